@@ -12,9 +12,73 @@ import pytest
 # Matrices are small, and workers prove kernels beside this process: torch's threads would spend more on waiting.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from generator.verify.parallel import workers_by_default
+from generator.verify import parallel
 from generator.verify.worker_pool import Pool
 from tests.helpers.support import Spoken, called
+
+# Processes of pytest-xdist share the processors: each begins its share of workers, which take seconds to import torch.
+_SHARE = max(1, parallel.workers_by_default() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+parallel.workers_by_default = lambda: _SHARE
+
+
+#: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
+LONG: dict[str, tuple[str, ...]] = {
+    "bounds/test_order_proof.py": (),
+    "bounds/test_where.py": (),
+    "drawn/test_drawn.py": (),
+    "emit/test_copies.py": (),
+    "emit/test_interpreted.py": tuple(
+        f"test_interpreted_families[test_{name}]"
+        for name in (
+            "compiled",
+            "drawn_gradients",
+            "gradient_calls",
+            "gradients",
+            "group_gradients",
+            "layers_as_torch",
+            "opcheck",
+            "recorded_calls",
+            "stored_operands",
+            "torch_modes",
+        )
+    ),
+    "emit/test_invariant.py": (),
+    "emit/test_never_chosen.py": (),
+    "emit/test_sharding.py": (),
+    "emit/test_stubs.py": (),
+    "emit/test_warnings.py": (),
+    "test_docs.py": ("test_a_command_prints", "test_a_session_prints"),
+    "test_llama.py": (),
+    "tune/test_executors.py": (),
+    "tune/test_public_calls.py": (),
+    "tune/test_tuning_run.py": (),
+    "verify/test_approximate_math.py": (),
+    "verify/test_auxiliary_outputs.py": (),
+    "verify/test_batches.py": (),
+    "verify/test_coverage.py": (),
+    "verify/test_decoding.py": (),
+    "verify/test_groups.py": (),
+    "verify/test_operations.py": (),
+    "verify/test_plugin.py": (),
+    "verify/test_shared_tiles.py": (),
+    "verify/test_stored_operands.py": (),
+    "verify/test_two_kernels.py": (),
+}
+_ON_DEMAND = ("browser", "drawn", "install", "mutations", "operators", "product")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes long, less what runs on demand alone."""
+    tests = Path(__file__).parent
+    for item in items:
+        names = LONG.get(os.path.relpath(item.path, tests).replace(os.sep, "/"))
+        if (
+            names is not None
+            and item.name.startswith(names or "")
+            and not any(map(item.get_closest_marker, _ON_DEMAND))
+        ):
+            item.add_marker("long")
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +88,7 @@ def pools() -> Iterator[Callable[[str], Pool]]:
 
     def of(level: str) -> Pool:
         if level not in begun:
-            begun[level] = Pool(level, workers_by_default())
+            begun[level] = Pool(level, _SHARE)
         return begun[level]
 
     yield of

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import generator
-import generator.cli
 from tests.helpers.support import BASE, BESIDE_KERNELS, ROOT, SPECS, Spoken, contents, python, unread
 
 Cli = Callable[..., Spoken]
@@ -28,9 +27,9 @@ def family(cli: Cli) -> Cli:
 
 def test_rendering_goes_into_generated(family: Cli) -> None:
     said = family("family.yaml")
-    assert (said.status, said.out, said.err) == (0, "generated/family: 4 kernels; 20 created\n", "")
+    assert (said.status, said.out, said.err) == (0, "generated/family: 4 kernels; 35 created\n", "")
     assert sorted(contents(Path("generated"))) == sorted(
-        f"family/{name}" for name in (*(f"{n}.py" for n in NAMES), *BESIDE_KERNELS)
+        f"family/{name}" for name in (*(f"{n}.py" for n in NAMES), "_runtime/limits.py", *BESIDE_KERNELS)
     )
 
 
@@ -59,7 +58,7 @@ def test_check_of_what_was_not(family: Cli) -> None:
     lines = said.err.splitlines()
     assert said.status == 1 and not Path("generated").exists()
     assert lines[0] == f"generated/family/{NAMES[0]}.py: would be created"
-    assert lines[-1] == "20 files to change; render with: python -m generator family.yaml"
+    assert lines[-1] == "35 files to change; render with: python -m generator family.yaml"
 
 
 def test_check_names_the_call_that_renders(family: Cli) -> None:
@@ -82,6 +81,7 @@ def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
         f"{folder}{NAMES[0]}.py": "removed",
         f"{folder}{NAMES[2]}.py": "removed",
         f"{folder}__init__.py": "updated",
+        f"{folder}_shared_memory.py": "updated",
         f"{folder}manifest.json": "updated",
     }
 
@@ -113,6 +113,22 @@ def test_diff(family: Cli) -> None:
     assert f"--- {kept}\n+++ {kept}\n" in said.out and "-A product.\n+Another.\n" in said.out
     assert f"--- {gone}\n+++ /dev/null\n" in said.out
     assert "--- /dev/null\n+++ generated/family/gemm_fp16_rcr_none__tiled_pointer_k_grouped.py\n" in said.out
+
+
+def test_a_tile_that_is_left_out_is_not_listed_as_a_kernel_is(family: Cli) -> None:
+    tiles = "tile: [{m: 128, n: 128, k: 32, warps: 8, stages: 5}, {m: 64, n: 64, k: 32, warps: 4}]\n"
+    text = BASE.replace("fp16", "fp32") + f"masking: [auto, none]\nload: [pointer, descriptor]\n{tiles}"
+    Path("family.yaml").write_text(f"{text}targets: [sm86, sm90]\n")
+    lines = family("family.yaml", "--list").out.splitlines()
+    left, targets, rows = (lines.index(f"  {title}: {n}") for title, n in LEFT_OUT)
+    assert "tiled_descriptor_none_grouped: the hardware bounds" in lines[left + 1] and targets == left + 2
+    assert "tiled_descriptor_auto_grouped on sm86: sm86 has no bulk" in lines[targets + 1] and rows == targets + 2
+    assert all(" on sm86: tile 128x128x32, 8 warps, 5 stages: " in line for line in lines[rows + 1 : rows + 3])
+    assert lines[rows + 3] == "  never chosen by a function: 1" and len(lines) == rows + 5
+
+
+#: The titles in the list of what is left out, each with the number of entries of a family.
+LEFT_OUT = [("left out", 1), ("targets of kernels above left out", 1), ("tiles of kernels above left out", 2)]
 
 
 def test_list(family: Cli) -> None:
@@ -173,7 +189,7 @@ def test_all(family: Cli) -> None:
     Path("specs/two.yaml").write_text(FAMILY)
     said = family("--all")
     assert said.status == 0
-    assert said.out == "generated/one: 1 kernel; 17 created\ngenerated/two: 4 kernels; 20 created\n"
+    assert said.out == "generated/one: 1 kernel; 31 created\ngenerated/two: 4 kernels; 35 created\n"
     assert family("--all", "--check").out == "5 kernels of 2 families as the specs say\n"
 
 
@@ -197,7 +213,7 @@ def test_all_without_specs(family: Cli) -> None:
 
 def test_a_spec_given_twice_is_rendered_once(family: Cli) -> None:
     paths = ("family.yaml", "./family.yaml", Path("family.yaml").resolve())
-    assert family(*paths).out == "generated/family: 4 kernels; 20 created\n"
+    assert family(*paths).out == "generated/family: 4 kernels; 35 created\n"
 
 
 def test_two_specs_of_one_name(family: Cli) -> None:
@@ -231,7 +247,16 @@ def test_a_wrong_spec_is_status_2_in_every_mode(family: Cli, options: tuple[str,
     ("arguments", "message"),
     [
         (("absent.yaml",), "absent.yaml:1:1: cannot be read: No such file or directory\n"),
-        ((".",), ".:1:1: is a folder, not a file\n"),
+        (
+            ("verfiy", "family.yaml", "--level", "static"),
+            "python -m generator: there is no command and no file 'verfiy'; did you mean 'verify'? legal: verify, "
+            "prepare, bench, tune, schema, new, explain, package; a spec is rendered without a command: "
+            "python -m generator SPEC.yaml\n",
+        ),
+        (("./family",), "python -m generator: there is no file or folder 'family'; did you mean family.yaml?\n"),
+        (("bench", "."), "bench: . is a folder; a spec is a YAML file, such as family.yaml\n"),
+        (("verify", "generated/none"), "error: there is no file or folder 'generated/none'\n"),
+        ((".",), "python -m generator: . is a folder; a spec is a YAML file, such as family.yaml\n"),
         (
             (),
             "python -m generator: no spec given; "
@@ -344,7 +369,8 @@ def test_options_of_the_interpreter(family: Cli, tmp_path: Path, options: tuple[
     family("family.yaml", "--out", "expected")
     # -I ignores PYTHONPATH.
     start = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from generator.cli import main; sys.exit(main(sys.argv[1:]))"
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+        "from generator.commands.command_line import main; sys.exit(main(sys.argv[1:]))"
     )
     ran = python(*options, "-c", start, "family.yaml", cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -352,8 +378,8 @@ def test_options_of_the_interpreter(family: Cli, tmp_path: Path, options: tuple[
 
 
 def test_every_command_has_a_parser_without_docstrings() -> None:
-    code = "import importlib, sys; from generator.cli import COMMANDS, parser; parser()\n"
-    code += "for name in set(COMMANDS.values()):\n    module = importlib.import_module(name)\n"
+    code = "import importlib, sys; from generator.commands import COMMANDS, render; render.parser()\n"
+    code += "for name in COMMANDS:\n    module = importlib.import_module('generator.commands.' + name)\n"
     code += "    if hasattr(module, 'parser'): module.parser()\n    else: module.parse(['x'])"
     ran = python("-OO", "-c", code)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -447,7 +473,7 @@ INTO = "import os, sys; os.dup2(os.open({1!r}, os.O_WRONLY), 1); " + RUN.replace
 
 def test_a_file_named_as_a_command(family: Cli) -> None:
     Path("verify").write_text(FAMILY)
-    assert family("./verify").out == "generated/verify: 4 kernels; 20 created\n"
+    assert family("./verify").out == "generated/verify: 4 kernels; 35 created\n"
 
 
 def test_help_and_version(family: Cli) -> None:
@@ -459,7 +485,7 @@ def test_help_and_version(family: Cli) -> None:
 
 def test_rendering_imports_no_gpu_stack(tmp_path: Path) -> None:
     code = (
-        "import sys; from generator.cli import main; status = main(sys.argv[1:]); "
+        "import sys; from generator.commands.command_line import main; status = main(sys.argv[1:]); "
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'triton', 'numpy'})); "
         "sys.exit(status)"
     )
@@ -489,7 +515,7 @@ def test_no_progress_bar_where_nobody_watches(tmp_path: Path) -> None:
     )
     ran = python("-m", "generator", path, "--out", tmp_path / "out")
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout == f"{tmp_path / 'out' / 'family'}: 540 kernels; 556 created\n"
+    assert ran.stdout == f"{tmp_path / 'out' / 'family'}: 540 kernels; 573 created\n"
 
 
 def test_there_are_specs() -> None:

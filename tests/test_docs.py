@@ -5,26 +5,32 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
+from packaging.specifiers import SpecifierSet
 
-from generator import cli
-from generator.bench import cli as bench_cli
 from generator.bench import plot
-from generator.tune import cli as tune_cli
+from generator.commands import COMMANDS, bench, render, tune
+from generator.emit import manifest_reader
+from generator.language.versions import minor_versions
+from generator.verify import proof_records
+from generator.verify.jobs import Subject
 from tests.helpers import support
 
 ROOT = support.ROOT
 pages = support.pages()
+figures = pages.figures
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in pages.PAGES}
 #: What a path in the text may begin with. Pages call the folder of measurements by its own name.
 FOLDERS = {
@@ -46,11 +52,96 @@ def test_a_table_is_what_its_command_makes(page: str, name: str) -> None:
     assert pages.table(name, TEXTS[page]) == _made(name), "renew it: python docs/pages.py"
 
 
+def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
+    """On a GPU and on each Triton version that it is for: a kernel that has changed since must be proved anew."""
+    families = [manifest_reader.read(folder) for folder in sorted((ROOT / "generated").iterdir())]
+    assert "run on an NVIDIA H200 or an H100: every kernel in `generated/` that is for it; " in TEXTS["docs/proving.md"]
+    proved: dict[Subject, set[str]] = {}
+    for path in (pages.MEASURED / "proofs").glob("*.json"):
+        record = proof_records.read(path)
+        minor = ".".join(record.place["triton"].split(".")[:2])
+        for subject, levels in record.proved.items():
+            stand = {level for level, figures in levels.items() if proof_records.complete(figures)}
+            proved.setdefault(subject, set()).update(f"{level} {minor}" for level in stand)
+    for family in families:
+        for subject in proof_records.current([family]):
+            kernel = family.by_name[subject.kernel]
+            minors = minor_versions(SpecifierSet(kernel.triton))
+            # Of device code alone, what is compiled: by all pairs of values, not of each kernel.
+            wanted = {f"interpret {minor}" for minor in minors} if subject.host else set()
+            if subject.host and "sm90" in kernel.targets:
+                wanted.add("gpu 3.6")
+            missing = wanted - proved.get(subject, set())
+            assert not missing, f"{kernel.name}: {missing}"
+
+
 def test_every_table_stands_on_a_page() -> None:
     assert {name for text in TEXTS.values() for name in pages.tables(text)} == pages.TABLES.keys()
     # A marker that is misspelt would leave its table unchecked.
     markers = sum(len(re.findall(r"^<!-- (?:table|end of)", text, re.M)) for text in TEXTS.values())
     assert markers == 2 * sum(len(list(pages.tables(text))) for text in TEXTS.values())
+
+
+FIGURES = [(page, *found) for page, text in TEXTS.items() for found in figures.PATTERN.findall(text)]
+
+
+@pytest.mark.parametrize(("page", "shown", "words"), FIGURES)
+def test_a_figure_is_what_the_data_says(page: str, shown: str, words: str) -> None:
+    assert shown == figures.figure(words), "renew it: python docs/pages.py"
+
+
+def test_every_figure_has_a_comment_that_makes_it() -> None:
+    # One that is misspelt, or not behind a figure, would leave it unchecked.
+    assert sum(text.count("<!-- figure") for text in TEXTS.values()) == len(FIGURES)
+    # Arguments may be given in vain: each function is of use somewhere.
+    assert {words.split()[0] for _, _, words in FIGURES} == figures.FIGURES.keys()
+
+
+#: What is said of kernels, launches, cases or sizes in a sentence, and follows from no file: limits of the program,
+#: examples, and measurements of which pages have the result alone.
+NOT_FROM_DATA = {
+    "docs/benchmarks_16_bits.md": {"200 other sizes", "237 sizes", "23 larger sizes"},
+    "docs/benchmarks_models.md": {"180 sizes"},
+    "docs/benchmarks_types.md": {"15 sizes", "52 sizes", "26 sizes"},
+    "docs/changelog.md": {"10,000 sizes"},
+    "docs/proving.md": {"3 cases", "300 functions", "80 functions"},
+    "docs/tuning.md": {"24 sizes", "9 kernels"},
+}
+_COUNTED = re.compile(
+    r"(?<![\w.,x-])(\d[\d,]*)((?: [a-z0-9`/*-]+)?) (kernels|launches|cases|accesses|sizes|functions)\b"
+)
+_MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```.*?^```$|" + figures.PATTERN.pattern, re.M | re.S)
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_a_number_of_kernels_or_sizes_is_made_from_data(page: str) -> None:
+    found = {"".join((*each[:2], " ", each[2])) for each in _COUNTED.findall(_MADE.sub("", TEXTS[page]))}
+    assert found == NOT_FROM_DATA.get(page, set()), "put a comment behind it: docs/figures.py"
+
+
+def test_every_kernel_is_interpreted_and_its_bounds_are_proved() -> None:
+    """As README.md and proving.md say."""
+    every = figures.figure("kernels")
+    assert {figures.figure(f"proved interpret {version}") for version in ("3.6.0", "3.7.1", "3.8.0")} == {every}
+    assert figures.figure("proved bounds 3.7.1") == every
+    assert figures.figure("proved interpret 3.9.0") == figures.figure("kernels 3.9") != every
+
+
+def test_the_coverage_that_is_told_is_of_the_kernels_as_they_are() -> None:
+    script = support.module(ROOT / "measured" / "scripts" / "coverage.py")
+    kept = json.loads((ROOT / "measured" / "coverage.json").read_text())
+    assert kept["kernels"] == script.digest(script.rendered()), "renew it: python measured/scripts/coverage.py"
+
+
+def test_the_table_of_speed_says_how_often_a_peer_is_faster() -> None:
+    """README.md shows what decides: at how many of the sizes the kernels are slower."""
+    head, _, *rows = pages.table("speed", TEXTS["README.md"]).splitlines()
+    sizes, slower = (head.split(" | ").index(word) for word in ("sizes", "slower"))
+    counts = {row.split(" | ")[0]: [int(row.split(" | ")[i]) for i in (sizes, slower)] for row in rows}
+    assert all(many >= few >= 0 for many, few in counts.values())
+    first = "| fp16 and bf16, four layouts, aligned sizes"
+    of, fewer = (figures.figure(f"{words} speed */*[!d]") for words in ("sizes", "under 1"))
+    assert counts[first] == [int(of), int(fewer)]
 
 
 @pytest.mark.parametrize(
@@ -62,15 +153,34 @@ def test_a_command_prints_what_stands_behind_it(page: str, number: int) -> None:
     assert pages.console(block) == block, "renew it: python docs/pages.py"
 
 
+def _sessions() -> Iterator[ParameterSet]:
+    """Each page with a session, less the blocks that compile a program to a file, which takes long; whole on demand."""
+    for page, text in TEXTS.items():
+        if "```pycon" in text:
+            yield pytest.param(page, False, id=page)
+            if _COMPILED in text:
+                yield pytest.param(page, True, id=f"{page} whole", marks=pytest.mark.operators)
+
+
+#: What the blocks of a session have that compile a program to a file, or load it.
+_COMPILED = ".pt2"
+_PYCON = re.compile(r"^```pycon\n.*?^```$", re.M | re.S)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor compiles C++")
-@pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if "```pycon" in text])
-def test_a_session_prints_what_stands_in_it(page: str, tmp_path: Path, cli: Callable[..., support.Spoken]) -> None:
+@pytest.mark.parametrize(("page", "whole"), [*_sessions()])
+def test_a_session_prints_what_stands_in_it(
+    page: str, whole: bool, tmp_path: Path, cli: Callable[..., support.Spoken]
+) -> None:
     """All `pycon` blocks of a page are one session, with the families that the page renders."""
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     for command in _commands(TEXTS[page]):
         assert cli(*command).status == 0
+    text = TEXTS[page]
+    if not whole:
+        text = _PYCON.sub(lambda block: re.sub(r".+", "", block[0]) if _COMPILED in block[0] else block[0], text)
     lines, inside = [], False
-    for line in TEXTS[page].splitlines():
+    for line in text.splitlines():
         inside = line != "```" if inside else line == "```pycon"
         lines.append(line if inside and line != "```pycon" else "")
     # Empty lines in the place of all others keep the numbers of lines.
@@ -125,19 +235,19 @@ def _commands(text: str) -> list[list[str]]:
     return [found[3 : found.index(">") if ">" in found else None] for found in words]
 
 
-COMMANDS = [(page, command) for page, text in TEXTS.items() for command in _commands(text)]
+SHOWN = [(page, command) for page, text in TEXTS.items() for command in _commands(text)]
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=lambda value: value if isinstance(value, str) else None)
+@pytest.mark.parametrize(("page", "command"), SHOWN, ids=lambda value: value if isinstance(value, str) else None)
 def test_a_command_that_is_shown_has_options_that_exist(page: str, command: list[str]) -> None:
-    parsers: dict[str, Callable[[list[str]], object]] = {"bench": bench_cli.parse, "tune": tune_cli.parse}
+    parsers: dict[str, Callable[[list[str]], object]] = {"bench": bench.parse, "tune": tune.parse}
     if command[0] in parsers:
         parsers[command[0]](command[1:])
-    elif command[0] in cli.COMMANDS:
-        parser = importlib.import_module(cli.COMMANDS[command[0]]).parser
+    elif command[0] in COMMANDS:
+        parser = importlib.import_module(f"generator.commands.{command[0]}").parser
         assert isinstance(parser().parse_args(command[1:]), argparse.Namespace)
     else:
-        cli.parser().parse_args(command)
+        render.parser().parse_args(command)
 
 
 @pytest.mark.parametrize("page", TEXTS)

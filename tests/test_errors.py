@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from generator.emit.job import Job
+from generator.emit.job import RenderingJob
+from generator.lowering.call_table import EXPORTS
 from generator.plan.families import families
 from tests.helpers.support import GENERATED, ROOT, pages
 
@@ -19,8 +20,8 @@ ERRORS: dict[str, list[dict[str, Any]]] = pages().ERRORS
 EXAMPLES = [ROOT / "docs" / "examples" / f"{name}.yaml" for name in ("stored",)]
 #: What a reader of specs calls with a message.
 _CALLS = {"wrong", "Mistake", "FormulaError"}
-#: The functions of rendered files that return the reason of a refusal.
-_REASONS = {"refusal", "_misfit", "_unaddressable"}
+#: The methods of rendered files that return the reason of a refusal.
+_REASONS = {"reason", "misfit"}
 #: Texts that another message of the list is put into, and that say nothing by themselves.
 _FRAMES = {"…: …", "… …"}
 
@@ -51,8 +52,9 @@ def of_launchers() -> frozenset[str]:
     """The messages that rendered files raise, or return as the reason of a refusal."""
     found = set()
     # The families of docs/examples have what no shipped family has.
-    texts = [path.read_text(encoding="utf-8") for path in GENERATED.glob("*/*.py")]
-    rendered = (Job(families([spec])[0], GENERATED).files({}) for spec in EXAMPLES)
+    paths = [*GENERATED.glob("*/*.py"), *(ROOT / "generator" / "runtime").glob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    rendered = (RenderingJob(families([spec])[0], GENERATED).files({}) for spec in EXAMPLES)
     texts += [text for files in rendered for name, text in files if name.endswith(".py")]
     for source in texts:
         for node in ast.walk(ast.parse(source)):
@@ -90,9 +92,23 @@ def test_a_message_of_a_launcher_has_an_entry() -> None:
     entries = [*ERRORS["call"], *ERRORS["torch"]]
     patterns = [pattern for entry in entries for pattern in messages(entry)]
     left = [m for m in of_launchers() if told(m) and not any(covers(pattern, m) for pattern in patterns)]
-    # Of a module without such an attribute, and of tensors of the family's own: no caller meets them.
-    own = ("module … has no attribute …", "… needs memory, which a stand-in does not have")
+    # Of a module without such an attribute, which the library asks for too, and of tensors of the family's own: no
+    # caller meets them.
+    own = ("module … has no attribute …", "make_tensordesc_arg", "… needs memory, which a stand-in does not have")
     assert sorted(set(left) - set(own)) == []
+
+
+def test_a_condition_of_a_kernel_is_in_an_entry() -> None:
+    """What the table of a call says of a condition becomes a part of the message."""
+    parts = set()
+    for path in GENERATED.glob("*/*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in EXPORTS["limits"]:
+                parts |= {word for each in node.args if " " in (word := text(each))}
+    assert len(parts) > 8
+    patterns = [pattern for entry in ERRORS["call"] for pattern in messages(entry)]
+    left = [part for part in parts if not any(part in pattern or covers(pattern, part) for pattern in patterns)]
+    assert sorted(left) == []
 
 
 @functools.cache

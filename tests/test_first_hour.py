@@ -78,6 +78,6 @@ def test_two_steps_of_one_name_are_refused() -> None:
 @pytest.mark.install
 def test_the_steps_work_as_they_are_written(tmp_path: Path) -> None:
     results = tmp_path / "hour.json"
-    done = python(SCRIPT, "--json", results, timeout=1200)
+    done = python(SCRIPT, "--json", results)
     assert done.returncode == 0, done.stdout + done.stderr
     assert_done({step["step"]: step["printed"] for step in json.loads(results.read_text())["cpu"]["steps"]})

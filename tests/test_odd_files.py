@@ -12,33 +12,33 @@ from typing import Any
 import pytest
 
 from generator.bench import markdown_tables, measurements
-from generator.bench.problem import Shape
 from generator.bench.results_page import results_page
-from generator.bench.routing import EVEN
 from generator.bench.suite import read_shapes, read_suite
 from generator.files.reading import FileError
 from generator.language.errors import CallError, SpecError
 from generator.language.spec import read as read_spec
 from generator.plan.expand import expand
+from generator.problem.grouping import EVEN
+from generator.problem.product import Shape
 from generator.tune import regret, winners, winners_report
 from generator.tune.journal import Journal
-from generator.tune.outcome import Chosen, Failure, Outcome, Timed, Winner
-from generator.tune.rate_fit import Fit
+from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome
+from generator.tune.rate_fit import RateFit
 from generator.tune.samples import row_of, samples_of
-from generator.tune.winners import Place, Winners
+from generator.tune.winners import MeasurementSource, Winners
 from generator.verify import proof_records
-from generator.verify.job_costs import Costs
+from generator.verify.job_costs import JobCosts
 from tests.helpers import tuned_file as tuned_files
 from tests.helpers.bench import records
 from tests.helpers.odd_files import VALUES, mutated
 
 ROW = {"BLOCK_M": 16, "BLOCK_N": 16, "num_warps": 1}
-PLACE = Place("NVIDIA H200", 132, "2.11.0", "3.6.0")
+PLACE = MeasurementSource("NVIDIA H200", 132, "2.11.0", "3.6.0")
 ONE, TWO = "gmm_fp16_rcr_none__one", "gmm_fp16_rcr_none__two"
-OUTCOME = Outcome(
+OUTCOME = TrialOutcome(
     (Timed(ONE, ROW, 2e-6),),
-    (Failure(TWO, ROW, "wrong result"), Failure("torch.matmul", None, "no such type", refused=True)),
-    Winner("gmm_fp16_rcr_none", 16, 16, 16, ONE, ROW, 1e-6, 2e-6, Timed(TWO, ROW, 2e-6), 4, True, "zipf"),
+    (TrialFailure(TWO, ROW, "wrong result"), TrialFailure("torch.matmul", None, "no such type", refused=True)),
+    ConfirmedWinner("gmm_fp16_rcr_none", 16, 16, 16, ONE, ROW, 1e-6, 2e-6, Timed(TWO, ROW, 2e-6), 4, True, "zipf"),
     "torch.matmul",
     None,
     True,
@@ -48,7 +48,7 @@ OUTCOME = Outcome(
 
 def _journal(path: Path) -> None:
     with Journal(path) as journal:
-        journal.append("first", "family/one 16x16x16", Outcome(lost="no answer"), PLACE, {ONE: "ab"})
+        journal.append("first", "family/one 16x16x16", TrialOutcome(lost="no answer"), PLACE, {ONE: "ab"})
         journal.append("second", "family/gmm_fp16_rcr_none 4g64x16x16", OUTCOME, PLACE, {ONE: "ab", TWO: "cd"})
 
 
@@ -61,7 +61,7 @@ def _read_journal(path: Path) -> Any:
 
 def _tuned(path: Path) -> None:
     assert OUTCOME.winner is not None
-    fit = Fit({row_of("gmm_fp16_rcr_none", ONE, ROW): (1.0, 1e-6, 1e-6, 1e-6, 1e12, 1e-6, 0.1, -0.1)}, 0.01, 0.02)
+    fit = RateFit({row_of("gmm_fp16_rcr_none", ONE, ROW): (1.0, 1e-6, 1e-6, 1e-6, 1e12, 1e-6, 0.1, -0.1)}, 0.01, 0.02)
     winners.save(Winners(PLACE, {ONE: "ab", TWO: "cd"}, (OUTCOME.winner,), fit), path)
 
 
@@ -84,7 +84,7 @@ def _regret(path: Path) -> None:
     chosen, best = Chosen(TWO, ROW, 3e-6, True), Timed(ONE, ROW, 2e-6)
     found = regret.Regret("family", "gmm_fp16_rcr_none", Shape(64, 16, 16), 0.5, chosen, best, 7, 2e-6)
     groups = dataclasses.replace(found, shape=Shape(64, 16, 16, groups=4, routing="zipf"))
-    regret.save(regret.Results(PLACE, (found, groups)), path)
+    regret.save(regret.RegretResults(PLACE, (found, groups)), path)
 
 
 def _read_regret(path: Path) -> Any:
@@ -129,7 +129,7 @@ def _costs(path: Path) -> None:
 
 
 def _read_costs(path: Path) -> Any:
-    return json.loads(Costs.read(path).text())
+    return json.loads(JobCosts.read(path).text())
 
 
 def _shapes(path: Path) -> None:

@@ -7,23 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-from packaging.specifiers import SpecifierSet
 
 from generator.emit.code_parts import of_file
-from generator.emit.manifest_reader import read
 from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.targets import TARGETS
-from generator.language.versions import minor_versions
-from generator.language.vocabulary import BACKWARD, INVARIANT, SELECT, WORDS
-from generator.verify import proof_records
-from generator.verify.jobs import Subject
+from generator.language.vocabulary import BACKWARD, INVARIANT, PACKAGE, SELECT, WORDS
 from tests.helpers import support
 
 ROOT = support.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = ROOT / "docs"
 PROVING = (DOCS / "proving.md").read_text(encoding="utf-8")
-PROOFS = support.pages().MEASURED / "proofs"
 TUNED = ROOT / "specs" / "tuned"
 
 
@@ -51,33 +45,10 @@ def test_the_operations_shown_are_those_of_the_specs() -> None:
 
 def test_the_axes_named_are_those_of_the_language() -> None:
     table = README.split("## What is supported")[1].split("\n\nTriton")[0]
-    words = {*DTYPE_SHORTHANDS}
-    for entries in (SELECT, BACKWARD, INVARIANT, *WORDS.values()):
+    words = {word for word, each in DTYPE_SHORTHANDS.items() if each.naming}
+    for entries in (SELECT, BACKWARD, INVARIANT, PACKAGE, *WORDS.values()):
         words |= {word for word, entry in entries.items() if entry.available}
     assert {word for word in words if not re.search(rf"\b{word}\b", table)} == set()
-
-
-def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
-    """On a GPU and on each Triton version that it is for: a kernel that has changed since must be proved anew."""
-    families = [read(folder) for folder in sorted((ROOT / "generated").iterdir())]
-    assert "run on an NVIDIA H200 or an H100: every kernel in `generated/` that is for it; " in PROVING
-    proved: dict[Subject, set[str]] = {}
-    for path in PROOFS.glob("*.json"):
-        record = proof_records.read(path)
-        minor = ".".join(record.place["triton"].split(".")[:2])
-        for subject, levels in record.proved.items():
-            stand = {level for level, figures in levels.items() if proof_records.complete(figures)}
-            proved.setdefault(subject, set()).update(f"{level} {minor}" for level in stand)
-    for family in families:
-        for subject in proof_records.current([family]):
-            kernel = family.by_name[subject.kernel]
-            minors = minor_versions(SpecifierSet(kernel.triton))
-            # Of device code alone, what is compiled: by all pairs of values, not of each kernel.
-            wanted = {f"interpret {minor}" for minor in minors} if subject.host else set()
-            if subject.host and "sm90" in kernel.targets:
-                wanted.add("gpu 3.6")
-            missing = wanted - proved.get(subject, set())
-            assert not missing, f"{kernel.name}: {missing}"
 
 
 def test_the_correction_that_is_shown_makes_products_of_bf16_right() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from generator.cli import main
-from tests.helpers.support import GENERATED, ROOT, SPECS, contents
+from generator.commands.command_line import main
+from tests.helpers.support import GENERATED, LONGEST, ROOT, SPECS, contents
 
 #: What rendering may import beside the standard library, by module; markupsafe is jinja2's.
 NEEDED = ("fastjsonschema", "jinja2", "markupsafe", "yaml", "packaging", "tqdm")
@@ -21,7 +22,7 @@ NEEDED = ("fastjsonschema", "jinja2", "markupsafe", "yaml", "packaging", "tqdm")
 def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | variables
     words = [str(word) for word in command]
-    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=LONGEST)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,65 @@ def test_the_wheel_carries_templates_and_measurements_and_nothing_of_the_checkou
     beside = {path.relative_to(ROOT).as_posix() for path in (ROOT / "generator").rglob("*.j2")}
     assert beside and beside <= set(names)
     roots = {name.partition("/")[0] for name in names}
-    assert len(roots) == 2 and "generator" in roots and not any("__pycache__" in name for name in names)
+    assert {name for name in roots if not name.endswith(".dist-info")} == {"generator", "gemm_generator_pytest.py"}
+    assert len(roots) == 3 and not any("__pycache__" in name for name in names)
+
+
+#: A project's own module or package `generator`, and where its tests are.
+PROJECTS = {
+    "a module": ("generator.py", "test_own.py"),
+    "a package": ("generator/__init__.py", "test_own.py"),
+    "in a folder of tests": ("tests/generator.py", "tests/test_own.py"),
+    "beside a conftest": ("tests/generator.py", "tests/test_own.py", "tests/conftest.py"),
+}
+#: What pytest imports beside the standard library.
+PYTEST = ("_pytest", "pytest", "py", "pluggy", "iniconfig", "pygments", "exceptiongroup", "tomli")
+
+
+@pytest.fixture(scope="module")
+def with_pytest(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of modules: the installed ones, and pytest's; it has no other plugin."""
+    site = tmp_path_factory.mktemp("with_pytest")
+    found = [spec.origin for name in PYTEST if (spec := importlib.util.find_spec(name)) and spec.origin]
+    modules = [path.parent if path.name == "__init__.py" else path for path in map(Path, found)]
+    # pytest prints the version of pluggy, which its metadata has.
+    (pluggy,) = modules[PYTEST.index("pluggy")].parent.glob("pluggy-*.dist-info")
+    for path in (*installed.iterdir(), *modules, pluggy):
+        (site / path.name).symlink_to(path)
+    return site
+
+
+@pytest.mark.parametrize("command", ["module", "program"])
+@pytest.mark.parametrize("project", PROJECTS)
+def test_a_project_with_a_generator_of_its_own_keeps_pytest(
+    with_pytest: Path, tmp_path: Path, project: str, command: str
+) -> None:
+    own, test, *others = PROJECTS[project]
+    texts = {own: "MINE = 1\n", test: "from generator import MINE\n\ndef test_mine():\n    assert MINE\n"}
+    for path, text in {**texts, **dict.fromkeys(others, "")}.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    # As the program `pytest`, which does not add the current folder.
+    program = "import sys; sys.path.remove(''); from pytest import main; sys.exit(main(sys.argv[1:]))"
+    start = ("-m", "pytest") if command == "module" else ("-c", program)
+    call = (sys.executable, "-S", *start, "-p", "no:cacheprovider", "--rootdir", tmp_path, "--import-mode", "prepend")
+    for options in ((), ("-W", "error")):
+        done = run(*call, *options, cwd=tmp_path, PYTHONPATH=str(with_pytest))
+        assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+        assert done.stdout.count("whose plugin stands aside") == (not options)
+    done = run(*call, "--gemm-family", "kernels", cwd=tmp_path, PYTHONPATH=str(with_pytest))
+    assert done.returncode == 4 and "not the package of that name" in done.stderr, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_plugin_of_the_wheel_proves_a_family(with_pytest: Path, tmp_path: Path) -> None:
+    call = (sys.executable, "-S", "-m", "pytest", "-p", "no:cacheprovider")
+    assert "--gemm-family=DIR" in run(*call, "--help", cwd=tmp_path, PYTHONPATH=str(with_pytest)).stdout
+    shutil.copytree(GENERATED / "ladder", tmp_path / "ladder")
+    options = ("--gemm-family", "ladder", "--gemm-level", "static", "--collect-only", "-q")
+    done = run(*call, *options, cwd=tmp_path, PYTHONPATH=str(with_pytest))
+    assert done.returncode == 0 and done.stdout.count("ladder::static::") == 4, done.stdout + done.stderr
+    assert "stands aside" not in done.stdout
 
 
 #: A spec of one's own, which needs the measurements that the package ships.
@@ -75,7 +134,7 @@ def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: s
     for name in ("torch", "triton"):
         assert run(*alone, f"import {name}", cwd=tmp_path, PYTHONPATH=str(installed)).returncode != 0
     code = (
-        "import sys, generator; from generator.cli import main; status = main(sys.argv[1:]); "
+        "import sys, generator; from generator.commands.command_line import main; status = main(sys.argv[1:]); "
         "print(generator.__file__); sys.exit(status)"
     )
     ran = run(*alone, code, f"{spec}.yaml", cwd=tmp_path, PYTHONPATH=str(installed))
@@ -106,4 +165,4 @@ def test_what_needs_the_gpu_stack_says_so(installed: Path, tmp_path: Path) -> No
     call = [sys.executable, "-S", "-m", "generator", "verify", SPECS[0], "--out", GENERATED]
     ran = run(*call, cwd=tmp_path, PYTHONPATH=str(installed))
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
-    assert "install the extra: pip install 'gemm-generator[verify]'" in ran.stderr
+    assert "verify needs torch; install the extra: pip install '.[verify]' in a checkout of the " in ran.stderr

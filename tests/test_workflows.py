@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from generator import cli
+from generator.commands import render
 from tests.helpers.support import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -38,10 +38,10 @@ def folder_of(tmp_path: Path) -> Path:
 
 
 WANTED = [
-    ["pip", "install", "gemm-generator"],
+    ["pip", "install", "gemm-generator @ git+https://example.org/gemm-generator@COMMIT"],
     ["python", "-m", "generator", "specs/one.yaml", "specs/two.yaml", "--out", "generated", "--check"],
     ["pip", "install", "torch", "--index-url", "https://download.pytorch.org/whl/cpu"],
-    ["pip", "install", "gemm-generator[verify]"],
+    ["pip", "install", "gemm-generator[verify] @ git+https://example.org/gemm-generator@COMMIT"],
     [
         *("python", "-m", "pytest", "--gemm-family", "generated/one", "--gemm-family", "generated/two"),
         *("--gemm-shard", "2/2", "--junit-xml", "verify.xml"),
@@ -79,7 +79,7 @@ def ran_by_github(workflow: dict[Any, Any], tmp_path: Path, **given: str) -> lis
 
 def test_the_workflow_for_github(github: dict[Any, Any], tmp_path: Path) -> None:
     assert ran_by_github(github, tmp_path) == WANTED
-    cli.parser().parse_args(WANTED[1][3:])
+    render.parser().parse_args(WANTED[1][3:])
 
 
 def test_the_call_that_is_shown_checks_the_folder_that_it_names(github: dict[Any, Any], tmp_path: Path) -> None:
@@ -106,4 +106,24 @@ def test_the_template_for_gitlab(tmp_path: Path) -> None:
 def test_a_hook_is_a_command_that_exists(hook: dict[str, Any]) -> None:
     name, *arguments = hook["entry"].split()
     assert name == "gemm-generator" and f"| `{hook['id']}` |" in (ROOT / "docs" / "automation.md").read_text()
-    cli.parser().parse_args([*arguments, *hook["args"]])
+    render.parser().parse_args([*arguments, *hook["args"]])
+
+
+def test_no_page_installs_the_generator_from_an_index() -> None:
+    """It is on none: a checkout, a wheel's file, or an address with a commit."""
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+        *EXAMPLES.iterdir(),
+        *(ROOT / "generator").rglob("*.py"),
+    ]
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"gemm-generator\[[a-z,]+\](?! @ )", text), path
+        assert not re.search(r"pip install (-\S+ )*['\"]?gemm-generator(?![\[/]| @)", text), path
+
+
+def test_no_page_names_a_tag() -> None:
+    """There are none: what is pinned is a commit."""
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *EXAMPLES.iterdir()]:
+        assert not re.search(r"(rev: |gemm-generator@)v\d", path.read_text(encoding="utf-8")), path

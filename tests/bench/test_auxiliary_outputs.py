@@ -10,9 +10,9 @@ import torch
 
 from generator.bench import check, random_operands
 from generator.bench.measure import Options
-from generator.bench.problem import Problem, Shape
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
+from generator.problem.product import Problem, Shape
 
 from .test_measure import contestant, measured, problem
 

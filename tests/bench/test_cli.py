@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-import generator.cli
 from generator.bench import comparison_plan
-from generator.bench.cli import main, parse, plan_of, run
+from generator.bench.benchmark_run import plan_of, run
 from generator.bench.measure import Options
 from generator.bench.measurements import load, save
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import SUITES, read_suite
+from generator.commands import command_line
+from generator.commands.bench import main, parse
 from generator.language.errors import CallError
 from tests.helpers.bench import records
 from tests.helpers.bench.fake_device import FakeDevice
-from tests.helpers.support import ROOT
+from tests.helpers.support import LONGEST, ROOT
 
 SPEC = """\
 summary: Small tiles.
@@ -56,7 +57,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "tiny.yaml").write_text(SPEC)
     (tmp_path / "suite.yaml").write_text(SUITE)
-    assert generator.cli.main(["specs/tiny.yaml"]) == 0
+    assert command_line.main(["specs/tiny.yaml"]) == 0
     return tmp_path
 
 
@@ -68,7 +69,7 @@ def interpreted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
         "PYTHONPATH": str(ROOT),
     }
     command = [sys.executable, "-m", "tests.helpers.bench.interpreted", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST)
 
 
 def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +101,7 @@ def test_a_gate_is_checked_and_compared_like_any_other_epilogue(tiny: Path) -> N
         .replace("[rcr, sss]", "rcr")
         .replace("[linear, grouped]", "grouped")
     )
-    assert generator.cli.main(["gates.yaml"]) == 0
+    assert command_line.main(["gates.yaml"]) == 0
     (tiny / "suite.yaml").write_text(
         "peer: eager,fused,cublas\ncases:\n  - name: gate\n    kernels:\n"
         "      - {label: kernel, family: gates, epilogue: swiglu}\n"
@@ -223,7 +224,7 @@ def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch, 
         specs, out = [RENDERED[path.stem]] if path.stem in RENDERED else [], Path("generated")
         if specs:
             out = tmp_path
-            assert generator.cli.main([*map(str, specs), "--out", str(out)]) == 0
+            assert command_line.main([*map(str, specs), "--out", str(out)]) == 0
         assert comparison_plan.of_suite(read_suite(path), comparison_plan.Families(specs, out))
 
 

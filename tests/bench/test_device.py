@@ -17,9 +17,9 @@ import torch
 
 from generator.bench import device, precompilation
 from generator.bench.comparison_plan import Comparison, Contestant
-from generator.bench.problem import Problem, Shape
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
+from generator.problem.product import Problem, Shape
 from tests.helpers.support import ROOT
 
 

@@ -10,10 +10,11 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from generator.bench import check, eager, random_operands
-from generator.bench.problem import Shape
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gated_units import INTERLEAVED, ORDER
 from generator.language.built_in import OPERATIONS, chain_of
+from generator.problem.accumulation_bounds import tolerance
+from generator.problem.product import Shape
 
 from .test_measure import problem
 
@@ -37,7 +38,7 @@ def test_an_error_of_one_half_counts_by_the_other() -> None:
     (expected,) = check.expect(of, one, torch.Generator())
     product = one.a.double() @ one.b.double()
     noise = torch.randn(product.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    off = product + 0.2 * check.tolerance(of.dtype, 512) * math.sqrt(512) * noise
+    off = product + 0.2 * tolerance(of.dtype, 512) * math.sqrt(512) * noise
     out = (torch.nn.functional.silu(off[:, :128]) * off[:, 128:]).bfloat16()
     assert check.judge(of, out, expected).fault is None
     out[3, 5] += float(expected.parts[0].value.norm()) / 128
@@ -48,6 +49,6 @@ def test_an_error_of_one_half_counts_by_the_other() -> None:
 @pytest.mark.parametrize(("order", "halving"), [("concatenated", ["split"]), ("interleaved", ["slice", "slice"])])
 def test_a_gate_is_called_as_a_user_writes_it(order: str, halving: list[str]) -> None:
     chain = Epilogue.chain([("swiglu", OPERATIONS["swiglu"], ((ORDER, order),) if order == INTERLEAVED else ())])
-    graph = make_fx(lambda x: eager.apply(chain, x, {}, native=True))(torch.ones(2, 8)).graph
+    graph = make_fx(lambda x: eager.apply(chain, x, {}))(torch.ones(2, 8)).graph
     called = [n.target.overloadpacket.__name__ for n in graph.nodes if hasattr(n.target, "overloadpacket")]
     assert called == [*halving, "silu", "mul"]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from generator.bench import markdown_tables, plot, summary
-from generator.bench.cli import main
-from generator.bench.measurements import Record, save
+from generator.bench.measurements import ComparisonRecord, save
+from generator.commands.bench import main
 from generator.language.errors import CallError
 from tests.helpers.bench import records as samples
 
@@ -133,7 +133,7 @@ def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
 def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
     """A is row-major, B column-major: rows are aligned if K and N are multiples of 8."""
 
-    def timed(ours: float, *shape: int, case: str = "squares") -> Record:
+    def timed(ours: float, *shape: int, case: str = "squares") -> ComparisonRecord:
         sides = samples.side("tiled", "kernel", [ours] * 3), samples.side("torch.matmul", "peer", [100.0] * 3)
         return samples.record(*sides, shape=(shape[0], shape[1], shape[2]), case=case)
 

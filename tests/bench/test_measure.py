@@ -11,14 +11,15 @@ import pytest
 import torch
 
 from generator.bench import check, measure, random_operands
-from generator.bench.cli import Call, _Keeper, run
+from generator.bench.benchmark_run import BenchmarkOptions, _Keeper, run
 from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.measure import DeviceLost, Options, calls_for
-from generator.bench.measurements import Record, Results, load
-from generator.bench.problem import Problem, Shape, shared_layout
+from generator.bench.measurements import BenchmarkResults, ComparisonRecord, load
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
+from generator.problem.accumulation_bounds import tolerance
+from generator.problem.product import Problem, Shape, shared_layout
 from tests.helpers.bench.fake_device import FakeDevice
 
 KERNEL = """
@@ -53,7 +54,7 @@ def problem(dtype: str = "fp16", epilogue: Epilogue | None = None, layout: str =
 
 def measured(
     *contestants: Contestant, options: Options = OPTIONS, of: Problem | None = None, device: FakeDevice | None = None
-) -> Record:
+) -> ComparisonRecord:
     comparison = Comparison("case", "A case", of or problem(), contestants)
     return measure.measure(comparison, device or FakeDevice(), "env", options)
 
@@ -253,15 +254,15 @@ def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.Mon
 
 def test_a_tolerance_tells_fp32_from_tf32_and_int8_is_exact() -> None:
     k = 6144
-    assert check.tolerance(Dtype.of("fp32"), k) < 1e-4 < 3e-4 < check.tolerance(Dtype.of("tf32"), k)
-    assert check.tolerance(Dtype.of("int8"), k) == 0
-    assert check.tolerance(Dtype.of("fp16"), 1) >= 2**-11
+    assert tolerance(Dtype.of("fp32"), k) < 1e-4 < 3e-4 < tolerance(Dtype.of("tf32"), k)
+    assert tolerance(Dtype.of("int8"), k) == 0
+    assert tolerance(Dtype.of("fp16"), 1) >= 2**-11
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = Comparison("one", "One", problem(), (contestant(tmp_path, "first"),))
     two = Comparison("two", "Two", problem(), (contestant(tmp_path, "second"),))
-    call = Call(json=tmp_path / "kept.json", rounds=2)
+    call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     assert run(call, [one], FakeDevice(), scale=1024) == 0
     kept = load(tmp_path / "kept.json")
     assert [record.case for record in kept.records] == ["one"]
@@ -281,18 +282,18 @@ def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, m
     written: list[float] = []
     clock = [0.0]
 
-    def add(kept: Results, fresh: list[Record], path: Path) -> None:
+    def add(kept: BenchmarkResults, fresh: list[ComparisonRecord], path: Path) -> None:
         written.append(clock[0])
         clock[0] += 0.5
 
-    monkeypatch.setattr("generator.bench.cli.measurements.add", add)
-    monkeypatch.setattr("generator.bench.cli.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("generator.bench.benchmark_run.measurements.add", add)
+    monkeypatch.setattr("generator.bench.benchmark_run.time.monotonic", lambda: clock[0])
     keeper = _Keeper(tmp_path / "kept.json")
     for _ in range(24):
-        keeper.keep(Results())
+        keeper.keep(BenchmarkResults())
         clock[0] += 1.0
     assert written == [0.0, 10.5, 21.0]
-    keeper.keep(Results(), now=True)
+    keeper.keep(BenchmarkResults(), now=True)
     assert len(written) == 4
 
 
@@ -301,13 +302,13 @@ def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pyt
     cases = [replace(one, case=name) for name in ("one", "two", "three")]
     real = measure.measure
 
-    def stopped(comparison: Comparison, *rest: Any) -> Record:
+    def stopped(comparison: Comparison, *rest: Any) -> ComparisonRecord:
         if comparison.case == "three":
             raise KeyboardInterrupt
         return real(comparison, *rest)
 
     monkeypatch.setattr(measure, "measure", stopped)
-    call = Call(json=tmp_path / "kept.json", rounds=2)
+    call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     with pytest.raises(KeyboardInterrupt):
         run(call, cases, FakeDevice(), scale=1024)
     assert [record.case for record in load(tmp_path / "kept.json").records] == ["one", "two"]
@@ -315,7 +316,7 @@ def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("what", ["kernel", "device", "rounds"])
 def test_a_change_of_what_times_depend_on_is_measured_again(tmp_path: Path, what: str) -> None:
-    call = Call(json=tmp_path / "kept.json", rounds=2)
+    call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     one = Comparison("one", "One", problem(), (contestant(tmp_path, "first"),))
     assert run(call, [one], FakeDevice(), scale=1024) == 0
     device = FakeDevice()
@@ -332,7 +333,7 @@ def test_a_change_of_what_times_depend_on_is_measured_again(tmp_path: Path, what
 
 def test_a_wrong_result_is_the_exit_status_and_has_no_ratio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = Comparison("one", "One", problem(), (contestant(tmp_path, "wrong", "out.zero_()"),))
-    call = Call(json=tmp_path / "kept.json", rounds=2)
+    call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     assert run(call, [one], FakeDevice(), scale=1024) == 1
     spoken = capsys.readouterr()
     assert "| wrong | — | FAILED: wrong result" in spoken.out
@@ -371,7 +372,7 @@ def test_the_row_that_a_launch_used_is_seen(tmp_path: Path, monkeypatch: pytest.
     import triton
 
     from generator.bench.competitor import launches, row_of
-    from generator.verify.loading import load_kernel
+    from generator.emit.loading import load_kernel
 
     monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", lambda self, *arguments, **options: None)

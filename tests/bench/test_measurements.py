@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from generator.bench import measurements, stats
-from generator.bench.measurements import Results
+from generator.bench.measurements import BenchmarkResults
 from generator.files.reading import FileError
 from generator.language.errors import CallError
 from tests.helpers.bench import records as samples
@@ -32,7 +32,7 @@ def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
 
 
 def test_no_file_is_no_results(tmp_path: Path) -> None:
-    assert measurements.load(tmp_path / "none.json") == Results()
+    assert measurements.load(tmp_path / "none.json") == BenchmarkResults()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 0}', '{"format": 2, "records": [3]}'])
@@ -72,7 +72,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(FileError, match=r"kept\.json: cannot be written: disk full"):
-        measurements.save(Results(), path)
+        measurements.save(BenchmarkResults(), path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
 

@@ -14,13 +14,14 @@ from generator.bench import eager
 from generator.bench.comparison_plan import Contestant
 from generator.bench.measure import Options
 from generator.bench.peers import PEERS as BY_WORD
-from generator.bench.problem import Shape
 from generator.bench.random_operands import make_sets
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gated_units import INTERLEAVED, ORDER
 from generator.epilogue.operations import Settings
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.model import Dtype
+from generator.problem import torch_functions
+from generator.problem.product import Shape
 
 from .test_measure import contestant, measured, problem
 
@@ -110,7 +111,7 @@ def test_a_quantised_result_is_checked_as_it_is_quantised(tmp_path: Path, out: s
     of = replace(problem("bf16"), dtype=Dtype("bf16", "bf16", "fp32", out, None), shape=Shape(24, 40, 64))
 
     def side(label: str, factor: float) -> Contestant:
-        made = f"from generator.verify.element_types import quantise, torch_type; kind = torch_type({out!r})"
+        made = f"from generator.problem.element_types import quantise, torch_type; kind = torch_type({out!r})"
         product = f"quantise({factor} * (a.double() @ b.double()), kind).to(kind)"
         return contestant(
             tmp_path, label, f"{made}; made = {product}; out = made if out.dtype != kind else out.copy_(made)"
@@ -149,17 +150,17 @@ def test_torchs_function_is_the_operation(word: str) -> None:
     x = torch.cat((line, line.roll(7)))[None]
     for chain in chains:
         torch.testing.assert_close(
-            eager.apply(chain, x, {}, native=True), eager.apply(chain, x, {}), rtol=1e-9, atol=1e-12
+            eager.apply(chain, x, {}), torch_functions.apply(chain, x, {}), rtol=1e-9, atol=1e-12
         )
 
 
 def test_what_is_written_beside_is_computed_where_it_stands() -> None:
     x, outputs = torch.tensor([[-3.0, 2.0], [5.0, -7.0]]), list[torch.Tensor]()
-    result = eager.apply(chain_of(("row_amax", "save", "relu", "col_sum")), x, {}, native=True, outputs=outputs)
+    result = eager.apply(chain_of(("row_amax", "save", "relu", "col_sum")), x, {}, outputs)
     assert [found.tolist() for found in outputs] == [[3, 7], x.tolist(), [5, 2]]
     assert result.tolist() == [[0, 2], [5, 0]]
     sums: list[torch.Tensor] = []
-    eager.apply(chain_of(("col_sum",)), torch.full((64, 1), 2000.0, dtype=torch.float16), {}, outputs=sums)
+    eager.apply(chain_of(("col_sum",)), torch.full((64, 1), 2000.0, dtype=torch.float16), {}, sums)
     assert sums[0].item() == 128000, "past the range of fp16"
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from generator.bench import cli, plot
-from generator.bench.cli import _Keeper
-from generator.bench.measurements import Results, load, save
+from generator.bench import benchmark_run, plot
+from generator.bench.benchmark_run import _Keeper
+from generator.bench.measurements import BenchmarkResults, load, save
 from generator.files import output_files
 from generator.files.reading import FileError
 from tests.helpers.bench import records as samples
@@ -109,11 +109,11 @@ def test_a_results_file_that_cannot_be_written_does_not_end_the_measurements(
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli.measurements, "add", full)
+    monkeypatch.setattr(benchmark_run.measurements, "add", full)
     keeper.keep(results, *results.records, now=True)
     keeper.keep(results, now=True)
     assert keeper.failed
     assert capsys.readouterr().err == f"bench: {path}: cannot be written: No space left on device\n"
     monkeypatch.undo()
     keeper.keep(results, now=True)
-    assert not keeper.failed and isinstance(load(path), Results) and load(path).records
+    assert not keeper.failed and isinstance(load(path), BenchmarkResults) and load(path).records

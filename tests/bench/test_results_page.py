@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from generator.bench.cli import main
-from generator.bench.measurements import Record, save
+from generator.bench.measurements import ComparisonRecord, save
 from generator.bench.results_page import results_page
+from generator.commands.bench import main
 from tests.helpers.bench import records as samples
 from tests.helpers.support import ROOT
 from tests.helpers.verify.browser import Open
@@ -21,7 +21,7 @@ MEASURED = ROOT / "measured" / "nvidia_h200" / "bench_fused.json"
 HOSTILE = "</script><img src=x onerror='window.owned=1'>&"
 
 
-def sample() -> list[Record]:
+def sample() -> list[ComparisonRecord]:
     fast = samples.side("tiled", "kernel", [200.0, 210.0, 220.0])
     slow = samples.side("tiled", "kernel", [380.0, 400.0, 420.0])
     peer = samples.side("torch.matmul", "peer", [190.0, 210.0, 230.0])

@@ -9,11 +9,11 @@ import pytest
 
 from generator.bench import sampled_sizes
 from generator.bench.comparison_plan import Comparison, Families, of_suite
-from generator.bench.problem import Problem, Shape
 from generator.bench.sampled_sizes import SAMPLES, is_unseen, near
 from generator.bench.suite import SHAPES, find, find_shapes, read_shapes, read_suite
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout
+from generator.problem.product import Problem, Shape
 from generator.tune import winners
 from tests.helpers.support import GENERATED, ROOT, python
 

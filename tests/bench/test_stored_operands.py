@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from generator.bench import check, peers
-from generator.bench.problem import Problem, Shape
 from generator.bench.random_operands import make_sets, shadow
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout
+from generator.problem.product import Problem, Shape
 
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
 ZEROS = Dtype("fp16", "uint4", "fp32", "fp16", None).scaled_by({"b": [64, 2]}, zeros=True)

@@ -11,10 +11,10 @@ import pytest
 
 from generator.bench import suite
 from generator.bench.comparison_plan import Families, of_specs, of_suite
-from generator.bench.problem import Shape
 from generator.bench.suite import DEFAULT_SHAPES, SUITES, find, find_shapes, read_shapes, read_suite
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.language.errors import CallError, SpecError
+from generator.problem.product import Shape
 from tests.helpers.support import GENERATED, ROOT
 
 WRONG_SHAPE = (
@@ -262,9 +262,11 @@ LAYOUTS = ("rcr", "rrr", "crr", "ccr")
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ("2147483648x1x1", "a size is not a whole number from 1 to 2147483647"),
-        ("4294967296x1x1x1", "a size is not a whole number from 1 to 2147483647"),
-        ("[1, 2, 99999999999]", "a size is not a whole number from 1 to 2147483647"),
+        ("2147483648x1x1", "a size is not a whole number from 1 to 2147418112"),
+        ("1x1x2147483647", "a size is not a whole number from 1 to 2147418112"),
+        ("2147418112x2147418112x1", "a matrix has "),
+        ("4294967296x1x1x1", "a size is not a whole number from 1 to 2147418112"),
+        ("[1, 2, 99999999999]", "a size is not a whole number from 1 to 2147418112"),
         ("[1, 2, 3, 1000000]", "1000000 elements of padding, and at most 999999 are possible"),
         ("2g99999999x1x1", "99999999 in 2 groups, and at most 4194304 in 65536 are possible"),
         ("99999999g4x1x1", "4 in 99999999 groups, and at most 4194304 in 65536 are possible"),

@@ -9,12 +9,9 @@ import pytest
 from tests.helpers.bounds.kernels import DECODED, DECODED_DESCRIPTORS, DECODED_FP32, planted, proof_of, wrong
 
 EVERY = (DECODED, DECODED_DESCRIPTORS)
-FIRST = "            launch.kernel[launch.grid](**launch.arguments)\n"
-SECOND = "            launch.then.kernel[launch.then.grid](**launch.then.arguments)\n"
 STORE = "tl.store(decoded_ptrs, decoded, mask=in_n[:, None] & in_k[None, :])"
-GRID = "(triton.cdiv(K, 128) * triton.cdiv(N, 64),)"
-ROOM = "torch.empty_strided((K, N), (1, triton.cdiv(K, 8) * 8), dtype=torch.bfloat16, device=a.device)"
-NOT_LAUNCHED, NOT_PLANNED = "gemm, which launches", "return SimpleNamespace"
+GRID = "(ceil(K, 128) * ceil(N, 64),)"
+ROOM = 'Memory("decoded", (K, N), torch.bfloat16, unit=0, pitch=8)'
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -35,22 +32,21 @@ def test_both_kernels_are_proved(kernel: str, tmp_path: Path) -> None:
 
 
 def test_a_copy_of_another_order_is_proved(tmp_path: Path) -> None:
-    """The rows of fp32 are padded to multiples of four elements; the proof knows no other number than 4 and 8."""
-    padded = "(triton.cdiv(N, 4) * 4, 1)"
+    """The rows of fp32 are padded to multiples of four elements; so that they do not overlap, any number would do."""
     assert not wrong(proof_of(tmp_path, planted(DECODED_FP32)))
-    assert not wrong(proof_of(tmp_path, planted(DECODED_FP32, (padded, padded.replace("4", "8")))))
-    for other in ("3", "-4", "(4 - 8)", "N"):
-        assert wrong(proof_of(tmp_path, planted(DECODED_FP32, (padded, padded.replace("4", other)))))
+    assert not wrong(proof_of(tmp_path, planted(DECODED_FP32, ("pitch=4", "pitch=8"))))
+    for other in ("0", "4 - 8", "N", "True"):
+        assert wrong(proof_of(tmp_path, planted(DECODED_FP32, ("pitch=4", f"pitch={other}"))))
 
 
 def test_a_row_major_b_is_stored_as_it_lies(tmp_path: Path) -> None:
     """The room is a row-major matrix, whose columns are padded."""
     changes = (
-        (ROOM, ROOM.replace("(1, triton.cdiv(K, 8) * 8)", "(triton.cdiv(N, 8) * 8, 1)")),
+        (ROOM, ROOM.replace("unit=0", "unit=1")),
         ("offs_k[None, :] + offs_n[:, None] * lddecoded", "offs_k[None, :] * lddecoded + offs_n[:, None]"),
-        ('"lddecoded": decoded.stride(1)', '"lddecoded": decoded.stride(0)'),
+        ('"lddecoded": Stride("decoded", 1)', '"lddecoded": Stride("decoded", 0)'),
         ("offs_k[:, None] + offs_n[None, :] * ldb", "offs_k[:, None] * ldb + offs_n[None, :]"),
-        ('"ldb": decoded.stride(1)', '"ldb": decoded.stride(0)'),
+        ('"ldb": Stride("decoded", 1)', '"ldb": Stride("decoded", 0)'),
         ("        b_ptrs += BLOCK_K\n", "        b_ptrs += BLOCK_K * ldb\n"),
     )
     assert not wrong(proof_of(tmp_path, planted(DECODED, *changes)))
@@ -60,7 +56,7 @@ def test_a_row_major_b_is_stored_as_it_lies(tmp_path: Path) -> None:
     ("old", "new", "told"),
     [
         # What the first stores, and where.
-        (STORE, STORE.replace("in_n[:, None] & in_k[None, :]", "in_n[:, None]"), "row 1 of decoded"),
+        (STORE, STORE.replace("in_n[:, None] & in_k[None, :]", "in_n[:, None]"), "row 2 of decoded"),
         (STORE, STORE.replace("in_n[:, None] & in_k[None, :]", "in_k[None, :]"), "column 1 of decoded"),
         (STORE, STORE.replace("in_n", "(offs_n < N - 1)"), "its mask may leave out an element"),
         (STORE, f"if pid_k > 0:\n        {STORE}", "not every program is known to store its tile of decoded"),
@@ -79,17 +75,25 @@ def test_a_row_major_b_is_stored_as_it_lies(tmp_path: Path) -> None:
         ("k // 128 * stride_b_scalek", "k // 64 * stride_b_scalek", "of b_scale, which has"),
         ("stride_b_scalek, mask=in_n", "stride_b_scalek, mask=offs_n < N + 1", "of b_scale, which has"),
         # The room, and the widths of offsets.
-        (ROOM, ROOM.replace("triton.cdiv(K", "triton.cdiv(N"), "decoded = torch.empty"),
-        (ROOM, ROOM.replace(" * 8)", " * 4)"), "decoded = torch.empty"),
-        (ROOM, ROOM.replace("device=a.device", "out=a"), "decoded = torch.empty"),
-        ("_extent(decoded), ", "", "which does not fit 32 bits"),
+        (ROOM, ROOM.replace("(K, N)", "(N, K)"), "of decoded, which has"),
+        (ROOM, ROOM.replace("(K, N)", "(K // 2, N)"), "of decoded, which has"),
+        (ROOM, ROOM.replace("unit=0", "unit=1"), "of decoded"),
+        (ROOM, ROOM.replace(", pitch=8", ", pitch=-8"), ": -8"),
+        (ROOM, ROOM.replace("(K, N)", "(1, K, N)"), "the tensor decoded, with dimensions"),
+        ('"b_scale", "decoded", ', '"b_scale", ', "which does not fit 32 bits"),
         # The launches.
-        (FIRST + SECOND, SECOND + FIRST, NOT_LAUNCHED),
-        (SECOND, "", NOT_LAUNCHED),
-        ("kernel=decode_kernel", "kernel=gemm_kernel", NOT_PLANNED),
-        ("kernel=gemm_kernel", "kernel=decode_kernel", NOT_PLANNED),
-        ('        parts={"decoded": decoded},\n', "", NOT_PLANNED),
-        ('"decoded_ptr": "decoded"}', '"decoded_ptr": "b"}', "the slots are"),
+        (
+            "        Launch(\n            decode_kernel",
+            "        Launch(\n            gemm_kernel",
+            "launches of gemm_kernel",
+        ),
+        (
+            "        Launch(\n            gemm_kernel",
+            "        Launch(\n            decode_kernel",
+            "launches of decode_kernel",
+        ),
+        (f"    memory=({ROOM},),\n", "", "memory that no kernel is known to need"),
+        ('"decoded_ptr": "decoded"}', '"decoded_ptr": "b"}', "of b"),
     ],
 )
 def test_a_mistake_of_the_kernel_that_decodes_is_not_proved(tmp_path: Path, old: str, new: str, told: str) -> None:

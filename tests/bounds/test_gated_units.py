@@ -26,8 +26,8 @@ def test_a_gate_s_accesses_are_proved(kernel: str, tmp_path: Path) -> None:
     [
         (TILED, "b_gate_ptrs + N * ldb", "b_gate_ptrs + (N + 1) * ldb", "b"),
         (TILED, "bias_ptr + N + offs_n", "bias_ptr + N + 1 + offs_n", "bias"),
-        (TILED, '_check("b", b, (K, 2 * N)', '_check("b", b, (K, N)', "b"),
-        (TILED, '_check("bias", bias, (2 * N,)', '_check("bias", bias, (N,)', "bias"),
+        (TILED, 'Operand("b", (K, 2 * N)', 'Operand("b", (K, N)', "b"),
+        (TILED, 'Operand("bias", (2 * N,)', 'Operand("bias", (N,)', "bias"),
         (BY_TURNS, "offs_b < 2 * N", "offs_b <= 2 * N", "b"),
         (BY_TURNS, "offs_n * 2 + 1", "offs_n * 2 + 2", "bias"),
         (ELEMENTS, "(n * 2 + 1)", "(n * 2 + 2)", "b"),
@@ -50,6 +50,6 @@ def test_a_sum_of_a_gate_needs_room_for_both_halves(tmp_path: Path) -> None:
     text = kernel_source(family.spec, kernel)
     proof = proof_of(tmp_path, text)
     assert {access.state for access in proof.accesses} == {"proved"} and proof.order.state == "proved"
-    assert "sums = [4 * _programs" in text
-    accesses = proof_of(tmp_path, text.replace("sums = [4 * _programs", "sums = [2 * _programs")).accesses
+    assert "(4 * PROGRAMS" in text
+    accesses = proof_of(tmp_path, text.replace("(4 * PROGRAMS", "(2 * PROGRAMS")).accesses
     assert {access.operand for access in accesses if access.state == "refuted"} == {"work"}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from generator import runtime
 from generator.bounds import NotUnderstood, prove
 from tests.helpers.bounds.kernels import (
     ADDS,
@@ -28,7 +30,6 @@ from tests.helpers.support import ROOT
 
 DOT = "acc = tl.dot(a, b, acc)"
 LAST = "    pid_n = within // height\n"
-LAUNCH = "    return SimpleNamespace(\n"
 
 
 @pytest.mark.parametrize(
@@ -58,54 +59,43 @@ LAUNCH = "    return SimpleNamespace(\n"
             "after an access",
         ),
         (BLOCK, "boundary_check=(0, 1)", "boundary_check=(0, 2)", "boundary_check=(0, 2) of a block"),
-        # The launcher: each statement, and each helper that a fact is taken from.
-        (AUTO, LAUNCH, "    M = 2 * M\n" + LAUNCH, "M = 2 * M"),
-        (AUTO, "if x.shape != shape:", "if False:", "_check does not compare the shape"),
-        (AUTO, "x.stride(unit) != 1:", "x.stride(unit) != 2:", "_check does not compare the stride"),
-        (AUTO, '"lda": a.stride(0),', '"lda": lda,', "the argument lda"),
-        (AUTO, "            **row,\n", "            **row,\n            **row,\n", "the arguments, with the row"),
-        (AUTO, "            **row,\n", "", "the arguments, with the row"),
-        # What another launch by the same plan goes by.
-        (AUTO, 'results={"out": out},\n', 'results={"out": a},\n', "return SimpleNamespace"),
-        (AUTO, 'results={"out": out})', "results={})", "if not _launchable"),
-        (AUTO, "kernel=gemm_kernel", "kernel=gemm_kernel.fn", "return SimpleNamespace"),
+        # The table: what it calls, and what it passes.
+        (AUTO, "Table(CONFIGS)", "Table(CONFIGS[:1])", "CONFIGS[:1]"),
+        (AUTO, "Table(CONFIGS)", "Table(list(CONFIGS))", "list, which is nothing that ._runtime has"),
+        (AUTO, "Table(CONFIGS)", "Limited(CONFIGS)", "Limited, which is nothing that ._runtime has"),
+        (AUTO, "sizes=(M, N, K)", "sizes=(M, N, R)", "R, which is nothing that ._runtime has"),
+        (AUTO, "sizes=(M, N, K)", "sizes=(N, M, K)", "products of N, M, K"),
+        (AUTO, "import Call,", "import Call as Table, Table as Call,", "Call, which is nothing that ._runtime has"),
+        (AUTO, "choose=Cheapest(cost)", "choose=lambda *_: {}", "lambda"),
+        (AUTO, "choose=Cheapest(cost)", "choose=Cheapest(cost), memory=2", "the arguments of Call"),
+        (AUTO, 'Stride("a", 0)', 'Stride("a", 2)', "the argument lda"),
+        (AUTO, 'Stride("a", 0)', "2 * M", "the argument lda"),
+        (AUTO, 'Stride("a", 0)', 'Stride("add", 0)', "add, which no tensor of the call is called"),
+        (AUTO, '"M": M,', '"M": M, "M": M,', "{'M': M, 'M': M"),
+        (AUTO, '{"M": M,', '{"BLOCK_M": M, "M": M,', "two arguments of one name"),
+        (AUTO, 'Index("a", "b", "out")', "Index()", "the type of offsets"),
+        (AUTO, "(M, K), torch.float16, unit=1", "(M, K), torch.float16, unit=2", "the tensor a, with dimensions"),
         (
             AUTO,
-            "        kernel=gemm_kernel,\n",
-            '        kernel=gemm_kernel,\n        cleared=["a"],\n',
-            "return SimpleNamespace",
+            "(M, K), torch.float16, unit=1",
+            "(M, K + 1), torch.float16, unit=1",
+            "a size taken from the dimension K + 1",
         ),
-        # The launch by the plan.
-        (AUTO, "bias=bias, out=out", "bias=out, out=bias", "gemm, which launches"),
-        (AUTO, "    if launch.grid is not None:", "    b = a\n    if launch.grid is not None:", "gemm, which launches"),
-        (AUTO, "    launch.kernel[", "    a.zero_()\n            launch.kernel[", "gemm, which launches"),
-        (AUTO, 'return launch.results["out"]', "return a", "gemm, which launches"),
-        (AUTO, "def plan(a, b, *", "def plan(b, a, *", "gemm, which launches"),
-        (ADDS, "                launch.results[name].zero_()", "                a.zero_()", "gemm, which launches"),
-        (ADDS, '        cleared=["out"],\n', "", "gemm, which launches"),
-        (
-            DEALT_POINTERS,
-            '{"work": work, "counters": counters}',
-            '{"work": counters, "counters": work}',
-            "return SimpleNamespace",
-        ),
-        (OUTPUTS, 'torch.amax, "row_amax_parts"', 'torch.amax, "row_sum_parts"', "return SimpleNamespace"),
-        (OUTPUTS, '"row_sum_parts": row_sum_parts,', '"row_sum_parts": row_amax_parts,', "return SimpleNamespace"),
-        (OUTPUTS, "reduce(launch.parts[parts], -2,", "reduce(launch.parts[parts], -1,", "gemm, which launches"),
-        (
-            AUTO,
-            "        row = CONFIGS[config]",
-            "        row = dict(CONFIGS[config], BLOCK_M=256)",
-            "_row, through which",
-        ),
-        (AUTO, "return min(CONFIGS, key=cost)", "return {}", "_select, through which"),
-        (AUTO, "(size - 1) * stride for", "size * stride for", "INDEX as"),
-        (NONE, "reason = _misfit(M, N, K, [row])", "reason = None", "_row, through which"),
-        (NONE, "any(_fits(row, M, N, K) for", "any(True or _fits(row, M, N, K) for", "_misfit, through which"),
-        (NONE, "rows = [row for row in CONFIGS if _fits(row, M, N, K)]", "rows = CONFIGS", "_prune, through which"),
-        (TUNED, "b.block_shape = [", "b.shape = [", "_tunable, through which"),
-        (SCALE, "if x.numel() != 1:", "if x.numel() == 0:", "_scalar"),
-        (DESCRIPTOR, "TensorDescriptor(x, [rows, columns]", "TensorDescriptor(x, [rows, 2 * columns]", "_describe"),
+        (AUTO, '"out", (M, N)', '"out", (M, N + 1)', "out of shape (M, N + 1)"),
+        (AUTO, 'Operand("bias"', 'Operand("a"', "two tensors of one name"),
+        (ADDS, 'cleared=("out",)', 'cleared=("a",)', "what is cleared and is no result"),
+        (OUTPUTS, '"row_amax_parts", "amax"', '"row_amax_parts", "prod"', "made of parts"),
+        (OUTPUTS, '"row_sum_parts", (ceil(N, BLOCK_N), M)', '"row_sum_parts", (M, ceil(N, BLOCK_N))', "made of parts"),
+        (DEALT_POINTERS, "grid=(PROGRAMS,)", "grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N),)", "a workspace of programs"),
+        (DEALT_POINTERS, '"work", (', '"partial", (', "memory that no kernel is known to need"),
+        (DEALT_POINTERS, "registers=", "interpreted=0, registers=", "whose number is not known"),
+        (NONE, 'numbers={"M": M, "N": N', 'numbers={"M": N, "N": M', "sizes passed under other names"),
+        (NONE, "Multiple(N, BLOCK_N)", "Multiple(N, BLOCK_N - BLOCK_N)", "multiples of BLOCK_N - BLOCK_N"),
+        (TUNED, '"a", (BLOCK_M, BLOCK_K)', '"a", (BLOCK_M,)', "a block of 1 dimensions of a"),
+        # What passes the operands on, or might change a table.
+        (AUTO, "CALL(config, a=a, b=b", "CALL(config, a=b, b=a", "gemm, which passes"),
+        (AUTO, "    return CALL(", "    b = a\n    return CALL(", "gemm, which passes"),
+        (AUTO, "bias=bias, out=out)", "bias=bias)", "gemm, which passes"),
     ],
 )
 def test_it_is_not_proved(tmp_path: Path, kernel: str, old: str, new: str, reason: str) -> None:
@@ -117,22 +107,44 @@ def test_it_is_not_proved(tmp_path: Path, kernel: str, old: str, new: str, reaso
 
 
 @pytest.mark.parametrize(
-    ("kernel", "old", "new"),
+    ("kernel", "old", "new", "reason"),
     [
-        (AUTO, '"b_ptr": "b",', '"b_ptr": "a",'),
-        (AUTO, '"b_ptr": "b", ', ""),
-        (AUTO, "slots={", 'slots={"M": "a", '),
-        (DESCRIPTOR, '"b_desc": "b"', '"b_desc": "out"'),
-        (DEALT_POINTERS, '"work_ptr": "work"', '"work_ptr": "counters"'),
-        (SCALE, '"scale_or_ptr": "scale"', '"scale_or_ptr": "bias"'),
+        (AUTO, ', "ldb": Stride("b", 1)', "", "the parameter ldb of gemm_kernel, which no launch passes"),
+        (
+            AUTO,
+            ', "ldb": Stride("b", 1)',
+            ', "ldb": Stride("b", 1), "ldd": N',
+            "the argument ldd, which gemm_kernel does not",
+        ),
+        (OUTPUTS, '"hidden_ptr": "hidden"', '"hidden_ptr": "out"', "hidden, which is passed to no kernel"),
+        (DEALT_POINTERS, ", cleared=True", "", "counters, which are not zero"),
+        (ADDS, '    cleared=("out",),\n', "", "a result that is not set to zero before"),
     ],
 )
-def test_slots_that_name_another_operand_are_refuted(tmp_path: Path, kernel: str, old: str, new: str) -> None:
-    text = planted(kernel)
-    assert proof_of(tmp_path, text).order.state == "proved"
-    proof = proof_of(tmp_path, planted(kernel, (old, new)))
-    assert proof.order.state == "refuted" and "the slots are" in proof.order.detail
-    assert {access.state for access in proof.accesses} == {"not proved"}
+def test_a_wrong_table_is_refuted(tmp_path: Path, kernel: str, old: str, new: str, reason: str) -> None:
+    order = proof_of(tmp_path, planted(kernel, (old, new))).order
+    assert order.state == "refuted" and reason in order.detail
+
+
+def test_a_call_that_changes_a_table_is_refused(tmp_path: Path) -> None:
+    text = planted(AUTO, ("    turns = ", "    row['BLOCK_M'] = 512\n    turns = "))
+    with pytest.raises(NotUnderstood, match="def cost"):
+        proof_of(tmp_path, text)
+
+
+def test_another_library_is_not_understood(tmp_path: Path) -> None:
+    library = tmp_path / "_runtime"
+    shutil.copytree(Path(runtime.__file__).parent, library)
+    kernel = library / "call.py"
+    kernel.write_text("# Rendered.\n" + kernel.read_text())
+    assert proof_of(tmp_path, planted(AUTO)).order.state == "proved"
+    kernel.write_text(kernel.read_text().replace("if x.dim() != len(shape) or", "if False and"))
+    proof = proof_of(tmp_path, planted(AUTO))
+    assert proof.order.state == "not proved" and {access.state for access in proof.accesses} == {"not proved"}
+    told = "the family's _runtime is another one (call.py differs from this package's): render it again"
+    assert proof.order.detail.startswith("not understood: line ") and proof.order.detail.endswith(told)
+    kernel.unlink()
+    assert proof_of(tmp_path, planted(AUTO)).order.detail.endswith(told)
 
 
 def test_a_grid_of_another_form_leaves_the_order_unproved(tmp_path: Path) -> None:
@@ -148,7 +160,8 @@ def test_a_scalar_is_an_address_only_where_the_launcher_says_so(tmp_path: Path) 
 
 
 def test_a_descriptor_of_another_layout_is_not_left_to_the_hardware(tmp_path: Path) -> None:
-    proof = proof_of(tmp_path, planted(DESCRIPTOR, ("a_rows, b_rows = (a, b.T)", "a_rows, b_rows = (a.T, b.T)")))
+    turned = ('"a", (BLOCK_M, BLOCK_K))', '"a", (BLOCK_M, BLOCK_K), turned=True)')
+    proof = proof_of(tmp_path, planted(DESCRIPTOR, turned))
     states = {access.operand: access.state for access in proof.accesses}
     assert states == {"a": "not proved", "b": "hardware", "bias": "proved", "out": "hardware"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import prove
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.manifest_reader import read
 from tests.helpers.support import GENERATED
 
@@ -48,15 +48,16 @@ SPEC = """\
 summary: What no shipped family has, rows that a tuner tries of programs that walk, share and deal tiles.
 layout: rcr
 dtype: {a: fp16, b: fp16, acc: fp32, out: fp32}
-masking: [auto, none]
+masking: MASKING
 schedule: [tiled, persistent, split_k_atomic, stream_k]
 load: [pointer, descriptor]
 select: autotune
 """
 
 
-def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path) -> None:
-    (tmp_path / "tuned.yaml").write_text(SPEC)
+@pytest.mark.parametrize("masking", ["auto", pytest.param("none", marks=pytest.mark.product)])
+def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path, masking: str) -> None:
+    (tmp_path / "tuned.yaml").write_text(SPEC.replace("MASKING", masking))
     assert main([str(tmp_path / "tuned.yaml"), "--out", str(tmp_path / "out")]) == 0
     paths = kernels(tmp_path / "out" / "tuned")
     assert {path.name.split("__")[1].split("_")[0] for path in paths} == {

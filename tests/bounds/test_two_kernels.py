@@ -12,18 +12,16 @@ Changes = tuple[tuple[str, str], ...]
 
 EVERY = (SUMS, SUMS_DESCRIPTORS, PARTS, PARTS_DESCRIPTORS)
 POINTERS, DESCRIPTORS, PLAIN, GATES = EVERY[::2], EVERY[1::2], EVERY[:2], EVERY[2:]
-FIRST = "            launch.kernel[launch.grid](**launch.arguments)\n"
-SECOND = "            launch.then.kernel[launch.then.grid](**launch.then.arguments)\n"
 #: The second launch's grid, and what it passes of the row.
-TILES = 'triton.cdiv(M, 16) * triton.cdiv(N, row["BLOCK_N"]),)'
-ROWS = '"BLOCK_M": 16,\n                "BLOCK_N": row["BLOCK_N"],\n'
-TOLD = '                "SPLIT": row["SPLIT"],\n'
+TILES = "ceil(M, 16) * ceil(N, BLOCK_N),)"
+ROWS = '"BLOCK_M": 16,\n                "BLOCK_N": BLOCK_N,\n'
+TOLD = '                "SPLIT": SPLIT,\n'
 #: The first launch's grid.
-PROGRAMS = 'triton.cdiv(N, row["BLOCK_N"]), row["SPLIT"])'
+PROGRAMS = "ceil(N, BLOCK_N), SPLIT)"
 OFFSETS = "    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)\n    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)\n"
 STORE = "tl.store(sums_ptrs, acc, mask=in_m[:, None] & in_n[None, :])"
 STORE_OF_GATE = STORE.replace("in_n", "in_s")
-NOT_LAUNCHED, NOT_PLANNED, NOT_ALL_PARTS = "gemm, which launches", "return SimpleNamespace", "parts of K, not"
+NOT_ALL_PARTS = "parts of K, not"
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -52,8 +50,7 @@ def test_one_part_leaves_no_further_sum_to_add(kernel: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kernel", POINTERS)
 def test_the_second_may_have_the_tiles_of_the_first(kernel: str, tmp_path: Path) -> None:
-    rows = 'row["BLOCK_M"]'
-    changes = ((TILES, TILES.replace("16", rows)), (ROWS, ROWS.replace("16", rows)))
+    changes = ((TILES, TILES.replace("16", "BLOCK_M")), (ROWS, ROWS.replace("16", "BLOCK_M")))
     assert not wrong(proof_of(tmp_path, planted(kernel, *changes)))
 
 
@@ -64,7 +61,7 @@ MISTAKES = [
     (EVERY, "sums_ptr + part * stride_sumsp + ", "sums_ptr + part * ldsums + ", "row 1 of sums"),
     (PLAIN, STORE, "tl.store(sums_ptrs, acc)", "row 1 of sums, which has 1 row"),
     (PLAIN, STORE, STORE.replace("in_m[:, None] & ", ""), "row 1 of sums, which has 1 row"),
-    (GATES, STORE_OF_GATE, "tl.store(sums_ptrs, acc, mask=in_m[:, None])", "column 2 of sums, which has 2"),
+    (GATES, STORE_OF_GATE, "tl.store(sums_ptrs, acc, mask=in_m[:, None])", "of sums, which has"),
     (PLAIN, STORE, STORE.replace("in_n", "(offs_n < N - 1)"), "its mask may leave out an element"),
     (PLAIN, STORE, f"if first < last:\n        {STORE}", "not every program is known to store its tile"),
     (
@@ -79,29 +76,30 @@ MISTAKES = [
     (PLAIN, OFFSETS, OFFSETS.replace("pid_m * BLOCK_M", "pid_m * 32"), "is not one of 128 elements"),
     (GATES, "offs_s = 2 * pid_n * BLOCK_N", "offs_s = pid_n * BLOCK_N", "is not one of 128 elements"),
     # How many parts there are: launched, stored and added.
-    (EVERY, PROGRAMS, PROGRAMS.replace('["SPLIT"]', '["SPLIT"] - 1'), NOT_ALL_PARTS),
-    (EVERY, PROGRAMS, PROGRAMS.replace('["SPLIT"]', '["SPLIT"] + 1'), NOT_ALL_PARTS),
-    (EVERY, 'torch.empty((row["SPLIT"], M', 'torch.empty((row["SPLIT"] - 1, M', NOT_ALL_PARTS),
-    (EVERY, 'torch.empty((row["SPLIT"], M', 'torch.empty((row["SPLIT"] + 1, M', NOT_ALL_PARTS),
-    (EVERY, TOLD, TOLD.replace('["SPLIT"],', '["SPLIT"] - 1,'), NOT_ALL_PARTS),
-    (EVERY, TOLD, "", NOT_ALL_PARTS),
+    (EVERY, PROGRAMS, PROGRAMS.replace("SPLIT", "SPLIT - 1"), NOT_ALL_PARTS),
+    (EVERY, PROGRAMS, PROGRAMS.replace("SPLIT", "SPLIT + 1"), NOT_ALL_PARTS),
+    (EVERY, '"sums", (SPLIT, M', '"sums", (SPLIT - 1, M', NOT_ALL_PARTS),
+    (EVERY, '"sums", (SPLIT, M', '"sums", (SPLIT + 1, M', NOT_ALL_PARTS),
+    (EVERY, TOLD, TOLD.replace("SPLIT,", "SPLIT - 1,"), NOT_ALL_PARTS),
+    (EVERY, TOLD, "", "the parameter SPLIT of sum_kernel, which no launch passes"),
     (EVERY, "static_range(1, SPLIT)", "static_range(1, SPLIT + 1)", "matrix 2 of sums, which has 2 matrices"),
     # The room for them.
-    (PLAIN, "M, N), dtype=torch.float32", "N, M), dtype=torch.float32", "row 1 of sums, which has 1 row"),
-    (GATES, "M, 2 * N), dtype=torch.float32", "2 * N, M), dtype=torch.float32", "of sums, which has"),
-    (GATES, "M, 2 * N), dtype=torch.float32", "M, N), dtype=torch.float32", "column 1 of sums, which has 1"),
-    (PLAIN, "M, N), dtype=torch.float32", "M, 2 * N), dtype=torch.float32", "are not known to be those of 2 * N"),
-    (EVERY, "dtype=torch.float32, device=a.device)", "dtype=torch.float32, out=a)", "sums = torch.empty"),
-    (POINTERS, "_extent(sums), ", "", "which does not fit 32 bits"),
-    (DESCRIPTORS, "tl.int64 if _extent(sums) > 2**31 else tl.int32", "tl.int32", "which does not fit 32 bits"),
+    (PLAIN, "SPLIT, M, N)", "SPLIT, N, M)", "of sums, which has"),
+    (GATES, "SPLIT, M, 2 * N)", "SPLIT, 2 * N, M)", "of sums, which has"),
+    (GATES, "SPLIT, M, 2 * N)", "SPLIT, M, N)", "of sums, which has"),
+    (PLAIN, "SPLIT, M, N)", "SPLIT, M, 2 * N)", "are not known to be those of 2 * N"),
+    (EVERY, 'Memory("sums", (SPLIT, M, ', 'Memory("sums", (M, ', NOT_ALL_PARTS),
+    (EVERY, 'Memory("sums"', 'Memory("parts"', "memory that no kernel is known to need"),
+    (POINTERS, '"b", "sums"', '"b"', "which does not fit 32 bits"),
+    (DESCRIPTORS, 'Index("sums"', 'Index("bias"', "which does not fit 32 bits"),
     # Which tiles the second has.
     (EVERY, TILES, TILES.replace("16", "32"), "tiles of 16 are not known to be those of"),
-    (EVERY, TILES, TILES.replace("16", 'row["BLOCK_M"]'), "tiles of 16 are not known to be those of"),
-    (EVERY, TILES, TILES.replace(",)", ', row["SPLIT"])'), "more than one of them stores the result"),
+    (EVERY, TILES, TILES.replace("16", "BLOCK_M"), "tiles of 16 are not known to be those of"),
+    (EVERY, TILES, TILES.replace(",)", ", SPLIT)"), "more than one of them stores the result"),
     (POINTERS, ROWS, ROWS.replace("16", "32"), "tiles of 32 are not known to be those of"),
     (DESCRIPTORS, ROWS, ROWS.replace("16", "32"), "32 * pid_m is not one of 16 elements of each tile"),
-    (POINTERS, ROWS, ROWS.replace("16", 'row["BLOCK_M"]'), "tiles of 128 are not known to be those of"),
-    (DESCRIPTORS, "_describe(out, (16, ", '_describe(out, (row["BLOCK_M"], ', "16 * pid_m is not one of 128"),
+    (POINTERS, ROWS, ROWS.replace("16", "BLOCK_M"), "tiles of 128 are not known to be those of"),
+    (DESCRIPTORS, 'Described("out", (16, ', 'Described("out", (BLOCK_M, ', "16 * pid_m is not one of 128"),
     (EVERY, "pid_m = pid // num_n\n", "pid_m = pid % num_n\n", "computes tile"),
     (EVERY, ROWS, ROWS.partition("\n")[0] + "\n", "BLOCK_N"),
     # What the second reads and stores.
@@ -121,26 +119,25 @@ MISTAKES = [
     (EVERY, "    # Epilogue in", "    tl.store(sums_ptrs, acc)\n    # Epilogue in", "not for this kernel to fill"),
     (
         EVERY,
-        '"stride_sumsp": sums.stride(0),\n                "ldsums": sums.stride(1),',
-        '"stride_sumsp": sums.stride(1),\n                "ldsums": sums.stride(0),',
+        'Stride("sums", 0)',
+        'Stride("sums", 1)',
         "of sums, which has",
     ),
     # The launches.
-    (EVERY, FIRST + SECOND, SECOND + FIRST, NOT_LAUNCHED),
-    (EVERY, FIRST, "", NOT_LAUNCHED),
-    (EVERY, SECOND, "", NOT_LAUNCHED),
-    (EVERY, SECOND, SECOND + SECOND, NOT_LAUNCHED),
-    (EVERY, "kernel=sum_kernel", "kernel=gemm_kernel", NOT_PLANNED),
-    (EVERY, "kernel=gemm_kernel", "kernel=sum_kernel", NOT_PLANNED),
-    (EVERY, 'parts={"sums": sums}', 'parts={"sums": out}', NOT_PLANNED),
-    (EVERY, '        parts={"sums": sums},\n', "", NOT_PLANNED),
-    (POINTERS, '{"sums_ptr": "sums", "c_ptr": "out",', '{"sums_ptr": "out", "c_ptr": "sums",', "the slots are"),
     (
-        DESCRIPTORS,
-        '{"sums_ptr": "sums", "c_desc": "out",',
-        '{"sums_ptr": "out", "c_desc": "sums",',
-        "the slots are",
+        EVERY,
+        "        Launch(\n            sum_kernel",
+        "        Launch(\n            gemm_kernel",
+        "launches of gemm_kernel",
     ),
+    (
+        EVERY,
+        "        Launch(\n            gemm_kernel",
+        "        Launch(\n            sum_kernel",
+        "launches of sum_kernel",
+    ),
+    (EVERY, "            configured=False,\n", "", "two arguments of one name"),
+    (EVERY, '"sums_ptr": "sums", "c_', '"sums_ptr": "out", "c_', "of out"),
 ]
 
 
@@ -162,11 +159,11 @@ def test_a_mistake_between_two_kernels_is_not_proved(
             SUMS,
             (
                 ("def gemm_kernel(\n", "def gemm_kernel(\n    c_ptr,\n    ldc,\n"),
+                ('tensors={"a_ptr": "a",', 'tensors={"c_ptr": "out", "a_ptr": "a",'),
                 (
-                    '            "a_ptr": a,\n',
-                    '            "c_ptr": out,\n            "ldc": out.stride(0),\n            "a_ptr": a,\n',
+                    '                "lda": Stride("a", 0),',
+                    '                "ldc": Stride("out", 0), "lda": Stride("a", 0),',
                 ),
-                ('slots={"a_ptr": "a", ', 'slots={"c_ptr": "out", "a_ptr": "a", '),
                 (
                     STORE,
                     f"{STORE}\n    {STORE.replace('sums_ptrs', 'c_ptr + offs_m[:, None] * ldc + offs_n[None, :]')}",
@@ -177,8 +174,7 @@ def test_a_mistake_between_two_kernels_is_not_proved(
             SUMS_DESCRIPTORS,
             (
                 ("def gemm_kernel(\n", "def gemm_kernel(\n    c_desc,\n"),
-                ('            "a_desc": a_desc,\n', '            "c_desc": c_desc,\n            "a_desc": a_desc,\n'),
-                ('slots={"a_desc": "a", ', 'slots={"c_desc": "out", "a_desc": "a", '),
+                ('"a_desc": Described', '"c_desc": Described("out", (BLOCK_M, BLOCK_N)), "a_desc": Described'),
                 (STORE, f"{STORE}\n    c_desc.store([row, column], acc)"),
             ),
         ),

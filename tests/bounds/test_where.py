@@ -15,9 +15,9 @@ import pytest
 from generator.bounds import concrete_run, prove
 from generator.bounds.choices import where
 from generator.bounds.rewriting import holds, value
-from generator.bounds.sites import Place
+from generator.bounds.sites import ExecutionPoint
 from generator.bounds.source import NotUnderstood
-from generator.bounds.symbolic_values import Number, Opaque, Pointer, Truth, Value, Width
+from generator.bounds.symbolic_values import LaneConditions, LaneIntegers, Opaque, Pointer, Value, Width
 from generator.bounds.terms import at_most, below, variable
 from tests.helpers.bounds.kernels import AUTO, HILBERT, planted, proof_of
 from tests.helpers.bounds.replay import Replay
@@ -315,7 +315,10 @@ def test_an_order_that_somebody_adds_is_proved(tmp_path: Path) -> None:
     words, macros = tmp_path / "generator" / "language" / "vocabulary.py", tmp_path / "templates" / "swizzle.j2"
     first = '    "linear": Order('
     assert words.read_text().count(first) == 1
-    words.write_text(words.read_text().replace(first, f'    "serpentine": Order("row after row, and back"),\n{first}'))
+    column = "columns - 1 - n if m % 2 else n"
+    visits = f"lambda tile, rows, columns: ((m, {column}) for m in range(rows) for n in range(columns))"
+    added = f'    "serpentine": Order("row after row, and back", visits={visits}),\n'
+    words.write_text(words.read_text().replace(first, added + first))
     macros.write_text(macros.read_text() + MACRO)
     (tmp_path / "mine.yaml").write_text(SPEC)
     verify = ("verify", "mine.yaml", "--level", "bounds", "--jobs", "1", "--cache", tmp_path / "cache")
@@ -330,17 +333,21 @@ def test_an_order_that_somebody_adds_is_proved(tmp_path: Path) -> None:
         assert proof.order.state == "proved" and {access.state for access in proof.accesses} == {"proved"}
 
 
-PLACE = Place(7, 0, (), frozenset())
+PLACE = ExecutionPoint(7, 0, (), frozenset())
 
 
 def test_it_is_numpy_s_where() -> None:
     x, y = variable("x"), variable("y")
-    numbers: list[Value] = [Number(x, width="32"), Number(y - 1, width="32"), Number(x // 2, width="64")]
+    numbers: list[Value] = [
+        LaneIntegers(x, width="32"),
+        LaneIntegers(y - 1, width="32"),
+        LaneIntegers(x // 2, width="64"),
+    ]
     for test, a, b in product([below(x, y), at_most(y, 3)], numbers, numbers):
-        found = where(PLACE, [Truth(test), a, b], {})
-        truth = where(PLACE, [Truth(test), Truth(below(x, 2)), Truth(below(y, 2))], {})
-        assert isinstance(found, Number) and isinstance(a, Number) and isinstance(b, Number)
-        assert found.width == ("64" if "64" in (a.width, b.width) else "32") and isinstance(truth, Truth)
+        found = where(PLACE, [LaneConditions(test), a, b], {})
+        truth = where(PLACE, [LaneConditions(test), LaneConditions(below(x, 2)), LaneConditions(below(y, 2))], {})
+        assert isinstance(found, LaneIntegers) and isinstance(a, LaneIntegers) and isinstance(b, LaneIntegers)
+        assert found.width == ("64" if "64" in (a.width, b.width) else "32") and isinstance(truth, LaneConditions)
         for at in ({"x": p, "y": q} for p, q in product(range(5), repeat=2)):
             expected = np.where(holds(test, at), value(a.value, at), value(b.value, at))
             assert value(found.value, at) == expected
@@ -353,14 +360,14 @@ def test_it_is_numpy_s_where() -> None:
 )
 def test_its_width_is_the_longer_one(a: Width, b: Width, width: Width) -> None:
     x, y = variable("x"), variable("y")
-    found = where(PLACE, [Truth(below(x, y)), Number(x, width=a), Number(y, width=b)], {})
-    assert isinstance(found, Number) and found.width == width
+    found = where(PLACE, [LaneConditions(below(x, y)), LaneIntegers(x, width=a), LaneIntegers(y, width=b)], {})
+    assert isinstance(found, LaneIntegers) and found.width == width
 
 
 def test_addresses_and_shapes_that_do_not_meet_are_not_understood() -> None:
     x = variable("x")
     with pytest.raises(NotUnderstood, match="addresses"):
-        where(PLACE, [Truth(below(x, 1)), Pointer("a", x), Pointer("a", x + 1)], {})
+        where(PLACE, [LaneConditions(below(x, 1)), Pointer("a", x), Pointer("a", x + 1)], {})
     with pytest.raises(NotUnderstood, match="shapes"):
-        where(PLACE, [Truth(below(x, 1), (4,)), Number(x, (8,), "32"), Number(x, (), "32")], {})
-    assert where(PLACE, [Truth(below(x, 1)), Opaque("data"), Number(x)], {}) == Opaque("data")
+        where(PLACE, [LaneConditions(below(x, 1), (4,)), LaneIntegers(x, (8,), "32"), LaneIntegers(x, (), "32")], {})
+    assert where(PLACE, [LaneConditions(below(x, 1)), Opaque("data"), LaneIntegers(x)], {}) == Opaque("data")

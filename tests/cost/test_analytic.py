@@ -38,9 +38,10 @@ def seconds(v: Variant, sizes: tuple[int, ...], **config: int) -> float:
 def test_a_kernels_file_computes_the_cost_by_the_lines_of_the_model(family: str, name: str) -> None:
     kernels = expand(read(ROOT / "specs" / f"{family}.yaml")).kernels
     (v,) = [kernel.variant for kernel in kernels if kernel.name == name]
-    function = "\n".join(["def cost(row):", *(f"    {line}" for line in analytic.cost_body(v))])
+    body = textwrap.indent("\n".join(analytic.cost_body(v)), "    ")
     text = (GENERATED / family / f"{name}.py").read_text()
-    assert f"\n\n{textwrap.indent(function, '    ')}\n\n    return min(" in text
+    written = text.partition("\ndef cost(row, ")[2].partition('"""\n')[2]
+    assert written.startswith(f"{body}\n\n\nCALL = Call(") and "choose=Cheapest(cost)" in written
 
 
 #: Products of a tile for each index along K, with the latency that is not hidden: of two programs on a multiprocessor,

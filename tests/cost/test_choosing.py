@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.runtime import fitted
 from tests.helpers.support import forget
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured, one_seconds
@@ -33,7 +33,7 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: DEVICE)
-    properties = SimpleNamespace(multi_processor_count=PROCESSORS)
+    properties = SimpleNamespace(multi_processor_count=PROCESSORS, major=9, minor=0, gcnArchName="gfx942")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     yield render
     forget("measured")
@@ -187,9 +187,8 @@ def on_an_h20(rendered: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stands in for a GPU of the H200's capability, with four times its clock and an eighth of its bandwidth."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H20")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    rates = {"sm_clock_rate": 7_920_000, "mem_clock_rate": 1_600_260, "mem_bus_width": 1536}
-    driver = SimpleNamespace(active=SimpleNamespace(utils=SimpleNamespace(get_device_properties=lambda index: rates)))
-    monkeypatch.setattr("triton.runtime.driver", driver)
+    properties = torch.cuda.get_device_properties(0)
+    properties.clock_rate, properties.memory_clock_rate, properties.memory_bus_width = 7_920_000, 1_600_260, 1536
 
 
 #: The rates for that GPU.
@@ -241,7 +240,7 @@ def test_a_configuration_that_the_device_lacks_is_not_chosen(
 ) -> None:
     for name in family._KERNELS["gemm_fp16_rcr_none"]:
         kernel = family._kernel(name)
-        monkeypatch.setattr(kernel, "_offered", lambda device, kernel=kernel: kernel.CONFIGS[:1], raising=False)
+        monkeypatch.setattr(kernel.CALL.table, "offered", lambda device, kernel=kernel: kernel.CONFIGS[:1])
     assert {found and found[1] for found in (chosen(family, size) for size in SOME_SIZES)} == {0}
 
 

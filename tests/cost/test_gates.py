@@ -14,6 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.cost import tuned
+from generator.emit.loading import load_family, load_kernel
 from generator.emit.manifest_reader import read as read_family
 from generator.language.model import Spec
 from generator.language.spec import read
@@ -23,7 +24,6 @@ from generator.plan.resources import serialised
 from generator.verify import machine_code
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.launches import launches
-from generator.verify.loading import load_family, load_kernel
 from generator.verify.specialise import specialise
 from tests.helpers.support import GENERATED, ROOT, family_of, forget
 from tests.helpers.tuned_file import measured

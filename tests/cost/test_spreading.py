@@ -13,15 +13,15 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.cost import analytic
+from generator.emit.loading import load_family
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
 from generator.plan.expand import expand
 from generator.plan.kernels import Family
 from generator.runtime import fitted, spreading
 from generator.verify.ahead_of_time import standing_in_for
-from generator.verify.loading import load_family
 from tests.helpers.support import forget, read_text
 
 H200, B200 = DEVICES["nvidia_h200"], Device("NVIDIA B200", "sm100", 148, 233472)
@@ -230,9 +230,6 @@ def test_the_rule_in_the_folder_is_the_generators_own(experts: ModuleType) -> No
 
 
 def test_no_groups_are_as_one_group(experts: ModuleType) -> None:
-    launch = importlib.import_module(f"{experts.__name__}._runtime.functions")
-    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
-        arguments = torch.empty(0, dtype=torch.int32, device="cuda")
-        a, b = empty(64, 0, column=True), empty(0, 64)
-        assert launch._spread(a, b, 64, arguments, None) == [(1, 64, 64, 0)]
-        assert launch._spread(empty(32, 64), empty(0, 64, 48, column=True), 48, arguments, None) == [(1, 32, 48, 64)]
+    spread = importlib.import_module(f"{experts.__name__}._runtime.grouped_calls").spread
+    assert spread({"G": 0, "T": 64, "N": 64, "K": 0}) == [(1, 64, 64, 0)]
+    assert spread({"G": 0, "T": 64, "M": 32, "N": 48}) == [(1, 32, 48, 64)]

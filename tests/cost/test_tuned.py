@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.cost import tuned
 from generator.emit.render import TUNED, package_names, package_source
 from generator.language import tuned_file

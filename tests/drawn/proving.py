@@ -11,7 +11,7 @@ from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.plan.resources import TENSOR_MEMORY
 from generator.verify.job_selection import plan
-from generator.verify.jobs import Job, Result
+from generator.verify.jobs import Job, JobResult
 from generator.verify.launches import REFUSED, launches
 
 #: Beside the plain launch of each row and that of each row which must not fit, so many others of a kernel are compiled.
@@ -48,7 +48,7 @@ def _some(folder: Path, kernel: Kernel, target: str) -> Job:
     return Job("compile", folder, kernel.name, target=target, chosen=(*plain, *chosen))
 
 
-def needlessly_refused(results: Iterable[Result]) -> Iterator[str]:
+def needlessly_refused(results: Iterable[JobResult]) -> Iterator[str]:
     """The rows that the legality table refuses for want of memory, and that would fit by this version of Triton."""
     for result in results:
         for launch, figures in result.measured:
@@ -58,6 +58,6 @@ def needlessly_refused(results: Iterable[Result]) -> Iterator[str]:
                 yield f"{result.job.folder.name} {result.job.name} {launch}: {needs['shared']} bytes"
 
 
-def refused(results: Sequence[Result]) -> int:
+def refused(results: Sequence[JobResult]) -> int:
     """How many rows were compiled that must not fit."""
     return sum(launch.endswith(f"-{REFUSED}") for result in results for launch, _ in result.measured)

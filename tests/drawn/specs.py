@@ -15,10 +15,10 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from generator.emit.job import Job, render
+from generator.emit.job import RenderingJob, render
 from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY
 from generator.language.built_in import OPERATIONS
-from generator.language.dtypes import ACCUMULATORS, ELEMENTS, PRECISIONS
+from generator.language.dtypes import ACCUMULATORS, PRECISIONS, RESULTS
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.language.vocabulary import LAYOUT_LETTERS, WORDS
@@ -67,7 +67,7 @@ def _dtypes(draw: st.DrawFn) -> dict[str, str]:
     found = {
         "a": a,
         "acc": draw(st.sampled_from(ACCUMULATORS[a])),
-        "out": draw(st.sampled_from([word for word in sorted(ELEMENTS) if word != "int32" or a == "int8"])),
+        "out": draw(st.sampled_from([word for word in sorted(RESULTS) if word != "int32" or a == "int8"])),
     }
     return found | ({"precision": draw(st.sampled_from(PRECISIONS[a]))} if a in PRECISIONS else {})
 
@@ -137,7 +137,7 @@ def rendered(folder: Path, target: str, number: int) -> Iterator[Path]:
         name = f"drawn{index:05}"
         (folder / f"{name}.yaml").write_text(text)
         with contextlib.redirect_stdout(io.StringIO()):
-            render([Job(replace(family, spec=replace(family.spec, name=name)), folder)])
+            render([RenderingJob(replace(family, spec=replace(family.spec, name=name)), folder)])
         yield folder / name
 
 

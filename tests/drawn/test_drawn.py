@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 
 from generator.cost import tuned
-from generator.verify.jobs import State
+from generator.verify.jobs import JobState
 from generator.verify.run_report import whole_text
 from generator.verify.worker_pool import Pool, settled
 
@@ -27,13 +27,13 @@ def proved(pool: Pool, level: str, target: str, folder: Path, wanted: int, numbe
     """How many cases of drawn kernels pass; fails where one does not."""
     jobs = proving.jobs(level, rendered(folder, target, number), target, wanted)
     results = [settled(future.result()) for future in [pool.submit(job) for job in jobs]]
-    wrong = [result for result in results if result.state != State.PASSED]
+    wrong = [result for result in results if result.state != JobState.PASSED]
     told = [f"{whole_text(each)}\n{each.job.folder.with_suffix('.yaml').read_text()}" for each in wrong]
     assert not wrong, "\n\n".join(told)
     return sum(result.cases for result in results)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["sm90", "gfx942"])
 def test_a_few_launches_compile_as_foretold(target: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
     assert proved(pools("compile"), "compile", target, tmp_path, 6, number=11) >= 6
 
@@ -56,9 +56,9 @@ def test_many_kernels_are_proved(level: str, tmp_path: Path, pools: Callable[[st
 
 
 def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time() -> None:
-    once, again = ([*itertools.islice(families("sm90", 3), count)] for count in (40, 16))
+    once, again = ([*itertools.islice(families("sm90", 3), count)] for count in (40, 6))
     texts = [text for text, _ in once]
-    assert texts[:16] == [text for text, _ in again] and len(set(texts)) > 35
+    assert texts[:6] == [text for text, _ in again] and len(set(texts)) > 35
     words: dict[str, Counter[str]] = {}
     for _, family in once:
         for kernel in family.kernels:
@@ -69,7 +69,7 @@ def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time() -> None:
 
 
 @given(contracts())
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
 def test_every_contract_with_a_kernel_has_a_fastest_portfolio(contract: dict[str, Any]) -> None:
     """The kernel that takes any operand is in it, whatever was measured, and the choice by measurements can be made."""
     plain, fastest = (legal(yaml.safe_dump(contract | {"select": select})) for select in ("heuristic", "fastest"))
@@ -78,10 +78,10 @@ def test_every_contract_with_a_kernel_has_a_fastest_portfolio(contract: dict[str
         assert fastest is None or "exchanged" in {each.variant.product for each in fastest.kernels}
         return
     assert fastest is not None
-    (kernel,) = plain.kernels
-    assert kernel.name in {each.name for each in fastest.kernels}
-    assert {each.variant.contract for each in fastest.kernels} == {kernel.variant.contract}
-    for target in kernel.targets:
+    # One kernel, or one for each target that takes another product.
+    assert {kernel.name for kernel in plain.kernels} <= {each.name for each in fastest.kernels}
+    assert len({each.variant.contract for each in (*plain.kernels, *fastest.kernels)}) == 1
+    for target in {target for kernel in plain.kernels for target in kernel.targets}:
         assert any(target in each.targets for each in fastest.kernels)
     baked = tuned.bake(fastest)
     assert bool(baked.rates) <= bool(fastest.measured)

@@ -19,12 +19,16 @@ KERNEL = '''\
 CONFIGS = [
 """
 
-import functools
-from types import SimpleNamespace
-
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from ._runtime.arguments import Index, Stride
+from ._runtime.call import Call, Config, Launch, Operand, Result
+from ._runtime.choice import Cheapest
+from ._runtime.extents import BLOCK_M, M, N, K, ceil
+from ._runtime.limits import AtMost, Capability, Limited, Multiple
 
 CONFIGS = [
     {"BLOCK_M": 64, "num_warps": 4},
@@ -32,7 +36,6 @@ CONFIGS = [
 # Rows that do not fit into the shared memory of a device, by index.
 TOO_LARGE = {"sm80": (0,)}
 HALF = 0.5
-LIMIT = 2**31
 
 
 @triton.heuristics({"EVEN_M": lambda args: args["M"] % 64 == 0})
@@ -49,70 +52,39 @@ def _twice(x):
 
 
 @triton.jit
-def sum_kernel(work_ptr, M, INDEX: "tl.constexpr", STRIP: "tl.constexpr"):
-    at = tl.program_id(0) * STRIP
+def sum_kernel(work_ptr, M, INDEX: "tl.constexpr"):
+    at = tl.program_id(0)
 
 
-@functools.lru_cache(maxsize=4096)
-def _select(M):
-    return CONFIGS[0]
+def cost(row, M, N, K, multiprocessors, shared):
+    """What a configuration costs."""
+    return M * row["BLOCK_M"]
 
 
-def gemm(a):
-    """What it returns."""
-    launch = plan(a)
-    with torch.cuda.device_of(a):
-        launch.kernel[launch.grid](**launch.arguments)
-        launch.then.kernel[launch.then.grid](**launch.then.arguments)
-    return launch.results["out"]
-
-
-def plan(a):
-    M = _sizes(a)
-    _check("a", a)
-    row = _select(M)
-    index = tl.int64 if _extent(a) > 2**31 else tl.int32
-    desc = _describe(a, (row["BLOCK_M"], 1))
-    work, counts = _workspace(M)
-    sums = torch.empty(M, dtype=torch.int32)
-    strip = 16
-    out = None
-    return SimpleNamespace(
-        kernel=gemm_kernel,
-        grid=(triton.cdiv(M, row["BLOCK_M"]),),
-        arguments={"a_ptr": desc, "work_ptr": work, "M": M, "INDEX": index, "enable_fp_fusion": False, **row},
-        slots={"a_ptr": "a"},
-        then=SimpleNamespace(
-            kernel=sum_kernel,
-            grid=(triton.cdiv(M, 16),),
-            arguments={"work_ptr": sums, "M": M, "INDEX": index, "STRIP": strip},
-            slots={"work_ptr": "sums"},
+CALL = Call(
+    Limited(CONFIGS, fits=(Multiple(M, BLOCK_M),), too_large=TOO_LARGE),
+    sizes=(M, N, K),
+    operands=(Operand("a", (M, K), torch.float16, unit=1),),
+    results=(Result("out", (M, N), torch.float16, unit=1),),
+    launches=(
+        Launch(
+            gemm_kernel,
+            grid=(ceil(M, BLOCK_M),),
+            tensors={"a_ptr": "a", "work_ptr": "sums"},
+            numbers={"M": M, "lda": Stride("a", 0)},
+            constants={"INDEX": Index("a"), "enable_fp_fusion": False},
         ),
-        results={"out": out},
-    )
+        Launch(sum_kernel, grid=(ceil(M, 16),), tensors={"work_ptr": "sums"}, numbers={"M": M}, configured=False),
+    ),
+    choose=Cheapest(cost),
+    needs=(Capability("descriptors need more", least=(9, 0)), AtMost(M * N, 2**31 - 1, "a grid has")),
+    memory=(Memory("sums", (M, N), torch.float32),),
+)
 
 
-def _sizes(a):
-    if a.shape[0] > LIMIT:
-        raise ValueError("too large")
-    return a.shape[0]
-
-
-def _check(name, a):
-    if a.dtype != torch.float16:
-        raise TypeError(f"{name} is {a.dtype}")
-
-
-def _describe(a, block):
-    return list(block)
-
-
-def _workspace(M):
-    return torch.empty(M, dtype=torch.float32), M
-
-
-def _extent(a):
-    return a.numel()
+def gemm(a: Tensor, *, out: Tensor | None = None, config: Config = None) -> Tensor:
+    """What it returns."""
+    return CALL(config, a=a, out=out)
 '''
 
 
@@ -133,10 +105,14 @@ def changed(old: str, new: str) -> set[str]:
         ('"""What it computes."""', '"""Other words."""'),
         ('"""What it returns."""', "'''Other words.'''"),
         ("    # Which tile.\n", ""),
-        ('("too large")', "(\n            'too large'\n        )"),
+        ('("descriptors need more", least=(9, 0))', '(\n            "need less", least=(9, 0)\n        )'),
+        ('"a grid has"', '"a grid may have"'),
+        ("from ._runtime.choice import Cheapest", "from ._runtime.choices import Cheapest"),
+        ("M * row", "N * row"),
+        ("    choose=Cheapest(cost),\n", ""),
     ],
 )
-def test_words_change_no_part(old: str, new: str) -> None:
+def test_words_and_the_choice_change_no_part(old: str, new: str) -> None:
     assert changed(old, new) == set()
 
 
@@ -148,26 +124,22 @@ def test_words_change_no_part(old: str, new: str) -> None:
         pytest.param("HALF = 0.5", "HALF = 0.25", id="a constant that this reads"),
         pytest.param("% 64 == 0", "% 32 == 0", id="a heuristic"),
         pytest.param("import triton.language as tl", "import triton.language.core as tl", id="an import"),
+        pytest.param("at = tl.program_id(0)", "at = tl.program_id(1)", id="the second kernel"),
         pytest.param('"enable_fp_fusion": False', '"enable_fp_fusion": True', id="an option of the launch"),
-        pytest.param('"a_ptr": desc, "work_ptr": work', '"a_ptr": work, "work_ptr": desc', id="which argument"),
-        pytest.param("kernel=gemm_kernel", "kernel=gemm_kernel.fn", id="which kernel is launched"),
-        pytest.param("tl.int64 if", "tl.int32 if", id="a constant that a name stands for"),
-        pytest.param('(row["BLOCK_M"], 1)', '(row["BLOCK_M"], 2)', id="what a descriptor is made of"),
-        pytest.param("list(block)", "list(block[::-1])", id="how a descriptor is made"),
-        pytest.param("dtype=torch.float32", "dtype=torch.float16", id="the type of a workspace"),
-        pytest.param("a.numel()", "a.numel() - 1", id="what decides on a constant"),
-        pytest.param("tl.program_id(0) * STRIP", "tl.program_id(0) + STRIP", id="the second kernel"),
-        pytest.param("kernel=sum_kernel", "kernel=gemm_kernel", id="which kernel is launched second"),
-        pytest.param('"work_ptr": sums', '"work_ptr": work', id="which argument of the second"),
-        pytest.param("dtype=torch.int32", "dtype=torch.int64", id="the type of what the second reads"),
-        pytest.param("strip = 16", "strip = 32", id="a constant of the second"),
+        pytest.param('"a_ptr": "a", "work_ptr": "sums"', '"a_ptr": "sums", "work_ptr": "a"', id="which argument"),
+        pytest.param('Stride("a", 0)', 'Stride("a", 1)', id="which stride"),
+        pytest.param('Index("a")', 'Index("a", "out")', id="what decides on a constant"),
+        pytest.param("ceil(M, BLOCK_M)", "ceil(N, BLOCK_M)", id="the grid"),
+        pytest.param("sum_kernel,", "gemm_kernel,", id="which kernel is launched second"),
+        pytest.param("configured=False", "configured=True", id="whether the second has the configuration"),
+        pytest.param('"a", (M, K)', '"a", (K, M)', id="a shape"),
+        pytest.param("unit=1", "unit=0", id="a layout"),
+        pytest.param("sizes=(M, N, K)", "sizes=(M, K, N)", id="which size is summed over"),
+        pytest.param('"sums", (M, N)', '"sums", (N, M)', id="the shape of memory"),
     ],
 )
-def test_what_the_compiler_sees_is_device_code(old: str, new: str) -> None:
-    found = changed(old, new)
-    assert {"device", "timed"} <= found
-    # What a launcher's own statement says belongs to both.
-    assert found <= {"device", "host", "timed"}
+def test_kernels_and_what_a_call_launches_are_device_code(old: str, new: str) -> None:
+    assert changed(old, new) == {"device", "timed"}
 
 
 @pytest.mark.parametrize(
@@ -185,46 +157,22 @@ def test_tables_are_device_code_and_leave_the_times_of_a_row(old: str, new: str)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        pytest.param("return CONFIGS[0]", "return CONFIGS[-1]", id="the choice"),
-        pytest.param("maxsize=4096", "maxsize=64", id="how many choices are remembered"),
-    ],
-)
-def test_the_choice_is_host_code_and_leaves_the_times_of_a_row(old: str, new: str) -> None:
-    assert changed(old, new) == {"host"}
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        pytest.param("a.dtype != torch.float16", "a.dtype != torch.bfloat16", id="a check"),
-        pytest.param('_check("a", a)', '_check("b", a)', id="a call of a check"),
-        pytest.param("> LIMIT", ">= LIMIT", id="a limit of sizes"),
-        pytest.param("LIMIT = 2**31", "LIMIT = 2**30", id="a constant of the host"),
-        pytest.param('"too large"', '"too long"', id="a message"),
-        pytest.param("triton.cdiv(M, row", "triton.cdiv(M + 1, row", id="the grid"),
-        pytest.param("out = None", "out = a", id="the result"),
-        pytest.param('"a_ptr": "a"', '"a_ptr": "out"', id="which operand an argument is of"),
-        pytest.param("results={", "parts={}, results={", id="what is made besides"),
-        pytest.param("triton.cdiv(M, 16)", "triton.cdiv(M, 8)", id="the grid of the second"),
-        pytest.param('"work_ptr": "sums"', '"work_ptr": "a"', id="which operand an argument of the second is of"),
-        pytest.param("launch.then.grid]", "launch.grid]", id="how the second is launched"),
-        pytest.param("launch = plan(a)\n", "launch = plan(a)\n    a.zero_()\n", id="what is done before the launch"),
-        pytest.param("def gemm(a)", "def gemm(a, b=None)", id="a parameter"),
-        pytest.param("import functools\n", "import functools\nimport math\n", id="an import"),
-        pytest.param("def _check(name, a)", "def unused():\n    pass\n\n\ndef _check(name, a)", id="a function"),
+        pytest.param("fits=(Multiple(M, BLOCK_M),), ", "", id="which configurations are legal"),
+        pytest.param("too_large=TOO_LARGE", "too_large={}", id="which configurations a device holds"),
+        pytest.param("least=(9, 0)", "least=(8, 0)", id="which devices"),
+        pytest.param("2**31 - 1", "2**31", id="a limit"),
+        pytest.param("out=out)", "out=None)", id="what is passed on"),
+        pytest.param("return CALL", "a.zero_()\n    return CALL", id="what is done before"),
+        pytest.param("def gemm(a: Tensor, *", "def gemm(a: Tensor, b=None, *", id="a parameter"),
+        pytest.param("from torch import Tensor\n", "from torch import Tensor\nimport math\n", id="an import"),
+        pytest.param("def cost(", "def unused():\n    pass\n\n\ndef cost(", id="a function"),
     ],
 )
 def test_all_else_is_host_code(old: str, new: str) -> None:
-    assert changed(old, new) == {"host", "timed"}
+    assert changed(old, new) == {"host"}
 
 
-def test_every_statement_belongs_to_a_part() -> None:
-    """A kernel whose launcher lies in no function, and one without a launch, have their code in the parts as well."""
-    alone = "import triton\n\n@triton.jit\ndef f(x):\n    pass\n\nf[(1,)](2)\n"
-    assert parts(alone).device != parts(alone.replace("(2)", "(3)")).device
-    assert parts(alone).host != parts(alone.replace("(1,)", "(2,)")).host
-    direct = "import triton\n\n@triton.jit\ndef f(x):\n    pass\n\ndef gemm(x):\n    y = 2 * x\n    f[(1,)](y)\n"
-    assert parts(direct).device != parts(direct.replace("2 * x", "3 * x")).device
+def test_a_file_without_a_call_has_its_statements_in_a_part() -> None:
     plain = "def f(x):\n    return 1\n"
     assert parts(plain).device == parts("").device
     assert parts(plain).host != parts(plain.replace("1", "2")).host
@@ -239,7 +187,7 @@ def test_a_file_that_is_no_python_is_refused(tmp_path: Path) -> None:
         of_file(file)
 
 
-def test_rendered_kernels_have_device_and_host_code_of_their_own() -> None:
+def test_rendered_kernels_have_code_of_their_own() -> None:
     family = read(GENERATED / "ladder")
     found = {name: of_file(family.file(name)) for name in family.by_name}
     assert len(found) == 4 and parts("").device not in {each.device for each in found.values()}

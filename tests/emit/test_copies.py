@@ -12,7 +12,7 @@ import pytest
 import torch
 import triton
 
-from generator.cli import main
+from generator.commands.command_line import main
 from tests.helpers.stand_ins import Kernel, copied
 from tests.helpers.support import ROOT, forget, python
 
@@ -30,6 +30,16 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("again._runtime.copies")
     forget("again")
+
+
+@pytest.fixture
+def alignment(copies: ModuleType) -> ModuleType:
+    return importlib.import_module("again._runtime.alignment")
+
+
+@pytest.fixture
+def turned(copies: ModuleType) -> ModuleType:
+    return importlib.import_module("again._runtime.turned")
 
 
 def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
@@ -79,21 +89,21 @@ def test_only_what_is_unaligned_counts_against_a_copy(copies: ModuleType) -> Non
     assert not copies.worth_aligning(torch.randn(10, 3328), torch.randn(3328, 983)), "each element of b is in 10"
 
 
-def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
+def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType, turned: ModuleType) -> None:
     one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
     assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
-    assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
-    assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
+    assert turned.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
+    assert turned.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
 
 
-def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType) -> None:
+def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType, alignment: ModuleType) -> None:
     # Of no memory, whose address is 0.
     whole, longer = (torch.empty(64, n, dtype=torch.float16, device="meta")[:, :128] for n in (128, 136))
-    assert [copies.crosses(x) for x in (whole, whole.T, longer, longer.T)] == [False, False, True, True]
+    assert [alignment.crosses(x) for x in (whole, whole.T, longer, longer.T)] == [False, False, True, True]
     # One row is as long as it is, several may share a line, and bytes are what counts.
-    assert not copies.crosses(longer[:1]) and not copies.crosses(torch.empty(64, 160, device="meta"))
+    assert not alignment.crosses(longer[:1]) and not alignment.crosses(torch.empty(64, 160, device="meta"))
     short = [torch.empty(64, n, dtype=torch.float16, device="meta") for n in (8, 32, 24)]
-    assert [copies.crosses(x) for x in short] == [False, False, True]
+    assert [alignment.crosses(x) for x in short] == [False, False, True]
     assert copies.lining(whole, longer.T).along == [None, -2]
 
 
@@ -109,26 +119,26 @@ def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(
     assert not copies.worth_lining(a[:, :0], b.T[:0])
 
 
-def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: ModuleType) -> None:
+def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(turned: ModuleType) -> None:
     def operands(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.empty(m, k, device="meta"), torch.empty(n, k, device="meta").T
 
     both = {"a": "ccr", "b": "rrr"}
-    assert copies.worth_across(*operands(127, 1024, 4096), both, 1) == "a"
-    assert copies.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}, 1) is None, "B is not copied for few rows"
-    assert copies.worth_across(*operands(256, 4095, 4096), both, 1) == "b"
-    assert copies.worth_across(*operands(256, 4096, 4096), both, 1) == "a", "A is a sixteenth of B"
-    assert copies.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}, 1) == "b"
-    assert copies.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}, 1) == "a"
-    assert copies.worth_across(*operands(1, 16384, 65536), both, 1) is None, "a row is read as it is"
-    assert copies.worth_across(*operands(64, 1024, 1023), both, 1) is None, "the launch would take longer"
+    assert turned.worth_across(*operands(127, 1024, 4096), both, 1) == "a"
+    assert turned.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}, 1) is None, "B is not copied for few rows"
+    assert turned.worth_across(*operands(256, 4095, 4096), both, 1) == "b"
+    assert turned.worth_across(*operands(256, 4096, 4096), both, 1) == "a", "A is a sixteenth of B"
+    assert turned.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}, 1) == "b"
+    assert turned.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}, 1) == "a"
+    assert turned.worth_across(*operands(1, 16384, 65536), both, 1) is None, "a row is read as it is"
+    assert turned.worth_across(*operands(64, 1024, 1023), both, 1) is None, "the launch would take longer"
     # What is copied so is never turned again, or two contracts would copy for each other without end.
     for m in (2, 7, 127, 128):
         a, b = operands(m, 4096, 65536)
-        assert copies.worth_turning(a.T.contiguous().T, b, {"a": "rcr"}, None) is None
-        assert copies.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
+        assert turned.worth_turning(a.T.contiguous().T, b, {"a": "rcr"}, None) is None
+        assert turned.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
     a, b = operands(1024, 1024, 1024)
-    assert copies.worth_across(a, b.T, both, 1) is None and copies.worth_across(a.T, b, both, 1) is None, (
+    assert turned.worth_across(a, b.T, both, 1) is None and turned.worth_across(a.T, b, both, 1) is None, (
         "layouts that are refused"
     )
 
@@ -208,7 +218,7 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     launch, cached, copies = (importlib.import_module(f"turned._runtime.{name}") for name in names)
     taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
-    def launched(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
+    def launched(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any, **known: Any) -> Any:
         taken.append((module.__name__, a, b))
         return None, lambda *operands: taken.append((module.__name__, *operands[:2]))
 

@@ -75,6 +75,17 @@ def test_several_specs_by_path(family: Cli, folder: str) -> None:
     assert advised(family(*paths[1:], "--check")) == [paths[1]]
 
 
+def test_all_is_not_advised_where_one_family_is_refused(family: Cli) -> None:
+    several(Path("specs"), 5)
+    foreign = Path("generated/family2/mine.py")
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("x = 1\n")
+    said = family("--all", "--check")
+    assert f"{foreign.parent}: holds files (mine.py) and no manifest.json" in said.err
+    words = advised(said)
+    assert "specs/family2.yaml" not in words and family(*words).status == 0 and family("--all").status == 1
+
+
 def test_all_specs(family: Cli) -> None:
     several(Path("specs"), 5)
     assert advised(family("--all", "--check")) == ["--all"]
@@ -150,6 +161,12 @@ def test_a_missing_manifest_is_a_difference_with_only(family: Cli) -> None:
     assert family("family.yaml", "--only", "*_bias__*").status == 0
     (FOLDER / "manifest.json").unlink()
     assert advised(family("family.yaml", "--only", "*_bias__*", "--check")) == ["family.yaml", "--only", "*_bias__*"]
+
+
+def test_the_advice_has_the_package_of_the_call(family: Cli) -> None:
+    found = advised(family("family.yaml", "--package", "plain", "--check"))
+    assert found == ["family.yaml", "--package", "plain"]
+    assert family(*found).status == 0 and family("family.yaml", "--package", "plain", "--check").status == 0
 
 
 def test_a_diff_can_be_applied(family: Cli, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from generator.emit.apply import Refused
 from generator.emit.folder_lock import held
 from generator.files.locking import alone
-from tests.helpers.support import BASE, ROOT, Spoken, contents, python
+from tests.helpers.support import BASE, LONGEST, ROOT, Spoken, contents, python
 
 Cli = Callable[..., Spoken]
 
@@ -34,7 +34,7 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> list[Spoken]:
     """How the processes have ended."""
     found = []
     for process in processes:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=LONGEST)
         found.append(Spoken(process.returncode, out, err))
     return found
 
@@ -67,7 +67,7 @@ def test_a_process_waits_for_another_one(family: Cli) -> None:
         assert first_line(waiting) == f"{FOLDER}: waiting for another process that renders this folder\n"
         assert contents(FOLDER) == {}
     (said,) = ended([waiting])
-    assert said == Spoken(0, "generated/family: 6 kernels; 22 created\n", "")
+    assert said == Spoken(0, "generated/family: 6 kernels; 37 created\n", "")
 
 
 def test_after_another_process_with_the_same_spec_all_is_the_same(family: Cli) -> None:
@@ -75,7 +75,7 @@ def test_after_another_process_with_the_same_spec_all_is_the_same(family: Cli) -
     with alone(FOLDER):
         waiting = start("family.yaml")
         first_line(waiting)
-    assert ended([waiting]) == [Spoken(0, "generated/family: 6 kernels; 22 same\n", "")]
+    assert ended([waiting]) == [Spoken(0, "generated/family: 6 kernels; 37 same\n", "")]
 
 
 @pytest.mark.parametrize("other", ["other.yaml", "below/family.yaml"])
@@ -123,7 +123,7 @@ def test_what_a_killed_process_leaves_is_mended(family: Cli) -> None:
     # Killed in front of the second file that it renames.
     code = """
     import os, signal, sys
-    from generator import cli
+    from generator.commands import command_line
     replace, count = os.replace, 0
     def killed(source, target):
         global count
@@ -132,7 +132,7 @@ def test_what_a_killed_process_leaves_is_mended(family: Cli) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         replace(source, target)
     os.replace = killed
-    sys.exit(cli.main(["family.yaml"]))
+    sys.exit(command_line.main(["family.yaml"]))
     """
     assert python("-c", textwrap.dedent(code), cwd=Path.cwd()).returncode == -signal.SIGKILL
     assert any(name.endswith(".new") for name in contents(FOLDER))

@@ -1,21 +1,94 @@
-"""The tests in `interpreted/`, in a process with Triton's interpreter."""
+"""The tests in `interpreted/`, in one process with Triton's interpreter: a test here for each file there."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import python
+from tests.helpers.support import ROOT
 
 FOLDER = Path(__file__).parent / "interpreted"
+FILES = sorted(path.stem for path in FOLDER.glob("test_*.py"))
+ON_DEMAND = [name for name in FILES if "mark.operators" in (FOLDER / f"{name}.py").read_text(encoding="utf-8")]
+
+#: What becomes of the tests of a file, a line each.
+Lines = Callable[[str], list[str]]
 
 
-@pytest.mark.parametrize(
-    ("marks", "seconds"),
-    [("not operators", 600), pytest.param("operators", 7200, marks=pytest.mark.operators)],
-    ids=["plain", "on demand"],
-)
-def test_interpreted_families(marks: str, seconds: int) -> None:
-    ran = python("-m", "pytest", "-q", "-n", "0", "-m", marks, FOLDER, env={"TRITON_INTERPRET": "1"}, timeout=seconds)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+class Run:
+    """The tests of some files in one process, which goes on while a file's results are read."""
+
+    def __init__(self, files: list[str], marks: str) -> None:
+        paths = [FOLDER / f"{name}.py" for name in files]
+        call = [sys.executable, "-m", "pytest", "-v", "-n", "0", "-m", marks, "--no-header", *map(str, paths)]
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
+        self.process = subprocess.Popen(
+            call, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert self.process.stdout is not None
+        self.lines = self.process.stdout
+        self.said: list[str] = []
+        #: A line that belongs to the next file.
+        self.next: str | None = None
+
+    def of(self, name: str) -> list[str]:
+        """The lines of the tests of a file; fails with all that the process prints if one has not passed."""
+        own: list[str] = []
+        while (line := self.next or self.lines.readline()) != "":
+            self.next = None
+            found = re.match(r"\S*/(test_\w+)\.py::", line)
+            if found is not None and found[1] != name:
+                self.next = line
+                break
+            self.said.append(line)
+            if found is not None:
+                own.append(line)
+        if not own or any(re.search(r" (FAILED|ERROR) ", line) for line in own):
+            pytest.fail("".join([*self.said, self.next or "", *self.lines]), pytrace=False)
+        return own
+
+    def close(self) -> None:
+        """End the process; fails if it says that anything is wrong."""
+        rest = "".join([self.next or "", *self.lines])
+        if self.process.wait() != 0:
+            pytest.fail("".join(self.said) + rest, pytrace=False)
+
+
+def run(request: pytest.FixtureRequest, test: str, marks: str) -> Iterator[Lines]:
+    """A run of the files for which `test` was selected."""
+    own = [item for item in request.session.items if item.path == Path(__file__) and isinstance(item, pytest.Function)]
+    files = [item.callspec.params["file"] for item in own if item.name.startswith(f"{test}[")]
+    begun = Run(files, marks)
+    try:
+        yield begun.of
+        begun.close()
+    finally:
+        begun.process.kill()
+        begun.process.wait()
+
+
+@pytest.fixture(scope="module")
+def by_default(request: pytest.FixtureRequest) -> Iterator[Lines]:
+    yield from run(request, "test_interpreted_families", "not operators")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_interpreted_families(file: str, by_default: Lines) -> None:
+    assert by_default(file)
+
+
+@pytest.fixture(scope="module")
+def on_demand(request: pytest.FixtureRequest) -> Iterator[Lines]:
+    yield from run(request, "test_interpreted_families_on_demand", "operators")
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize("file", ON_DEMAND)
+def test_interpreted_families_on_demand(file: str, on_demand: Lines) -> None:
+    assert on_demand(file)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.cost import analytic
+from generator.emit.loading import load_family
 from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import standing_in_for
-from generator.verify.loading import load_family
 from tests.helpers.support import BASE, assert_formatted, forget
 from tests.helpers.tuned_file import AUTO, LARGE, RATES, SMALL, TILES, measured, one_seconds
 
@@ -78,7 +78,7 @@ def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) 
 
 def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render: Family) -> None:
     family = render(SPEC)
-    with importlib.import_module("alike._runtime.prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.memoryless").mode():
         kernels = set()
         for contract in family._KERNELS:
             # Aligned sizes; K whose rows a descriptor cannot address; few columns; and a K that fits one load.
@@ -94,7 +94,7 @@ def test_every_m_up_to_8192(render: Family) -> None:
     family = render(
         BASE + "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]\ninvariant: rows\n"
     )
-    with importlib.import_module("alike._runtime.prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.memoryless").mode():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512)) for m in range(1, 8193)}) == 1
 
 
@@ -102,7 +102,7 @@ def test_every_m_up_to_8192(render: Family) -> None:
 def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, int]) -> None:
     """Also one row alone, for which a descriptor would not look at the pitch."""
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with importlib.import_module("alike._runtime.prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.memoryless").mode():
         found = {str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512, **lies)) for m in ROWS}
     (kernel,) = found
     addressable = lies in ({"pitch": 520}, {"pitch": 576}, {"pitch": 4096})
@@ -111,13 +111,13 @@ def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, 
 
 def test_without_the_key_m_decides(render: Family) -> None:
     family = render(BASE + "targets: [sm90]\n")
-    with importlib.import_module("alike._runtime.prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.memoryless").mode():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 4096, 4096)) for m in ROWS}) > 2
 
 
 def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Family) -> None:
     family = render(BASE + "batch: strided\nload: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with importlib.import_module("alike._runtime.prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.memoryless").mode():
         found = set()
         for count in (1, 2, 64):
             for m in ROWS:
@@ -135,7 +135,8 @@ def test_a_kernel_alone_has_the_configuration_that_loses_least_on_average(render
     for n, k in ((4096, 4096), (64, 64), (11008, 512)):
         cost = {m: [_cost(text, row, m, n, k) for row in kernel.CONFIGS] for m in analytic.TYPICAL_M}
         mean = [sum(cost[m][row] / min(cost[m]) for m in cost) for row in range(len(kernel.CONFIGS))]
-        assert kernel._select(n, k, CUDA) == kernel.CONFIGS[mean.index(min(mean))]
+        best = kernel.CONFIGS[mean.index(min(mean))]
+        assert all(kernel.CALL.choose(kernel.CONFIGS, (m, n, k), CUDA) == best for m in (1, 100, 8192))
 
 
 def _variant() -> Any:
@@ -161,7 +162,7 @@ def test_measurements_decide_by_their_rates_over_all_m(render: Family) -> None:
     text = f"{BASE}targets: [sm90]\nselect: table\ntuned: found.json\n{TILES}invariant: rows\n"
     family = render(text, json.dumps(found))
     chosen = []
-    with importlib.import_module("alike._runtime.prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.memoryless").mode():
         for n, k in ((4096, 64), (256, 512), (64, 64), (8192, 8192)):
             times = [
                 [one_seconds(row, RATES[AUTO, index], (m, n, k), H200.multiprocessors, 2) for m in analytic.TYPICAL_M]
@@ -190,7 +191,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
         crossings.add(arguments[5])
         return choose(*arguments)
 
-    with importlib.import_module("alike._runtime.prepare")._Memoryless(), pytest.MonkeyPatch.context() as patch:
+    with importlib.import_module("alike._runtime.memoryless").mode(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuned, "choose", noted)
         for n, k in ((4096, 1000), (1024, 2056), (256, 512)):
             b = matrix(n, k, torch.float16, pitch=-(-k // 64) * 64).T
@@ -202,7 +203,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
 
 def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Family) -> None:
     family = render(BASE.replace("rcr", "[rcr, ccr, rrr]").replace("fp16", "tf32") + "invariant: rows\n")
-    with importlib.import_module("alike._runtime.prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.memoryless").mode():
         for contract in family._KERNELS:
             function = getattr(family, contract)
             layout = contract.split("_")[2]

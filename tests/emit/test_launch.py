@@ -16,7 +16,7 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from generator.cli import main
+from generator.commands.command_line import main
 from tests.helpers.stand_ins import copied, launched, operands
 from tests.helpers.support import forget
 
@@ -210,9 +210,26 @@ def test_where_launches_cannot_be_repeated_every_call_is_the_kernels_own(
     assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
 
 
+class Lacking(SimpleNamespace):
+    """A compiled kernel of a Triton that lacks a name."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("name", ["function", "packed_metadata", "run", "metadata"])
+def test_where_a_compiled_kernel_lacks_a_name_every_call_is_the_kernels_own(family: ModuleType, name: str) -> None:
+    for each in family._KERNELS["gemm_fp16_rcr_none"]:
+        kernel = family._kernel(each).gemm_kernel
+        names = {"metadata", "function", "packed_metadata", "run"} - {name}
+        kernel.compiled = Lacking(**{x: getattr(kernel.compiled, x) for x in names})
+    for _ in range(2):
+        family.gemm_fp16_rcr_none(*operands())
+    assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
+
+
 def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a kernel whose descriptors the hardware reads; the driver makes a launcher that takes maps."""
-    relaunch = sys.modules["again._runtime.relaunch"]
+    maps = importlib.import_module("again._runtime.tensor_maps")
     asked: list[tuple[Any, Any]] = []
     ran: list[tuple[Any, ...]] = []
 
@@ -220,8 +237,8 @@ def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatc
         asked.append((source, metadata))
         return lambda *arguments: ran.append(arguments)
 
-    monkeypatch.setattr(relaunch, "driver", SimpleNamespace(active=SimpleNamespace(launcher_cls=launcher)))
-    monkeypatch.setattr(relaunch, "_encoder", lambda: lambda x, meta: [(meta, x.base.data_ptr()), "shape", "strides"])
+    monkeypatch.setattr(maps.private, "driver", SimpleNamespace(active=SimpleNamespace(launcher_cls=launcher)))
+    monkeypatch.setattr(maps, "_encoder", lambda: lambda x, meta: [(meta, x.base.data_ptr()), "shape", "strides"])
     function = family.gemm_fp16_rcr_none
     name = family._KERNELS["gemm_fp16_rcr_none"][0]
     compiled = family._kernel(name).gemm_kernel.compiled
@@ -304,7 +321,7 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
     monkeypatch.setattr(copies, "_launch", copied)
     given: list[tuple[int, ...]] = []
 
-    def launch(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
+    def launch(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any, **known: Any) -> Any:
         given.append((a.stride(0), b.stride(1)))
         return None, lambda *operands: None
 
@@ -345,7 +362,8 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     launch, cached, tuned = (importlib.import_module(f"halves.{name}") for name in names)
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    monkeypatch.setattr(cached, "launched", lambda *given: (None, None))
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    monkeypatch.setattr(cached, "launched", lambda *given, **known: (None, None))
     monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, *rest: asked.append(sizes))
     getattr(package, contract)(*operands(n=96))
     assert asked == [(64, columns, 32)]
@@ -353,12 +371,15 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
 
 
 def test_an_autotuned_launch_is_repeated_with_the_configuration_that_was_chosen(
-    rendered: Callable[[str], ModuleType],
+    rendered: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = rendered("summary: Tuned.\nlayout: rcr\ndtype: fp16\nselect: autotune\nload: pointer\n")
     name = package._KERNELS["gemm_fp16_rcr_none"][0]
-    kernel = package._kernel(name).gemm_kernel
+    table, kernel = package._kernel(name).CALL, package._kernel(name).gemm_kernel
     row = {"BLOCK_M": 16, "BLOCK_N": 8}
+    # As on a GPU.
+    monkeypatch.setattr(type(table), "tunes", True)
+    table.tuner.kernel = lambda call: kernel
     kernel.best_config = SimpleNamespace(all_kwargs=lambda: row)
     for _ in range(2):
         package.gemm_fp16_rcr_none(*operands())

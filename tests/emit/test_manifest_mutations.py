@@ -17,7 +17,7 @@ import pytest
 import tomllib
 import yaml
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.hub.repository import Repository
 from generator.emit.manifest_reader import Rendered, read
 from generator.emit.packed_family import Packed
@@ -48,6 +48,7 @@ LEGAL: dict[str, Any] = {
     "spec.file": str,
     "left_out.name": str,
     "left_out.reason": str,
+    "never_chosen.reason": str,
     "kernels.formula": str,
     "operations.formula": str,
     "generator": str,

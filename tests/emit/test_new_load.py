@@ -1,4 +1,4 @@
-"""What docs/contributing.md says of a new load: a file of macros and a word, and nothing else knows it."""
+"""What docs/contributing.md says of a new load: a file of macros and a word, which claims what it handles."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ load: [pointer, streamed]
 exclude:
   - {schedule: naive, epilogue: swiglu, because: "one idea a step"}
 """
-POINTER = '    "pointer": Load("tiles of pointers", rank=1),\n'
+LOADS = "LOAD: Mapping[str, Load] = {\n"
 STREAMED = '    "streamed": Load("tiles of pointers, whose lines leave the cache first", rank=3),\n'
+HANDLES = STREAMED.replace("rank=3", "rank=3, handles=(*_OPERANDS, Feature.STRIDED)")
 POLICY = ', eviction_policy="evict_first"'
 
 
@@ -35,24 +36,34 @@ def checkout(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     words = tmp_path / "generator" / "language" / "vocabulary.py"
     text = words.read_text(encoding="utf-8")
-    assert text.count(POINTER) == 1
-    words.write_text(text.replace(POINTER, POINTER + STREAMED), encoding="utf-8")
+    assert text.count(LOADS) == 1
+    words.write_text(text.replace(LOADS, LOADS + STREAMED), encoding="utf-8")
     loads = tmp_path / "templates" / "load"
     macros = (loads / "pointer.j2").read_text(encoding="utf-8")
-    for tile in ("a", "b"):
-        end = f"other={{{{ {tile}.zero }}}}{{% endif %}})"
-        assert macros.count(end) == 1
-        macros = macros.replace(end, f"{end[:-1]}{POLICY})")
-    (loads / "streamed.j2").write_text(macros, encoding="utf-8")
+    end = "other={{ matrix.zero }}{% endif %})"
+    assert macros.count(end) == 1
+    (loads / "streamed.j2").write_text(macros.replace(end, f"{end[:-1]}{POLICY})"), encoding="utf-8")
     return tmp_path
 
 
-def test_a_load_is_a_file_and_a_word(checkout: Path) -> None:
+def called(checkout: Path, *options: str) -> str:
+    """What a call there prints of the spec."""
     (checkout / "loads.yaml").write_text(SPEC)
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    command = [sys.executable, "-m", "generator", "loads.yaml", "--out", "out"]
+    command = [sys.executable, "-m", "generator", "loads.yaml", *options]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_load_is_a_file_and_a_word(checkout: Path) -> None:
+    # As it stands the word is for plain products, and each other one is refused with the reason.
+    listed = called(checkout, "--list")
+    for refused in ("gated linear units", "epilogues", "programs that share the K of a tile"):
+        assert f"load streamed handles no {refused}; use pointer" in listed
+    words = checkout / "generator" / "language" / "vocabulary.py"
+    words.write_text(words.read_text(encoding="utf-8").replace(STREAMED, HANDLES), encoding="utf-8")
+    called(checkout, "--out", "out")
     found = sorted((checkout / "out" / "loads").glob("gemm_*_streamed_*.py"))
     # Two layouts and two maskings, of three chains by four schedules and of two by one.
     assert len(found) == 2 * 2 * (3 * 4 + 2)

@@ -149,16 +149,16 @@ def test_a_number_is_another_specialisation_than_a_tensor_and_its_value_is_that_
     assert len(stand_in.launches) == 2
 
 
-def planned(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def planned(package: ModuleType) -> list[Any]:
     """The plans that the family's kernel makes from now on."""
     kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0])
-    made, plan = [], kernel.plan
+    made, plan = [], kernel.CALL.plan_of
 
     def keep(*given: Any, **options: Any) -> Any:
         made.append(plan(*given, **options))
         return made[-1]
 
-    monkeypatch.setattr(kernel, "plan", keep)
+    object.__setattr__(kernel.CALL, "plan_of", keep)
     return made
 
 
@@ -166,12 +166,12 @@ def test_a_new_size_has_a_workspace_of_its_own_size(
     family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = family(more="schedule: stream_k\n")
-    plans = planned(package, monkeypatch)
+    plans = planned(package)
     for m in (64, 128):
         package.gemm_fp16_rcr_none(*operands(m, 64, 256))
     assert (len(stand_in.launches), runs(stand_in)) == (1, 1)
-    own = dict(zip(plans[1].kernel.arg_names, stand_in.launches[0].runs[0][9:]))
-    expected = [plans[1].workspace[name].data_ptr() for name in ("work", "counters")]
+    own = dict(zip(plans[1].launches[0].kernel.arg_names, stand_in.launches[0].runs[0][9:]))
+    expected = [plans[1].memory[name].data_ptr() for name in ("work", "counters")]
     assert [own["work_ptr"], own["counters_ptr"]] == expected
 
 
@@ -180,14 +180,14 @@ def test_both_kernels_of_a_new_size_are_launched(
 ) -> None:
     """The second adds what the first has summed. If Triton launches one, it launches both, in their order."""
     package = family(more="schedule: split_k\n")
-    plans = planned(package, monkeypatch)
+    plans = planned(package)
     for m in (64, 128):
         package.gemm_fp16_rcr_none(*operands(m, 64, 256))
     sums, adds = stand_in.launches
     assert (len(sums.runs), len(adds.runs)) == (1, 1)
-    first = dict(zip(plans[1].kernel.arg_names, sums.runs[0][9:]))
-    then = dict(zip(plans[1].then.kernel.arg_names, adds.runs[0][9:]))
-    assert first["sums_ptr"] == then["sums_ptr"] == plans[1].parts["sums"].data_ptr()
+    first = dict(zip(plans[1].launches[0].kernel.arg_names, sums.runs[0][9:]))
+    then = dict(zip(plans[1].launches[1].kernel.arg_names, adds.runs[0][9:]))
+    assert first["sums_ptr"] == then["sums_ptr"] == plans[1].memory["sums"].data_ptr()
     assert then["c_ptr"] == plans[1].results["out"].data_ptr() and (first["M"], then["M"]) == (128, 128)
     # K is an argument of the first kernel alone.
     package.gemm_fp16_rcr_none(*operands(128, 64, 200))

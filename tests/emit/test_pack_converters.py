@@ -74,9 +74,14 @@ def awq(zeros: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     return tensors, values(codes, scale, zeros)
 
 
-def gptq(zeros: torch.Tensor, bits: int = 4, less: int = 1) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def gptq(
+    zeros: torch.Tensor, bits: int = 4, checkpoint_format: str = "gptq"
+) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     codes, scale = drawn(0, 2**bits, K, N), scales(zeros.shape[0], N)
-    qweight, qzeros = words_along(codes.T, bits).T.contiguous(), words_along(zeros - less, bits)
+    qweight, qzeros = words_along(codes.T, bits).T.contiguous(), words_along(zeros, bits)
+    if checkpoint_format == "gptq":
+        # As its writer does: a zero point of 0 borrows from the next one.
+        qzeros -= 0x11111111 if bits == 4 else 0x01010101
     return {"qweight": qweight, "qzeros": qzeros, "scales": scale}, values(codes, scale, zeros)
 
 
@@ -113,17 +118,29 @@ def test_awq(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-@pytest.mark.parametrize(("less", "checkpoint_format"), [(1, "gptq"), (0, "gptq_v2")])
-def test_gptq(name: str, less: int, checkpoint_format: str) -> None:
-    # Minus one, zeros are from 1 to 16.
-    tensors, expected = gptq(drawn(less, 16 + less, K // G, N, seed=1), less=less)
+@pytest.mark.parametrize("checkpoint_format", ["gptq", "gptq_v2"])
+def test_gptq(name: str, checkpoint_format: str) -> None:
+    tensors, expected = gptq(drawn(0, 16, K // G, N, seed=1), checkpoint_format=checkpoint_format)
     ascending = torch.arange(K, dtype=torch.int32) // G
     keywords = PACK.from_gptq(**tensors, name=name, g_idx=ascending, checkpoint_format=checkpoint_format)
     assert_values(name, keywords, expected)
 
 
+@pytest.mark.parametrize("checkpoint_format", ["gptq", "gptq_v2"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_gptq_with_the_least_and_the_largest_zero_points(bits: int, checkpoint_format: str) -> None:
+    name = {4: "uint4_zeros", 8: "int8_zeros"}[bits]
+    for zero in (0, 2**bits - 1):
+        for places in ([], [0], [N - 1], [1, 2], range(N)):
+            zeros = torch.full((K // G, N), 8)
+            zeros[:, [*places]] = zero
+            tensors, expected = gptq(zeros, bits, checkpoint_format)
+            keywords = PACK.from_gptq(**tensors, name=name, checkpoint_format=checkpoint_format)
+            assert_values(name, keywords, expected)
+
+
 def test_gptq_with_eight_bits() -> None:
-    tensors, expected = gptq(drawn(1, 257, K // G, N, seed=1), bits=8)
+    tensors, expected = gptq(drawn(0, 256, K // G, N, seed=1), bits=8)
     assert_values("int8_zeros", PACK.from_gptq(**tensors, name="int8_zeros"), expected)
     tensors, expected = gptq(torch.full((1, N), 128), bits=8)
     assert_values("int8", PACK.from_gptq(**tensors, name="int8"), expected)
@@ -172,6 +189,12 @@ def test_torchao_with_two_elements_a_byte(name: str) -> None:
         for n in range(N):
             expected[k, n] = int(elements[n, k]) * float(scale[k // G, n]) + float(middle[k // G, n])
     qdata = octets.view(torch.int8)
+    assert_values(name, PACK.from_torchao(qdata, scale, middle, name), expected, rtol=1e-5)
+    # A block of one value has a scale of 0, and that value as its zero point.
+    scale[0, 3], scale[-1] = 0, 0
+    for k in range(K):
+        for n in range(N):
+            expected[k, n] = int(elements[n, k]) * float(scale[k // G, n]) + float(middle[k // G, n])
     assert_values(name, PACK.from_torchao(qdata, scale, middle, name), expected, rtol=1e-5)
     symmetric = PACK.from_torchao(qdata, scale, torch.zeros_like(middle), "int4")
     assert_values("int4", symmetric, values(elements.T, scale, torch.zeros(K // G, N)))

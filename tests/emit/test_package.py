@@ -88,6 +88,19 @@ def test_layers_of_several_types_and_with_gradients(cli: Cli) -> None:
     assert '(torch.bfloat16, False): "gemm_bf16_rcr_relu",' in text
 
 
+@pytest.mark.parametrize(("package", "compiled"), [("torch", True), ("plain", False)])
+def test_layers_are_for_torch_compile_where_the_functions_are(cli: Cli, package: str, compiled: bool) -> None:
+    Path("inferred.yaml").write_text(BASE)
+    assert cli("inferred.yaml", "--package", package).status == 0
+    assert cli("package", "generated/inferred", "--format", "kernels", "--out", "hub").status == 0
+    layers = Path("hub/torch-ext/inferred/layers.py").read_text()
+    assert f"    can_torch_compile = {compiled}\n    has_backward = False\n" in layers
+    mode = "Mode.INFERENCE | Mode.TORCH_COMPILE" if compiled else "Mode.INFERENCE"
+    for card in ("README.md", "CARD.md"):
+        assert f"kernelize(model, mode={mode})" in (Path("hub") / card).read_text()
+    assert_formatted(Path("hub").resolve())
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -139,11 +152,12 @@ def test_a_wrong_call_writes_nothing(
 
 def test_an_edited_family_and_a_folder_in_use_are_refused(cli: Cli, tmp_path: Path) -> None:
     shutil.copytree(GENERATED / "ladder", "ladder")
-    (tmp_path / "ladder" / "_operands.py").write_text("edited")
+    (tmp_path / "ladder" / "_runtime" / "extents.py").write_text("edited")
     said = cli("package", "ladder", "--format", "wheel", "--out", "dist")
-    assert said.status == 1 and "ladder/_operands.py: edited by hand" in said.err
-    (tmp_path / "ladder" / "_operands.py").unlink()
-    assert "ladder/_operands.py: is missing" in cli("package", "ladder", "--format", "wheel", "--out", "dist").err
+    assert said.status == 1 and "ladder/_runtime/extents.py: edited by hand" in said.err
+    (tmp_path / "ladder" / "_runtime" / "extents.py").unlink()
+    said = cli("package", "ladder", "--format", "wheel", "--out", "dist")
+    assert "ladder/_runtime/extents.py: is missing" in said.err
     said = cli("package", FAMILY, "--format", "kernels", "--out", "ladder")
     assert said == Spoken(1, "", "ladder: is not empty, and nothing is overwritten; choose another folder\n")
 
@@ -155,7 +169,11 @@ def test_a_package_is_written_whole_or_not_at_all(cli: Cli, tmp_path: Path, form
     assert cli("family.yaml").status == 0
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
     call = ["package", "generated/family", "--format", form, "--out", "made"]
-    ran = python("-c", f"{limit}\nimport sys\nfrom generator.cli import main\nsys.exit(main({call!r}))", cwd=tmp_path)
+    ran = python(
+        "-c",
+        f"{limit}\nimport sys\nfrom generator.commands.command_line import main\nsys.exit(main({call!r}))",
+        cwd=tmp_path,
+    )
     assert ran.returncode == 1 and re.fullmatch(r"made\S*: cannot be written: File too large\n", ran.stderr), ran.stderr
     assert not contents(Path("made"))
     assert not list(Path().glob(".*"))
@@ -169,7 +187,7 @@ def hidden(folder: Path) -> list[Path]:
 
 KILLED = """
 import os, signal, sys
-from generator.cli import main
+from generator.commands.command_line import main
 function, count, calls = getattr(os, sys.argv[1]), int(sys.argv[2]), 0
 def killed(*arguments, **keywords):
     global calls

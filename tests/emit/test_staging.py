@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit import staging
-from tests.helpers.support import BASE, ROOT, Spoken, files_of
+from tests.helpers.support import BASE, LONGEST, ROOT, Spoken, files_of
 
 Cli = Callable[..., Spoken]
 
@@ -21,7 +21,7 @@ def git(*arguments: object, cwd: Path, status: int = 0) -> str:
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
     call = ["git", *identity, *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "PYTHON"))}
-    done = subprocess.run(call, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(call, cwd=cwd, env=environment, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -87,7 +87,7 @@ def test_two_hooks_at_once(repository: Path) -> None:
         for call in calls
     ]
     for process in begun:
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=LONGEST)
         assert process.returncode == 0 and "Traceback" not in err, err
     assert git("status", "--porcelain", "generated", cwd=repository).count("A  generated") == len(
         [path for path in (repository / "generated").rglob("*") if path.is_file()]

@@ -38,7 +38,7 @@ def older(cli: Cli) -> Cli:
     [
         ("# Accumulate in", "# Sum in", "the comments of 1 file"),
         ("acc = tl.dot(a, b, acc)", "acc += tl.dot(a, b)", "the device code of 1 file"),
-        ("each must be at most", "none may be more than", "the host code of 1 file"),
+        ("a=a, b=b, out=out", "out=out, a=a, b=b", "the host code of 1 file"),
         ("a_ptr", "a_ptr", "no code"),
     ],
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -36,6 +37,11 @@ def split(rendered: Callable[[str], ModuleType]) -> ModuleType:
     return rendered(SPLIT.format(dtype="fp16", schedule="stream_k"))
 
 
+def streams_of() -> Any:
+    """What has the current stream."""
+    return importlib.import_module("again._runtime.cached_launch").driver.active
+
+
 def memory(kernel: Kernel) -> tuple[int, int]:
     """The addresses of partial sums and counters that the last launch was given."""
     own = dict(zip(kernel.arg_names, kernel.compiled.runs[-1][9:]))
@@ -45,9 +51,13 @@ def memory(kernel: Kernel) -> tuple[int, int]:
 def test_partial_sums_and_counters_have_one_place_for_each_stream(
     split: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cached, function = sys.modules["again._runtime.cached_launch"], split.gemm_fp16_rcr_none
+    cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     stream = ["first"]
-    monkeypatch.setattr(cached.driver.active, "get_current_stream", lambda index: stream[0])
+    monkeypatch.setattr(
+        importlib.import_module("again._runtime.cached_launch").driver.active,
+        "get_current_stream",
+        lambda index: stream[0],
+    )
     function(*operands())
     kernel = launched(split, "gemm_fp16_rcr_none")
     assert not cached._workspaces, "the first launch has memory of its own"
@@ -77,9 +87,13 @@ def test_partial_sums_and_counters_have_one_place_for_each_stream(
 
 
 def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached, function = sys.modules["again._runtime.cached_launch"], split.gemm_fp16_rcr_none
+    cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     streams = iter(range(100))
-    monkeypatch.setattr(cached.driver.active, "get_current_stream", lambda index: next(streams))
+    monkeypatch.setattr(
+        importlib.import_module("again._runtime.cached_launch").driver.active,
+        "get_current_stream",
+        lambda index: next(streams),
+    )
     for _ in range(12):
         function(*operands())
     assert [stream for _, stream in cached._workspaces] == [*range(3, 11)]
@@ -92,7 +106,7 @@ def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached, function = sys.modules["again._runtime.cached_launch"], split.gemm_fp16_rcr_none
+    cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
     kernel, ((_, counters),) = launched(split, "gemm_fp16_rcr_none"), cached._workspaces.values()
@@ -105,7 +119,7 @@ def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypat
 
 
 def test_an_error_of_a_launch_throws_workspaces_away(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached, function = sys.modules["again._runtime.cached_launch"], split.gemm_fp16_rcr_none
+    cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
     compiled = launched(split, "gemm_fp16_rcr_none").compiled

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.manifest_reader import read
 from generator.emit.render import kernel_source
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
+from generator.lowering.call_table import CallTable
 from generator.lowering.kernel_lowering import view
-from generator.lowering.launcher import Launcher
-from generator.plan.call import call
+from generator.plan.contract_call import call
 from tests.helpers.support import BASE, assert_formatted, family_of, mistakes_of
 
 CHAIN = "[[bias, {save: hidden}, gelu, save, row_sum, row_sum, {accumulate: {beta: 2}}]]"
@@ -191,16 +191,18 @@ def test_long_names_keep_to_lines_of_a_file(tmp_path: Path, layout: str, batch: 
     assert_formatted(tmp_path / "long")
 
 
-def test_the_launcher_returns_a_tuple_where_there_are_outputs_alone() -> None:
+def test_the_function_returns_a_tuple_where_there_are_outputs_alone() -> None:
     returned = {}
     for chain in ("none", "accumulate", "save+row_amax"):
         (kernel,) = family_of(f"{BASE}epilogue: {chain}\n").kernels
-        made = Launcher(view(kernel))
-        (named,) = ast.parse(made.results).body
-        assert isinstance(named, ast.Assign) and isinstance(named.value, ast.Dict)
-        names = [ast.literal_eval(key) for key in named.value.keys if key is not None]
-        assert names == [ast.unparse(value) for value in named.value.values]
-        returned[chain] = ", ".join(names), made.annotation
-    assert returned["none"] == returned["accumulate"] == ("out", "torch.Tensor")
-    three = "tuple[torch.Tensor, torch.Tensor, torch.Tensor]"
-    assert returned["save+row_amax"] == ("out, preact, row_amax", three)
+        table = CallTable(view(kernel))
+        (assignment,) = ast.parse(table.text).body
+        assert isinstance(assignment, ast.Assign) and isinstance(assignment.value, ast.Call)
+        (results,) = (x.value for x in assignment.value.keywords if x.arg == "results")
+        assert isinstance(results, ast.Tuple)
+        names = [ast.literal_eval(x.args[0]) for x in results.elts if isinstance(x, ast.Call)]
+        (function,) = ast.parse(f"{table.head}\n    pass").body
+        assert isinstance(function, ast.FunctionDef) and function.returns is not None
+        returned[chain] = ", ".join(names), ast.unparse(function.returns)
+    assert returned["none"] == returned["accumulate"] == ("out", "Tensor")
+    assert returned["save+row_amax"] == ("out, preact, row_amax", "tuple[Tensor, Tensor, Tensor]")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from generator.bench import eager
 from generator.epilogue import formula
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import gradients, reads_sum
@@ -17,8 +16,9 @@ from generator.epilogue.derivative import product
 from generator.epilogue.formula import X
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.language.built_in import chain_of
-from generator.verify.gate_columns import taken_apart
-from generator.verify.reference import spread
+from generator.problem import torch_functions
+from generator.problem.chain_values import taken_apart
+from generator.problem.reference import spread
 
 M, N = 5, 7
 SHAPES: dict[str, tuple[int, ...]] = {"": (1,), "1": (1,), ROWS: (M,), COLUMNS: (N,), HALVES: (2 * N,), MATRIX: (M, N)}
@@ -26,7 +26,7 @@ SHAPES: dict[str, tuple[int, ...]] = {"": (1,), "1": (1,), ROWS: (M,), COLUMNS: 
 
 def times(g: torch.Tensor, tree: ast.expr, values: dict[str, torch.Tensor]) -> torch.Tensor:
     """g times a derivative at `values`."""
-    return formula.evaluate(product(ast.Name("g"), tree), {"g": g, **values}, eager.FUNCTIONS, float)
+    return formula.evaluate(product(ast.Name("g"), tree), {"g": g, **values}, torch_functions.FUNCTIONS, float)
 
 
 def reduced(gradient: torch.Tensor, shape: str) -> torch.Tensor:
@@ -43,7 +43,7 @@ def backward(
     found: dict[str, torch.Tensor] = {}
     g, *others = of
     for at, gradient in enumerate(gradients(chain)):
-        before = eager.apply(Epilogue(chain.steps[: len(chain.steps) - 1 - at]), x, operands)
+        before = torch_functions.apply(Epilogue(chain.steps[: len(chain.steps) - 1 - at]), x, operands)
         if gradient.step.output is not None:
             # A gradient of a row or a column is one of each of its elements.
             g = g + spread(others.pop(), gradient.step.output.shape)
@@ -95,7 +95,7 @@ def test_gradients_are_those_of_autograd(operations: list[Any]) -> None:
     x = drawn(M, N * chain.columns_of_b)
     operands = {operand.name: drawn(*SHAPES[operand.shape]) for operand in chain.operands}
     outputs: list[torch.Tensor] = []
-    result = eager.apply(chain, x, operands, outputs=outputs)
+    result = torch_functions.apply(chain, x, operands, outputs=outputs)
     of = [torch.randn(value.shape, generator=random, dtype=torch.float64) for value in (result, *outputs)]
     leaves = {"sum": x, **operands}
     expected = dict(zip(leaves, torch.autograd.grad([result, *outputs], list(leaves.values()), of)))

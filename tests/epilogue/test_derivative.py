@@ -12,13 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from generator.bench.eager import FUNCTIONS as TORCH
 from generator.epilogue import constant_folding, formula
 from generator.epilogue.derivative import SLOPES, derivative, product
 from generator.epilogue.formula import DEEPEST, GATE, LONGEST, FormulaError, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.operations import Settings
 from generator.language.built_in import OPERATIONS
+from generator.problem.torch_functions import FUNCTIONS as TORCH
 
 NAMES = frozenset({"x", "y"})
 Values = Mapping[str, torch.Tensor]

@@ -15,7 +15,7 @@ import pytest
 from generator.epilogue import constant_folding, formula, formula_code
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.formula import DEEPEST, FUNCTIONS, LONGEST, FormulaError
-from generator.epilogue.operations import Operation
+from generator.epilogue.operations import EpilogueOperation
 from generator.language.built_in import OPERATIONS
 
 NAMES = frozenset({"x", "bias"})
@@ -71,28 +71,34 @@ CONSTANT = "a constant part is not a finite number"
         ("x + 1e-400", 5, "the number is 0 in fp32"),
         ("x + .0001E-999", 5, "the number is 0 in fp32"),
         (f"x + 0.{'0' * 400}1", 5, "the number is 0 in fp32"),
-        ("x + True", 5, f"Constant {NOT}"),
-        ("x + None", 5, f"Constant {NOT}"),
+        ("x + True", 5, f"True {NOT}; write a number"),
+        ("x + None", 5, f"None {NOT}; write a number"),
         # Names.
         ("x + y", 5, f"'y' is unknown; {KNOWN}"),
         ("x + __builtins__", 5, f"'__builtins__' is unknown; {KNOWN}"),
         ("x + max", 5, f"'max' is a function: give it arguments; {KNOWN}"),
         ("__import__(x)", 1, f"unknown function '__import__'; {CALLS}"),
         ("x(x)", 1, f"unknown function 'x'; {CALLS}"),
-        ("max(x, x)(x)", 1, f"Call {NOT}"),
+        ("max(x, x)(x)", 1, f"a call of what is no function's name {NOT}; {CALLS}"),
         ("max(x)", 1, "max takes 2 arguments, got 1"),
         ("tanh(x, x)", 1, "tanh takes 1 argument, got 2"),
         # Other expressions of Python.
-        ("x if x else 0", 1, f"IfExp {NOT}"),
-        ("x and 0", 1, f"BoolOp {NOT}"),
-        ("not x", 1, f"UnaryOp {NOT}"),
-        ("+x", 1, f"UnaryOp {NOT}"),
-        ("x, x", 1, f"Tuple {NOT}"),
-        ("()", 1, f"Tuple {NOT}"),
+        ("x if x else 0", 1, f"a conditional expression, 'if' and 'else', {NOT}; write where(condition, x, y)"),
+        ("x and 0", 1, f"'and' {NOT}; write where(a, where(b, x, y), y)"),
+        ("x or 0", 1, f"'or' {NOT}; write where(a, x, where(b, x, y))"),
+        ("not x", 1, f"'not' {NOT}; write the opposite comparison"),
+        ("+x", 1, f"a sign '+' {NOT}; leave it out"),
+        ("x, x", 1, f"a comma outside a function's arguments {NOT}"),
+        ("()", 1, f"an empty pair of parentheses {NOT}"),
         ("max(*x)", 1, "max takes 2 arguments, got 1"),
-        ("abs(*x)", 5, f"Starred {NOT}"),
-        ("x in x", 1, f"Compare {NOT}"),
-        ("(yield x)", 2, f"Yield {NOT}"),
+        ("abs(*x)", 5, f"'*' before an argument {NOT}"),
+        ("abs(**x)", 1, f"'**' before an argument {NOT}"),
+        ("abs(x for x in x)", 4, f"'for' {NOT}"),
+        ("await x", 1, f"'await' {NOT}"),
+        ("x in x", 1, f"'in' {NOT}; comparisons are < <= > >= == !="),
+        ("x not in x", 1, f"'in' {NOT}; comparisons are < <= > >= == !="),
+        ("x is x", 1, f"'is' {NOT}; comparisons are < <= > >= == !="),
+        ("(yield x)", 2, f"'yield' {NOT}"),
         # Comparisons.
         ("x < 0", 1, "a formula is a number; a comparison is only allowed as the first argument of where"),
         ("x + (x < 0)", 6, PLACE),
@@ -337,6 +343,6 @@ def test_every_operation_uses_x_and_each_of_its_names(name: str) -> None:
 
 
 def test_the_text_of_a_chain_does_not_outgrow_its_operations() -> None:
-    twice = Operation("x * x + s", {"s": ""})
+    twice = EpilogueOperation("x * x + s", {"s": ""})
     chain = Epilogue.chain([("twice", twice, ())] * 40)
     assert len(chain.text) < 40 * len("twice(, s40)") + len("A @ B")

@@ -10,15 +10,15 @@ import pytest
 
 from generator.emit.manifest_reader import read
 from generator.epilogue.chain import Epilogue
-from generator.epilogue.operations import Operation
+from generator.epilogue.operations import EpilogueOperation
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.lowering.docstrings import properties
 from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations, legality
-from generator.plan.memory import shared_memory
 from generator.plan.resources import tensor_memory
+from generator.plan.shared_memory import shared_memory
 from tests.helpers.support import BASE, Spoken, family_of, mistakes_of
 
 INTERLEAVED = "[{swiglu: {order: interleaved}}]"
@@ -170,5 +170,5 @@ def test_two_halves_take_the_memory_of_twice_the_columns() -> None:
 
 
 def test_a_gate_of_a_spec_s_own_is_one_entry() -> None:
-    own = Operation("max(gate, 0) ** 2 * x")
-    assert own.gated and own.parameters == ("order",) and not Operation("x * gated", {"gated": "N"}).gated
+    own = EpilogueOperation("max(gate, 0) ** 2 * x")
+    assert own.gated and own.parameters == ("order",) and not EpilogueOperation("x * gated", {"gated": "N"}).gated

@@ -11,7 +11,7 @@ import pytest
 
 from generator.emit.manifest_reader import read
 from generator.epilogue.formula import FUNCTIONS
-from generator.epilogue.operations import Operation
+from generator.epilogue.operations import EpilogueOperation
 from generator.language import built_in
 from generator.language.built_in import OPERATIONS
 from generator.lowering.kernel_lowering import view
@@ -316,7 +316,7 @@ def test_one_entry_is_all_that_an_operation_takes(
     cli: Callable[..., Spoken], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more in the table, and the listing, the documentation, the launcher and the verification have it."""
-    added = Operation("sqrt(abs(x)) * offset + power", {"offset": "N"}, {"power": 3})
+    added = EpilogueOperation("sqrt(abs(x)) * offset + power", {"offset": "N"}, {"power": 3})
     monkeypatch.setitem(OPERATIONS, "rooted", added)  # type: ignore[arg-type]
     (found,) = mistakes_of(f"{BASE}epilogue: rootd\n")
     assert "did you mean 'rooted'? legal: none, bias" in found and ", rooted, accumulate" in found
@@ -326,7 +326,7 @@ def test_one_entry_is_all_that_an_operation_takes(
     assert cli("family.yaml", "--out", ".").status == 0
     (path,) = Path("family").glob("gemm_*.py")
     assert path.name == "gemm_bf16_rrr_rooted_4_power__elementwise_pointer_auto_grouped.py"
-    assert "    offset: torch.Tensor,\n" in path.read_text()
+    assert "a: Tensor, b: Tensor, *, offset: Tensor, out: Tensor | None = None" in path.read_text()
     assert "    x = tl.sqrt(tl.abs(acc)) * offset + 4.0\n" in path.read_text()
     # The table of another process has no such operation: the manifest is enough.
     said = cli("verify", "family", "--level", "static", "--level", "bounds", "--level", "interpret", "--jobs", "1")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from generator.cli import COMMANDS
+from generator.commands import COMMANDS
 from generator.files.package_data import NotInstalled, data, shared
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import LONGEST, ROOT, python
 
 
 def test_what_is_there_and_what_is_not() -> None:
@@ -65,6 +65,9 @@ def test_the_pytest_plugin_of_an_archive(archive: Path, tmp_path: Path) -> None:
 def test_a_package_that_is_needed_and_missing_is_named(tmp_path: Path) -> None:
     # Without site-packages.
     call = [sys.executable, "-S", "-m", "generator", "schema"]
-    ran = subprocess.run(call, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60)
-    told = "python -m generator: fastjsonschema is not installed; install it with: pip install gemm-generator\n"
+    ran = subprocess.run(
+        call, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=LONGEST
+    )
+    how = "pip install . in a checkout of the generator"
+    told = f"python -m generator: fastjsonschema is not installed; install it with: {how}\n"
     assert (ran.returncode, ran.stderr) == (2, told)

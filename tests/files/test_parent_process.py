@@ -12,10 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import ROOT
-
-#: Seconds in which a worker must have ended: much more than it needs, since other tests may use the processors.
-_LONGEST = 60
+from tests.helpers.support import LONGEST, ROOT
 
 #: A parent of two workers: it prints their ids and what they do, then ends as its last argument says.
 _PARENT = """
@@ -40,7 +37,7 @@ def ended(how):
         raise RuntimeError
     if how == "exit":
         os._exit(0)
-    time.sleep(600)
+    time.sleep(7200)
 
 
 if __name__ == "__main__":
@@ -55,7 +52,7 @@ if __name__ == "__main__":
         from generator.tune.rate_fit import _begin
         executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
     worker = executor.submit(begun).result()
-    executor.submit(globals()[what], 600)
+    executor.submit(globals()[what], 7200)
     time.sleep(0.5)
     print(worker, flush=True)
     ended(how)
@@ -73,7 +70,8 @@ def runs(pid: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    deadline = time.monotonic() + _LONGEST
+    # Less than a worker sleeps.
+    deadline = time.monotonic() + LONGEST
     while runs(pid):
         if time.monotonic() > deadline:
             with contextlib.suppress(ProcessLookupError):
@@ -110,7 +108,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path, pools: str, what: str, ho
         elif how == "exception":
             # Python waits for the work of an executor, so that the parent has to be interrupted.
             parent.terminate()
-        parent.wait(_LONGEST)
+        parent.wait(LONGEST)
         assert ends(worker)
         # Nothing holds the pipe open, so that a reader such as `tee` ends too.
         assert parent.stdout.read() == b""
@@ -124,7 +122,7 @@ def test_a_worker_that_compiles_ahead_ends_when_its_standard_input_is_closed() -
         "sys.stdin.buffer.readline()\n"
         "end_with_parent(sys.stdin.fileno())\n"
         "print('begun', flush=True)\n"
-        "time.sleep(600)\n"
+        "time.sleep(7200)\n"
     )
     worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
     assert worker.stdin is not None and worker.stdout is not None
@@ -133,11 +131,11 @@ def test_a_worker_that_compiles_ahead_ends_when_its_standard_input_is_closed() -
     assert worker.stdout.readline() == b"begun\n"
     worker.stdin.close()
     assert ends(worker.pid)
-    worker.wait(_LONGEST)
+    worker.wait(LONGEST)
     worker.stdout.close()
 
 
 def test_a_process_without_a_parent_goes_on() -> None:
     code = "from generator.files.parent_process import end_with_parent; end_with_parent(); print('here')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=_LONGEST)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=LONGEST)
     assert done.stdout == b"here\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import LONGEST, ROOT, python
 
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 
@@ -56,7 +56,7 @@ def test_no_reader_is_no_reason(tmp_path: Path, options: tuple[str, ...]) -> Non
     os.close(reading)
     call = [sys.executable, *options, "-c", PRINTS]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(call, cwd=tmp_path, env=variables, stdout=writing, stderr=writing, timeout=60)
+    ran = subprocess.run(call, cwd=tmp_path, env=variables, stdout=writing, stderr=writing, timeout=LONGEST)
     os.close(writing)
     assert (ran.returncode, reason(tmp_path)) == (0, "None")
 
@@ -67,7 +67,7 @@ def test_a_full_device_is_the_reason(tmp_path: Path, options: tuple[str, ...]) -
     with open("/dev/full", "wb") as full:
         call = [sys.executable, *options, "-c", PRINTS]
         variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-        ran = subprocess.run(call, cwd=tmp_path, env=variables, stdout=full, stderr=full, timeout=60)
+        ran = subprocess.run(call, cwd=tmp_path, env=variables, stdout=full, stderr=full, timeout=LONGEST)
     assert (ran.returncode, reason(tmp_path)) == (0, "'No space left on device'")
 
 

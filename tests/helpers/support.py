@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.epilogue.chain import Epilogue
 from generator.language.errors import SpecError
 from generator.language.model import Dtype, Layout, Spec, Variant
@@ -32,21 +32,38 @@ GENERATED = ROOT / "generated"
 BESIDE_KERNELS = (
     ".gitattributes",
     "__init__.py",
-    "_operands.py",
+    "__init__.pyi",
     "_runtime/__init__.py",
+    "_runtime/alignment.py",
+    "_runtime/arguments.py",
     "_runtime/cached_launch.py",
+    "_runtime/call.py",
+    "_runtime/call_signatures.py",
+    "_runtime/choice.py",
+    "_runtime/contract_errors.py",
     "_runtime/contracts.py",
     "_runtime/copies.py",
+    "_runtime/device_memory.py",
+    "_runtime/extents.py",
     "_runtime/functions.py",
-    "_runtime/interpreted_bf16.py",
+    "_runtime/linear.py",
+    "_runtime/memoryless.py",
     "_runtime/operators.py",
+    "_runtime/launchable.py",
     "_runtime/prepare.py",
+    "_runtime/private.py",
     "_runtime/registration.py",
     "_runtime/relaunch.py",
+    "_runtime/sharding.py",
     "_runtime/signatures.py",
+    "_shared_memory.py",
     "manifest.json",
     "nn.py",
+    "py.typed",
 )
+
+#: Seconds after which a process is taken to hang: on a busy machine, seconds of work may take many minutes.
+LONGEST = 3600
 
 #: The three keys that a spec needs, on lines 1 to 3: what a test adds begins on line 4.
 BASE = "summary: A product.\nlayout: rcr\ndtype: fp16\n"
@@ -55,11 +72,16 @@ BASE = "summary: A product.\nlayout: rcr\ndtype: fp16\n"
 @functools.cache
 def pages() -> ModuleType:
     """docs/pages.py, which makes what README.md and docs/ take from code and data."""
-    spec = importlib.util.spec_from_file_location("docs_pages", ROOT / "docs" / "pages.py")
+    return module(ROOT / "docs" / "pages.py")
+
+
+def module(path: Path) -> ModuleType:
+    """A script that is in no package."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
 
 
 def read_text(text: str | bytes, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> Spec:
@@ -126,7 +148,7 @@ def called(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
 
 
 def python(
-    *arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: int = 120
+    *arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: int = LONGEST
 ) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter that finds `generator` in the checkout."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
@@ -141,7 +163,7 @@ def unread(*arguments: object, cwd: Path, both: bool = False) -> int:
     call = [sys.executable, "-m", "generator", *map(str, arguments)]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     other = writing if both else subprocess.PIPE
-    ran = subprocess.run(call, cwd=cwd, env=variables, stdout=writing, stderr=other, timeout=120)
+    ran = subprocess.run(call, cwd=cwd, env=variables, stdout=writing, stderr=other, timeout=LONGEST)
     os.close(writing)
     assert both or (b"Traceback" not in ran.stderr and b"Exception" not in ran.stderr)
     return ran.returncode
@@ -150,7 +172,7 @@ def unread(*arguments: object, cwd: Path, both: bool = False) -> int:
 def ruff(*arguments: object) -> subprocess.CompletedProcess[str]:
     """A call of ruff in the checkout."""
     command = [sys.executable, "-m", "ruff", *(str(argument) for argument in arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
 
 
 def assert_formatted(folder: Path) -> None:

@@ -61,7 +61,7 @@ def test_layout_mistakes(value: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("[fp16, float16]", [f"3:15: dtype: unknown value 'float16'; {SHORTHANDS}"]),
+        ("[fp16, float16]", [f"3:15: dtype: unknown value 'float16'; did you mean 'fp16'? {SHORTHANDS}"]),
         ("fp61", [f"3:8: dtype: unknown value 'fp61'; did you mean 'fp16'? {SHORTHANDS}"]),
         ("16", [f"3:8: dtype: unknown value 16; did you mean 'fp16'? {SHORTHANDS}"]),
         ("[fp16, {a: fp16, out: fp16}]", ["3:15: dtype: 'fp16' is listed twice"]),

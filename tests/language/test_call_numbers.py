@@ -6,7 +6,10 @@ import re
 
 import pytest
 
-from generator.language.call_numbers import MOST_SIZES, number_above_0, sizes_of, whole_number
+from generator.bounds import runtime_theorems
+from generator.language.call_numbers import MOST_ELEMENTS, MOST_SIZES, number_above_0, sizes_of, too_large, whole_number
+from generator.language.measured_values import LARGEST_SIZE
+from generator.runtime import call
 
 
 def test_what_is_read() -> None:
@@ -31,16 +34,31 @@ def test_what_is_no_number_above_0(text: str) -> None:
     assert len(str(error.value)) < 120
 
 
+def test_the_largest_size_is_that_of_a_call() -> None:
+    assert LARGEST_SIZE == call._MOST == runtime_theorems.LARGEST
+    assert sizes_of([str(LARGEST_SIZE)]) == (LARGEST_SIZE,)
+    for refused in (LARGEST_SIZE + 1, 2**31 - 1, 2**31):
+        with pytest.raises(ValueError, match=f"from 1 to {LARGEST_SIZE}, got '{refused}'"):
+            sizes_of([str(refused)])
+
+
+def test_matrices_whose_bytes_torch_cannot_count() -> None:
+    assert too_large(LARGEST_SIZE, 2**20, 16) is None
+    for sizes in ((LARGEST_SIZE, LARGEST_SIZE, 1, 1), (2**20, 2**20, 2**20, 2**20), (1, 2**30, 2**29, 1)):
+        assert f"and at most {MOST_ELEMENTS} are possible" in (too_large(*sizes) or "")
+
+
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        (["1-99999999999"], "expected a whole number from 1 to 2147483647, got '99999999999'"),
-        (["1-2147483647"], f"at most {MOST_SIZES} sizes are possible, got '1-2147483647'"),
+        (["1-99999999999"], "expected a whole number from 1 to 2147418112, got '99999999999'"),
+        (["1-2147418112"], f"at most {MOST_SIZES} sizes are possible, got '1-2147418112'"),
+        (["1-2147483647"], "expected a whole number from 1 to 2147418112, got '2147483647'"),
         (["1-9000", "10001-19000"], f"at most {MOST_SIZES} sizes are possible, got 18000"),
-        (["0"], "expected a whole number from 1 to 2147483647, got '0'"),
+        (["0"], "expected a whole number from 1 to 2147418112, got '0'"),
         (["1-"], "expected a size or a range such as 1-64, got '1-'"),
         (["٣"], "expected a size or a range such as 1-64, got '٣'"),
-        ([f"1-{'9' * 5000}"], "expected a whole number from 1 to 2147483647, got '9"),
+        ([f"1-{'9' * 5000}"], "expected a whole number from 1 to 2147418112, got '9"),
     ],
 )
 def test_ranges_that_are_refused(parts: list[str], words: str) -> None:

@@ -86,9 +86,13 @@ def test_an_absent_value_is_null() -> None:
 TOO_DEEP = "not a spec: nested too deeply"
 NOT_A_MAPPING = (
     "spec: expected a mapping with the keys summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, "
-    "load, store, product, rounding, math, tile, select, backward, invariant, tuned, targets, triton, ops, exclude, "
-    "header, found "
+    "load, store, product, rounding, math, tile, select, backward, invariant, package, tuned, targets, triton, ops, "
+    "exclude, header, found "
 )
+
+
+COLUMNS = "begin the keys of a mapping, and the entries of a list, in one column"
+KEY = "write 'key: value', with a space after the colon"
 
 
 @pytest.mark.parametrize(
@@ -116,18 +120,27 @@ NOT_A_MAPPING = (
             "2:1: not YAML: expected a single document in the stream but found another document",
             id="an empty document first",
         ),
-        pytest.param(b"a: b: c\n", "1:5: not YAML: mapping values are not allowed here", id="colon in a value"),
+        pytest.param(
+            b"a: b: c\n",
+            "1:5: not YAML: mapping values are not allowed here; quote a text that has ': ' in it",
+            id="colon in a value",
+        ),
         pytest.param(
             b"a: [1\n",
-            "2:1: not YAML: while parsing a flow sequence expected ',' or ']', but got '<stream end>'",
+            "2:1: not YAML: while parsing a flow sequence expected ',' or ']', but got '<stream end>'; "
+            "the '[' that line 1 opens is not closed by ']'",
             id="open list",
         ),
         pytest.param(
-            b'a: "x\n', "2:1: not YAML: while scanning a quoted scalar found unexpected end of stream", id="open quote"
+            b'a: "x\n',
+            "2:1: not YAML: while scanning a quoted scalar found unexpected end of stream; "
+            "the quote that line 1 opens is not closed",
+            id="open quote",
         ),
         pytest.param(
             b"a: 1\n\tb: 2\n",
-            "2:1: not YAML: while scanning for the next token found character '\\t' that cannot start any token",
+            "2:1: not YAML: while scanning for the next token found character '\\t' that cannot start any token; "
+            "indent with spaces, not with tabs",
             id="tab",
         ),
         pytest.param(
@@ -135,7 +148,11 @@ NOT_A_MAPPING = (
             "1:1: not YAML: found incompatible YAML document (version 1.* is required)",
             id="YAML 2",
         ),
-        pytest.param(b"a: 1\nb: *y\n", "2:4: not YAML: found undefined alias 'y'", id="no such anchor"),
+        pytest.param(
+            b"a: 1\nb: *y\n",
+            "2:4: not YAML: found undefined alias 'y'; quote a text that begins with '*'",
+            id="no such anchor",
+        ),
         pytest.param(
             b"summary: !!python/object/apply:os.system [id]\n",
             "1:10: tags are not part of the spec language, found 'tag:yaml.org,2002:python/object/apply:os.system'",
@@ -151,6 +168,48 @@ NOT_A_MAPPING = (
 )
 def test_no_spec_at_all(data: bytes, expected: str) -> None:
     assert mistakes_of(data) == [f"family.yaml:{expected}"]
+
+
+REST = "layout: rcr\ndtype: fp16\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("exclude:\n\t- {a: b}\n", "2:1", "indent with spaces, not with tabs"),
+        ("layout: rcr\n\tdtype: fp16\n", "2:1", "indent with spaces, not with tabs"),
+        ("ops:\n  f:\n\t  formula: x\n", "3:1", "indent with spaces, not with tabs"),
+        ("layout:\trcr\n", "1:8", "separate by spaces, not by tabs"),
+        (f"summary: x: y\n{REST}", "1:11", "quote a text that has ': ' in it"),
+        ("summary: fast:\n", "1:14", "quote a text that has ': ' in it"),
+        ("ops:\n  f: {formula: x > 0: y}\n", "2:21", "quote a text that has ': ' in it"),
+        *(
+            (f"summary: {text}\n", f"1:{column}", f"quote a text that begins with {text[0]!r}")
+            for text, column in [
+                *(("@x", 10), ("`x` y", 10), ("%x", 10), ("*x", 10), ("& x", 11), ("|x", 11), ("> 3", 12), ("- x", 10)),
+                *((", x", 10), ("] x", 10), ("} x", 10), ("? x", 10), ("[a] b", 14), ("{a} b", 14)),
+            ]
+        ),
+        (f"summary: 'x\n{REST}", "4:1", "the quote that line 1 opens is not closed"),
+        ('a: 1\nb:\n  c: "x\n', "4:1", "the quote that line 3 opens is not closed"),
+        ("summary: 'it's fine'\n", "1:14", "quote the whole text, with double quotes if it has ' in it"),
+        ('summary: "a "b" c"\n', "1:14", 'quote the whole text, with single quotes if it has " in it'),
+        ('header: "C:\\dir"\n', "1:13", r"write a backslash as \\, or put the text in single quotes"),
+        ("layout: [rcr, rrr\ndtype: fp16\n", "2:6", "the '[' that line 1 opens is not closed by ']'"),
+        ("dtype: {a: fp16\nlayout: rcr\n", "2:7", "the '{' that line 1 opens is not closed by '}'"),
+        ("dtype: {a: fp16]\n", "1:16", "the '{' that line 1 opens is not closed by '}'"),
+        ("layout: rcr\n  dtype: fp16\n", "2:8", f"{COLUMNS}, and {KEY}"),
+        ("layout:rcr\ndtype: fp16\n", "2:6", f"{COLUMNS}, and {KEY}"),
+        ("layout: rcr\ndtype:fp16\n", "3:1", f"line 2: {KEY}"),
+        ("layout: rcr\ndtype fp16\nmasking: mnk\n", "3:1", f"line 2: {KEY}"),
+        ("dtype:\n    a: fp16\n  b: fp16\n", "3:3", COLUMNS),
+        ("tile:\n  - {m: 1}\n - {m: 2}\n", "3:2", COLUMNS),
+        ("<<<<<<< HEAD\nlayout: rcr\n=======\n", "2:7", "the file has the marks of a merge that was not ended"),
+    ],
+)
+def test_a_frequent_mistake_in_yaml_has_a_hint(text: str, place: str, hint: str) -> None:
+    (told,) = mistakes_of(text)
+    assert told.startswith(f"family.yaml:{place}: not YAML: ") and told.endswith(f"; {hint}"), told
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The language server's program, installed by npm."""
     folder = tmp_path_factory.mktemp("npm")
     call = ["npm", "install", "--no-audit", "--no-fund", f"yaml-language-server@{VERSION}"]
-    done = subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / "node_modules" / ".bin" / "yaml-language-server"
 

@@ -15,8 +15,8 @@ from generator.emit.manifest_reader import read
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
 from generator.lowering.kernel_lowering import view
-from generator.verify.error_propagation import Bounded
-from generator.verify.reference import finish
+from generator.problem.error_propagation import Bounded
+from generator.problem.reference import finish
 from tests.helpers.support import BASE, Spoken, family_of, mistakes_of, python, read_text
 
 OPS = (

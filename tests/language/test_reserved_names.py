@@ -11,27 +11,27 @@ from pathlib import Path
 
 import pytest
 
+from generator.commands.command_line import main
 from generator.emit import manifest_reader
-from generator.emit.family_package import CONVERTERS
 from generator.emit.render import (
     ANALYTIC,
     NN,
-    OPERANDS,
     PACK,
+    SHARED_MEMORY,
     TUNED,
 )
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient
-from generator.epilogue.operations import Operation, Settings
+from generator.epilogue.operations import EpilogueOperation, Settings
 from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
-from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, PRECISIONS
+from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, PRECISIONS, RESULTS
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
 from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
 from generator.plan.expand import expand
-from tests.helpers.support import BASE, GENERATED, SPECS, Spoken, family_of, ops, python, read_text
+from tests.helpers.support import BASE, GENERATED, ROOT, SPECS, Spoken, family_of, ops, python, read_text
 
 GRAMMAR = re.compile(
     r"(gemm|bmm|gmmk?)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
@@ -43,7 +43,7 @@ def every_dtype() -> list[Dtype]:
     found = []
     for a, b in itertools.product(ACCUMULATORS, ACCUMULATORS):
         for acc in dict.fromkeys((*ACCUMULATORS[a], *ACCUMULATORS[b])):
-            for out, precision in itertools.product(ELEMENTS, PRECISIONS.get(a, (None,))):
+            for out, precision in itertools.product(RESULTS, PRECISIONS.get(a, (None,))):
                 found.append(Dtype(a, b, acc, out, precision))
     return found
 
@@ -56,7 +56,7 @@ def test_a_type_is_written_in_one_way() -> None:
 @pytest.mark.parametrize(
     ("dtype", "word"),
     [
-        *((Dtype.of(shorthand), shorthand) for shorthand in DTYPE_SHORTHANDS),
+        *((Dtype.of(shorthand), shorthand) for shorthand, each in DTYPE_SHORTHANDS.items() if each.naming),
         (Dtype("fp16", "fp16", "fp32", "fp32", None), "fp16_fp32_fp32"),
         (Dtype("fp16", "fp16", "fp16", "fp16", None), "fp16_fp16_fp16"),
         (Dtype("fp16", "bf16", "fp32", "bf16", None), "fp16xbf16_fp32_bf16"),
@@ -76,15 +76,21 @@ NUMBERS = [0, 1, -1, 10, 0.1, -0.1, 1e5, 1e-5, 1.5, 15, 1e-15, -1e-15, 1e20, 1e-
 
 def settled_chains() -> list[Epilogue]:
     """Chains whose operations have parameters, alone and beside others, ops named to be mistaken among them."""
-    own = Operation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
-    table = {**OPERATIONS, "clamp1": Operation("x"), "clamp_1_min": Operation("x"), "max": Operation("x"), "own": own}
+    own = EpilogueOperation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
+    table = {
+        **OPERATIONS,
+        "clamp1": EpilogueOperation("x"),
+        "clamp_1_min": EpilogueOperation("x"),
+        "max": EpilogueOperation("x"),
+        "own": own,
+    }
     # Outputs whose names could be taken for operations, and for each other.
     auxiliaries = [
         (word, named(writer, name))
         for word, writer in AUXILIARY.items()
         for name in (writer.output, "max", "max1", "gelu", "own")
     ]
-    single: list[tuple[str, Operation, Settings]] = []
+    single: list[tuple[str, EpilogueOperation, Settings]] = []
     for name, operation in table.items():
         for keys in itertools.chain.from_iterable(itertools.combinations(operation.scalars, n) for n in range(4)):
             few = NUMBERS if len(keys) < 3 else NUMBERS[:4]
@@ -224,12 +230,19 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
     return used, {argument.arg for argument in launcher.args.kwonlyargs} - {"out", "config"}
 
 
-def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have() -> None:
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.product)], ids=["few", "all"])
+def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have(whole: bool) -> None:
+    """Of kernels that have every value of every axis, and on demand of all."""
     free: set[str] = set()
-    for folder in GENERATED.iterdir():
+    seen: set[tuple[str, str]] = set()
+    for folder in sorted(GENERATED.iterdir()):
         family = manifest_reader.read(folder)
-        for kernel in family.by_name:
-            used, keywords = names_of(family.file(kernel).read_text())
+        for name, kernel in family.by_name.items():
+            words = {*kernel.variant.words.items()}
+            if not whole and words <= seen:
+                continue
+            seen |= words
+            used, keywords = names_of(family.file(name).read_text())
             derived = {f"{name.upper()}_ON_DEVICE" for name in keywords}
             free |= {name for name in used - keywords - derived if not is_taken(name)}
     # No operand's name is in capitals or begins with an underscore.
@@ -243,10 +256,10 @@ def test_names_that_an_operand_may_have() -> None:
 
 
 def test_names_of_the_families_own_files_are_free() -> None:
-    names = (NN, OPERANDS, TUNED, ANALYTIC, PACK)
-    own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in names)}
-    own.update(f"{part}.py.j2" for part in CONVERTERS)
-    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
+    names = (NN, TUNED, ANALYTIC, PACK, SHARED_MEMORY)
+    own = {"family.py.j2", "plain_family.py.j2", "gradient.py.j2", "stubs.pyi.j2"}
+    own.update(f"{name.removeprefix('_')}.j2" for name in names)
+    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2", "standalone.j2"}
 
 
 def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spoken], tmp_path: Path) -> None:
@@ -264,3 +277,15 @@ def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spo
     )
     ran = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "TRITON_INTERPRET": "1"})
     assert ran.stdout == "True\n", ran.stderr
+
+
+@pytest.mark.parametrize("spec", ["autotune", "fast", "mx", "outputs", "paired", "split_k", "stored", "stream_k"])
+def test_names_of_a_file_that_stands_alone_are_taken(spec: str, tmp_path: Path) -> None:
+    assert main([str(ROOT / "specs" / f"{spec}.yaml"), "--package", "files", "--out", str(tmp_path)]) == 0
+    for path in (tmp_path / spec).glob("*.py"):
+        (gemm,) = (x for x in ast.parse(path.read_text()).body if isinstance(x, ast.FunctionDef) and x.name == "gemm")
+        nodes = [*ast.walk(gemm)]
+        used = {x.id if isinstance(x, ast.Name) else x.arg for x in nodes if isinstance(x, (ast.Name, ast.arg))}
+        keywords = {argument.arg for argument in gemm.args.kwonlyargs} - {"out", "config"}
+        free = {name for name in used - keywords if not is_taken(name) and name.islower() and not name.startswith("_")}
+        assert free == set(), path.name

@@ -14,7 +14,7 @@ from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 KEY_LIST = (
     "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, "
-    "math, tile, select, backward, invariant, tuned, targets, triton, ops, exclude, header"
+    "math, tile, select, backward, invariant, package, tuned, targets, triton, ops, exclude, header"
 )
 AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math"
 TARGET_LIST = "legal: sm80, sm86, sm89, sm90, sm100, sm120, gfx90a, gfx942, gfx950, gfx1100, gfx1201"
@@ -371,6 +371,7 @@ def test_the_keys_are_those_of_the_language() -> None:
             "select",
             "backward",
             "invariant",
+            "package",
             "tuned",
             "targets",
             "triton",

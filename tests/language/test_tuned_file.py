@@ -183,7 +183,7 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "a size of more than 32 bits": (
         lambda f: f["winners"][0].update(m=2**31),
-        "winners.0.m must be smaller than or equal to 2147483647, found 2147483648",
+        "winners.0.m must be smaller than or equal to 2147418112, found 2147483648",
     ),
     "winners that are a number": (lambda f: f.update(winners=1), "winners must be array, found 1"),
 }

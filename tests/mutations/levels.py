@@ -9,9 +9,9 @@ from pathlib import Path
 from generator.emit.manifest_reader import read
 from generator.verify import static_checks, worker_pool
 from generator.verify.cases import smallest_row
-from generator.verify.cli import gpu
-from generator.verify.jobs import LEVELS, Failure, Job, Result
+from generator.verify.jobs import LEVELS, Failure, Job, JobResult
 from generator.verify.parallel import workers_by_default
+from generator.verify.verification_run import gpu
 
 from .mutation import Mutation
 from .tool import plant
@@ -37,6 +37,8 @@ def surprise(mutation: Mutation, fate: Fate) -> str | None:
     if mutation.equivalent is not None or mutation.hole is not None:
         mark = "equivalent" if mutation.equivalent is not None else "hole"
         return None if fate.level is None else f"marked as {mark}, and found at the {fate.level} level: {fate.text}"
+    if fate.level is None and mutation.by == "gpu" and gpu() is None:
+        return None
     if fate.level is None:
         return "passes every level"
     if LEVELS.index(fate.level) > LEVELS.index(mutation.by):
@@ -78,6 +80,6 @@ def fates(mutations: Sequence[Mutation], folder: Path) -> Iterator[tuple[Mutatio
         yield mutation, Fate(None)
 
 
-def results(level: str, jobs: Sequence[Job]) -> Iterator[Result]:
+def results(level: str, jobs: Sequence[Job]) -> Iterator[JobResult]:
     """The result of each job of one level."""
     return static_checks.run(jobs) if level == "static" else worker_pool.results(level, jobs, workers_by_default())

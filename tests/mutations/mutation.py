@@ -30,9 +30,10 @@ class Mutation:
     hole: str | None = None
     #: The launches that the compile level compiles; without any, the aligned one of the smallest row.
     launches: tuple[str, ...] = ()
-    #: A contract whose function is run, the change being made in one of the family's own files, `own`.
+    #: A contract whose function is run, in place of the kernel.
     contract: str | None = None
-    own: str = "__init__.py"
+    #: The file of the family that is changed; without one it is the kernel's.
+    own: str | None = None
     #: What is left as it was, of `digest` in the file and `manifest` beside it.
     stale: frozenset[str] = frozenset()
 
@@ -43,7 +44,7 @@ class Mutation:
     @property
     def file(self) -> str:
         """The name of the file that is changed."""
-        return self.own if self.contract else f"{self.kernel[1]}.py"
+        return self.own or f"{self.kernel[1]}.py"
 
 
 def without(text: str, part: str) -> tuple[str, str]:

@@ -32,12 +32,17 @@ _EQUIVALENTS = """\
 
 These change nothing that can be observed, and every level passes them, as it must.
 """
+_ON_A_GPU = """\
+## On a GPU
+
+The level gpu finds these. They change launches that are repeated, as no level without a GPU does.
+"""
 _LONGEST = 100
 
 
 def page(fates: Mapping[Mutation, Fate]) -> str:
     """The page for `fates`, in the order that they have there."""
-    mutants = [mutation for mutation in fates if mutation.equivalent is None]
+    mutants = _counted(fates)
     killed = [mutation for mutation in mutants if fates[mutation].level is not None]
     counts = Counter(fates[mutation].level for mutation in killed)
     parts = [
@@ -50,15 +55,24 @@ def page(fates: Mapping[Mutation, Fate]) -> str:
     if holes:
         rows = ((m.name, m.kind, _kernel(m), m.by, m.hole or "not known") for m in holes)
         parts += [_HOLES, _table(("mutation", "kind", "kernel", "for level", "what the harness lacks"), rows)]
+    # The same whether there is a GPU or not.
+    on_a_gpu = [(m.name, _kernel(m), m.why) for m in fates if m.by == "gpu"]
+    if on_a_gpu:
+        parts += [_ON_A_GPU, _table(("mutation", "kernel", "what comes of it"), on_a_gpu)]
     equals = ((m.name, _kernel(m), m.equivalent or "") for m in fates if m.equivalent is not None)
     parts += [_EQUIVALENTS, _table(("change", "kernel", "why it changes nothing"), equals)]
     return "\n".join(parts)
 
 
 def score(fates: Mapping[Mutation, Fate]) -> str:
-    mutants = [mutation for mutation in fates if mutation.equivalent is None]
+    mutants = _counted(fates)
     killed = sum(fates[mutation].level is not None for mutation in mutants)
     return f"{killed} of {len(mutants)} mutants that change something killed"
+
+
+def _counted(fates: Iterable[Mutation]) -> list[Mutation]:
+    """The mutations that a machine without a GPU must find."""
+    return [mutation for mutation in fates if mutation.equivalent is None and mutation.by != "gpu"]
 
 
 def _row(mutation: Mutation, fate: Fate) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import pytest
 from generator.emit.manifest_reader import read
 from generator.language.model import Variant
 from generator.language.vocabulary import WORDS
-from generator.verify.jobs import LEVELS, Job, Result, State
+from generator.verify.jobs import LEVELS, Job, JobResult, JobState
 
 from . import levels
 from .catalogue import MUTATIONS
@@ -99,7 +99,7 @@ def test_the_page_has_the_catalogue() -> None:
 
 
 @pytest.fixture(scope="module")
-def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobResult]:
     """At the interpret level, whichever level is the first to find it: one case of each."""
     jobs = {}
     for name, case, _ in MESSAGES:
@@ -111,7 +111,7 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
 
 
 @pytest.mark.parametrize(("name", "words"), [(name, words) for name, _, words in MESSAGES])
-def test_the_message_says_what_is_wrong(name: str, words: str, interpreted: dict[str, Result]) -> None:
+def test_the_message_says_what_is_wrong(name: str, words: str, interpreted: dict[str, JobResult]) -> None:
     assert any(words in failure.message for failure in interpreted[name].failures)
 
 
@@ -125,7 +125,7 @@ def launches() -> list[Job]:
 @pytest.mark.mutations
 def test_the_compile_level_passes_the_kernels_as_they_are() -> None:
     for result in levels.results("compile", launches()):
-        assert result.state is State.PASSED, result
+        assert result.state is JobState.PASSED, result
         assert result.cases == len(result.job.chosen)
 
 

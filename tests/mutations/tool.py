@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from generator.emit.apply import MANIFEST, digest
-from generator.verify.loading import DIGEST_LINE, stated_and_actual_digest
+from generator.emit.loading import DIGEST_LINE, stated_and_actual_digest
+from generator.emit.render import RUNTIME
 from tests.helpers.support import ROOT
 
 from .mutation import Mutation
@@ -45,13 +46,18 @@ def _restated(text: str) -> str:
 def plant(mutation: Mutation, folder: Path) -> Path:
     """Write to `folder` the part of the family that `mutation` is about, changed; return the family's folder there.
 
-    It is the kernel and the manifest, which tells of no other; for a contract's function the whole family.
+    It is the kernel with the library and the manifest, which tells of no other kernel; for a contract's function the
+    whole family.
     """
     source, target = GENERATED / mutation.family, folder / mutation.family
     manifest = json.loads((source / MANIFEST).read_text())
     if mutation.contract is None:
         manifest["kernels"] = {mutation.kernel[1]: manifest["kernels"][mutation.kernel[1]]}
-        manifest["files"] = {mutation.file: manifest["files"][mutation.file]}
+        manifest.pop("never_chosen", None)
+        own = f"{mutation.kernel[1]}.py"
+        manifest["files"] = {
+            name: stated for name, stated in manifest["files"].items() if name == own or name.startswith(f"{RUNTIME}/")
+        }
     target.mkdir(parents=True)
     for name in manifest["files"]:
         text = mutated(mutation) if name == mutation.file else (source / name).read_text()
@@ -59,7 +65,7 @@ def plant(mutation: Mutation, folder: Path) -> Path:
         (target / name).write_text(text)
         if name == mutation.file and "manifest" not in mutation.stale:
             manifest["files"][name] = digest(text)
-            if mutation.contract is None:
+            if mutation.own is None:
                 manifest["kernels"][mutation.kernel[1]]["sha256"] = stated_and_actual_digest(text)[1]
     (target / MANIFEST).write_text(json.dumps(manifest))
     return target

@@ -15,6 +15,7 @@ from generator.language.errors import SpecError
 from generator.language.model import Exclusion, Variant
 from generator.language.spec import read
 from generator.language.vocabulary import AXES, DEFAULTS, IMPLEMENTATION_AXES
+from generator.plan import exclusions
 from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
 from generator.plan.kernels import LeftOut
@@ -290,12 +291,12 @@ def test_the_part_to_blame_for_a_large_family_is_found_in_seconds() -> None:
     layouts = ", ".join(a + b + c for a in "rcs" for b in "rcs" for c in "rcs")
     text = f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\nepilogue: [relu, bias, gelu, silu, tanh]\n"
     text += "masking: [none, k, mn, mnk, auto]\nswizzle: [linear, grouped]\nschedule: split_k_atomic\n"
-    started = time.monotonic()
+    started = time.process_time()
     (told,) = mistakes_of(text)
     assert told.startswith(
         "family.yaml:7:11: the family is empty because of schedule: 'split_k_atomic' alone; left out: "
     )
-    assert time.monotonic() - started < 60
+    assert time.process_time() - started < 60
 
 
 def test_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,7 +335,7 @@ def test_exclusions_are_found_together() -> None:
         for swizzle in ("linear", "[grouped]", "[linear, grouped]")
     ]
     spec = read_text(f"{BASE}{lists}exclude: [{', '.join(entries)}, {{schedule: persistent, because: x}}]\n")
-    together = expand_module._Exclusions(spec.exclude)
+    together = exclusions.Exclusions(spec.exclude)
     for variant, _ in expand_module._variants(spec):
         alone = [
             index

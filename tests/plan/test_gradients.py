@@ -11,11 +11,11 @@ from generator.emit.render import package_source
 from generator.language.model import Layout
 from generator.language.reserved_names import is_taken
 from generator.language.vocabulary import LAYOUT_LETTERS
-from generator.plan.gradients import Gradient, gradients
+from generator.plan.gradients import ContractGradient, gradients
 from tests.helpers.support import family_of, mistakes_of, variant
 
 #: What the kernel of a gradient adds to the name of an operand.
-ADDED = ("gate", "up")
+MADE = ("{}_gate", "{}_up", "d_{}")
 WRITTEN = "accumulate writes over C, of which a gradient would be needed"
 
 #: The value of `backward` is at 2:11; what a test adds begins on line 5.
@@ -25,7 +25,7 @@ OPERATION = "ops: {{mine: {{formula: x * {0}, operands: {{{0}: [N]}}}}}}\nepilog
 TRANSPOSED = {"r": "c", "c": "r", "s": "s"}
 
 
-def found(text: str) -> dict[str, Gradient]:
+def found(text: str) -> dict[str, ContractGradient]:
     """The gradients of the family of a spec, by contract."""
     return {gradient.contract: gradient for gradient in family_of(text).gradients}
 
@@ -216,7 +216,7 @@ def test_without_the_key_nothing_is_added(line: str) -> None:
                 "bf16_rcr_mine",
                 f"its operand {name!r} has a name that the kernel of a gradient uses itself",
             )
-            for name in ("grad", "grad_out", "x0", "gate2", "part_m", "found", "inside", "tiles_n", "gradient_kernel")
+            for name in ("grad", "grad_out", "x0", "gate2", "d_sum", "gradient_kernel")
         ),
     ],
 )
@@ -229,14 +229,14 @@ def test_a_contract_without_gradients_is_refused(dtype: str, added: str, contrac
     assert family_of(text.replace("backward: kernels", "backward: none")).kernels
 
 
-@pytest.mark.parametrize("name", ["gradient", "gated", "weight", "up", "rate_up"])
+@pytest.mark.parametrize("name", ["gradient", "gated", "weight", "up", "rate_up", "d_rate", "inside"])
 def test_other_names_of_operands_are_free(name: str) -> None:
     assert "gemm_bf16_rcr_mine" in found(BACKWARD + OPERATION.format(name))
 
 
-@pytest.mark.parametrize("suffix", ADDED)
-def test_a_name_made_of_another_operand_s_is_refused(suffix: str) -> None:
-    name = f"rate_{suffix}"
+@pytest.mark.parametrize("form", MADE)
+def test_a_name_made_of_another_operand_s_is_refused(form: str) -> None:
+    name = form.format("rate")
     operation = f"{{formula: x * rate + {name}, operands: {{rate: [N], {name}: [N]}}}}"
     assert mistakes_of(f"{BACKWARD}ops: {{mine: {operation}}}\nepilogue: mine\n") == [
         "family.yaml:2:11: backward: 'kernels' is not possible for gemm_bf16_rcr_mine: "
@@ -244,8 +244,6 @@ def test_a_name_made_of_another_operand_s_is_refused(suffix: str) -> None:
     ]
 
 
-#: The functions of such a file whose names are those of a chain's operands.
-KERNEL = ("gradient_kernel", "gradient")
 #: Operands of every shape, in front of a gate and behind it.
 EVERY = (
     BACKWARD
@@ -264,13 +262,16 @@ def test_every_other_name_of_a_gradient_s_kernel_is_one_that_no_operand_has() ->
         assert gradient.chain is not None
         operands = {operand.name for operand in gradient.chain.epilogue.operands}
         tree = ast.parse(package_source(family, f"{gradient.file}.py"))
-        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in KERNEL]
-        nodes = [node for function in functions for node in ast.walk(function)]
-        used = {n.id for n in nodes if isinstance(n, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
-        assert len(functions) == 2 and used > operands
+        # The kernel, and the table of its call, in which tensors have names.
+        (kernel,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "gradient_kernel")
+        table = tree.body[-1]
+        used = {n.id for n in ast.walk(kernel) if isinstance(n, ast.Name)} | {n.arg for n in kernel.args.args}
+        tensors = {n.value for n in ast.walk(table) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        assert tensors > operands and "d_sum" in used | tensors
+        used |= tensors
         # No operand's name is in capitals or begins with an underscore.
         used = {name for name in used - operands if name.islower() and not name.startswith("_")}
-        used -= {f"{name}_{added}" for name in operands for added in ADDED}
+        used -= {form.format(name) for name in operands for form in MADE}
         for name in sorted(name for name in used if not is_taken(name)):
             assert mistakes_of(BACKWARD + OPERATION.format(name)), name
 

@@ -8,7 +8,7 @@ from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.targets import TARGETS
 from generator.plan import legality, variant_rules
-from generator.plan.memory import BARRIERS
+from generator.plan.shared_memory import BARRIERS
 from tests.helpers.support import BASE, family_of, mistakes_of, read_text, variant
 
 INT8 = Dtype.of("int8")

@@ -12,8 +12,8 @@ from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Tile, Variant
 from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations, legality
-from generator.plan.memory import shared_memory
 from generator.plan.resources import matrix_instruction, tensor_memory
+from generator.plan.shared_memory import shared_memory
 from tests.helpers.support import BASE, family_of, mistakes_of, variant
 
 PAIRED = BASE + "schedule: paired\nload: descriptor\nstore: pointer\n"

@@ -18,8 +18,8 @@ from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import PRODUCT
 from generator.plan.legality import too_many_registers
-from generator.plan.memory import BARRIERS, shared_memory
 from generator.plan.resources import TENSOR_MEMORY, matrix_instruction, tensor_memory, through_registers
+from generator.plan.shared_memory import BARRIERS, shared_memory
 from tests.helpers.support import GENERATED, ROOT
 
 Row = dict[str, str]

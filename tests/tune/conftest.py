@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import generator.cli
-from generator.tune import cli, executors
+from generator.commands import command_line
+from generator.commands.tune import parse
+from generator.tune import executors, tuning_call
 from tests.helpers.support import ROOT
 from tests.helpers.tune import fake_gpu as fakes
 
@@ -36,8 +37,8 @@ class Bench:
 
     def tune(self, *arguments: str, factory: str = "tests.helpers.tune.fake_gpu:Device") -> int:
         """A call of the command on the fake device; raises what `main` would answer with exit status 2."""
-        call = cli.parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--workers", "0", *arguments])
-        return cli.tune(call, factory)
+        call = parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--workers", "0", *arguments])
+        return tuning_call.tune(call, factory)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "tiny.yaml").write_text(fakes.SPEC)
     (tmp_path / "shapes.yaml").write_text(f"[{', '.join(SHAPES)}]")
-    assert generator.cli.main(["specs/tiny.yaml"]) == 0
+    assert command_line.main(["specs/tiny.yaml"]) == 0
     made = Bench(tmp_path)
     for layout in ("rcr", "rrr"):
         fakes.write(made.kernel(layout, "linear"), "5e-3, 4e-3, 6e-3")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from generator.bench.problem import Shape
+from generator.commands.tune import parse
 from generator.language.errors import CallError
-from generator.tune import cli
+from generator.problem.product import Shape
+from generator.tune import tuning_call
 from tests.helpers.support import called
 
 from .conftest import Bench
@@ -40,13 +41,13 @@ def test_a_dry_run_lists_what_would_be_measured(bench: Bench, capsys: pytest.Cap
 
 def test_shapes_come_from_several_files_each_once(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     (bench.folder / "more.yaml").write_text("[32x32x32, 48x16x16, 64x64x64+8]")
-    call = cli.parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--shapes", "more.yaml", "--shapes", "squares"])
-    shapes = cli.shapes_of(call)
+    call = parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--shapes", "more.yaml", "--shapes", "squares"])
+    shapes = tuning_call.shapes_of(call)
     assert shapes[:4] == (Shape(32, 32, 32), Shape(16, 64, 32), Shape(48, 16, 16), Shape(256, 256, 256))
     told = "left out, because winners are recorded without padding"
     assert f"{told}: 64x64x64+8" in capsys.readouterr().err
     with pytest.raises(CallError, match=r"--shapes: no file of shapes is named 'square'; known: .*squares"):
-        cli.shapes_of(cli.parse(["specs/tiny.yaml", "--shapes", "square"]))
+        tuning_call.shapes_of(parse(["specs/tiny.yaml", "--shapes", "square"]))
 
 
 def test_an_unknown_device_is_told_with_the_nearest(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +60,7 @@ def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.M
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     with pytest.raises(CallError, match="--gpus: 2 requested, and torch finds 1"):
-        cli.tune(cli.parse(["specs/tiny.yaml", "--gpus", "2"]))
+        tuning_call.tune(parse(["specs/tiny.yaml", "--gpus", "2"]))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.M
 )
 def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.parse(arguments)
+        parse(arguments)
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import generator.cli
+from generator.commands import command_line
 from generator.language.errors import CallError
 from generator.tune import executors
-from generator.tune.outcome import Outcome, outcome_of
-from tests.helpers.support import ROOT, python
+from generator.tune.outcome import TrialOutcome, outcome_of
+from tests.helpers.support import LONGEST, ROOT, python
 from tests.helpers.tune import fake_gpu as fakes
 from tests.helpers.tune import visible_devices as seen
 
@@ -23,11 +23,13 @@ FAKES = "tests.helpers.tune.fake_gpu"
 
 
 @pytest.mark.parametrize(("visible", "expected"), [("", {"0", "1"}), ("4,GPU-b,6", {"4", "GPU-b"})])
-def test_each_process_sees_one_of_the_gpus(monkeypatch: pytest.MonkeyPatch, visible: str, expected: set[str]) -> None:
+def test_each_process_sees_one_of_the_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, expected: set[str]
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with executors.processes(2) as executor:
-        futures = [executor.submit(seen.devices) for _ in range(2)]
-        assert {future.result(timeout=60) for future in futures} == expected
+        futures = [executor.submit(seen.devices, tmp_path, 2) for _ in range(2)]
+        assert {future.result(timeout=LONGEST) for future in futures} == expected
         assert executor.submit(seen.ignores_interrupts).result()
 
 
@@ -79,13 +81,13 @@ def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
         bench.tune("--executor", f"{FAKES}:threads", factory=f"{FAKES}:absent")
 
 
-def interpreted(folder: Path, axes: str, shapes: str) -> list[Outcome]:
+def interpreted(folder: Path, axes: str, shapes: str) -> list[TrialOutcome]:
     """What a call measured of each of the shapes, the kernels rendered and interpreted; all take the same time."""
     (folder / "specs").mkdir()
     spec = fakes.SPEC.replace("layout: [rcr, rrr]", f"layout: rcr\nmasking: [none, auto]\n{axes}")
     (folder / "specs" / "tiny.yaml").write_text(spec.replace("[linear, grouped]", "linear"))
     (folder / "shapes.yaml").write_text(shapes)
-    assert generator.cli.main(["specs/tiny.yaml"]) == 0
+    assert command_line.main(["specs/tiny.yaml"]) == 0
     path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--executor", f"{FAKES}:threads"]
     done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=folder, env=path)
@@ -97,7 +99,7 @@ def interpreted(folder: Path, axes: str, shapes: str) -> list[Outcome]:
     return outcomes
 
 
-def rows(outcomes: list[Outcome]) -> list[int]:
+def rows(outcomes: list[TrialOutcome]) -> list[int]:
     """How many rows were tried at each of the shapes."""
     return [len({(row.kernel, str(row.config)) for row in outcome.times}) for outcome in outcomes]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.cli import main
+from generator.commands.command_line import main
 from tests.helpers.support import BASE, GENERATED, ROOT, Spoken
 from tests.helpers.tuned_file import GOOD, SPEC
 
@@ -66,8 +66,11 @@ def test_a_folder_and_a_kernel_without_their_spec(cli: Cli) -> None:
         ((GENERATED / "ladder", "--only", "x"), "explain: --only 'x' matches no kernel; the first is"),
         ((GENERATED / "ladder", "--sizes", "1,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
         ((GENERATED / "ladder", "--sizes", "0,2,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
-        ((GENERATED / "ladder", "--sizes", f"2,{2**31},2"), "each from 1 to 2147483647"),
-        ((GENERATED / "ladder", "--sizes", "2,99999999999999999999,2"), "each from 1 to 2147483647"),
+        ((GENERATED / "ladder", "--sizes", f"2,{2**31},2"), "each from 1 to 2147418112"),
+        ((GENERATED / "ladder", "--sizes", "2,2,2147483647"), "each from 1 to 2147418112"),
+        ((GENERATED / "ladder", "--sizes", "2,2147418113,2"), "each from 1 to 2147418112"),
+        ((GENERATED / "batched", "--sizes", "2147418112,2147418112,16,16"), "explain: --sizes: a matrix has "),
+        ((GENERATED / "ladder", "--sizes", "2,99999999999999999999,2"), "each from 1 to 2147418112"),
         (
             (GENERATED / "ladder", "--device", "h200"),
             "--device: 'h200' is not known; legal: nvidia_a100",

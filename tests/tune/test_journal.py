@@ -15,25 +15,28 @@ import pytest
 from generator.files.reading import FileError
 from generator.language.errors import CallError
 from generator.tune.journal import Journal, _without
-from generator.tune.outcome import Failure, Outcome, Timed, Winner, sound
-from generator.tune.winners import Place
+from generator.tune.outcome import ConfirmedWinner, Timed, TrialFailure, TrialOutcome, sound
+from generator.tune.winners import MeasurementSource
 
 from .conftest import Bench
 from .test_tuning_run import AtOnce, winners_of
 
-PLACE = Place("Some GPU", 132, "2.11.0", "3.6.0")
+PLACE = MeasurementSource("Some GPU", 132, "2.11.0", "3.6.0")
 KERNELS = {"gemm__one": "digest of one", "gemm__two": "digest of two"}
 ROWS = [{"BLOCK_M": 16, "num_warps": 1}, {"BLOCK_M": 32, "num_warps": 2}]
 ABOUT = "family/gemm 16x16x16"
-OUTCOME = Outcome(
+OUTCOME = TrialOutcome(
     (Timed("gemm__one", ROWS[0], 2e-6), Timed("gemm__two", {"SPLIT": 2}, 3e-6), Timed("gemm__one", ROWS[1], 1e-6)),
-    (Failure("gemm__two", ROWS[0], "wrong result"), Failure("torch.matmul", None, "no such type", refused=True)),
-    Winner("gemm", 16, 16, 16, "gemm__one", ROWS[1], 1e-6, None, Timed("gemm__one", ROWS[0], 2e-6)),
+    (
+        TrialFailure("gemm__two", ROWS[0], "wrong result"),
+        TrialFailure("torch.matmul", None, "no such type", refused=True),
+    ),
+    ConfirmedWinner("gemm", 16, 16, 16, "gemm__one", ROWS[1], 1e-6, None, Timed("gemm__one", ROWS[0], 2e-6)),
     "torch.matmul",
 )
 
 
-def kept(path: Path, *appended: tuple[str, str, Place, dict[str, str]]) -> list[str]:
+def kept(path: Path, *appended: tuple[str, str, MeasurementSource, dict[str, str]]) -> list[str]:
     """The keys that a journal holds after outcomes were appended in a run that ended in good order."""
     with Journal(path) as journal:
         for key, about, place, kernels in appended:
@@ -42,7 +45,7 @@ def kept(path: Path, *appended: tuple[str, str, Place, dict[str, str]]) -> list[
     return list(Journal(path).outcomes)
 
 
-def _of(kernels: Mapping[str, str]) -> Outcome:
+def _of(kernels: Mapping[str, str]) -> TrialOutcome:
     """The outcome, as if only these kernels had been measured."""
     return replace(_without(OUTCOME, {each.kernel for each in OUTCOME.times} - kernels.keys()), whole=True)
 
@@ -51,11 +54,11 @@ def test_a_line_gives_back_the_outcome(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
         journal.append("first", ABOUT, OUTCOME, PLACE, KERNELS)
-        journal.append("second", ABOUT, Outcome(lost="no answer", whole=False), PLACE, KERNELS)
+        journal.append("second", ABOUT, TrialOutcome(lost="no answer", whole=False), PLACE, KERNELS)
     first, second = Journal(path).outcomes.values()
     one, two, three = OUTCOME.times
     assert first == replace(OUTCOME, times=(one, three, two)), "the rows of a kernel stand together"
-    assert second == Outcome(lost="no answer", whole=False)
+    assert second == TrialOutcome(lost="no answer", whole=False)
     assert path.read_text().count("BLOCK_M") == 4, "once for two rows; winner, runner-up and failure"
 
 
@@ -74,7 +77,7 @@ def test_outcomes_that_can_stand_together_stay(tmp_path: Path) -> None:
     [(PLACE, {**KERNELS, "gemm__one": "other code"}), (replace(PLACE, triton="3.7.1"), KERNELS)],
 )
 def test_an_outcome_of_other_code_or_versions_replaces_the_older(
-    tmp_path: Path, place: Place, kernels: dict[str, str]
+    tmp_path: Path, place: MeasurementSource, kernels: dict[str, str]
 ) -> None:
     path = tmp_path / "journal.jsonl"
     assert kept(path, ("a", ABOUT, PLACE, KERNELS), ("b", ABOUT, place, kernels)) == ["b"]
@@ -202,8 +205,8 @@ def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
     with Journal(path) as journal:
         with pytest.raises(FileError, match="is not written, because line 1 would be wrong: NaN is not a finite"):
             journal.append("a", ABOUT, wrong, PLACE, KERNELS)
-        journal.append("b", ABOUT, Outcome(lost="half of \udc80"), PLACE, KERNELS)
-    assert Journal(path).outcomes == {"b": Outcome(lost="half of ?")}
+        journal.append("b", ABOUT, TrialOutcome(lost="half of \udc80"), PLACE, KERNELS)
+    assert Journal(path).outcomes == {"b": TrialOutcome(lost="half of ?")}
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, 0.0, -1.0])

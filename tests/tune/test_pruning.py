@@ -6,14 +6,14 @@ import math
 import random
 import statistics
 
-from generator.bench.problem import Shape
 from generator.plan import devices
+from generator.problem.product import Shape
 from generator.runtime import fitted
-from generator.tune.outcome import Timed, Winner
+from generator.tune.outcome import ConfirmedWinner, Timed
 from generator.tune.pruning import LARGEST, MEAN, MODELLED, portfolio, predicted, pruned
-from generator.tune.rate_fit import Fit
+from generator.tune.rate_fit import RateFit
 from generator.tune.samples import Row, Sample, row_of
-from generator.tune.winners import Place, Winners
+from generator.tune.winners import MeasurementSource, Winners
 from tests.helpers.support import variant
 
 CONTRACT = "gemm_fp16_rcr_none"
@@ -121,7 +121,7 @@ def test_times_are_modelled_of_what_was_measured_often_at_sizes_that_were_not() 
     config = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
     often, seldom = (row_of(CONTRACT, f"{CONTRACT}__a", config | {"BLOCK_M": m}) for m in (64, 32))
     measured = samples({often: [1.0] * 40, seldom: [1.0] * 3})
-    device, fit = devices.named("nvidia_h200"), Fit({often: rates, seldom: rates}, 0.1, 0.2)
+    device, fit = devices.named("nvidia_h200"), RateFit({often: rates, seldom: rates}, 0.1, 0.2)
     # In order: not measured; with rows of 2050 bytes; measured; a batch.
     shapes = [Shape(64, 128, 4096), Shape(64, 128, 1025), Shape(*SIZES[0]), Shape(64, 128, 4096, batch=2)]
     (found,) = predicted(fit, measured, shapes, {f"{CONTRACT}__a": variant()}, device)
@@ -134,9 +134,9 @@ def test_a_winner_that_is_taken_out_is_replaced_by_the_fastest_that_remains() ->
     measured = samples({out: [1.0], second: [1.01], third: [1.02]})
     size = Shape(*SIZES[0])
     config, rival = {"BLOCK_M": 16}, Timed(second[1], {"BLOCK_M": 32}, 1.01)
-    winner = Winner(CONTRACT, size.m, size.n, size.k, out[1], config, 1.0, 1.3, rival)
-    fit = Fit({each: (1, 1.0, 1.0, 1.0, 1.0, 1.0) for each in (out, second, third)}, 0.1, 0.2)
-    found = Winners(Place("GPU", 1, "2.11", "3.6"), {out[1]: "digest"}, (winner,), fit)
+    winner = ConfirmedWinner(CONTRACT, size.m, size.n, size.k, out[1], config, 1.0, 1.3, rival)
+    fit = RateFit({each: (1, 1.0, 1.0, 1.0, 1.0, 1.0) for each in (out, second, third)}, 0.1, 0.2)
+    found = Winners(MeasurementSource("GPU", 1, "2.11", "3.6"), {out[1]: "digest"}, (winner,), fit)
     left = pruned(found, measured, frozenset({second, third}))
     (replaced,) = left.winners
     assert (replaced.config, replaced.seconds, replaced.library_seconds) == ({"BLOCK_M": 32}, 1.01, 1.3)

@@ -14,16 +14,17 @@ import pytest
 
 from generator.bench import sampled_sizes
 from generator.bench.comparison_plan import Contestant
-from generator.bench.problem import Problem, Shape
+from generator.commands import tune
 from generator.epilogue.chain import Epilogue
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout
-from generator.tune import cli, regret, trial_worker
+from generator.problem.product import Problem, Shape
+from generator.tune import regret, trial_worker
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, Timed
-from generator.tune.regret import Regret, Results
+from generator.tune.regret import Regret, RegretResults
 from generator.tune.trial_selection import Candidate, Trial
-from generator.tune.winners import Place
+from generator.tune.winners import MeasurementSource
 from tests.helpers.tune import fake_gpu as fakes
 
 from .conftest import Bench
@@ -31,7 +32,7 @@ from .conftest import Bench
 AtOnce = Callable[..., fakes.AtOnce]
 
 FILE = Path("regret.json")
-PLACE = Place("NVIDIA H200", 132, "2.11.0", "3.7.1")
+PLACE = MeasurementSource("NVIDIA H200", 132, "2.11.0", "3.7.1")
 
 
 def sizes_of(bench: Bench) -> list[dict[str, Any]]:
@@ -107,7 +108,7 @@ def test_a_second_call_measures_nothing_and_writes_the_same(
     assert measured(bench) == 0
     assert len(again.calls) == 1
     assert ((bench.folder / FILE).read_bytes(), capsys.readouterr().out) == (before, printed)
-    assert cli.main(["--report", "--regret", str(FILE)]) == 0
+    assert tune.main(["--report", "--regret", str(FILE)]) == 0
     assert capsys.readouterr().out == printed
 
 
@@ -219,7 +220,7 @@ def test_unseen_sizes_have_regret_and_no_winner(
     at_once()
     assert measured(bench) == 0
     assert len(sizes_of(bench)) == 4
-    assert cli.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 1
+    assert tune.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 1
     assert not bench.winners.exists()
     assert "which has 4 outcomes: 4 of sizes that nothing is fitted to" in capsys.readouterr().err
 
@@ -230,22 +231,24 @@ def test_the_report_has_means_by_m() -> None:
         return Regret("tiny", contract, Shape(m, 256, 512), excess, chosen, Timed("k__b", {"BLOCK_M": 16}, 1.0), 6)
 
     found = (one(1, 0.0), one(64, 0.21), one(65, 0.05), one(1024, 0.05), one(2000, 1.0))
-    lines = regret.render(Results(PLACE, found)).splitlines()
+    lines = regret.render(RegretResults(PLACE, found)).splitlines()
     assert lines[0] == "NVIDIA H200, torch 2.11.0, triton 3.7.1."
     assert lines[2] == "| contract | sizes | mean regret | M up to 64 | M 65 to 1024 | larger M | largest |"
     mean = (1.21 * 1.05 * 1.05 * 2) ** 0.2 - 1
     expected = f"| gemm_fp16_rcr_none | 5 | {mean:.1%} | 10.0% | 5.0% | 100.0% | 100.0% at 2000x256x512 |"
     assert lines[4:] == [expected]
-    lines = regret.render(Results(PLACE, (*found, one(70, 0.0, "gemm_bf16_rcr_none")))).splitlines()
+    lines = regret.render(RegretResults(PLACE, (*found, one(70, 0.0, "gemm_bf16_rcr_none")))).splitlines()
     assert lines[4] == expected and lines[5].startswith("| gemm_bf16_rcr_none | 1 | 0.0% | — | 0.0% | — |")
     assert lines[6].startswith("| all | 6 |")
-    assert regret.render(Results(PLACE, ())).splitlines()[4:] == ["| all | 0 | — | — | — | — | — |"]
+    assert regret.render(RegretResults(PLACE, ())).splitlines()[4:] == ["| all | 0 | — | — | — | — | — |"]
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     chosen, best = Chosen("k__a", {"BLOCK_M": 16}, 2e-3, True), Timed("bmm_fp16_rcr_none__b", {"BLOCK_M": 32}, 1e-3)
-    kept = Results(PLACE, (Regret("tiny", "bmm_fp16_rcr_none", Shape(1, 2, 3, batch=4), 1.0, chosen, best, 6, 3e-3),))
-    for each in (kept, Results(PLACE, ())):
+    kept = RegretResults(
+        PLACE, (Regret("tiny", "bmm_fp16_rcr_none", Shape(1, 2, 3, batch=4), 1.0, chosen, best, 6, 3e-3),)
+    )
+    for each in (kept, RegretResults(PLACE, ())):
         regret.save(each, tmp_path / "kept.json")
         assert regret.read(tmp_path / "kept.json") == each
 
@@ -270,6 +273,6 @@ def test_another_file_is_refused(tmp_path: Path, text: str | None) -> None:
 )
 def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.parse(arguments)
+        tune.parse(arguments)
     assert caught.value.code == 2
     assert message in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 
 from generator.language.model import Variant
 from generator.plan.expand import expand
-from generator.tune.outcome import Outcome, Timed, Winner, outcome_of, plain
+from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome, outcome_of, plain
 from generator.tune.samples import Sample, all_round, moved_by, row_of, samples_of
 from tests.helpers.support import BASE, read_text
 
@@ -20,14 +20,14 @@ def variants(layout: str) -> dict[str, Variant]:
     return {kernel.name: kernel.variant for kernel in expand(spec).kernels}
 
 
-def outcome(contract: str, sizes: tuple[int, int, int], times: dict[int, float]) -> Outcome:
+def outcome(contract: str, sizes: tuple[int, int, int], times: dict[int, float]) -> TrialOutcome:
     """Times by BLOCK_M."""
     timed = tuple(Timed(f"{contract}__{KERNEL}", {"BLOCK_M": m}, seconds) for m, seconds in times.items())
     best = min(timed, key=lambda each: each.seconds)
-    return Outcome(timed, (), Winner(contract, *sizes, best.kernel, best.config, best.seconds))
+    return TrialOutcome(timed, (), ConfirmedWinner(contract, *sizes, best.kernel, best.config, best.seconds))
 
 
-def times_of(outcomes: list[Outcome], layout: str = "rcr") -> dict[int, float]:
+def times_of(outcomes: list[TrialOutcome], layout: str = "rcr") -> dict[int, float]:
     found = list(samples_of(outcomes, variants(layout)))
     assert len({sample.row for sample in found}) == len(found) and {sample.width for sample in found} == {2}
     return {dict(sample.row[2])["BLOCK_M"]: sample.seconds for sample in found}
@@ -56,7 +56,7 @@ def test_sizes_are_apart() -> None:
 
 def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
     own = outcome("gemm_fp16_rrr_none", (64, 64, 64), {16: 1e-6})
-    assert not list(samples_of([own, Outcome()], variants("rcr")))
+    assert not list(samples_of([own, TrialOutcome()], variants("rcr")))
 
 
 @pytest.mark.parametrize(
@@ -96,17 +96,19 @@ def test_unaligned_operands_are_known(layout: str, sizes: tuple[int, int, int], 
     ],
 )
 def test_a_sample_knows_what_is_moved(dtype: str, schedule: str, moved: tuple[float, ...]) -> None:
-    text = BASE.replace("dtype: fp16", f"dtype: {dtype}") + f"schedule: {schedule}\nload: pointer\nstore: pointer\n"
+    target = "sm90" if "fp8" in dtype else "sm80"
+    words = f"schedule: {schedule}\nload: pointer\nstore: pointer\ntargets: [{target}]\n"
+    text = BASE.replace("dtype: fp16", f"dtype: {dtype}") + words
     (variant,) = {kernel.variant for kernel in expand(read_text(text)).kernels}
     assert moved_by(variant) == moved
     contract, kernel = variant.contract, variant.name
     timed = Timed(kernel, {"BLOCK_M": 16}, 1e-6)
-    own = Outcome((timed,), (), Winner(contract, 64, 128, 128, kernel, timed.config, 1e-6))
+    own = TrialOutcome((timed,), (), ConfirmedWinner(contract, 64, 128, 128, kernel, timed.config, 1e-6))
     (sample,) = samples_of([own], {kernel: variant})
     assert sample.moved == moved
 
 
-def of_groups(times: dict[str, dict[int, float]]) -> tuple[Winner, list[Sample]]:
+def of_groups(times: dict[str, dict[int, float]]) -> tuple[ConfirmedWinner, list[Sample]]:
     """The winner for equal groups, and the samples of a size of groups: the seconds by routing and BLOCK_M."""
     contract, found = "gmm_fp16_rcr_none", []
     for routing, own in times.items():
@@ -118,7 +120,7 @@ def of_groups(times: dict[str, dict[int, float]]) -> tuple[Winner, list[Sample]]
     evenly = times["uniform"]
     best = min(evenly, key=evenly.__getitem__)
     config = {"BLOCK_M": best}
-    winner = Winner(contract, 8, 64, 64, f"{contract}__{KERNEL}", config, evenly[best], batch=16, divided=True)
+    winner = ConfirmedWinner(contract, 8, 64, 64, f"{contract}__{KERNEL}", config, evenly[best], batch=16, divided=True)
     return winner, found
 
 
@@ -145,10 +147,10 @@ def test_one_winner_of_several_routings(times: dict[str, dict[int, float]], best
 
 def test_a_routing_is_kept_with_an_outcome_and_makes_a_sample_of_its_own() -> None:
     winner, _ = of_groups({"uniform": {16: 1.0}})
-    skewed = Outcome((Timed(winner.kernel, winner.config, 4.0),), (), replace(winner, routing="zipf", seconds=4.0))
+    skewed = TrialOutcome((Timed(winner.kernel, winner.config, 4.0),), (), replace(winner, routing="zipf", seconds=4.0))
     assert outcome_of(plain(skewed)) == skewed and skewed.winner is not None
     assert str(skewed.winner.shape) == "16g128x64x64:zipf" and skewed.winner.place == winner.place
-    evenly = Outcome((Timed(winner.kernel, winner.config, 1.0),), (), winner)
+    evenly = TrialOutcome((Timed(winner.kernel, winner.config, 1.0),), (), winner)
     assert "routing" not in plain(winner) and outcome_of(plain(evenly)) == evenly
     spec = read_text(BASE + "batch: grouped\n")
     known = {kernel.name: kernel.variant for kernel in expand(spec).kernels}

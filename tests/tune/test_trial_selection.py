@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import generator.cli
 from generator.bench.comparison_plan import Families
-from generator.bench.problem import Shape
+from generator.commands import command_line
 from generator.cost import analytic
 from generator.language.errors import CallError
 from generator.language.model import Variant
 from generator.plan import devices
-from generator.tune.trial_selection import Plan, calls, plan
+from generator.problem.product import Shape
+from generator.tune.trial_selection import TrialPlan, calls, plan
 
 H200 = devices.DEVICES["nvidia_h200"]
 TRITON = "3.7.1"
@@ -40,17 +40,17 @@ def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the family `mixed`, rendered."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mixed.yaml").write_text(SPEC)
-    assert generator.cli.main(["mixed.yaml"]) == 0
+    assert command_line.main(["mixed.yaml"]) == 0
     return tmp_path
 
 
 def planned(
     *shapes: Shape, device: devices.Device = H200, triton: str = TRITON, most: int = 100, only: str | None = None
-) -> Plan:
+) -> TrialPlan:
     return plan(Families([Path("mixed.yaml")], Path("generated")), shapes, device, triton, most, only)
 
 
-def offered(found: Plan) -> dict[str, list[int]]:
+def offered(found: TrialPlan) -> dict[str, list[int]]:
     """The rows that are to be measured by kernel, less the words that all share."""
     rows: dict[str, list[int]] = {}
     for candidate in found.trials[0].candidates:
@@ -138,7 +138,7 @@ def test_both_halves_of_a_gates_operand_count_for_its_offsets(mixed: Path) -> No
     """Of the wider, K times N is under 2**31 and K times 2N is not."""
     lines = ["summary: x", "name: mixed", "layout: rcr", "dtype: fp16", "epilogue: swiglu"]
     (mixed / "mixed.yaml").write_text("\n".join([*lines, "tile: [{m: 64, n: 64, k: 64, warps: 4}]"]) + "\n")
-    assert generator.cli.main(["mixed.yaml"]) == 0
+    assert command_line.main(["mixed.yaml"]) == 0
     narrow, wide = Shape(256, 16384, 16384), Shape(256, 49152, 32768)
     jobs = calls(planned(narrow, wide).trials)
     assert [tuple(job["shape"]) for job in jobs] == [(256, 16384, 16384), (256, 49152, 32768)]

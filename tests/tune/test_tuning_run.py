@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import generator.cli
 from generator.bench import competitor, sampled_sizes
 from generator.bench.peers import Peer
-from generator.bench.problem import Problem, Shape
 from generator.bench.stored_products import NoPeer
+from generator.commands import command_line, tune
 from generator.language import tuned_file
 from generator.language.errors import CallError
-from generator.tune import cli, trial_worker
+from generator.problem.product import Problem, Shape
+from generator.tune import trial_worker
 from generator.tune.journal import Journal
 from tests.helpers.support import called
 from tests.helpers.tune import fake_gpu as fakes
@@ -268,9 +268,9 @@ def test_again_chooses_from_the_journal_alone(
     bench.winners.unlink()
     none = at_once()
     again = ["specs/tiny.yaml", "--again", "--journal", str(bench.journal), "--device"]
-    assert cli.main([*again, "nvidia_h200"]) == 0
+    assert tune.main([*again, "nvidia_h200"]) == 0
     assert none.calls == [] and bench.winners.read_bytes() == before
-    assert cli.main([*again, "nvidia_a100"]) == 2
+    assert tune.main([*again, "nvidia_a100"]) == 2
     assert "has no measurement of nvidia_a100" in capsys.readouterr().err
 
 
@@ -282,7 +282,7 @@ def test_nothing_is_fitted_to_what_is_unseen(
     bench.tune()
     bench.winners.unlink()
     monkeypatch.setattr(sampled_sizes, "_unseen", lambda: (Shape(16, 64, 32),))
-    assert cli.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 0
+    assert tune.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 0
     assert winners_of(bench.winners) == [ALL[1], ALL[3]]
     none = at_once()
     with pytest.raises(CallError, match=r"files unseen_\*\.yaml, and 1 are among these .*: 16x64x32"):
@@ -353,7 +353,7 @@ def test_what_another_family_measured_has_times_and_no_winner(bench: Bench, at_o
         lines.append(json.dumps(outcome))
     bench.winners.unlink()
     bench.journal.write_text("".join(f"{line}\n" for line in lines))
-    assert cli.main(again) == 0
+    assert tune.main(again) == 0
     assert before == ALL and winners_of(bench.winners) == ALL[2:]
 
 
@@ -375,7 +375,7 @@ def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: 
 def test_a_batch_is_a_size_of_its_own(bench: Bench, at_once: AtOnce) -> None:
     spec = bench.folder / "specs" / "tiny.yaml"
     spec.write_text(fakes.SPEC.replace("dtype: fp16\n", "dtype: fp16\nbatch: strided\n"))
-    assert generator.cli.main([str(spec), "--force"]) == 0
+    assert command_line.main([str(spec), "--force"]) == 0
     for path in (bench.folder / "generated" / "tiny").glob("bmm_*.py"):
         fakes.write(path, "3e-3, 2e-3, 8e-3" if "grouped" in path.name else "5e-3, 4e-3, 6e-3")
     (bench.folder / "shapes.yaml").write_text("[3x32x32x32, 5x32x32x32]")

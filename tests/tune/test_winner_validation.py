@@ -10,7 +10,7 @@ import pytest
 
 from generator.bench.comparison_plan import Families
 from generator.plan.devices import DEVICES
-from generator.tune.outcome import Winner
+from generator.tune.outcome import ConfirmedWinner
 from generator.tune.samples import Row, Sample, row_of
 from generator.tune.winner_validation import DOUBTED, doubtful
 from tests.helpers.tune import fake_gpu as fakes
@@ -46,7 +46,7 @@ def rates(launch: float) -> tuple[float, ...]:
 def test_a_winner_is_in_doubt_where_an_unmeasured_row_promises_far_more(
     bench: Bench, promised: float, measured: list[Row], library: float | None, doubted: bool
 ) -> None:
-    winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3, library)
+    winner = ConfirmedWinner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3, library)
     samples = [Sample(row, SIZES, 2, 3e-3) for row in measured]
     families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
     found = doubtful(
@@ -58,7 +58,7 @@ def test_a_winner_is_in_doubt_where_an_unmeasured_row_promises_far_more(
 @pytest.mark.parametrize("aligned", [True, False])
 def test_unaligned_operands_cast_no_doubt(bench: Bench, aligned: bool) -> None:
     """The model does not describe them, and promises too much."""
-    winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3)
+    winner = ConfirmedWinner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3)
     samples = [Sample(SLOW, SIZES, 2, 3e-3, aligned)]
     families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
     found = doubtful(families, "tiny", [winner], samples, {FAST: rates(1e-6)}, DEVICES["nvidia_h200"], "3.7.1")
@@ -67,9 +67,9 @@ def test_unaligned_operands_cast_no_doubt(bench: Bench, aligned: bool) -> None:
 
 def test_a_row_that_cannot_run_promises_nothing(bench: Bench) -> None:
     """A kernel that refuses the sizes, as one by descriptors does of rows that do not step by 16 bytes."""
-    winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3)
+    winner = ConfirmedWinner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3)
     path = bench.kernel("rcr", "grouped")
-    path.write_text(path.read_text() + "\n\ndef refusal(a, b, *, out=None):\n    return 'not these'\n")
+    path.write_text(path.read_text() + "\n\nCALL = SimpleNamespace(refusal=lambda **given: 'not these')\n")
     families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
     assert not list(doubtful(families, "tiny", [winner], [], {FAST: rates(1e-6)}, DEVICES["nvidia_h200"], "3.7.1"))
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from generator.tune import cli, winner_choice
+from generator.commands import tune
+from generator.tune import winner_choice
 from generator.tune.journal import Journal
 from tests.helpers.support import called
 from tests.helpers.tune import fake_gpu as fakes
@@ -131,7 +132,7 @@ def test_winners_that_another_run_writes_meanwhile_stay(
         return result
 
     monkeypatch.setattr(winner_choice, "_chosen", slow)
-    assert cli.main(AGAIN) == 0
+    assert tune.main(AGAIN) == 0
     assert calls == 2 and set(winners_of(bench.winners)) == {*ALL, (ALL[0][0], 4096, *ALL[0][2:])}
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from generator.pytest_plugin import Outcomes
-from generator.verify.jobs import Job, Result
-from generator.verify.worker_pool import _initialize
+from generator.verify import worker_pool
+from generator.verify.jobs import Job, JobResult
+from generator.verify.worker_pool import Pool, _initialize
 from tests.helpers.verify.browser import browse, chromium  # noqa: F401
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
@@ -46,11 +47,28 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def outcome(request: pytest.FixtureRequest) -> Callable[[Job], Result]:
+def outcome(request: pytest.FixtureRequest) -> Callable[[Job], JobResult]:
     """What becomes of a job of test_generated.py, once it is done."""
     outcomes = request.config.stash[_OUTCOMES]
     _begin(outcomes)
     return outcomes
+
+
+@pytest.fixture
+def shared_workers(pools: Callable[[str], Pool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has `verify` in this process use the workers that all tests share: new ones take seconds to import torch.
+
+    Not for tests of what ends a worker.
+    """
+
+    class Shared:
+        def __init__(self, level: str, workers: int) -> None:
+            self.submit = pools(level).submit
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(worker_pool, "Pool", Shared)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 import triton
 from triton.compiler import ASTSource
 
-from generator.cli import main
+from generator.commands.command_line import main
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import read
+from generator.emit.render import RUNTIME
 from generator.verify.launches import launches
-from generator.verify.loading import load_kernel
 from generator.verify.specialise import gpu_target, specialise
 from tests.helpers.support import GENERATED, Spoken, called, forget, python
 
@@ -74,6 +76,7 @@ def test_the_launch_of_a_call_finds_what_was_compiled(
     assert said.status == 0 and said.out.startswith(f"{compiled} kernels compiled")
     hits: list[bool] = []
     monkeypatch.setattr(triton.knobs.compilation, "listener", lambda *, cache_hit, **_: hits.append(cache_hit))
+    shutil.copytree(family / RUNTIME, tmp_path / RUNTIME)
     for kernel in read(family).by_name.values():
         copy = tmp_path / "elsewhere.py"
         copy.write_text((family / f"{kernel.name}.py").read_text())
@@ -99,17 +102,20 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
         ({"--shapes": "4096"}, "--shapes: expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines, got"),
         ({"--shapes": "64x64,9-8"}, "--shapes: '64x64,9-8' has an empty range of M"),
         ({"--only": "bmm*"}, "--only 'bmm*' matches no function; there are gemm_fp16_rcr_none, "),
-        ({"--batch": "-1"}, "--batch: expected a whole number from 0 to 2147483647, got '-1'"),
-        ({"--batch": "\u00b2"}, "--batch: expected a whole number from 0 to 2147483647, got"),
+        ({"--batch": "-1"}, "--batch: expected a whole number from 0 to 2147418112, got '-1'"),
+        ({"--batch": "2147483647"}, "--batch: expected a whole number from 0 to 2147418112, got '2147483647'"),
+        ({"--shapes": "64x2147483647,1"}, "--shapes: expected a whole number from 0 to 2147418112, got '2147483647'"),
+        ({"--shapes": "2147418112x2147418112,1"}, "--shapes: 2147418112x2147418112: a matrix has "),
+        ({"--batch": "\u00b2"}, "--batch: expected a whole number from 0 to 2147418112, got"),
         (
             {"--shapes": "64x64,1-99999999999"},
-            "--shapes: expected a whole number from 0 to 2147483647, got '99999999999'",
+            "--shapes: expected a whole number from 0 to 2147418112, got '99999999999'",
         ),
-        ({"--shapes": "64x64,1-2147483647"}, "--shapes: at most 10000 sizes are possible, got '1-2147483647'"),
+        ({"--shapes": "64x64,1-2147418112"}, "--shapes: at most 10000 sizes are possible, got '1-2147418112'"),
         ({"--shapes": "64x64,1-9000,20000-29000"}, "--shapes: at most 10000 sizes are possible, got 18001"),
-        ({"--shapes": f"64x64,{'9' * 5000}"}, "--shapes: expected a whole number from 0 to 2147483647, got '999"),
+        ({"--shapes": f"64x64,{'9' * 5000}"}, "--shapes: expected a whole number from 0 to 2147418112, got '999"),
         ({"--shapes": "64x64,\u0663"}, "--shapes: expected NxK,M..., as in 4096x14336,1-64,128, or a file of such"),
-        ({"--shapes": "4294967296x64,1"}, "--shapes: expected a whole number from 0 to 2147483647, got '4294967296'"),
+        ({"--shapes": "4294967296x64,1"}, "--shapes: expected a whole number from 0 to 2147418112, got '4294967296'"),
         ({"--shapes": "/dev/zero"}, "--shapes: /dev/zero: is a device or a pipe, not a file"),
         ({"--shapes": "/"}, "--shapes: /: is a folder, not a file"),
     ],

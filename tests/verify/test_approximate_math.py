@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered, read
+from generator.language import schema
 from generator.language.built_in import OPERATIONS, chain_of
+from generator.language.vocabulary import MATH
 from generator.lowering import approximate_math
-from generator.verify.compare import compare
-from generator.verify.error_propagation import FUNCTIONS, Bounded, functions
+from generator.problem.compare import compare
+from generator.problem.error_propagation import FUNCTIONS, Bounded, functions
 from tests.helpers.verify.operation_values import every_value, fast_errors
 
 DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}
@@ -39,6 +41,17 @@ def test_what_the_table_has_are_operations_that_have_fast_forms() -> None:
     """One that is not there is exact unless a spec says `math: fast`: an operation needs no place but its own."""
     assert approximate_math.ERRORS.keys() == {"sigmoid", "tanh", "silu", "gelu_tanh", "quick_gelu"}
     assert all(approximate_math.takes(*chain_of([name]).steps, "auto") for name in approximate_math.ERRORS)
+
+
+def test_the_schema_says_of_auto_what_it_computes_in_fast_forms() -> None:
+    told = MATH["auto"].meaning
+    listed = re.search(r"the built-in (.*?), if every output has (\d+) bits or fewer", told)
+    assert listed is not None and int(listed[2]) == approximate_math._WIDEST
+    words = re.findall(r"[a-z_]+", listed[1].replace(" and ", " "))
+    assert words == [*approximate_math.ERRORS, *approximate_math._GATES]
+    narrow = [max(errors[word]) for errors in approximate_math.ERRORS.values() for word in ("fp16", "bf16")]
+    assert f"at most {max(narrow)} units in the last place" in told
+    assert told.endswith("exact elsewhere") and told in schema.text()
 
 
 @pytest.mark.parametrize(("gate", "of"), [("swiglu", "silu"), ("geglu_tanh", "gelu_tanh")])

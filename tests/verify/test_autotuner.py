@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from generator.cli import main
-from generator.emit.manifest_reader import read
-from generator.verify.jobs import Job, State
+from generator.verify.jobs import Job, JobState
 from generator.verify.worker_pool import Pool
+from tests.helpers.verify.rendered import changed, rendered
 
 SPEC = """\
 summary: Tuned over a row that one of the targets cannot hold.
@@ -30,23 +29,23 @@ tile:
     ("old", "new", "says"),
     [
         ("", "", None),
-        ("if row in offered", "if row in CONFIGS", "on sm86 the autotuner tries"),
-        ("if row in offered", "if row in offered[1:]", "on sm80 the autotuner tries"),
+        (
+            'call.offered(torch.device("cuda", torch.cuda.current_device()))',
+            "call.table.rows",
+            "on sm86 the autotuner tries",
+        ),
+        ("if row in legal", "if row in legal[1:]", "on sm80 the autotuner tries"),
     ],
 )
 def test_rows_that_a_target_lacks_are_not_tried_there(
     old: str, new: str, says: str | None, tmp_path: Path, pools: Callable[[str], Pool]
 ) -> None:
-    (tmp_path / "tuned.yaml").write_text(SPEC)
-    assert main([str(tmp_path / "tuned.yaml"), "--out", str(tmp_path)]) == 0
-    family = read(tmp_path / "tuned")
+    family = rendered(tmp_path, "tuned", SPEC)
     assert len(family.kernels) == 2 and {target for target, _ in family.kernels[0].not_offered} == {"sm86", "gfx942"}
     for name in family.by_name:
-        file = family.file(name)
-        assert not old or file.read_text().count(old) == 1
-        file.write_text(file.read_text().replace(old, new) if old else file.read_text())
-        result = pools("interpret").submit(Job("interpret", family.folder, name, case="tuner")).result()
+        folder = changed(family, tmp_path / name, name, old, new) if old else family.folder
+        result = pools("interpret").submit(Job("interpret", folder, name, case="tuner")).result()
         if says is None:
-            assert result.state is State.PASSED and result.cases == 1
+            assert result.state is JobState.PASSED and result.cases == 1
         else:
             assert says in result.failures[0].message

@@ -13,10 +13,10 @@ from generator.bounds import prove
 from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Variant
-from generator.verify.compare import compare
-from generator.verify.error_propagation import Bounded, sum_along
-from generator.verify.jobs import Job, State
-from generator.verify.reference import references
+from generator.problem.compare import compare
+from generator.problem.error_propagation import Bounded, sum_along
+from generator.problem.reference import references
+from generator.verify.jobs import Job, JobState
 from generator.verify.worker_pool import Pool
 from tests.helpers.verify.rendered import changed, rendered
 
@@ -56,8 +56,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
         (TILED, "tl.store(row_sum_ptrs, row_sum, mask=in_m)", "tl.store(row_sum_ptrs, row_sum)", "row_sum_parts",
          "column"),
         (TILED, "    ldcol_sum = tl.cast(ldcol_sum, INDEX)\n", "", "col_sum_parts", "does not fit 32 bits"),
-        (TILED, 'col_sum_parts = torch.empty((triton.cdiv(M, row["BLOCK_M"])',
-         'col_sum_parts = torch.empty((triton.cdiv(M, 2 * row["BLOCK_M"])', "col_sum_parts", "row"),
+        (TILED, '"col_sum_parts", (ceil(M, BLOCK_M)', '"col_sum_parts", (ceil(M, 2 * BLOCK_M)', "col_sum_parts", "row"),
         (IN_PLACE, "tl.load(c_ptrs, mask=in_m[:, None] & in_n[None, :]", "tl.load(c_ptrs, mask=in_n[None, :]", "out",
          "row"),
         (COPIED, "tl.store(col_sum_ptrs, col_sum, mask=in_n)", "tl.store(col_sum_ptrs, col_sum)", "col_sum_parts",
@@ -76,9 +75,8 @@ def test_an_output_written_outside_is_refuted(
     ("kernel", "old", "new", "words"),
     [
         (STREAM, "if before == others:", "if before == 0:", "the program that reads 0 in the counter computes"),
-        (TILED, 'torch.sum, "row_sum_parts"', 'torch.sum, "row_amax_parts"', "not understood"),
-        (TILED, "reduce(launch.parts[parts], -2,", "reduce(launch.parts[parts], -1,", "not understood"),
-        (TILED, "        row_sum.zero_()\n", "", "not understood"),
+        (TILED, '"row_sum", "row_sum_parts"', '"row_sum", "col_sum_parts"', "not understood"),
+        (TILED, '"row_sum_parts", "sum"', '"row_sum_parts", "prod"', "not understood"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_to_be_whole_is_not_proved(
@@ -97,22 +95,22 @@ MUTANTS = [
     (COPIED, "tl.sum(tl.where(in_m[:, None], x, 0.0), 0)", "tl.sum(x, 0)", "primes", "col_sum: "),
     (BELL, "tl.where(in_n[None, :], row_amax, 0)", "row_amax", "primes", "row_amax: "),
     (TILED, " & 0x7FFFFFFF", "", "primes", "row_amax: "),
-    (TILED, '("row_amax", torch.amax,', '("row_amax", torch.sum,', "past-tile", "row_amax: "),
-    (TILED, "if preact is None:", "if True:", "primes", "another tensor than the `preact` it was given"),
-    (TILED, '"row_sum": row_sum, "col_sum": col_sum, "row_amax": row_amax}\n',
-     '"row_sum": row_amax, "col_sum": col_sum, "row_amax": row_sum}\n', "primes", "another tensor than the `row_sum`"),
-    (TILED, "return tuple(launch.results.values())", 'return launch.results["out"]', "primes",
+    (TILED, '"row_amax_parts", "amax"', '"row_amax_parts", "sum"', "past-tile", "row_amax: "),
+    (TILED, "        if x is None:\n            return self.new(state)\n",
+     '        if x is None or self.name == "preact":\n            return self.new(state)\n', "primes",
+     "another tensor than the `preact` it was given"),
+    (TILED, "row_sum=row_sum", "row_sum=None", "primes", "another tensor than the `row_sum`"),
+    (TILED, "        return results if len(results) > 1 else", "        return results[0] if plan else", "primes",
      "expected a tuple of the result and 4 outputs"),
-    (TILED, "        col_sum.zero_()\n", "", "empty-m", "elements of col_sum were never written"),
-    (TILED, '_check_apart("preact", preact)', "pass", "refuse-preact-overlap", "was accepted"),
-    (TILED, '_check("row_sum", row_sum, (M,)', '_check("row_sum", row_sum, row_sum.shape', "refuse-row_sum-shape",
-     "was accepted"),
-    (COPIED, '        matrices["preact"] = preact\n', "        pass\n", "refuse-base-preact", ""),
+    (TILED, "results[reduction.name].zero_()", "pass", "empty-m", "elements of col_sum were never written"),
+    (TILED, "if size > 1 and stride <= reach and x.numel():", 'if size > 1 and self.name == "out" and stride <= reach:',
+     "refuse-preact-overlap", "was accepted"),
+    (TILED, " or any(map(surely, map(operator.ne, x.shape, shape)))", "", "refuse-row_sum-shape", "was accepted"),
+    (COPIED, "if self.made or not", 'if self.made or self.name == "preact" or not', "refuse-base-preact", ""),
     (SPLIT, "tl.sum(tl.where(in_n[None, :], x, 0.0), 1)", "tl.sum(x, 1)", "primes", "row_sum: "),
-    (SPLIT, "col_sum_parts = torch.empty((triton.cdiv(M, 16)",
-     'col_sum_parts = torch.empty((triton.cdiv(M, row["BLOCK_M"])', "primes", "col_sum"),
+    (SPLIT, 'Memory("col_sum_parts", (ceil(M, 16)', 'Memory("col_sum_parts", (ceil(M, BLOCK_M)', "primes", "col_sum"),
     (IN_PLACE, "acc + beta * c", "acc + c", "primes", "are wrong"),
-    (IN_PLACE, "    if out is None:\n        raise", "    if False:\n        raise", "refuse-out-missing", ""),
+    (IN_PLACE, "if x is None and self.read:", "if x is None and not self.name:", "refuse-out-missing", ""),
 ]  # fmt: skip
 
 
@@ -129,7 +127,7 @@ def test_mistakes_in_outputs_are_found_by_running(
     found = [future.result() for future in [pools("interpret").submit(job) for job in jobs]]
     for (_, old, _, case, words), result in zip(MUTANTS, found):
         assert result.cases and any(words in failure.message for failure in result.failures), (old, case, result)
-    assert {result.state for result in found[len(MUTANTS) :]} == {State.PASSED}
+    assert {result.state for result in found[len(MUTANTS) :]} == {JobState.PASSED}
 
 
 def variant(chain: tuple[str, ...], dtype: str = "fp32") -> Variant:

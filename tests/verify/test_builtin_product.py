@@ -15,7 +15,7 @@ from itertools import product
 
 import pytest
 
-from generator.emit.job import Job as Rendering
+from generator.emit.job import RenderingJob as Rendering
 from generator.emit.job import render
 from generator.emit.manifest_reader import Rendered, read
 from generator.language.built_in import BUILT_IN
@@ -24,12 +24,12 @@ from generator.language.vocabulary import AXES, SCHEDULE
 from generator.plan import legality
 from generator.plan.kernels import Family
 from generator.pytest_plugin import Outcomes
-from generator.verify.cli import default_levels, gpu
 from generator.verify.job_selection import plan
-from generator.verify.jobs import LEVELS, Job, Result, State
+from generator.verify.jobs import LEVELS, Job, JobResult, JobState
 from generator.verify.proof_records import current
 from generator.verify.proof_records import read as read_results
 from generator.verify.run_report import summary, whole_text
+from generator.verify.verification_run import default_levels, gpu
 from tests.helpers.support import ROOT, family_of
 
 #: An operation, the type of A and B, a schedule.
@@ -37,7 +37,7 @@ Combination = tuple[str, str, str]
 #: A level and a combination.
 Point = tuple[str, Combination]
 #: What becomes of the jobs of a point.
-Prove = Callable[[Point], list[Result]]
+Prove = Callable[[Point], list[JobResult]]
 
 #: The product alone is among the operations: a schedule may have no other epilogue.
 OPERATIONS = ("none", *BUILT_IN)
@@ -170,4 +170,4 @@ def test_proved(point: Point, proved: Prove) -> None:
     results = proved(point)
     assert results
     for result in results:
-        assert result.state is State.PASSED, whole_text(result) or result
+        assert result.state is JobState.PASSED, whole_text(result) or result

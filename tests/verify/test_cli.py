@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from generator.commands.verify import main
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import Rendered
 from generator.files import output_files
 from generator.files.reading import FileError
 from generator.verify import worker_pool
-from generator.verify.cli import main
 from generator.verify.coverage import Coverage
-from generator.verify.job_costs import Costs
+from generator.verify.job_costs import JobCosts
 from generator.verify.job_selection import covered, plan, rendered, shard
-from generator.verify.jobs import LEVELS, Failure, Job, Result, Subject, command
+from generator.verify.jobs import LEVELS, Failure, Job, JobResult, Subject, command
 from generator.verify.launches import launches
 from generator.verify.proof_records import write
 from generator.verify.run_report import summary, write_junit
@@ -38,7 +38,14 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+def call(call_alone: Call, shared_workers: None) -> Call:
+    """`verify` in this process, with the workers that tests share."""
+    return call_alone
+
+
+@pytest.fixture
+def call_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """`verify` in this process, with workers of its own."""
     monkeypatch.chdir(ROOT)
 
     def run(*arguments: object) -> tuple[int, str, str]:
@@ -91,12 +98,12 @@ def test_a_failure_names_file_case_and_the_command_that_repeats_it(call: Call, t
 
 
 def test_a_run_that_is_stopped_keeps_what_passed(
-    call: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    call_alone: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A signal ends the workers within their jobs; the files have what passed, and the same call runs the rest."""
     every, handler, others = worker_pool.results, signal.getsignal(signal.SIGTERM), multiprocessing.active_children()
 
-    def stopped(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
+    def stopped(level: str, jobs: Sequence[Job], workers: int) -> Iterator[JobResult]:
         for number, result in enumerate(every(level, jobs, workers)):
             if number == 1:
                 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -105,7 +112,7 @@ def test_a_run_that_is_stopped_keeps_what_passed(
     monkeypatch.setattr(worker_pool, "results", stopped)
     results = tmp_path / "results.json"
     arguments = (SPEC, "--only", "*_none__*_pointer_*", "--level", "interpret", "--jobs", 1, "--results", results)
-    status, out, error = call(*arguments)
+    status, out, error = call_alone(*arguments)
     (told,) = re.findall(r"^stopped: (\d+) of (\d+) jobs did not run; the same call runs them$", error, re.M)
     left, total = map(int, told)
     assert status == 130 and 0 < left < total and re.search(rf"^all {total - left} passed in", out, re.M)
@@ -125,12 +132,13 @@ def test_a_file_that_raises_is_a_failure(call: Call, tmp_path: Path) -> None:
     assert status == 1 and "RuntimeError: no luck" in out
 
 
-def test_a_file_that_ends_its_process_is_a_failure_and_the_others_are_run(call: Call, tmp_path: Path) -> None:
+def test_a_file_that_ends_its_process_is_a_failure_and_the_others_are_run(call_alone: Call, tmp_path: Path) -> None:
     folder = tmp_path / "fp16_rcr"
     shutil.copytree(ROOT / "generated" / "fp16_rcr", folder)
     (folder / f"{KERNEL}.py").write_text("import os\n\nos._exit(3)\n")
     only = KERNEL.replace("silu", "*")
-    status, out, _ = call(SPEC, "--only", only, "--level", "interpret", "--out", tmp_path, "--case", "one", "--jobs", 2)
+    arguments = (SPEC, "--only", only, "--level", "interpret", "--out", tmp_path, "--case", "one", "--jobs", 2)
+    status, out, _ = call_alone(*arguments)
     assert status == 1
     assert "the worker process died" in out and re.search(r"^1 of \d failed", out, re.M)
 
@@ -220,7 +228,7 @@ def test_a_run_into_a_full_device_writes_its_reports(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_is_known_before_any_proof(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
 ) -> None:
-    monkeypatch.setattr("generator.verify.cli._run", lambda *_, **__: pytest.fail("something is proved"))
+    monkeypatch.setattr("generator.verify.verification_run._run", lambda *_, **__: pytest.fail("something is proved"))
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "file" / "report", tmp_path / ("x" * 300), tmp_path / "folder"):
@@ -323,7 +331,7 @@ def family() -> list[Rendered]:
 
 def test_shards_are_disjoint_and_together_everything() -> None:
     jobs = plan(family(), ("static", "interpret", "compile"))
-    parts = [shard(jobs, index, 3, Costs.shipped().of) for index in (1, 2, 3)]
+    parts = [shard(jobs, index, 3, JobCosts.shipped().of) for index in (1, 2, 3)]
     assert {job for part in parts for job in part} == set(jobs)
     assert sum(map(len, parts)) == len(jobs)
 
@@ -404,8 +412,8 @@ def test_the_command_repeats_exactly_the_job() -> None:
 
 def test_what_was_left_out_is_said_with_its_reason_and_is_no_success() -> None:
     results = [
-        Result(JOB, left_out="it is for sm100, and the device is sm90"),
-        Result(replace(JOB, name="gemm__y"), cases=3),
+        JobResult(JOB, left_out="it is for sm100, and the device is sm90"),
+        JobResult(replace(JOB, name="gemm__y"), cases=3),
     ]
     lines = summary(results, 1.5)
     assert "gpu: left out: it is for sm100, and the device is sm90 (1 kernel)" in lines
@@ -414,8 +422,8 @@ def test_what_was_left_out_is_said_with_its_reason_and_is_no_success() -> None:
 
 
 def test_results_hold_only_what_passed(tmp_path: Path) -> None:
-    failed = Result(JOB, subject=Subject(JOB.name, "d1", "h1"), failures=(Failure("one", "r", "m\x00"),))
-    passed = Result(
+    failed = JobResult(JOB, subject=Subject(JOB.name, "d1", "h1"), failures=(Failure("one", "r", "m\x00"),))
+    passed = JobResult(
         JOB, cases=9, subject=Subject(JOB.name, "d2", "h2"), vendor_error=1.25, place=(("device", "a GPU"),)
     )
     write(tmp_path / "r.json", [failed, passed])

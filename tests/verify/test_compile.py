@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from generator.verify.jobs import Job, Result
-from generator.verify.loading import DIGEST_LINE
+from generator.emit.loading import DIGEST_LINE
+from generator.verify.jobs import Job, JobResult
 from generator.verify.machine_code import CompileError, _amd_registers, _nvidia_registers
 from generator.verify.worker_pool import Pool
 from tests.helpers.support import ROOT
@@ -59,7 +59,7 @@ WRONG = {
         "a_ptrs += BLOCK_K\n        b_ptrs += BLOCK_K\n        tl.debug_barrier()", "not pipelined",
     ),
     "no approximate instructions": (
-        "fast", TANH, "sm90", "row5-aligned", '"APPROX": _approximates(a.device)', '"APPROX": False',
+        "fast", TANH, "sm90", "row5-aligned", '"APPROX": Approximate()', '"APPROX": False',
         "without the hardware's approximate instructions",
     ),
     "a compiler error": (
@@ -82,9 +82,7 @@ WRONG = {
     ),
     "no launch": (
         "fp16_rcr", RELU, "sm90", "row5-aligned",
-        '    if M == 0 or N == 0:\n        return SimpleNamespace(grid=None, results={"out": out})\n',
-        '    return SimpleNamespace(grid=None, results={"out": out})\n',
-        "0 launches",
+        "    launches=(\n", "    launches=0 * (\n", "0 launches",
     ),
 }  # fmt: skip
 
@@ -144,7 +142,7 @@ def spoilt(folder: Path, family: str, kernel: str, old: str, new: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]) -> dict[str, Result]:
+def results(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]) -> dict[str, JobResult]:
     pool = pools("compile")
     futures = {}
     for name, (family, kernel, target, launch, old, new, _) in WRONG.items():
@@ -159,7 +157,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Poo
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_fails_with_its_reason(name: str, results: dict[str, Result]) -> None:
+def test_what_is_wrong_fails_with_its_reason(name: str, results: dict[str, JobResult]) -> None:
     *_, launch, _, _, words = WRONG[name]
     (failure, *_) = results[name].failures
     assert words in "\n".join(failure.message for failure in results[name].failures)
@@ -167,7 +165,7 @@ def test_what_is_wrong_fails_with_its_reason(name: str, results: dict[str, Resul
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_the_instructions_are_those_of_the_target(name: str, results: dict[str, Result]) -> None:
+def test_the_instructions_are_those_of_the_target(name: str, results: dict[str, JobResult]) -> None:
     result = results[name]
     assert not result.failures and result.cases == 1
     ((launch, figures),) = result.measured
@@ -179,12 +177,12 @@ def test_the_instructions_are_those_of_the_target(name: str, results: dict[str, 
     assert (found["tensor_memory"] > 0) == name.startswith("tcgen05")
 
 
-def test_the_compilers_own_reason_is_given(results: dict[str, Result]) -> None:
+def test_the_compilers_own_reason_is_given(results: dict[str, JobResult]) -> None:
     (failure,) = results["a compiler error"].failures
     assert "bias[None, :, None]" in failure.message or "rank" in failure.message
 
 
-def test_a_target_without_the_hardware_is_left_out(results: dict[str, Result]) -> None:
+def test_a_target_without_the_hardware_is_left_out(results: dict[str, JobResult]) -> None:
     assert results["out of reach"].left_out == "sm80 has no bulk tensor copies; descriptors need sm90 or later"
     assert not results["out of reach"].cases
 

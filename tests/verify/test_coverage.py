@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generator.verify.coverage import Choice, Coverage, choose
+from generator.verify.coverage import Coverage, CoveringArray, choose
 from tests.helpers.support import ROOT, family_of
 
 #: Eight layouts, six types, twelve epilogues, five maskings, five orders, three loads.
@@ -39,7 +39,7 @@ def together(points: Points, strength: int) -> set[tuple[tuple[str, str], ...]]:
     return {found for point in points for found in combinations(sorted(point.items()), strength)}
 
 
-def chosen(points: Points, word: str) -> tuple[Choice, list[Mapping[str, str]]]:
+def chosen(points: Points, word: str) -> tuple[CoveringArray, list[Mapping[str, str]]]:
     choice = choose(points, Coverage.parse(word))
     return choice, [points[index] for index in choice.indices]
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import Rendered
 from generator.language.model import Dtype
-from generator.verify import execute, stored_values
+from generator.problem import stored_values
+from generator.verify import execute
 from generator.verify.case_setup import prepare
-from generator.verify.jobs import Job, Result, State
+from generator.verify.jobs import Job, JobResult, JobState
 from generator.verify.launches import launches
-from generator.verify.loading import load_kernel
 from generator.verify.refusals import right_case
 from generator.verify.specialise import specialise
 from generator.verify.worker_pool import Pool
@@ -90,7 +91,7 @@ def test_mistakes_are_found(family: Rendered, tmp_path: Path, pools: Callable[[s
         jobs.append(Job("interpret", folder, kernel))
     for (name, (*_, told)), result in zip(MISTAKES.items(), [pools("interpret").submit(job).result() for job in jobs]):
         said = "\n".join(failure.message for failure in result.failures)
-        assert result.state is State.PASSED if told is None else result.failures and told in said, (name, said)
+        assert result.state is JobState.PASSED if told is None else result.failures and told in said, (name, said)
 
 
 #: A kernel, what of it is replaced, and what the compile level says of its launch `row0-aligned`.
@@ -98,11 +99,11 @@ COMPILED: dict[str, Mistake] = {
     "as it is, with zero points": (ZEROS, "", "", None),
     "as it is, gated": (GATED, "", "", None),
     "as it is, a scale a column": (WHOLE, "", "", None),
-    "another configuration": (ZEROS, "                **row,\n", "                **row, **{'BLOCK_K': 32},\n", ""),
+    "another configuration": (ZEROS, "arguments.update(row)", "arguments.update(row, BLOCK_K=32)", ""),
     "one launch": (
         WHOLE,
-        "            launch.kernel[launch.grid](**launch.arguments)\n",
-        "",
+        "in plan.launches:\n                    each.kernel[",
+        "in plan.launches[1:]:\n                    each.kernel[",
         "came to 1 launches, expected 2",
     ),
     "the product masked": (
@@ -117,12 +118,12 @@ COMPILED: dict[str, Mistake] = {
 @pytest.fixture(scope="module")
 def results(
     family: Rendered, tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]
-) -> dict[str, Result]:
+) -> dict[str, JobResult]:
     return compiled(family, tmp_path_factory.mktemp("spoilt"), COMPILED, pools("compile"))
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_both_kernels_are_held_to_what_is_expected(name: str, results: dict[str, Result]) -> None:
+def test_both_kernels_are_held_to_what_is_expected(name: str, results: dict[str, JobResult]) -> None:
     assert_told(COMPILED[name][-1], results[name])
 
 

@@ -11,19 +11,19 @@ import torch
 from torch.nn import functional
 
 from generator.bench import check
-from generator.bench.problem import Problem, Shape
 from generator.bench.random_operands import make_sets
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import Rendered, read
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import OPERATIONS
 from generator.language.model import Dtype, Layout
+from generator.problem.chain_values import columns_of, taken_apart
+from generator.problem.product import Problem, Shape
 from generator.verify.case_sizes import Case, Fit
 from generator.verify.execute import Interpreter, run_case
-from generator.verify.gate_columns import columns_of, taken_apart
-from generator.verify.loading import load_kernel
 from tests.helpers.support import ROOT
-from tests.helpers.verify.rendered import replaced
+from tests.helpers.verify.rendered import changed
 
 FOLDER = ROOT / "generated" / "gated"
 TILED = "gemm_bf16_rcr_bias_{}__tiled_pointer_auto_grouped"
@@ -69,9 +69,8 @@ def wrong(folder: Path, name: str, old: str, new: str) -> str | None:
     """What the interpreter says of a kernel with `old` replaced, at primes below a tile."""
     family: Rendered = read(FOLDER)
     kernel = family.by_name[name]
-    path = folder / f"{name}.py"
-    path.write_text(replaced(family, name, old, new))
-    module = load_kernel(path)
+    folder = changed(family, folder / FOLDER.name, name, old, new) if old else family.folder
+    module = load_kernel(folder / f"{name}.py")
     row = min(range(len(kernel.tiles)), key=lambda row: kernel.tiles[row].m * kernel.tiles[row].n)
     fit = Fit(kernel.variant, kernel.tiles[row])
     case = Case("primes", "", fit(*fit.primes), row)
@@ -93,6 +92,5 @@ def wrong(folder: Path, name: str, old: str, new: str) -> str | None:
 def test_one_half_for_the_other_is_found(
     word: str, old: str, new: str, tmp_path: Path, interpreted: Callable[..., Any]
 ) -> None:
-    old, new = (old, new) if old else ("import torch\n", "import torch\n")
     fault = interpreted(wrong, tmp_path, TILED.format(word), old, new)
     assert (fault is None) == (old == new), fault

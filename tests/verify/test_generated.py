@@ -1,10 +1,11 @@
 """The kernels of every spec, at every level that this machine has: one test a kernel, level and target.
 
 All of them where that takes seconds or a GPU. Interpreted, and proved for any size, are a few that have between them
-every value of every axis, and all pairs of values but those of layout, dtype and epilogue; compiled, fewer that have
-every value, one launch of each. Every other kernel is proved for any size unless measured/proofs has that of its code.
-That every kernel was interpreted as it is, on each Triton version, is there too, and tests/test_readme.py asks for it;
-`verify --coverage` runs as many as one likes.
+every value of every axis, and all pairs of values but those of layout, dtype and epilogue; those that are there for
+their epilogue alone are interpreted in some cases, and the rest of them on demand (`-m product`). Compiled are fewer
+that have every value, one launch of each. Every other kernel is proved for any size unless measured/proofs has that of
+its code. That every kernel was interpreted as it is, on each Triton version, is there too, and tests/test_docs.py asks
+for it; `verify --coverage` runs as many as one likes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import pytest
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import remembered
 from generator.verify import proof_records
-from generator.verify.cli import default_levels, gpu
 from generator.verify.coverage import Coverage, choose
 from generator.verify.job_selection import covered, plan, rendered
-from generator.verify.jobs import Job, Result, State, Subject
+from generator.verify.jobs import Job, JobResult, JobState, Subject
 from generator.verify.run_report import whole_text
+from generator.verify.verification_run import default_levels, gpu
 from generator.verify.worker_pool import Pool
 from tests.helpers.support import ROOT
 
@@ -29,6 +30,8 @@ from tests.helpers.support import ROOT
 PRIMARY = "sm90"
 #: Axes of so many values that all pairs with these would take a third of all kernels.
 LONG = ("layout", "dtype", "epilogue")
+#: The cases of a kernel that is there for its epilogue: edges of tiles, pitches, special values, a plain call.
+FOR_EPILOGUES = "[ps]*"
 
 
 def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
@@ -46,29 +49,41 @@ def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
 FAMILIES = rendered(sorted((ROOT / "specs").glob("*.yaml")), ROOT / "generated")
 
 
-def jobs() -> list[Job]:
-    """Every kernel at the quick level and where there is a GPU; at the slow levels a few."""
-    chosen = []
-    for level in ("interpret", "compile"):
-        found = plan(FAMILIES, (level,), targets=(PRIMARY,) if level == "compile" else ())
-        kernels = [(job, remembered(job.folder).by_name[job.name]) for job in found if not job.contract]
-        kernels = [(job, kernel) for job, kernel in kernels if level != "compile" or PRIMARY in kernel.targets]
-        places = few([kernel.variant.words for _, kernel in kernels], pairs=level != "compile")
-        some = {kernels[place][0] for place in places}
-        # Of these few all pairs: as good as all of them, one launch of each where they are compiled.
-        kept, _ = covered([job for job in found if job.contract or job in some], FAMILIES, Coverage.parse("kernels"))
-        chosen += kept
-    # Coverage of kernels chooses the same ones at both levels.
-    chosen += [replace(job, level="bounds") for job in chosen if job.level == "interpret" and not job.contract]
+def jobs() -> tuple[list[Job], list[Job]]:
+    """Every kernel at the quick level and where there is a GPU, and at the slow levels a few; others on demand.
+
+    A kernel that is there for its epilogue alone is interpreted in the cases `FOR_EPILOGUES`. On demand it is
+    interpreted in all cases and proved for any size, and its contract's function is called.
+    """
+    found = plan(FAMILIES, ("interpret",))
+    kernels = [(job, remembered(job.folder).by_name[job.name].variant) for job in found if not job.contract]
+    points = [{axis: word for axis, word in v.words.items() if axis != "epilogue"} for _, v in kernels]
+    first = [kernels[place] for place in few(points, pairs=True)]
+    names = {v.epilogue.word for _, v in first}
+    added = {v.epilogue.word: job for job, v in reversed(kernels) if v.epilogue.word not in names}.values()
+    called = {(job.folder, v.contract) for job, v in first}
+    chosen = [each for job, _ in first for each in (job, replace(job, level="bounds"))]
+    chosen += [replace(job, case=FOR_EPILOGUES) for job in added]
+    others = [each for job in added for each in (job, replace(job, level="bounds"))]
+    added_contracts = {(job.folder, remembered(job.folder).by_name[job.name].variant.contract) for job in added}
+    for job in found:
+        if job.contract and (job.folder, job.name) in called | added_contracts:
+            (chosen if (job.folder, job.name) in called else others).append(job)
+    found = plan(FAMILIES, ("compile",), targets=(PRIMARY,))
+    known = {job: remembered(job.folder).by_name[job.name] for job in found}
+    compiled = [job for job, kernel in known.items() if PRIMARY in kernel.targets]
+    compiled = [compiled[place] for place in few([known[job].variant.words for job in compiled], pairs=False)]
+    # One launch of each.
+    chosen += covered(compiled, FAMILIES, Coverage.parse("kernels"))[0]
     quick = [level for level in default_levels(gpu()) if level not in ("bounds", "interpret")]
-    return plan(FAMILIES, quick) + chosen
+    return plan(FAMILIES, quick) + chosen, others
 
 
-JOBS = jobs()
+JOBS, ON_DEMAND = jobs()
 
 
 def label(job: Job) -> str:
-    return f"{job.label}-{job.folder.name}-{job.name}"
+    return f"{job.label}-{job.folder.name}-{job.name}{'-some' if job.case else ''}"
 
 
 @pytest.mark.parametrize("level", ["bounds", "interpret", "compile"])
@@ -81,17 +96,22 @@ def test_the_few_have_every_value_of_every_axis(level: str) -> None:
         if level != "compile" or PRIMARY in kernel.targets
     }
     chosen = [words[job.folder, job.name] for job in JOBS if job.level == level and not job.contract]
-    assert set().union(*chosen) == set().union(*words.values())
+    wanted = {(axis, word) for axis, word in set().union(*words.values()) if level != "bounds" or axis != "epilogue"}
+    assert wanted <= set().union(*chosen)
     assert len(chosen) < len(words) / 5
 
 
-@pytest.mark.parametrize("job", JOBS, ids=label)
-def test_verified(job: Job, outcome: Callable[[Job], Result], record_property: Callable[[str, object], None]) -> None:
+@pytest.mark.parametrize(
+    "job", [*JOBS, *(pytest.param(job, marks=pytest.mark.product) for job in ON_DEMAND)], ids=label
+)
+def test_verified(
+    job: Job, outcome: Callable[[Job], JobResult], record_property: Callable[[str, object], None]
+) -> None:
     result = outcome(job)
-    if result.state is State.LEFT_OUT:
+    if result.state is JobState.LEFT_OUT:
         record_property("left_out", result.left_out)
         return
-    assert result.state is State.PASSED, whole_text(result) or result
+    assert result.state is JobState.PASSED, whole_text(result) or result
 
 
 def recorded(level: str) -> set[Subject]:
@@ -111,4 +131,4 @@ def test_every_other_kernel_was_proved_for_any_size_or_is(pools: Callable[[str],
     others = {Subject.of(job, of_file(job.file)): job for job in plan(FAMILIES, ("bounds",)) if job not in chosen}
     changed = [job for subject, job in others.items() if subject not in proved]
     for result in [future.result() for future in [pools("bounds").submit(job) for job in changed]]:
-        assert result.state is State.PASSED, whole_text(result) or result
+        assert result.state is JobState.PASSED, whole_text(result) or result

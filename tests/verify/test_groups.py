@@ -9,18 +9,19 @@ import pytest
 import torch
 
 from generator.bounds import prove
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered
+from generator.problem.grouping import spans
+from generator.problem.reference import references
 from generator.verify.case_setup import prepare
-from generator.verify.case_sizes import spans
 from generator.verify.cases import cases
 from generator.verify.job_selection import plan
-from generator.verify.jobs import Job, State
+from generator.verify.jobs import Job, JobState
 from generator.verify.launches import launches
-from generator.verify.reference import references
 from generator.verify.tile_order import wrong_order
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import rendered, replaced
+from tests.helpers.bounds.kernels import proof_of
+from tests.helpers.verify.rendered import changed, rendered, replaced
 
 SPEC = """\
 summary: Groups, by every schedule and load.
@@ -61,8 +62,8 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         (TILED, "ends = tl.maximum(tl.minimum(behind, T), starts)", "ends = behind", "ends is not"),
         (TILED, "(lasts <= number)", "(lasts < number)", "group is not"),
         (TILED, "    if group >= G:\n", "    if group > G:\n", ""),
-        (TILED, "triton.cdiv(T, row[\"BLOCK_M\"]) + G", "triton.cdiv(T, row[\"BLOCK_M\"])", "_tiles, which says"),
-        (TILED, "max(32, triton.next_power_of_2(G))", "32", ""),
+        (TILED, "ceil(T, BLOCK_M) + G", "ceil(T, BLOCK_M)", "programs for groups"),
+        (TILED, "power(G, 32)", "32", "below the number of groups"),
         (TILED, "mask=groups < G", "mask=groups <= G", "behind is not"),
         (WALKED, "tl.sum(tiles, 0), tl.num", "tl.sum(lasts, 0), tl.num", "the loop over"),
         (WALKED, "pid = number - ", "starts = ends\n        pid = number - ", "order"),
@@ -71,7 +72,7 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         (TILED, "in_a = (offs_a >= 0) & (offs_a < R)", "in_a = offs_a < R", "of a, which has"),
         (TILED, "in_a = (offs_a >= 0) & (offs_a < R)", "in_a = (offs_a >= 0) & (offs_a < T)", "of a, which has"),
         (TILED, "rows_ptr + start + offs_m, mask=in_m", "rows_ptr + start + offs_m, mask=in_n", "understood"),
-        (TILED, "T = R if rows is None else rows.shape[0]", "T = R", "_sizes"),
+        (TILED, ", absent=R", ", absent=K", "of a, which has"),
         (TILED, "b_ptr + group * stride_bg", "b_ptr + (group + 1) * stride_bg", "of b, which has"),
         (TILED, "bias_ptr + group * stride_biasg", "bias_ptr + start * stride_biasg", "of bias, which has"),
         (TILED, "in_m = offs_m < M", "in_m = offs_m < T", "which has"),
@@ -79,8 +80,7 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
     ],
 )  # fmt: skip
 def test_a_mistake_is_not_proved(family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, words: str) -> None:
-    (tmp_path / "kernel.py").write_text(replaced(family, kernel, old, new))
-    proof = prove(tmp_path / "kernel.py")
+    proof = proof_of(tmp_path, replaced(family, kernel, old, new))
     wrong = [access for access in proof.accesses if access.state in ("refuted", "not proved")]
     assert wrong and any(words in text for text in (proof.order.detail, *(access.detail for access in wrong))), proof
 
@@ -92,7 +92,7 @@ def assert_right(family: Rendered, kernels: Collection[str], pool: Pool) -> None
     jobs = [job for job in plan([family], ("interpret",)) if job.contract or job.name in kernels]
     for future in [pool.submit(job) for job in jobs]:
         result = future.result()
-        assert result.state is State.PASSED, (result.job.name, result.failures, result.not_proved)
+        assert result.state is JobState.PASSED, (result.job.name, result.failures, result.not_proved)
         assert result.cases > (1 if result.job.contract else 40)
 
 
@@ -115,17 +115,13 @@ def test_a_mistake_between_groups_is_found_by_the_interpreter(
         "in_m = offs_m < M": ("in_m = offs_m < T - start", "groups-ragged"),
         "ends = tl.maximum(tl.minimum(behind, T), starts)": ("ends = tl.minimum(behind, T)", "groups-descending"),
         "return tl.maximum(a, b)": ("return b", "groups-descending"),
-        'triton.cdiv(T, row["BLOCK_M"]) + G': ('triton.cdiv(T, row["BLOCK_M"])', "groups-ragged"),
+        "ceil(T, BLOCK_M) + G": ("ceil(T, BLOCK_M)", "groups-ragged"),
         "scale_m_ptr + start + offs_m": ("scale_m_ptr + offs_m", "groups-ragged"),
         "pid = number - ": ("pid = tl.sum(tl.where(own, tiles, 0), 0) - 1 - number + ", "groups-one"),
-        '"offsets", offsets, (G,), torch.int32': ('"offsets", offsets, (G,), offsets.dtype', None),
+        '"offsets", (G,), torch.int32': ('"offsets", (G,), (torch.int32, torch.int64)', None),
     }
     for number, (old, (new, case)) in enumerate(changes.items()):
-        folder = tmp_path / str(number) / "several"
-        folder.mkdir(parents=True)
-        assert family.file(TILED).read_text().count(old) == 1, old
-        for path in (family.folder / "manifest.json", family.file(TILED)):
-            (folder / path.name).write_text(path.read_text().replace(old, new))
+        folder = changed(family, tmp_path / str(number) / "several", TILED, old, new)
         result = pools("interpret").submit(Job("interpret", folder, TILED, case=case)).result()
         assert result.failures, (old, new)
 
@@ -235,7 +231,7 @@ def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> N
     (kernel,) = found.kernels
     proof = prove(found.file(kernel.name))
     assert proof.order.state == "proved" and {access.state for access in proof.accesses} == {"proved"}
-    assert "_fits(row, M, N, 0)" in found.file(kernel.name).read_text()
+    assert "fits=(Multiple(M, BLOCK_M), Multiple(N, BLOCK_N))" in found.file(kernel.name).read_text()
 
 
 @pytest.mark.parametrize(
@@ -255,8 +251,7 @@ def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> N
 def test_a_mistake_with_a_part_of_k_is_not_proved(
     family_of_k: Rendered, tmp_path: Path, old: str, new: str, words: str
 ) -> None:
-    (tmp_path / "kernel.py").write_text(replaced(family_of_k, TILED_OF_K, old, new))
-    proof = prove(tmp_path / "kernel.py")
+    proof = proof_of(tmp_path, replaced(family_of_k, TILED_OF_K, old, new))
     wrong = [access for access in proof.accesses if access.state in ("refuted", "not proved")]
     assert wrong and any(words in text for text in (proof.order.detail, *(access.detail for access in wrong))), proof
 
@@ -281,9 +276,5 @@ def test_parts_of_k_are_right_in_the_interpreter(family_of_k: Rendered, pools: C
 def test_a_mistake_between_parts_of_k_is_found_by_the_interpreter(
     family_of_k: Rendered, tmp_path: Path, pools: Callable[[str], Pool], old: str, new: str, case: str | None
 ) -> None:
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    assert family_of_k.file(DESCRIPTORS_OF_K).read_text().count(old) == 1
-    for path in (family_of_k.folder / "manifest.json", family_of_k.file(DESCRIPTORS_OF_K)):
-        (folder / path.name).write_text(path.read_text().replace(old, new))
+    folder = changed(family_of_k, tmp_path / "parts", DESCRIPTORS_OF_K, old, new)
     assert pools("interpret").submit(Job("interpret", folder, DESCRIPTORS_OF_K, case=case)).result().failures

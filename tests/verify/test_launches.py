@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import read
 from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
-from generator.verify.launches import REFUSED, Launch, launches, left_out
-from generator.verify.loading import load_kernel
+from generator.verify.launches import REFUSED, CompiledLaunch, launches, left_out
 from generator.verify.specialise import Specialisation, specialise
 from tests.helpers.support import ROOT
 
@@ -18,7 +18,7 @@ AUTO = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
 NONE = "gemm_fp16_rcr_bias_relu__tiled_pointer_none_grouped"
 
 
-def classes(kernel: Kernel, target: str = "sm90", row: int = 0) -> dict[str, Launch]:
+def classes(kernel: Kernel, target: str = "sm90", row: int = 0) -> dict[str, CompiledLaunch]:
     return {launch.case.name: launch for launch in launches(kernel, target) if launch.row == row}
 
 

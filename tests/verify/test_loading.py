@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from generator.emit.loading import load_family, load_kernel
 from generator.verify import folder_files
-from generator.verify.loading import load_family, load_kernel
 from tests.helpers.support import GENERATED, forget
 
 KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.language.built_in import OPERATIONS
 from tests.helpers.verify.operation_values import WITNESSES, WRITTEN, every_value

@@ -14,7 +14,7 @@ import pytest
 from generator.emit.code_parts import Parts
 from generator.emit.manifest_reader import Rendered, read
 from generator.plan.kernels import LeftOut
-from generator.verify.jobs import Failure, Job, Result, State, Subject, command
+from generator.verify.jobs import Failure, Job, JobResult, JobState, Subject, command
 from generator.verify.page import page
 from generator.verify.run_report import failure_text, verdict
 from tests.helpers.support import GENERATED, ROOT
@@ -32,7 +32,7 @@ def family(name: str) -> Rendered:
     return replace(read(GENERATED / name), folder=Path("generated", name))
 
 
-def sample() -> tuple[list[Result], list[Rendered]]:
+def sample() -> tuple[list[JobResult], list[Rendered]]:
     """Two small families and a result of each kind that there is."""
     ladder, autotune = family("ladder"), family("autotune")
     run = (("device", "interpreter"), *PLACE)
@@ -43,7 +43,7 @@ def sample() -> tuple[list[Result], list[Rendered]]:
                 targets: Sequence[str | None] = kernel.targets if level == "compile" else (None,)
                 for target in targets:
                     job = Job(level, one.folder, kernel.name, target=target)
-                    result = Result(job, 1, subject=Subject.of(job, Parts("0123456789abcdef" * 2, "f" * 32, "")))
+                    result = JobResult(job, 1, subject=Subject.of(job, Parts("0123456789abcdef" * 2, "f" * 32, "")))
                     if level == "interpret":
                         result = replace(result, cases=40, worst_error=0.25, place=run)
                     if level == "compile":
@@ -54,11 +54,11 @@ def sample() -> tuple[list[Result], list[Rendered]]:
                     results.append(result)
         if level == "interpret":
             results.append(
-                Result(Job(level, ladder.folder, next(iter(ladder.contracts)), contract=True), 12, place=run)
+                JobResult(Job(level, ladder.folder, next(iter(ladder.contracts)), contract=True), 12, place=run)
             )
             autotuned = "Triton's autotuner needs a GPU"
             results += [
-                Result(Job(level, autotune.folder, name, contract=True), left_out=autotuned)
+                JobResult(Job(level, autotune.folder, name, contract=True), left_out=autotuned)
                 for name in autotune.contracts
             ]
     for index, result in enumerate(results):
@@ -120,16 +120,16 @@ def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(html: 
 
 def test_a_cell_has_its_state_and_its_number(html: str) -> None:
     ladder, autotune = family("ladder"), family("autotune")
-    assert cell(html, ladder.kernels[1].name, "interpret") == [State.PASSED, 40, 0, 0]
-    assert cell(html, ladder.kernels[1].name, "compile sm80") == [State.PASSED, 3, 0, 1]
-    assert cell(html, ladder.kernels[2].name, "compile sm90") == [State.FAILED, 2, 0, 0]
-    assert cell(html, ladder.kernels[0].name, "interpret") == [State.FAILED, 1, 1, 0]
-    assert cell(html, autotune.kernels[0].name, "gpu") == [State.NOT_PROVED, 1, 1, 0]
-    assert cell(html, ladder.kernels[3].name, "bounds") == [State.NOT_PROVED, 3, 3, 0]
+    assert cell(html, ladder.kernels[1].name, "interpret") == [JobState.PASSED, 40, 0, 0]
+    assert cell(html, ladder.kernels[1].name, "compile sm80") == [JobState.PASSED, 3, 0, 1]
+    assert cell(html, ladder.kernels[2].name, "compile sm90") == [JobState.FAILED, 2, 0, 0]
+    assert cell(html, ladder.kernels[0].name, "interpret") == [JobState.FAILED, 1, 1, 0]
+    assert cell(html, autotune.kernels[0].name, "gpu") == [JobState.NOT_PROVED, 1, 1, 0]
+    assert cell(html, ladder.kernels[3].name, "bounds") == [JobState.NOT_PROVED, 3, 3, 0]
     assert cell(html, autotune.kernels[-1].name, "gpu") == 0
     state, reason, _, _ = cell(html, next(iter(autotune.contracts)), "interpret")
     assert (state, carried(html, "data")["reasons"][reason]) == (
-        State.LEFT_OUT,
+        JobState.LEFT_OUT,
         "Triton's autotuner needs a GPU",
     )
 
@@ -137,7 +137,7 @@ def test_a_cell_has_its_state_and_its_number(html: str) -> None:
 def test_a_target_that_the_family_leaves_out_says_so_where_nothing_was_asked_of_it(html: str) -> None:
     (descriptor, *_) = [entry for entry in family("autotune").left_out if entry.target == "sm80"]
     state, reason, _, _ = cell(html, descriptor.name, "compile sm80")
-    assert (state, carried(html, "data")["reasons"][reason]) == (State.LEFT_OUT, descriptor.reason)
+    assert (state, carried(html, "data")["reasons"][reason]) == (JobState.LEFT_OUT, descriptor.reason)
 
 
 def test_what_a_family_leaves_out_is_listed_by_reason(html: str) -> None:
@@ -221,8 +221,11 @@ def test_the_verdict_is_that_of_the_terminal_in_the_colour_of_what_is_worst() ->
     ladder = family("ladder")
     job = Job("bounds", ladder.folder, ladder.kernels[0].name)
     other = replace(job, name=ladder.kernels[1].name)
-    open_, passed = Result(job, 2, not_proved=(("order", "not understood"),)), Result(other, 3)
-    failed, left_out = Result(other, 1, (Failure("order", "r", "m"),)), Result(other, left_out="for another level")
+    open_, passed = JobResult(job, 2, not_proved=(("order", "not understood"),)), JobResult(other, 3)
+    failed, left_out = (
+        JobResult(other, 1, (Failure("order", "r", "m"),)),
+        JobResult(other, left_out="for another level"),
+    )
     for results, told, state in (
         ([open_, failed], "1 of 2 failed, 1 not proved (1 case)", "failed"),
         ([open_, passed], "1 of 2 passed, 1 not proved (1 case)", "not-proved"),
@@ -245,7 +248,7 @@ def test_what_is_not_proved_is_told_with_its_reason(html: str) -> None:
         assert told == list(map(list, wanted)) and len(told) == count
 
 
-def hostile() -> tuple[list[Result], list[Rendered]]:
+def hostile() -> tuple[list[JobResult], list[Rendered]]:
     """Every text that comes from a spec, a compiler or a machine is one that would run."""
     ladder = family("ladder")
     ladder = replace(ladder, left_out=(*ladder.left_out, LeftOut(HOSTILE, HOSTILE)))
@@ -253,9 +256,9 @@ def hostile() -> tuple[list[Result], list[Rendered]]:
     place = (("device", HOSTILE),)
     failure = Failure(HOSTILE, HOSTILE, HOSTILE)
     return [
-        Result(Job("interpret", ladder.folder, first.name), 1, (failure,), ((HOSTILE, HOSTILE),), place=place),
-        Result(Job("interpret", ladder.folder, second.name), left_out=HOSTILE),
-        Result(Job("compile", ladder.folder, third.name, target="sm90"), 1, measured=((HOSTILE, ((HOSTILE, 1),)),)),
+        JobResult(Job("interpret", ladder.folder, first.name), 1, (failure,), ((HOSTILE, HOSTILE),), place=place),
+        JobResult(Job("interpret", ladder.folder, second.name), left_out=HOSTILE),
+        JobResult(Job("compile", ladder.folder, third.name, target="sm90"), 1, measured=((HOSTILE, ((HOSTILE, 1),)),)),
     ], [ladder]
 
 
@@ -285,7 +288,7 @@ def test_the_same_results_make_the_same_bytes_on_every_machine(html: str) -> Non
 def test_what_json_cannot_say_does_not_break_the_page() -> None:
     ladder = family("ladder")
     kernel = ladder.kernels[0].name
-    worst = Result(Job("gpu", ladder.folder, kernel), 1, worst_error=float("inf"), vendor_error=float("nan"))
+    worst = JobResult(Job("gpu", ladder.folder, kernel), 1, worst_error=float("inf"), vendor_error=float("nan"))
     broken = replace(worst, failures=(Failure("prime", "primes", "not text: \udcff \x00"),))
     html = page([broken], [ladder])
     told = detail(html, kernel, "gpu")
@@ -297,24 +300,24 @@ def test_a_flood_of_failures_is_cut_and_counted() -> None:
     ladder = family("ladder")
     kernel = ladder.kernels[0].name
     failures = tuple(Failure(f"case{number}", "one of many", "x" * 20_000) for number in range(1000))
-    html = page([Result(Job("gpu", ladder.folder, kernel), 1000, failures)], [ladder])
+    html = page([JobResult(Job("gpu", ladder.folder, kernel), 1000, failures)], [ladder])
     assert cell(html, kernel, "gpu")[1] == 1000 and len(detail(html, kernel, "gpu")["failures"]) == 25
     assert "[12000 more characters]" in html and len(html) < 100_000
 
 
 def test_a_result_of_no_family_is_an_error_not_a_gap() -> None:
     with pytest.raises(ValueError, match="results of names that no family has: gemm_elsewhere"):
-        page([Result(Job("static", Path("generated/ladder"), "gemm_elsewhere"), 1)], [family("ladder")])
+        page([JobResult(Job("static", Path("generated/ladder"), "gemm_elsewhere"), 1)], [family("ladder")])
 
 
 def test_a_family_named_twice_is_told_once_and_a_failure_stays() -> None:
     ladder = family("ladder")
     job = Job("static", ladder.folder, ladder.kernels[0].name)
-    failed = Result(job, 1, (Failure("lint", "no name is unused", "F841"),))
-    for results in ([failed, Result(job, 1)], [Result(job, 1), failed]):
+    failed = JobResult(job, 1, (Failure("lint", "no name is unused", "F841"),))
+    for results in ([failed, JobResult(job, 1)], [JobResult(job, 1), failed]):
         html = page(results, [ladder, ladder])
         assert len(carried(html, "data")["families"]) == 1
-        assert cell(html, job.name, "static") == [State.FAILED, 1, 0, 0]
+        assert cell(html, job.name, "static") == [JobState.FAILED, 1, 0, 0]
 
 
 def test_nothing_at_all_is_a_page_too() -> None:

@@ -12,8 +12,9 @@ from generator.bounds import prove
 from generator.emit.manifest_reader import Rendered
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import covered, plan
-from generator.verify.jobs import State
+from generator.verify.jobs import JobState
 from generator.verify.worker_pool import Pool
+from tests.helpers.bounds.kernels import proof_of
 from tests.helpers.verify.rendered import rendered, replaced
 
 SPEC = """\
@@ -52,16 +53,15 @@ def test_every_access_and_the_walk_are_proved(family: Rendered) -> None:
         ("tl.num_programs(0), flatten", "tl.num_programs(0) + 1, flatten", "not proved"),
         ("in tl.range(tl.program_id(0), tiles", "in tl.range(tl.program_id(0) + 1, tiles", "not proved"),
         ("tl.cdiv(N, BLOCK_N)\n    for", "tl.cdiv(N, BLOCK_M)\n    for", "not proved"),
-        ("(min(triton.cdiv(M", "(max(triton.cdiv(M", "not proved"),
-        ("max(1, resident)", "resident", "not proved"),
+        ("(least(ceil(M", "(power(ceil(M", "not proved"),
+        ("registers=", "interpreted=0, registers=", "not proved"),
         ("pid_n = within // height", "pid_n = within // GROUP_M", "refuted"),
     ],
 )
 def test_a_walk_that_misses_tiles_is_not_proved(
     family: Rendered, tmp_path: Path, old: str, new: str, state: str
 ) -> None:
-    (tmp_path / "kernel.py").write_text(replaced(family, POINTER, old, new))
-    assert prove(tmp_path / "kernel.py").order.state == state
+    assert proof_of(tmp_path, replaced(family, POINTER, old, new)).order.state == state
 
 
 def test_a_grid_of_fewer_programs_needs_a_walk(family: Rendered, tmp_path: Path) -> None:
@@ -69,11 +69,10 @@ def test_a_grid_of_fewer_programs_needs_a_walk(family: Rendered, tmp_path: Path)
     head, loop, rest = text.partition(
         "    for pid in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):\n"
     )
-    body, define, host = rest.partition("\n\n\ndef gemm(")
+    body, define, host = rest.partition("\n\n\n")
     straight = dedent(body).replace("\n", "\n    ")
     assert loop and define
-    (tmp_path / "kernel.py").write_text(f"{head}    pid = tl.program_id(0)\n    {straight}{define}{host}")
-    proof = prove(tmp_path / "kernel.py")
+    proof = proof_of(tmp_path, f"{head}    pid = tl.program_id(0)\n    {straight}{define}{host}")
     assert proof.order.state == "not proved" and "every tile" in proof.order.detail
 
 
@@ -82,4 +81,4 @@ def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered, poo
     results = [pools("interpret").submit(job) for job in jobs if not job.contract]
     for future in results:
         result = future.result()
-        assert result.state is State.PASSED and result.cases > 30, result
+        assert result.state is JobState.PASSED and result.cases > 30, result

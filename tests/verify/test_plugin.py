@@ -9,11 +9,15 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from _pytest.config.argparsing import Parser
 
-from generator.cli import main
-from tests.helpers.support import ROOT
+from generator import pytest_plugin
+from generator.commands.command_line import main
+from tests.helpers.support import LONGEST, ROOT
 
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
@@ -23,7 +27,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     variables = {**inherited, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     call = [sys.executable, "-m", "pytest", "-p", "generator.pytest_plugin", "-p", "no:cacheprovider", "-q", *arguments]
-    return subprocess.run(call, cwd=folder, env=variables, capture_output=True, text=True, timeout=300)
+    return subprocess.run(call, cwd=folder, env=variables, capture_output=True, text=True, timeout=LONGEST)
 
 
 @pytest.fixture
@@ -126,10 +130,25 @@ def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
         (["--gemm-family", "kernels/ladder", "--gemm-level", "static", "--gemm-target", "sm90"], "goes with"),
     ],
 )
-def test_a_wrong_call_is_a_usage_error(vendored: Path, arguments: list[str], words: str) -> None:
-    done = run(vendored, *arguments)
+def test_a_wrong_call_is_a_usage_error(
+    vendored: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, which has imported what a session imports; the test below has a session of its own."""
+    monkeypatch.chdir(vendored)
+    parser = Parser(_ispytest=True)
+    pytest_plugin.pytest_addoption(parser)
+    options = vars(parser.parse(arguments))
+    config: Any = SimpleNamespace(
+        getoption=lambda name: options[name.lstrip("-").replace("-", "_")], stash=pytest.Stash()
+    )
+    with pytest.raises(pytest.UsageError, match=re.escape(words)):
+        pytest_plugin.pytest_collection_modifyitems(Any, config, [])
+
+
+def test_a_wrong_call_ends_a_session_with_its_status(vendored: Path) -> None:
+    done = run(vendored, "--gemm-family", "nowhere")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert words in done.stderr and "Traceback" not in done.stderr
+    assert "nowhere is not the folder of a rendered family" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_session_without_the_option_is_left_alone(tmp_path: Path) -> None:

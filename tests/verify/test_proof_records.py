@@ -12,7 +12,7 @@ import pytest
 
 from generator.files.reading import FileError
 from generator.language.errors import CallError
-from generator.verify.jobs import Job, Result, Subject
+from generator.verify.jobs import Job, JobResult, Subject
 from generator.verify.proof_records import read, renew, table, why_no_row, write
 
 CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
@@ -24,18 +24,18 @@ def subject(name: str, *, host: bool = True) -> Subject:
     return Subject(name, f"device code of {name}", f"host code of {name}" if host else "")
 
 
-def interpreted(name: str, place: tuple[tuple[str, str], ...] = CPU) -> Result:
-    return Result(Job("interpret", Path("f"), name), 5, worst_error=0.51234, subject=subject(name), place=place)
+def interpreted(name: str, place: tuple[tuple[str, str], ...] = CPU) -> JobResult:
+    return JobResult(Job("interpret", Path("f"), name), 5, worst_error=0.51234, subject=subject(name), place=place)
 
 
-def compiled(name: str) -> Result:
+def compiled(name: str) -> JobResult:
     job = Job("compile", Path("f"), name, target="sm90")
     figures = [("row0-aligned", 98304, 100), ("row1-aligned", 4096, 180), ("row2-refused", 10**6, 255)]
     measured = tuple(
         (name, (("shared", shared), ("tensor_memory", 0), ("registers", registers), ("spilled", 0)))
         for name, shared, registers in figures
     )
-    return Result(job, 3, measured=measured, subject=subject(name, host=False), place=CPU[1:])
+    return JobResult(job, 3, measured=measured, subject=subject(name, host=False), place=CPU[1:])
 
 
 def test_runs_on_one_machine_are_joined(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_runs_on_one_machine_are_joined(tmp_path: Path) -> None:
     }
 
 
-def part_of(result: Result, *chosen: str) -> Result:
+def part_of(result: JobResult, *chosen: str) -> JobResult:
     """The result where those launches alone were chosen."""
     return replace(result, job=replace(result.job, chosen=chosen), cases=len(chosen), measured=result.measured[:1])
 
@@ -171,7 +171,7 @@ def test_a_line_a_kernel(tmp_path: Path) -> None:
 
 def test_the_table_counts_what_is_current(tmp_path: Path) -> None:
     write(tmp_path / "cpu.json", [interpreted("one"), interpreted("two"), compiled("one")])
-    gpu = Result(Job("gpu", Path("f"), "one"), 9, subject=subject("one"), place=GPU)
+    gpu = JobResult(Job("gpu", Path("f"), "one"), 9, subject=subject("one"), place=GPU)
     write(tmp_path / "gpu.json", [gpu])
     current = {subject("one"), subject("one", host=False), subject("three")}
     assert table([tmp_path / "cpu.json", tmp_path / "gpu.json"], current).splitlines()[2:] == [
@@ -208,8 +208,8 @@ def test_another_kernel_of_the_same_code_is_another(tmp_path: Path) -> None:
 
 def test_static_and_functions_of_contracts_are_not_recorded(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    static = Result(Job("static", Path("f"), "one"), 1)
-    function = Result(Job("interpret", Path("f"), "one", contract=True), 4)
+    static = JobResult(Job("static", Path("f"), "one"), 1)
+    function = JobResult(Job("interpret", Path("f"), "one", contract=True), 4)
     nothing = replace(interpreted("one"), cases=0)
     write(path, [static, function, nothing])
     assert read(path).proved == {}

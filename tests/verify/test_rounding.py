@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Tile, Variant
@@ -17,8 +17,8 @@ from generator.language.vocabulary import DEFAULTS
 from generator.lowering import docstrings
 from generator.lowering.kernel_lowering import view
 from generator.plan.kernels import Kernel
-from generator.verify.error_propagation import Bounded
-from generator.verify.reference import finish
+from generator.problem.error_propagation import Bounded
+from generator.problem.reference import finish
 from tests.helpers.verify.operation_values import unlike_eager
 
 #: Whose operations round once what fp32 has: equal for every value.

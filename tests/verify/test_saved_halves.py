@@ -9,7 +9,7 @@ import pytest
 
 from generator.bounds import prove
 from generator.emit.manifest_reader import Rendered
-from generator.verify.jobs import Job, State
+from generator.verify.jobs import Job, JobState
 from generator.verify.worker_pool import Pool
 from tests.helpers.verify.rendered import changed, rendered
 
@@ -79,6 +79,6 @@ def test_halves_are_right_and_mistakes_in_them_are_found(
         folder = changed(family, tmp_path / f"mutant{number}", name, old, new)
         jobs.append(Job("interpret", folder, name, case="primes"))
     found = [future.result() for future in [pools("interpret").submit(job) for job in jobs]]
-    assert {result.state for result in found[: len(KERNELS)]} == {State.PASSED}, found[: len(KERNELS)]
+    assert {result.state for result in found[: len(KERNELS)]} == {JobState.PASSED}, found[: len(KERNELS)]
     for (_, old, _, words), result in zip(mutants, found[len(KERNELS) :], strict=True):
         assert any(words in failure.message for failure in result.failures), (old, result)

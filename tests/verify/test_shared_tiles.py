@@ -11,10 +11,11 @@ from generator.bounds import prove
 from generator.emit.manifest_reader import Rendered
 from generator.verify.cases import cases
 from generator.verify.expectations import _partial_sums
-from generator.verify.jobs import Job, State
+from generator.verify.jobs import Job, JobState
 from generator.verify.machine_code import MachineCode
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import rendered, replaced
+from tests.helpers.bounds.kernels import proof_of
+from tests.helpers.verify.rendered import changed, rendered, replaced
 
 SPEC = """\
 summary: A product by programs that share tiles.
@@ -68,15 +69,15 @@ COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="g
         (SPLIT, "sums_ptr + part * stride_sumsp + ", "sums_ptr + (SPLIT - part) * stride_sumsp + ", "in one place"),
         (SPLIT, STORED, f"if first < last:\n        {STORED}", "not every program is known to store its tile of sums"),
         (SPLIT, STORED, f"{STORED}\n    {STORED}", "not every program is known to store its tile of sums"),
-        (SPLIT, "triton.cdiv(M, 16)", "triton.cdiv(M, 32)", "tiles of 16 are not known to be those of"),
+        (SPLIT, "ceil(M, 16)", "ceil(M, 32)", "tiles of 16 are not known to be those of"),
         (
             SPLIT,
-            'triton.cdiv(N, row["BLOCK_N"]), row["SPLIT"])',
-            'triton.cdiv(N, row["BLOCK_N"]), 2)',
+            "ceil(N, BLOCK_N), SPLIT)",
+            "ceil(N, BLOCK_N), 2)",
             "parts of K, not",
         ),
-        (SPLIT, '"SPLIT": row["SPLIT"],', '"SPLIT": 2,', "parts of K, not"),
-        (SPLIT, 'torch.empty((row["SPLIT"],', "torch.empty((8,", "parts of K, not"),
+        (SPLIT, '"SPLIT": SPLIT}', '"SPLIT": 2}', "parts of K, not"),
+        (SPLIT, '"sums", (SPLIT,', '"sums", (8,', "parts of K, not"),
         (
             BLOCKS,
             OTHERWISE,
@@ -89,7 +90,7 @@ COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="g
         (STREAM, "work_ptr + place * (", "work_ptr + (place + 1) * (", "which other programs may use, too"),
         (STREAM, "work_ptr + place * (", "work_ptr + 2 * others * (", "a place that several programs use"),
         (STREAM, "place = 2 * program + 1 if", "place = 2 * program if", "a place that several programs use"),
-        (STREAM, "torch.zeros(max(tiles)", "torch.empty(max(tiles)", "_workspace"),
+        (STREAM, ", cleared=True", "", "counters, which are not zero"),
         (ADDED, "tl.atomic_add(c_ptrs, acc", "tl.store(c_ptrs, acc", "not understood"),
         (STREAM, "if before == others:", "if before == others - 1:", "in the counter computes the result"),
         (STREAM, "if before == others:", "if before <= others:", "not understood"),
@@ -103,24 +104,19 @@ COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="g
         (STREAM, "(start + steps - 1) // share", "(start + steps) // share", "not understood"),
         (STREAM, "min(begin + share, total)", "begin + share", "the loop over"),
         (STREAM, "tl.cdiv(total, tl.num_programs(0))", "total // tl.num_programs(0)", "the loop over"),
-        (STREAM, "sums = [2 * _programs", "sums = [_programs", "_workspace"),
     ],
 )
 def test_a_tile_that_may_be_stored_twice_or_too_early_is_not_proved(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str, pools: Callable[[str], Pool]
 ) -> None:
-    (tmp_path / "kernel.py").write_text(replaced(family, kernel, old, new))
-    order = prove(tmp_path / "kernel.py").order
+    order = proof_of(tmp_path, replaced(family, kernel, old, new)).order
     assert order.state != "proved" and told in order.detail
 
 
 def test_sums_added_to_a_result_that_is_not_set_to_zero_are_refuted(family: Rendered, tmp_path: Path) -> None:
-    loop = "            for name in launch.cleared:\n                launch.results[name].zero_()\n"
-    text, planned = replaced(family, ADDED, loop, ""), '        cleared=["out"],\n'
-    assert text.count(planned) == 1
-    (tmp_path / "kernel.py").write_text(text.replace(planned, ""))
-    order = prove(tmp_path / "kernel.py").order
-    assert order.state == "refuted" and "a result that the launcher does not set to zero" in order.detail
+    text = replaced(family, ADDED, '    cleared=("out",),\n', "")
+    order = proof_of(tmp_path, text).order
+    assert order.state == "refuted" and "a result that is not set to zero before" in order.detail
 
 
 @pytest.mark.parametrize(
@@ -129,7 +125,8 @@ def test_sums_added_to_a_result_that_is_not_set_to_zero_are_refuted(family: Rend
         (SPLIT, "static_range(1, SPLIT)", "static_range(1, SPLIT + 1)", "sums"),
         (BLOCKS, "    if EVEN_M and EVEN_N:\n        tl.store(c_", "    if EVEN_M:\n        tl.store(c_", "out"),
         (SPLIT, STORED, "tl.store(sums_ptrs, acc, mask=in_n[None, :])", "sums"),
-        (SPLIT, "max(_extent(a), _extent(b), _extent(sums), ", "max(_extent(a), _extent(b), ", "sums"),
+        (SPLIT, 'INDEX": Index("a", "b", "sums", "out")},', 'INDEX": Index("a", "b", "out")},', "sums"),
+        (STREAM, "2 * PROGRAMS", "1 * PROGRAMS", "work"),
         (STREAM, "range(1, others + 1)", "range(1, others + 2)", "work"),
         (STREAM, "last = min(tl.cast(", "last = max(tl.cast(", "a"),
     ],
@@ -137,8 +134,11 @@ def test_sums_added_to_a_result_that_is_not_set_to_zero_are_refuted(family: Rend
 def test_a_partial_sum_outside_the_room_for_them_is_refuted(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str
 ) -> None:
-    (tmp_path / "kernel.py").write_text(replaced(family, kernel, old, new))
-    refuted = [access for access in prove(tmp_path / "kernel.py").accesses if access.state == "refuted"]
+    refuted = [
+        access
+        for access in proof_of(tmp_path, replaced(family, kernel, old, new)).accesses
+        if access.state == "refuted"
+    ]
     assert operand in {access.operand for access in refuted}
 
 
@@ -149,7 +149,7 @@ def test_each_schedule_is_right_with_every_load_and_accumulator_in_the_interpret
     assert len(kinds) == 15
     jobs = [Job("interpret", family.folder, name) for name in kinds.values()]
     for result in [future.result() for future in [pools("interpret").submit(job) for job in jobs]]:
-        assert result.state is State.PASSED and result.cases > 20, result
+        assert result.state is JobState.PASSED and result.cases > 20, result
 
 
 def test_parts_of_k_are_full_short_and_empty(family: Rendered) -> None:
@@ -166,6 +166,15 @@ def test_the_file_says_whether_it_repeats(family: Rendered) -> None:
         assert said == (kernel.variant.schedule != "split_k_atomic")
 
 
+#: Both reads of partial sums.
+PAST_L1 = """\
+places, cache_modifier=".cg")
+                for other in range(1, others + 1):
+                    sum_ptrs = work_ptr + 2 * (opener + other) * (BLOCK_M * BLOCK_N) + places
+                    acc += tl.load(sum_ptrs, cache_modifier=".cg")
+"""
+
+
 @pytest.mark.parametrize(
     ("kernel", "old", "new", "told"),
     [
@@ -173,23 +182,19 @@ def test_the_file_says_whether_it_repeats(family: Rendered) -> None:
         (STREAM, "", "", ""),
         (ADDED, "", "", ""),
         (STREAM, "            tl.debug_barrier()\n", "", "without a barrier after the stores of all threads"),
-        (STREAM, ', cache_modifier=".cg"', "", "through L1"),
+        (STREAM, PAST_L1, PAST_L1.replace(', cache_modifier=".cg"', ""), "through L1"),
     ],
 )
 def test_the_compiler_keeps_the_order_of_a_sum_and_its_count(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str, pools: Callable[[str], Pool]
 ) -> None:
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    (folder / "manifest.json").write_text((family.folder / "manifest.json").read_text())
-    text = family.file(kernel).read_text()
-    (folder / f"{kernel}.py").write_text(text.replace(old, new) if old else text)
+    folder = changed(family, tmp_path / "shared", kernel, old, new) if old else family.folder
     job = Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",))
     result = pools("compile").submit(job).result()
     if told:
         assert any(told in failure.message for failure in result.failures)
     else:
-        assert result.state is State.PASSED, result
+        assert result.state is JobState.PASSED, result
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from generator.verify.jobs import Job
 from generator.verify.rendered_text import Listed
 from generator.verify.result_cache import ResultCache
 from generator.verify.static_checks import check, run
-from tests.helpers.support import GENERATED
+from tests.helpers.support import GENERATED, Spoken
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 
@@ -149,6 +149,9 @@ def _unchecked(file: Path) -> None:
         ("nn.py", Path.unlink, "does not exist"),
         ("nn.py", _renewed, "was edited since it was rendered"),
         ("_runtime/functions.py", _headed, "was edited since it was rendered"),
+        ("_runtime/call.py", _renewed, "was edited since it was rendered"),
+        ("_runtime/call.py", Path.unlink, "does not exist"),
+        ("_runtime/call", _packaged, "is not in the manifest"),
         ("__init__.py", _renewed, "was edited since it was rendered"),
         ("triton.py", lambda file: file.write_text("x = 1\n"), "is not in the manifest"),
         ("_launch.abi3.so", Path.touch, "is not in the manifest"),
@@ -179,11 +182,25 @@ def test_other_files_and_folders_are_no_ones_business(ladder: Path) -> None:
     assert not any(result.failures for result in run([Job("static", ladder, KERNEL)]))
 
 
-def test_any_choice_of_kernels_has_the_failure_of_a_helper(ladder: Path) -> None:
-    (ladder / "nn.py").unlink()
+@pytest.mark.parametrize("name", ["nn.py", "_runtime/limits.py"])
+def test_any_choice_of_kernels_has_the_failure_of_a_helper(name: str, ladder: Path) -> None:
+    (ladder / name).unlink()
     for kernel in read(ladder).kernels:
         (result,) = run([Job("static", ladder, kernel.name)])
-        assert [failure.case for failure in result.failures] == ["nn.py manifest"]
+        assert [failure.case for failure in result.failures] == [f"{name} manifest"]
+
+
+@pytest.mark.parametrize("change", [_renewed, Path.unlink])
+def test_a_changed_library_is_found_with_only_and_never_answered_from_the_cache(
+    change: Callable[[Path], object], ladder: Path, cli: Callable[..., Spoken]
+) -> None:
+    call = ("verify", ladder, "--only", KERNEL, "--level", "static", "--jobs", "1")
+    for cached in (0, 1):
+        said = cli(*call)
+        assert said.status == 0 and said.out.splitlines()[-2].split()[-2] == str(cached), said
+    change(ladder / "_runtime" / "extents.py")
+    said = cli(*call)
+    assert said.status == 1 and "_runtime/extents.py manifest" in said.out
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[tuple[Any, ...]]:

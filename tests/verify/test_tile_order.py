@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import concrete_run, prove
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.language import vocabulary
 from generator.language.model import Tile, Variant
-from generator.verify import tile_order
+from generator.language.tile_orders import hilbert
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import covered, plan
-from generator.verify.jobs import State
-from generator.verify.tile_order import hilbert, tiles
+from generator.verify.jobs import JobState
+from generator.verify.tile_order import tiles
 from generator.verify.worker_pool import Pool
 from tests.helpers.support import family_of
 from tests.helpers.verify.rendered import rendered
@@ -50,10 +50,9 @@ def test_every_tile_has_one_number(swizzle: str, group: int) -> None:
             assert sorted(found) == [(m, n) for m in range(rows) for n in range(columns)]
 
 
-def test_an_order_without_a_meaning_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tile_order, "ORDERS", {})
-    with pytest.raises(LookupError, match=r"ORDERS in generator/verify/tile_order\.py has no entry .* 'grouped'"):
-        tiles(variant("grouped"), Tile(16, 16, 16, warps=4), 2, 2)
+def test_an_order_says_what_it_means() -> None:
+    with pytest.raises(TypeError, match="visits"):
+        vocabulary.Order("of one's own")  # type: ignore[call-arg]
 
 
 def test_the_curve_over_four_by_four_is_the_one_of_hilbert() -> None:
@@ -120,7 +119,7 @@ def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path, pools: 
         proof = prove(shared.file(kernel.name))
         assert proof.order.state == "proved", (kernel.name, proof.order)
     results = [pools("interpret").submit(job) for job in plan([shared], ("interpret",)) if "chiplet" in job.name]
-    assert [future.result().state for future in results] == [State.PASSED]
+    assert [future.result().state for future in results] == [JobState.PASSED]
 
 
 def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered, pools: Callable[[str], Pool]) -> None:
@@ -128,7 +127,7 @@ def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered, poo
     results = [pools("interpret").submit(job) for job in jobs if not job.contract]
     for future in results:
         result = future.result()
-        assert result.state is State.PASSED and result.cases > 20, result
+        assert result.state is JobState.PASSED and result.cases > 20, result
 
 
 def test_the_table_has_the_number_of_dies_where_the_order_tells_them_apart(family: Rendered) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent, indent
 
 import pytest
 
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import Rendered
-from generator.verify.jobs import Job, Result, State
+from generator.verify.jobs import Job, JobResult, JobState
 from generator.verify.launches import launches
-from generator.verify.loading import load_kernel
 from generator.verify.machine_code import MachineCode
 from generator.verify.specialise import specialise
 from generator.verify.tile_order import wrong_order
@@ -66,7 +67,7 @@ def test_the_order_of_tiles_is_checked_on_the_partial_sums(
         jobs.append(Job("interpret", folder, kernel))
     for (kernel, old, _, told), result in zip(ORDERS, [pools("interpret").submit(job).result() for job in jobs]):
         said = "\n".join(failure.message for failure in result.failures)
-        assert (result.state is State.PASSED) if told is None else (result.failures and told in said), (kernel, old)
+        assert (result.state is JobState.PASSED) if told is None else (result.failures and told in said), (kernel, old)
 
 
 def test_columns_of_sums_are_counted_in_tiles_of_the_result(family: Rendered) -> None:
@@ -79,21 +80,25 @@ def test_columns_of_sums_are_counted_in_tiles_of_the_result(family: Rendered) ->
     assert "tile 1 in the order of stores is (0, 1)" in str(wrong_order(kernel.variant, tile, (64, 64, 32), 1, sums))
 
 
+#: How the library makes the launches of a call.
+RUN = """\
+                for each in plan.launches:
+                    each.kernel[each.grid](**each.arguments)
+                for reduction in self.reduced:
+                    reduction.fill(plan)
+"""
+
 #: A kernel, what of it is replaced, and what the compile level says of its launch `row0-aligned`.
 COMPILED: dict[str, Mistake] = {
     "as it is": (COPIED, "", "", None),
     "an error in the second": (COPIED, "x = acc + bias[None, :]", "x = acc + bias[None, :, None]", "CompilationError"),
-    "other constants of the second": (COPIED, '"SPLIT": row["SPLIT"],', '"SPLIT": 1,', "the second kernel is launched"),
-    "one launch": (
-        COPIED,
-        "            launch.then.kernel[launch.then.grid](**launch.then.arguments)\n",
-        "",
-        "came to 1 launches, expected 2",
-    ),
+    "other constants of the second": (COPIED, '"SPLIT": SPLIT,', '"SPLIT": 1,', "the second kernel is launched"),
+    "one launch": (COPIED, RUN, RUN.replace("plan.launches", "plan.launches[:1]"), "came to 1 launches, expected 2"),
     "the second on another device": (
         COPIED,
-        "            launch.then.kernel[launch.then.grid](**launch.then.arguments)\n",
-        "        launch.then.kernel[launch.then.grid](**launch.then.arguments)\n",
+        RUN,
+        RUN.replace("plan.launches", "plan.launches[:1]")
+        + indent(dedent(RUN.replace("plan.launches", "plan.launches[1:]")), " " * 12),
         "launched on the current device",
     ),
     "fused where each is rounded": (
@@ -108,16 +113,16 @@ COMPILED: dict[str, Mistake] = {
 @pytest.fixture(scope="module")
 def results(
     family: Rendered, tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]
-) -> dict[str, Result]:
+) -> dict[str, JobResult]:
     return compiled(family, tmp_path_factory.mktemp("spoilt"), COMPILED, pools("compile"))
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_both_kernels_are_held_to_what_is_expected(name: str, results: dict[str, Result]) -> None:
+def test_both_kernels_are_held_to_what_is_expected(name: str, results: dict[str, JobResult]) -> None:
     assert_told(COMPILED[name][-1], results[name])
 
 
-def test_the_instructions_are_those_of_both(results: dict[str, Result]) -> None:
+def test_the_instructions_are_those_of_both(results: dict[str, JobResult]) -> None:
     """The first copies operands in and multiplies, the second computes the epilogue and copies the result out."""
     ((_, figures),) = results["as it is"].measured
     assert {"mma.sync", "bulk copy in", "bulk copy out", "approximation"} <= dict(figures).keys()

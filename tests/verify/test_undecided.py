@@ -16,15 +16,15 @@ from unittest.mock import patch
 
 import pytest
 
-from generator.cli import main as render
+from generator.commands import verify as command
+from generator.commands.command_line import main as render
 from generator.emit.manifest_reader import Rendered, read
 from generator.language.errors import CallError
 from generator.language.model import Tile
-from generator.verify import cli, level_scope, worker, worker_pool
+from generator.verify import level_scope, verification_run, worker, worker_pool
 from generator.verify.job_selection import plan
-from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, State, Subject, status
+from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState, Subject, status, subject
 from generator.verify.launches import launches, left_out
-from generator.verify.loading import subject
 from generator.verify.proof_records import read as read_results
 from generator.verify.proof_records import table, write
 from tests.helpers.support import GENERATED
@@ -34,7 +34,7 @@ NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 FUNCTION = "gemm_fp16_rcr_none"
 OPEN = (("huge-a", "8192 MiB of virtual memory"), ("huge-c", "8192 MiB of virtual memory"))
 #: What becomes of a job: stands for the workers.
-Answer = Callable[[Job], Result]
+Answer = Callable[[Job], JobResult]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def verify(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
     def run(*arguments: object, folder: str = "ladder") -> tuple[int, list[str], str]:
         try:
-            found = cli.main([folder, *map(str, arguments)])
+            found = command.main([folder, *map(str, arguments)])
         except SystemExit as error:
             found = int(error.code or 0)
         spoken = capsys.readouterr()
@@ -64,7 +64,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
                 pass
 
             def submit(self, job: Job) -> Any:
-                future: worker_pool.Future[Result] = worker_pool.Future()
+                future: worker_pool.Future[JobResult] = worker_pool.Future()
                 future.set_result(answer(job))
                 return future
 
@@ -72,8 +72,8 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
                 pass
 
         monkeypatch.setattr(worker_pool, "Pool", Pool)
-        monkeypatch.setattr(cli, "gpu", lambda: "a GPU")
-        monkeypatch.setattr(cli, "architecture", lambda: "sm90")
+        monkeypatch.setattr(verification_run, "gpu", lambda: "a GPU")
+        monkeypatch.setattr(verification_run, "architecture", lambda: "sm90")
 
     return stand_in
 
@@ -83,7 +83,7 @@ def test_an_undecided_case_ends_with_status_1_at_each_level(
     level: str, verify: Callable[..., Any], workers: Callable[[Answer], None], tmp_path: Path
 ) -> None:
     """Static reads the text alone and decides every time."""
-    workers(lambda job: Result(job, 7, not_proved=OPEN if job.name == KERNEL else (), subject=subject(job)))
+    workers(lambda job: JobResult(job, 7, not_proved=OPEN if job.name == KERNEL else (), subject=subject(job)))
     files = ("--junit", "j.xml", "--html", "p.html", "--results", "r.json")
     target = ("--target", "sm90") if level == "compile" else ()
     found, lines, _ = verify("--level", level, "--fresh", *target, *files)
@@ -112,7 +112,7 @@ def test_an_undecided_case_ends_with_status_1_at_each_level(
 def test_it_may_be_allowed_and_is_told_all_the_same(
     verify: Callable[..., Any], workers: Callable[[Answer], None]
 ) -> None:
-    workers(lambda job: Result(job, 7, not_proved=OPEN))
+    workers(lambda job: JobResult(job, 7, not_proved=OPEN))
     found, lines, _ = verify("--level", "gpu", "--only", KERNEL, "--fresh", "--allow-undecided", "--junit", "j.xml")
     assert found == 0 and lines[-1].startswith("0 of 1 passed, 1 not proved (2 cases) in ")
     (suite,) = ET.parse("j.xml").getroot()
@@ -120,7 +120,7 @@ def test_it_may_be_allowed_and_is_told_all_the_same(
     skipped = suite[0].find("skipped")
     assert skipped is not None and (skipped.get("message") or "").startswith("not proved: huge-a: ")
     # A failure is none the less one.
-    workers(lambda job: Result(job, 7, (Failure("one", "r", "m"),), OPEN))
+    workers(lambda job: JobResult(job, 7, (Failure("one", "r", "m"),), OPEN))
     found, lines, _ = verify("--level", "gpu", "--only", KERNEL, "--fresh", "--allow-undecided", "--junit", "j.xml")
     assert found == 1 and lines[-1].startswith("1 of 1 failed in ")
     assert [ET.parse("j.xml").getroot()[0].get(word) for word in ("failures", "errors")] == ["1", "0"]
@@ -128,10 +128,10 @@ def test_it_may_be_allowed_and_is_told_all_the_same(
 
 def test_what_is_not_proved_is_tried_again(verify: Callable[..., Any], workers: Callable[[Answer], None]) -> None:
     for level in ("bounds", "interpret", "gpu"):
-        workers(lambda job: Result(job, 7, not_proved=OPEN))
+        workers(lambda job: JobResult(job, 7, not_proved=OPEN))
         assert verify("--level", level, "--only", KERNEL)[0] == 1
         assert verify("--level", level, "--only", KERNEL)[0] == 1
-        workers(lambda job: Result(job, 9))
+        workers(lambda job: JobResult(job, 9))
         assert verify("--level", level, "--only", KERNEL)[0] == 0
 
 
@@ -151,18 +151,18 @@ def test_a_kernel_that_bounds_does_not_understand_is_not_proved(verify: Callable
 
 
 def test_a_kernel_without_accesses_is_not_proved(verify: Callable[..., Any]) -> None:
-    from generator.bounds import Order, Proof
+    from generator.bounds import FileProof, OrderVerdict
     from generator.verify import bounds_job
 
-    with patch.object(bounds_job, "prove", lambda path: Proof((), Order("proved", ""))):
+    with patch.object(bounds_job, "prove", lambda path: FileProof((), OrderVerdict("proved", ""))):
         result = bounds_job.run(Job("bounds", Path("ladder"), KERNEL))
-    assert result.state is State.NOT_PROVED and result.not_proved[0][0] == "accesses"
+    assert result.state is JobState.NOT_PROVED and result.not_proved[0][0] == "accesses"
 
 
-def short_of_memory(folder: Path, name: str, contract: bool, small: bool) -> Result:
+def short_of_memory(folder: Path, name: str, contract: bool, small: bool) -> JobResult:
     """A job of the interpreter where no large operand, and if `small` none at all, can be had."""
+    from generator.problem.poisoned_operands import NoMemory
     from generator.verify import case_setup
-    from generator.verify.poisoned_operands import NoMemory
 
     def none(*arguments: object, **rest: object) -> None:
         raise NoMemory("16 bytes")
@@ -178,7 +178,7 @@ def test_a_case_without_memory_is_not_proved(interpreted: Callable[..., Any]) ->
     assert not result.failures and result.cases > 1
     assert [case for case, _ in result.not_proved] == ["huge-a", "huge-b", "huge-c"]
     assert all("MiB of virtual memory: [Errno 12] Cannot allocate memory" in why for _, why in result.not_proved)
-    assert result.state is State.NOT_PROVED and result.short
+    assert result.state is JobState.NOT_PROVED and result.short
 
 
 def test_a_function_without_memory_is_not_proved(interpreted: Callable[..., Any]) -> None:
@@ -207,7 +207,7 @@ def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch: pytest.Mon
 
 def test_a_job_that_ran_nothing_has_failed(verify: Callable[..., Any], workers: Callable[[Answer], None]) -> None:
     for level in (level for level in LEVELS if level != "static"):
-        workers(lambda job: Result(job))
+        workers(lambda job: JobResult(job))
         found, lines, _ = verify("--level", level, "--only", KERNEL, "--fresh", "--allow-undecided")
         assert found == 1 and "  wrong:  it ran no case" in lines, level
 
@@ -233,7 +233,7 @@ def descriptors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_level_that_leaves_everything_out_is_not_proved(
     descriptors: Path, verify: Callable[..., Any], workers: Callable[[Answer], None]
 ) -> None:
-    workers(lambda job: Result(job, 3))
+    workers(lambda job: JobResult(job, 3))
     call = ("--level", "static", "--level", "compile", "--target", "sm80", "--fresh", "--junit", "j.xml")
     found, lines, _ = verify(*call, folder=str(descriptors))
     assert found == 1 and lines[-1].startswith("2 of 4 passed, 2 not proved (2 cases) in ")
@@ -252,9 +252,11 @@ def test_shards_agree_on_what_a_level_leaves_out(descriptors: Path) -> None:
     jobs = plan([family], ("compile",), targets=("sm80", "sm90"))
     aside = level_scope.out_of_reach(jobs, [family], None)
     # A shard that happens to hold what is left out alone is not one where nothing is proved.
-    assert {job.target: result.state for job, result in aside.items()} == {"sm80": State.LEFT_OUT}
+    assert {job.target: result.state for job, result in aside.items()} == {"sm80": JobState.LEFT_OUT}
     alone = [job for job in jobs if job.target == "sm80"]
-    assert {result.state for result in level_scope.out_of_reach(alone, [family], None).values()} == {State.NOT_PROVED}
+    assert {result.state for result in level_scope.out_of_reach(alone, [family], None).values()} == {
+        JobState.NOT_PROVED
+    }
 
 
 def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,11 +310,11 @@ def test_a_manifest_without_kernels_is_refused(verify: Callable[..., Any]) -> No
 def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not a machine without one."""
     broken = type("Done", (), {"returncode": 1, "stdout": "", "stderr": "Traceback\nImportError: libcudart"})
-    cli._device.cache_clear()
-    monkeypatch.setattr(cli.subprocess, "run", lambda *arguments, **rest: broken)
+    verification_run._device.cache_clear()
+    monkeypatch.setattr(verification_run.subprocess, "run", lambda *arguments, **rest: broken)
     with pytest.raises(CallError, match="torch cannot query the GPU: ImportError: libcudart"):
-        cli.gpu()
-    cli._device.cache_clear()
+        verification_run.gpu()
+    verification_run._device.cache_clear()
 
 
 # ---- Filters that match nothing.
@@ -334,7 +336,7 @@ def test_only_that_matches_nothing_of_one_family_says_so(
 def test_case_that_matches_at_one_level_and_not_at_another(
     verify: Callable[..., Any], workers: Callable[[Answer], None]
 ) -> None:
-    workers(lambda job: Result(job, 1 if job.level in (*WHOLE, "interpret") else 0))
+    workers(lambda job: JobResult(job, 1 if job.level in (*WHOLE, "interpret") else 0))
     call = ("--only", KERNEL, "--case", "primes", "--fresh", "--level", "static", "--level", "interpret")
     assert verify(*call)[0] == 0
     for level in ("compile", "gpu"):
@@ -345,7 +347,7 @@ def test_case_that_matches_at_one_level_and_not_at_another(
 def test_case_that_matches_of_one_kernel_and_not_of_another(
     verify: Callable[..., Any], workers: Callable[[Answer], None]
 ) -> None:
-    workers(lambda job: Result(job, int(job.name == KERNEL)))
+    workers(lambda job: JobResult(job, int(job.name == KERNEL)))
     found, lines, _ = verify("--case", "bands", "--level", "interpret", "--fresh")
     assert found == 0 and lines[-1].startswith("all 1 passed in ")
     assert "interpret: left out: --case 'bands' matches none of its cases (4 kernels)" in lines
@@ -367,9 +369,9 @@ def test_coverage_that_chooses_none_of_one_level(verify: Callable[..., Any]) -> 
 def test_no_record_counts_zero_cases(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     job = Job("bounds", Path("f"), "one")
-    none = [Result(replace(job, name=name), not_proved=OPEN) for name in ("one", "two")]
+    none = [JobResult(replace(job, name=name), not_proved=OPEN) for name in ("one", "two")]
     three = Subject("three", "d", "h")
-    (line,) = write(path, [*none, Result(replace(job, name="three"), 5, subject=three)])
+    (line,) = write(path, [*none, JobResult(replace(job, name="three"), 5, subject=three)])
     assert line == f"{path}: bounds of 2 kernels is not recorded, since no case is proved: one, and others"
     assert read_results(path).proved.keys() == {three}
 
@@ -378,7 +380,7 @@ def test_a_kernel_that_is_proved_in_part_is_recorded_and_not_counted(tmp_path: P
     path = tmp_path / "r.json"
     job = Job("interpret", Path("f"), "one")
     one, two = (Subject(name, "d", "h") for name in ("one", "two"))
-    part, whole = Result(job, 40, not_proved=OPEN, subject=one), Result(replace(job, name="two"), 40, subject=two)
+    part, whole = JobResult(job, 40, not_proved=OPEN, subject=one), JobResult(replace(job, name="two"), 40, subject=two)
     assert write(path, [part, whole]) == []
     assert read_results(path).proved[one]["interpret"]["not_proved"] == dict(OPEN)
     (row,) = table([path], {one, two}).splitlines()[2:]
@@ -387,13 +389,13 @@ def test_a_kernel_that_is_proved_in_part_is_recorded_and_not_counted(tmp_path: P
 
 def test_a_state_sums_up_a_result() -> None:
     job, failure = Job("gpu", Path("f"), "one"), (Failure("one", "r", "m"),)
-    found: Sequence[tuple[Result, State, int, int]] = [
-        (Result(job, 3), State.PASSED, 0, 0),
-        (Result(job, 3, failure, OPEN), State.FAILED, 1, 1),
-        (Result(job, 3, not_proved=OPEN), State.NOT_PROVED, 1, 0),
-        (Result(job, left_out="for another"), State.LEFT_OUT, 0, 0),
+    found: Sequence[tuple[JobResult, JobState, int, int]] = [
+        (JobResult(job, 3), JobState.PASSED, 0, 0),
+        (JobResult(job, 3, failure, OPEN), JobState.FAILED, 1, 1),
+        (JobResult(job, 3, not_proved=OPEN), JobState.NOT_PROVED, 1, 0),
+        (JobResult(job, left_out="for another"), JobState.LEFT_OUT, 0, 0),
         # Of one that nothing is known of.
-        (Result(job), State.NOT_PROVED, 1, 0),
+        (JobResult(job), JobState.NOT_PROVED, 1, 0),
     ]
     for result, state, strict, allowed in found:
         assert (result.state, status([result]), status([result], allow_undecided=True)) == (state, strict, allowed)

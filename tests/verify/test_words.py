@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,13 @@ from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import Rendered, read
 from generator.verify import proof_records
 from generator.verify.job_selection import plan
-from generator.verify.jobs import LEVELS, Job, Result
+from generator.verify.jobs import LEVELS, Job, JobResult, Subject, subject
 from generator.verify.launches import launches
-from generator.verify.loading import subject
 from generator.verify.result_cache import ResultCache
 from tests.helpers.support import GENERATED, ROOT
 
 #: Of several schedules, with and without descriptors and tables that were measured.
 FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k", "tf32x3")
-RECORDS = sorted((ROOT / "measured" / "proofs").glob("*.json"))
 #: What is compiled for: all these kernels are for it.
 TARGET = "sm90"
 
@@ -65,15 +64,24 @@ def committed() -> list[Rendered]:
     return [read(GENERATED / name) for name in FAMILIES]
 
 
-def standing(families: Sequence[Rendered]) -> set[tuple[str, str, str, str]]:
-    """The records that stand of the families' kernels: family, kernel, file of records, level and target."""
-    records = {path.stem: proof_records.read(path) for path in RECORDS}
+@cache
+def recorded() -> dict[Subject, set[str]]:
+    """What would be recorded of every kernel as it is committed: its code, with levels and targets."""
+    found: dict[Subject, set[str]] = {}
+    for job in jobs(committed()):
+        code = subject(job)
+        if code is not None:
+            found.setdefault(code, set()).add(job.label)
+    return found
+
+
+def standing(families: Sequence[Rendered]) -> set[tuple[str, str, str]]:
+    """The records that stand of the families' kernels: family, kernel, level and target."""
     return {
-        (family.name, each.kernel, name, label)
+        (family.name, each.kernel, label)
         for family in families
         for each in proof_records.current([family])
-        for name, record in records.items()
-        for label in record.proved.get(each, ())
+        for label in recorded().get(each, ())
     }
 
 
@@ -89,7 +97,7 @@ def unknown(families: Sequence[Rendered], folder: Path) -> set[tuple[str, str, s
         kernels = next(family for family in before if family.folder == job.folder).by_name
         names = [launch.name for launch in launches(kernels[job.name], TARGET)] if job.target else ["whole"]
         measured = tuple((name, (("shared", 0),)) for name in names) if job.target else ()
-        store.store(Result(job, len(names), measured=measured, subject=subject(job)))
+        store.store(JobResult(job, len(names), measured=measured, subject=subject(job)))
     known, left = store.cached(jobs(before))
     assert not left and {result.job.level for result in known} == set(LEVELS)
     store.close()
@@ -110,14 +118,14 @@ WORDS: tuple[Edit, ...] = (
     ("swizzle.j2", "column by column in each, so that", "column by column: thus"),
     ("tile.j2", "# Accumulate{{ k.transposed }} in", "# Two lines,\n# to sum in"),
     ("stream_k.py.j2", "# ", "# Note: "),
-    # A docstring of a function of device code, of the launcher, of a check, and of the whole file.
+    # A docstring of a function of device code, of the launcher, of the library, and of the whole file.
     (
         "math.j2",
         "def _reciprocal(x, APPROX: tl.constexpr):",
         'def _reciprocal(x, APPROX: tl.constexpr):\n    """1 / x."""',
     ),
-    ("launcher.j2", '    """{{ k.sentence }}', '    """Says: {{ k.sentence }}'),
-    ("helpers.j2", '    """Raise unless', '    """Raise TypeError or ValueError unless'),
+    ("call.j2", '    """{{ k.docstring }}', '    """Says: {{ k.docstring }}'),
+    ("generator/runtime/call.py", '"""What the call launches;', '"""What each call launches;'),
     ("module.py.j2", "{{ summary }}", "{{ summary }}\n\nAnd more."),
     ("module.py.j2", "# By target, the configurations", "# By target, those"),
     # Of a family's own files.
@@ -129,7 +137,6 @@ WORDS: tuple[Edit, ...] = (
 def test_other_words_leave_every_record_standing_and_every_result_known(render: Render, tmp_path: Path) -> None:
     before = standing(committed())
     assert {label.partition(" ")[0] for *_, label in before} == {"bounds", "interpret", "compile", "gpu"}
-    assert {name for _, _, name, _ in before} == {path.stem for path in RECORDS}
     found = render(*WORDS)
     # Every kernel's text is another.
     for one, other in zip(found, committed(), strict=True):
@@ -158,9 +165,9 @@ def test_another_operator_of_device_code_makes_all_fall_that_have_it(render: Ren
 
 
 def test_another_check_of_the_host_leaves_what_was_compiled(render: Render, tmp_path: Path) -> None:
-    found = render(("helpers.j2", "    if x.shape != shape:", "    if tuple(x.shape) != tuple(shape):"))
+    found = render(("call.j2", "    {{ k.returned ", "    assert a is not None\n    {{ k.returned "))
     before, after = standing(committed()), standing(found)
-    assert after == {each for each in before if each[3].startswith("compile ")} != set()
+    assert after == {each for each in before if each[2].startswith("compile ")} != set()
     left = unknown(found, tmp_path / "cache")
     assert {level for *_, level in left} == set(LEVELS) - {"compile"}
     names = {(family.name, name) for family in found for name in (*family.by_name, *family.contracts)}
@@ -169,7 +176,16 @@ def test_another_check_of_the_host_leaves_what_was_compiled(render: Render, tmp_
 
 def test_another_constant_of_the_launch_makes_what_was_compiled_fall(render: Render, tmp_path: Path) -> None:
     """Though it stands in the host's code: the compiler sees it."""
-    first = "    arguments={\n{% for argument in k.launches[0].arguments %}\n"
-    found = render(("launcher.j2", first, first.replace("{\n", '{\n        "num_ctas": 1,\n', 1)))
+    first = "        found += [self._index] if k.pointed else []\n"
+    found = render(("generator/lowering/call_table.py", first, f"{first}        found.append(('num_ctas', '1'))\n"))
     assert standing(found) == set()
     assert {level for *_, level in unknown(found, tmp_path / "cache")} == set(LEVELS)
+
+
+def test_another_library_makes_every_result_unknown(render: Render, tmp_path: Path) -> None:
+    """Its own tests say whether it is right, so records of proof stand."""
+    check = "map(operator.ne, x.shape, shape)"
+    found = render(("generator/runtime/call.py", check, check.replace("x.shape", "tuple(x.shape)")))
+    assert standing(found) == standing(committed())
+    kernels = {(family.name, name, level) for family in found for name in family.by_name for level in LEVELS}
+    assert unknown(found, tmp_path / "cache") >= kernels

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from generator.verify import worker_pool
-from generator.verify.jobs import Failure, Job, Result
+from generator.verify.jobs import Failure, Job, JobResult
 
 JOBS = [Job("gpu", Path("x"), f"kernel{number}") for number in range(6)]
 
@@ -18,7 +18,7 @@ JOBS = [Job("gpu", Path("x"), f"kernel{number}") for number in range(6)]
 class Workers:
     """Stands for the pools of one run; `answer` is what a job comes to in a pool that is still whole."""
 
-    def __init__(self, answer: Callable[[Job, bool], Result | None]) -> None:
+    def __init__(self, answer: Callable[[Job, bool], JobResult | None]) -> None:
         self.answer = answer
         self.pools: list[int] = []
 
@@ -27,8 +27,8 @@ class Workers:
         self.spoilt = self.broken = False
         return self
 
-    def submit(self, job: Job) -> Future[Result]:
-        future: Future[Result] = Future()
+    def submit(self, job: Job) -> Future[JobResult]:
+        future: Future[JobResult] = Future()
         result = None if self.broken else self.answer(job, self.spoilt)
         if result is None:
             self.broken = True
@@ -42,7 +42,7 @@ class Workers:
         pass
 
 
-def outcome(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> dict[str, Result]:
+def outcome(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> dict[str, JobResult]:
     monkeypatch.setattr(worker_pool, "Pool", workers)
     monkeypatch.setattr(worker_pool, "as_completed", lambda futures: futures)
     found = list(worker_pool.results("gpu", JOBS, 4))
@@ -51,24 +51,24 @@ def outcome(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> dict[str, Resu
 
 
 def test_jobs_that_pass_need_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = Workers(lambda job, spoilt: Result(job, cases=1))
+    workers = Workers(lambda job, spoilt: JobResult(job, cases=1))
     assert outcome(monkeypatch, workers).keys() == {job.name for job in JOBS}
     assert workers.pools == [4]
 
 
 def test_a_job_that_ends_its_process_has_failed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = Workers(lambda job, spoilt: None if job.name == "kernel2" else Result(job, cases=1))
+    workers = Workers(lambda job, spoilt: None if job.name == "kernel2" else JobResult(job, cases=1))
     found = outcome(monkeypatch, workers)
     assert [name for name, result in found.items() if result.failures] == ["kernel2"]
 
 
 def test_a_lost_device_fails_the_job_that_lost_it_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(job: Job, spoilt: bool) -> Result:
+    def answer(job: Job, spoilt: bool) -> JobResult:
         if spoilt:
-            return Result(job, lost=True)
+            return JobResult(job, lost=True)
         if job.name == "kernel2":
-            return Result(job, cases=3, failures=(Failure("one", "r", "illegal access"),), lost=True)
-        return Result(job, cases=1)
+            return JobResult(job, cases=3, failures=(Failure("one", "r", "illegal access"),), lost=True)
+        return JobResult(job, cases=1)
 
     workers = Workers(answer)
     found = outcome(monkeypatch, workers)

@@ -35,9 +35,9 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Mod
 
     Operators of torch are registered under the name and stay registered.
     """
-    from generator.cli import main
+    from generator.commands.command_line import main
+    from generator.emit.loading import load_family
     from generator.verify import interpreter
-    from generator.verify.loading import load_family
 
     interpreter.install()
 

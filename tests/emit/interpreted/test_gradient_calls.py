@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from generator.verify.loading import load_kernel
+from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import Seen, contracts, drawn, operands, results
 from tests.helpers.emit.gradients import bounds, by_autograd
 
@@ -228,17 +231,104 @@ def test_a_backward_pass_is_seen_by_torch(family: ModuleType) -> None:
     assert sorted(seen.names) == sorted([saving, f"{saving}__gradient", "gemm_fp32_rrr_none", "gemm_fp32_crr_none"])
 
 
+@pytest.mark.parametrize("name", [NONE, BIAS, OUTPUTS, SCALED, GATED])
+def test_a_call_that_torch_need_not_see_is_none_of_an_operator(
+    family: ModuleType, name: str, launches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gradients are those of the operators, bit for bit."""
+    given = given_of(family, name)
+    with Seen(family):
+        found = results(getattr(family, name)(**given))
+        expected = torch.autograd.grad(found, [*given.values()], of(found))
+    seen = len(launches)
+    launches.clear()
+    monkeypatch.setattr(torch._ops.OpOverload, "__call__", forbidden)
+    again = results(getattr(family, name)(**given))
+    gradients = torch.autograd.grad(again, [*given.values()], of(found))
+    assert len(launches) == seen and "Recorded" in type(again[0].grad_fn).__name__
+    for mine, other in zip([*again, *gradients], [*found, *expected], strict=True):
+        assert torch.equal(mine, other)
+
+
+def forbidden(operator: Any, *arguments: Any, **options: Any) -> Any:
+    raise AssertionError(f"{operator} was called")
+
+
+def test_torch_does_with_a_recorded_call_what_it_does_with_its_own(family: ModuleType) -> None:
+    """Hooks, a graph that is kept, changes in place, checkpoints and hooks on what is saved."""
+    given = given_of(family, GATED)
+    leaves = [*given.values()]
+    call = functools.partial(getattr(family, GATED), **{x: value for x, value in given.items() if x != "a"})
+    expected = torch.autograd.grad(call(given["a"]).sum(), leaves)
+    seen: list[torch.Tensor] = []
+    made = call(given["a"])
+    made.register_hook(seen.append)
+    for _ in range(2):
+        torch.testing.assert_close(torch.autograd.grad(made.sum(), leaves, retain_graph=True), expected)
+    assert len(seen) == 2
+    for reentrant in (True, False):
+        checkpointed = torch.utils.checkpoint.checkpoint(call, given["a"], use_reentrant=reentrant)
+        assert checkpointed is not None
+        for value in leaves:
+            value.grad = None
+        checkpointed.sum().backward()
+        torch.testing.assert_close([x.grad for x in leaves], [*expected])
+    with torch.autograd.graph.save_on_cpu():
+        torch.testing.assert_close(torch.autograd.grad(call(given["a"]).sum(), leaves), expected)
+    twice = call(given["a"]).sum() + call(given["a"]).sum()
+    torch.testing.assert_close(torch.autograd.grad(twice, leaves), tuple(2 * x for x in expected))
+    changed = given["a"].detach().clone().requires_grad_()
+    made = call(changed)
+    with torch.no_grad():
+        changed.add_(1)
+    with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+        made.sum().backward()
+
+
+def backwards(family: ModuleType) -> Any:
+    """The call of a kernel that runs a chain backwards."""
+    return load_kernel(Path(family.__path__[0]) / "gemm_fp32_rcr_save_1whole_bias_scale__gradient.py").CALL
+
+
+def test_a_kernel_makes_the_gradients_that_are_needed_and_checks_what_it_reads(
+    family: ModuleType, launches: list[str]
+) -> None:
+    call = backwards(family)
+    given = {"grad_out": torch.ones(5, 7), "grad_whole": None, "sum": torch.ones(5, 7), "bias": torch.zeros(7)}
+    with torch.no_grad():
+        found = call(**given, scale=2.0, needed=["bias"])
+        assert [x.of for x, value in zip(call.results, found, strict=True) if value is not None] == ["bias"]
+        assert torch.equal(found[1], torch.full((7,), 10.0)) and launches == ["gradient_kernel"]
+        for x, wrong, reason in (
+            ("bias", torch.zeros(6), r"bias must have shape \(7,\), got \(6,\)"),
+            ("bias", torch.zeros(14)[::2], "bias must have stride 1 along dimension 0"),
+            ("grad_whole", torch.ones(5, 8), r"grad_whole must have shape \(5, 7\)"),
+            ("sum", torch.ones(5, 7, device="meta"), "sum must be on cpu as grad_out is, got meta"),
+        ):
+            with pytest.raises(ValueError, match=reason):
+                call(**{**given, x: wrong}, scale=2.0, needed=["bias"])
+    assert launches == ["gradient_kernel"]
+
+
+def test_offsets_are_as_wide_as_every_tensor_with_strides_needs(family: ModuleType) -> None:
+    (launch,) = backwards(family).launches
+    strided = {x.name for x in launch.numbers.values() if hasattr(x, "dimension")}
+    assert strided == {"grad_out", "grad_whole", "sum", "d_sum", "d_bias_parts", "d_scale_parts"}
+    assert set(launch.constants["INDEX"].names) == strided
+
+
 def test_a_fake_number_on_the_cpu_is_not_read(family: ModuleType, launches: list[str]) -> None:
     """torch.compile traces a backward pass so, where a number is a tensor of the CPU and the matrices are not."""
-    kernel = load_kernel(Path(family.__path__[0]) / "gemm_fp32_rcr_save_1whole_bias_scale__gradient.py")
+    call = backwards(family)
     with FakeTensorMode():
         matrix, bias, scale = torch.empty(5, 7, device="cuda"), torch.empty(7, device="cuda"), torch.ones(())
         wanted = ["sum", "bias", "scale"]
         given = {"grad_out": matrix, "grad_whole": None, "sum": matrix, "bias": bias, "scale": scale}
-        found = kernel.gradient(**given, needed=wanted, dtype=torch.float32)
-    assert {x: (tuple(value.shape), value.device.type) for x, value in found.items()} == {
+        found = call(**given, needed=wanted)
+    names = [x.of for x in call.results]
+    assert {x: (tuple(value.shape), value.device.type) for x, value in zip(names, found, strict=True)} == {
         "sum": ((5, 7), "cuda"),
         "bias": ((7,), "cuda"),
-        "scale": ((), "cpu"),
+        "scale": ((), "cuda"),
     }
     assert not launches

@@ -62,14 +62,21 @@ def test_every_operation_is_among_the_chains() -> None:
     assert len(GATES) == 4 and all(name in text for name in (*OPERATIONS, *AUXILIARY))
 
 
+#: Every layout, with both types; the other pairs on demand.
+LAYOUTS = (
+    ("rcr", "fp32"),
+    ("rrr", "bf16"),
+    ("crr", "fp32"),
+    ("ccr", "bf16"),
+    ("rcc", "fp32"),
+    ("crc", "bf16"),
+    ("sss", "fp32"),
+)
+OTHERS = sorted({*itertools.product(["rcr", "rrr", "crr", "ccr"], ["fp32", "bf16"])} - {*LAYOUTS})
+
+
 @pytest.mark.parametrize(
-    ("layout", "dtype"),
-    [
-        *itertools.product(["rcr", "rrr", "crr", "ccr"], ["fp32", "bf16"]),
-        ("rcc", "fp32"),
-        ("crc", "bf16"),
-        ("sss", "fp32"),
-    ],
+    ("layout", "dtype"), [*LAYOUTS, *(pytest.param(*pair, marks=pytest.mark.operators) for pair in OTHERS)]
 )
 def test_gradients_of_every_layout(render: Family, layout: str, dtype: str) -> None:
     """Each lies as its operand does; of one product and of a batch, with sizes of several tiles of the chain."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from _pytest.mark import ParameterSet
 from triton.runtime import Autotuner
 
 from generator.emit.apply import MANIFEST
+from generator.emit.loading import load_family
 from generator.emit.manifest_reader import read
 from generator.verify import interpreter
-from generator.verify.loading import load_family
 from tests.helpers.emit.opchecks import checked
 from tests.helpers.support import GENERATED
 
@@ -44,8 +45,15 @@ def plain(render: Family) -> ModuleType:
     return render("checkedplain", SPEC.format(last="accumulate", backward="none"))
 
 
-@pytest.mark.parametrize("batch", ["gemm", "bmm"])
-@pytest.mark.parametrize("kind", KINDS)
+def kinds() -> Iterator[ParameterSet]:
+    """Each kind, alternately of one product and of a batch; the other of the two on demand."""
+    for place, kind in enumerate(KINDS):
+        one, other = ("gemm", "bmm") if place % 2 == 0 else ("bmm", "gemm")
+        yield pytest.param(kind, one)
+        yield pytest.param(kind, other, marks=pytest.mark.operators)
+
+
+@pytest.mark.parametrize(("kind", "batch"), [*kinds()])
 def test_a_contract_of_each_kind(derived: ModuleType, plain: ModuleType, kind: str, batch: str) -> None:
     name = f"{batch}_fp16_rcr_{KINDS[kind]}"
     assert checked(plain, name) == [name]

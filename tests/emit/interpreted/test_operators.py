@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from generator.verify.loading import load_family, load_kernel
+from generator.emit.loading import load_family, load_kernel
 from tests.helpers.emit.calls import Seen, Tagged, contracts, drawn, operands, results
 
 SPEC = """\
@@ -124,6 +124,23 @@ def test_autocast_to_a_type_that_a_family_lacks_is_refused(render: Family, launc
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(TypeError, match=told):
         called(family, PLAIN, given)
     assert not launches
+
+
+def test_autocast_casts_what_is_not_stored(render: Family) -> None:
+    """`a` of a stored weight is cast to the type of the contract, and to no other."""
+    dtype = "{a: bf16, b: int8, scales: {b: [32, 1]}}"
+    text = f"summary: x\nlayout: rcr\ndtype: {dtype}\nbatch: [none, grouped]\nload: pointer\n"
+    family = render("autocast_stored", text)
+    for name, variant in contracts(family).items():
+        given = operands(variant)
+        assert given["a"].dtype == torch.bfloat16 and given["b"].dtype == torch.int8
+        expected = called(family, name, given)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            (found,) = called(family, name, {**given, "a": given["a"].float()})
+        assert torch.equal(found[:4], expected[0][:4])
+        told = f"^{name}: autocast is to float16, and this family lacks this contract for that type$"
+        with torch.autocast("cpu", dtype=torch.float16), pytest.raises(TypeError, match=told):
+            called(family, name, given)
 
 
 def test_autocast_leaves_integers_alone(family: ModuleType) -> None:

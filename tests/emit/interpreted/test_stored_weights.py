@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from generator.language.model import Variant
-from generator.verify import stored_values
+from generator.problem import stored_values
 from tests.helpers.emit.calls import contracts, drawn
 
 SPEC = """\

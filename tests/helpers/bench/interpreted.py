@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 
 from generator.bench import measure
-from generator.bench.cli import parse, plan_of, run
+from generator.bench.benchmark_run import plan_of, run
+from generator.commands.bench import parse
 from tests.helpers.bench.fake_device import FakeDevice
 
 if __name__ == "__main__":

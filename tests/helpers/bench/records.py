@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from generator.bench.measurements import COPY, TIMED, Ceiling, Record, Results, Side, Timing, ratios_of
-from generator.bench.problem import Problem, Shape
+from generator.bench.measurements import (
+    COPY,
+    TIMED,
+    BenchmarkResults,
+    Ceiling,
+    ComparisonRecord,
+    Side,
+    Timing,
+    ratios_of,
+)
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout
+from generator.problem.product import Problem, Shape
 
 ROW = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
 
@@ -40,18 +49,22 @@ def side(label: str, role: str, samples: Sequence[float]) -> Sampled:
     )
 
 
-def record(*sides: Sampled, shape: tuple[int, int, int] = (4096, 4096, 4096), case: str = "squares") -> Record:
+def record(
+    *sides: Sampled, shape: tuple[int, int, int] = (4096, 4096, 4096), case: str = "squares"
+) -> ComparisonRecord:
     """A record of fp16 without an epilogue on the environment `env`."""
     problem = Problem(Shape(*shape), Dtype.of("fp16"), Layout.of("rcr"), Epilogue())
     method: dict[str, str | int] = {"version": 1, "rounds": 3, "configs": "select", "peer": "cublas", "sets": 2}
     sampled = [{} if each.failure else dict.fromkeys(TIMED, each.samples) for each in sides]
     plain = tuple(Side(**{entry.name: getattr(each, entry.name) for entry in fields(Side)}) for each in sides)
-    return Record(f"key {case} {shape}", case, "Squares", problem, "env", method, plain, ratios_of(plain, sampled))
+    return ComparisonRecord(
+        f"key {case} {shape}", case, "Squares", problem, "env", method, plain, ratios_of(plain, sampled)
+    )
 
 
-def results(*records: Record) -> Results:
+def results(*records: ComparisonRecord) -> BenchmarkResults:
     """Results of a device that copies 4 TB/s and multiplies 700 TFLOP/s."""
-    return Results(
+    return BenchmarkResults(
         {"env": {"device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0"}},
         {"env": (Ceiling(COPY, 4e12), Ceiling("fp16", 7e14))},
         list(records),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from generator.bounds import Proof, prove
+from generator import runtime
+from generator.bounds import FileProof, prove
 from tests.helpers.support import GENERATED
 
 AUTO = "fp16_rcr/gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
@@ -53,14 +54,17 @@ def configs(text: str) -> list[dict[str, int]]:
     return rows
 
 
-def proof_of(folder: Path, text: str) -> Proof:
+def proof_of(folder: Path, text: str) -> FileProof:
     """The proof of a kernel of this text."""
     path = folder / "kernel.py"
     path.write_text(text)
+    library = folder / "_runtime"
+    if not library.exists():
+        library.symlink_to(Path(runtime.__file__).parent)
     return prove(path)
 
 
-def wrong(proof: Proof) -> list[str]:
+def wrong(proof: FileProof) -> list[str]:
     """What is said against the file: of its order, and of its accesses."""
     order = [proof.order.detail] if proof.order.state != "proved" else []
     return order + [x.detail for x in proof.accesses if x.state in ("refuted", "not proved")]

@@ -16,6 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from generator.runtime.arguments import Stride
+from generator.runtime.extents import Extent
+from generator.runtime.scalars import OnDevice
+
 #: Indices are read off as digits to this base: no index of these tests is a hundredth as large.
 BASE = 10**6
 #: Each operand's strides are multiples of a prime of its own, so that another operand's stride is none of its.
@@ -179,6 +183,17 @@ class _Plain(ast.NodeTransformer):
         return node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr == "to" else node
 
 
+def called(tree: ast.Module) -> Any:
+    """The table of a file, made by the runtime itself."""
+    space: dict[str, Any] = {"cost": None, "gemm_kernel": None}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            node = ast.ImportFrom(f"generator.runtime.{str(node.module).partition('.')[2]}", node.names, 0)
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
+            exec(compile(ast.fix_missing_locations(ast.Module([node], [])), "table", "exec"), space)
+    return space["CALL"]
+
+
 class Replay:
     """A file's kernel with a row of CONFIGS and sizes."""
 
@@ -186,22 +201,15 @@ class Replay:
         tree = ast.parse(text)
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         self.language, self.operands = Language(), dict[str, Operand]()
-        self._admit(functions["plan"], sizes)
-        calls = [node for node in ast.walk(functions["plan"]) if isinstance(node, ast.Call)]
-        planned = next(
-            found for found in ({x.arg: x.value for x in call.keywords} for call in calls) if "slots" in found
-        )
-        names = {**sizes, **self.operands, "index": None, "row": row, "torch": SimpleNamespace(Tensor=int)}
-        names |= {
-            "meta": row,
-            "scale": Data(),
-            "triton": SimpleNamespace(cdiv=self.language.cdiv),
-            "isinstance": lambda *_: 0,
-        }
-        grid = self._evaluated(planned["grid"], names)
-        self.programs = (grid(row) if callable(grid) else grid)[0]
+        call, numbers = called(tree), {**sizes, **row}
+        for each in (*call.operands, *call.results):
+            shape = tuple(x if isinstance(x, int) else x.of(numbers) for x in each.shape)
+            self.operands[each.name] = Operand(each.name, shape, each.unit, PRIMES[len(self.operands)])
+        (launch,) = call.launches
+        self.programs = launch.grid[0].of(numbers)
         parameters = [parameter.arg for parameter in functions["gemm_kernel"].args.args]
-        self.arguments = self._evaluated(planned["arguments"], names) | {"SCALE_ON_DEVICE": False}
+        passed = {**launch.tensors, **launch.numbers, **launch.constants}
+        self.arguments = {**row, **{name: self._argument(x, numbers) for name, x in passed.items()}}
         for decorator in functions["gemm_kernel"].decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "triton.heuristics":
                 rules = self._evaluated(decorator.args[0], {})
@@ -212,16 +220,17 @@ class Replay:
         exec(compile(ast.fix_missing_locations(module), "kernel", "exec"), space)
         self.kernel = space["gemm_kernel"]
 
-    def _admit(self, plan: ast.FunctionDef, sizes: Mapping[str, int]) -> None:
-        for node in ast.walk(plan):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "_check":
-                units = [keyword.value for keyword in node.keywords if keyword.arg == "unit"]
-                prime = PRIMES[len(self.operands)]
-                name, shape = ast.unparse(node.args[1]), self._evaluated(node.args[2], dict(sizes))
-                self.operands[name] = Operand(name, shape, ast.literal_eval(units[0]) if units else None, prime)
+    def _argument(self, x: Any, numbers: Mapping[str, int]) -> Any:
+        if isinstance(x, str):
+            return self.operands[x] if self.operands[x].shape else Data()
+        if isinstance(x, Stride):
+            return self.operands[x.name].stride(x.dimension)
+        if isinstance(x, Extent):
+            return x.of(numbers)
+        return False if isinstance(x, OnDevice) else None
 
     def _evaluated(self, node: ast.expr, names: Mapping[str, Any]) -> Any:
-        return eval(compile(ast.Expression(node), "launcher", "eval"), dict(names))
+        return eval(compile(ast.Expression(node), "heuristic", "eval"), dict(names))
 
     def _passed(self, value: Any) -> Any:
         return Address(value) if isinstance(value, Operand) else value

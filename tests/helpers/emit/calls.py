@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from generator.emit.manifest_reader import read
 from generator.language.model import Variant
-from generator.plan.call import Argument, call
-from generator.verify.element_types import torch_type
-from generator.verify.stored_values import positions
+from generator.plan.contract_call import Argument, call
+from generator.problem.drawn_values import Draw
+from generator.problem.element_types import torch_type
 
 #: No size is a multiple of a tile, and no two are equal.
 SIZES: Mapping[str, int] = {"B": 3, "G": 4, "T": 41, "R": 41, "M": 20, "N": 24, "K": 33}
@@ -52,7 +52,7 @@ def operands(
             # The first group is empty, and the last rows are in none.
             return torch.arange(sizes["G"], dtype=torch.int32) * (sizes["T"] // sizes["G"])
         if argument.name == "b_index":
-            return positions(argument.sizes(sizes), torch.Generator().manual_seed(seed))
+            return Draw(torch.Generator().manual_seed(seed)).positions(argument.sizes(sizes))
         if argument.dtype is not None and "e8m0" in argument.dtype:
             return drawn(argument.sizes(sizes), torch.float32, seed=seed).abs().to(torch.float8_e8m0fnu)
         dtype = torch_type(argument.dtype) if isinstance(argument.dtype, str) else default

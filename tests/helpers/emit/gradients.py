@@ -1,6 +1,6 @@
 """The gradients of a contract by torch's autograd in float64, with bounds on the error of a correct family.
 
-The bound is derived, as that of results is (`generator.verify.error_propagation`), with unit roundoff 2^-24:
+The bound is derived, as that of results is (`generator.problem.error_propagation`), with unit roundoff 2^-24:
 
 - the sum S = A @ B has the error of K products, gamma(K + 1) |A| |B|, and the rounding to the type it is kept in;
 - the chain, and its derivatives times the gradients of the results, have running bounds through their own formulas;
@@ -18,19 +18,19 @@ from typing import Any
 
 import torch
 
-from generator.bench import eager
 from generator.epilogue.chain_gradients import StepGradient, gradients
 from generator.epilogue.derivative import product
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.language.model import Variant
-from generator.plan.call import call
-from generator.verify.accumulation_bounds import accumulation_error
-from generator.verify.element_types import half_ulp, torch_type
-from generator.verify.error_propagation import FUNCTIONS, Bounded, sum_along
-from generator.verify.gate_columns import taken_apart
-from generator.verify.reference import evaluate
+from generator.plan.contract_call import call
+from generator.problem.accumulation_bounds import accumulation_error
+from generator.problem.chain_values import taken_apart
+from generator.problem.element_types import half_ulp, torch_type
+from generator.problem.error_propagation import FUNCTIONS, Bounded, sum_along
+from generator.problem.reference import evaluate
+from generator.problem.torch_functions import apply
 from tests.helpers.emit.calls import SIZES, contracts, drawn, operands, results
 
 Tensors = Mapping[str, torch.Tensor]
@@ -79,7 +79,7 @@ def by_autograd(variant: Variant, given: Tensors, of: Sequence[torch.Tensor | No
     """The gradients of all operands in float64; `of` are those of the results, None for a maximum."""
     wide = {x: value.detach().double().requires_grad_() for x, value in given.items()}
     outputs: list[torch.Tensor] = []
-    out = eager.apply(variant.epilogue, wide["a"] @ wide["b"], wide, outputs=outputs)
+    out = apply(variant.epilogue, wide["a"] @ wide["b"], wide, outputs=outputs)
     pairs = [(x, gradient.double()) for x, gradient in zip((out, *outputs), of, strict=True) if gradient is not None]
     results, gradients_of_results = map(list, zip(*pairs))
     found = torch.autograd.grad(results, [*wide.values()], gradients_of_results, materialize_grads=True)

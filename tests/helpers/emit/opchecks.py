@@ -8,7 +8,7 @@ from types import ModuleType
 import torch
 from torch.library import opcheck
 
-from generator.plan.call import call
+from generator.plan.contract_call import call
 from tests.helpers.emit.calls import SIZES, Seen, contracts, operands, results
 
 #: What opcheck does, the check of the schema first.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
+import importlib
 from types import ModuleType
 
 import torch
 
 from generator.emit.family_package import CONVERTERS
-from generator.emit.render import environment
 
 #: Contracts by how they store B.
 STORED = {
@@ -38,12 +37,11 @@ STORED = {
 
 @functools.cache
 def packing() -> ModuleType:
-    """The rendered module with the contracts of STORED."""
-    entries = [f'"{name}": {stored},' for name, stored in STORED.items()]
-    text = environment().get_template("pack.py.j2").render(contracts=entries, parts=tuple(CONVERTERS))
-    # A class finds its annotations by its module's name.
-    module = sys.modules.setdefault("rendered_packing", ModuleType("rendered_packing"))
-    exec(compile(text, "_pack.py", "exec"), vars(module))
+    """The public names of a `_pack.py` with the contracts of STORED."""
+    module = ModuleType("packing")
+    for each in ("pack", *(f"pack_{part}" for part in CONVERTERS)):
+        vars(module).update(vars(importlib.import_module(f"generator.runtime.{each}")))
+    module.CONTRACTS.update({name: eval(stored, vars(module)) for name, stored in STORED.items()})
     return module
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import triton
+
 from generator.bench.device import Reading
 from generator.plan import devices
+from generator.runtime.call import Call, State
 
 #: Seconds that the kernels run so far say they took, and how often a device gave memory back: once after each run.
 spent = 0.0
@@ -31,6 +34,8 @@ KERNEL = """\
 from types import SimpleNamespace
 
 import torch
+from generator.runtime.call import Launch, Operand, Result, Table
+from generator.runtime.extents import K, M, N
 from tests.helpers.tune import fake_gpu as fakes
 
 CONFIGS = [
@@ -40,6 +45,7 @@ CONFIGS = [
 ]
 
 
+@fakes.jit
 def gemm(a, b, *, out=None, config=None):
     result = (a.double() @ b.double()).to(out.dtype)
     fakes.spent += (COSTS)[CHOSEN if config is None else config]
@@ -47,14 +53,35 @@ def gemm(a, b, *, out=None, config=None):
     return out
 
 
-def plan(a, b, *, out=None, config=None):
-    return SimpleNamespace(arguments=CONFIGS[CHOSEN], grid=(1,))
+CALL = fakes.OnCpu(
+    Table(CONFIGS),
+    sizes=(M, N, K),
+    operands=(Operand("a", (M, K), torch.float16), Operand("b", (K, N), torch.float16)),
+    results=(Result("out", (M, N), torch.float16),),
+    launches=(Launch(gemm, grid=(1,), tensors={"a": "a", "b": "b", "out": "out"}, numbers={}),),
+    choose=lambda rows, sizes, device: CONFIGS[CHOSEN],
+)
 """
 
 
 def write(path: Path, costs: str, body: str = "out.copy_(result)", chosen: int = 0) -> None:
     """Put a kernel's stand-in, whose costs are an expression for three numbers of seconds, in place of its file."""
     path.write_text(KERNEL.replace("COSTS", costs).replace("BODY", body).replace("CHOSEN", str(chosen)))
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks what takes time as Triton marks a kernel: what was timed is of this code."""
+    return function
+
+
+class OnCpu(Call):
+    """A call whose operands may be on the CPU, as if an interpreter ran the kernel."""
+
+    def state(self, given: Mapping[str, Any]) -> State:
+        with triton.knobs.runtime.scope():
+            # It is a variable of the environment, too, which the scope takes back.
+            triton.knobs.runtime.interpret = True
+            return super().state(given)
 
 
 class Replay:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+from generator.commands.tune import parse
 from generator.tune import trial_worker
-from generator.tune.cli import parse, tune
+from generator.tune.tuning_call import tune
 
 if __name__ == "__main__":
     # An interpreted kernel is the same in every round.

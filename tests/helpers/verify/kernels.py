@@ -11,8 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
+from generator.problem.poisoned_operands import PoisonedOperand, fill, place, unwritten
 from generator.verify import interpreter
-from generator.verify.poisoned_operands import Operand, fill, place, unwritten
 
 CPU = torch.device("cpu")
 
@@ -61,14 +61,16 @@ def multiply(a_ptr, b_ptr, c_ptr):
     tl.store(c_ptr + offsets, tl.dot(tl.load(a_ptr + offsets), tl.load(b_ptr + offsets)))
 
 
-def operand(name: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Operand:
+def operand(
+    name: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> PoisonedOperand:
     made = place(name, shape, strides, dtype, CPU, margin=64)
     if name != "y":
         fill(made, torch.randn(shape, generator=torch.Generator().manual_seed(5)).to(dtype))
     return made
 
 
-def fault(call: Callable[[], object], *inputs: Operand, output: Operand) -> str | None:
+def fault(call: Callable[[], object], *inputs: PoisonedOperand, output: PoisonedOperand) -> str | None:
     interpreter.install()
     regions = [interpreter.Region.of(o.name, o.view) for o in inputs]
     regions.append(interpreter.Region.of(output.name, output.view, writable=True))
@@ -144,6 +146,7 @@ def conversions() -> dict[str, bool]:
     """Whether the mended interpreter rounds as torch does, NaN and infinity among the numbers."""
     interpreter.install()
     x = torch.tensor([1.00390625, 1.01171875, 3.0e38, float("nan"), float("inf"), -1.0039063692092896, 1e-40, 0.0])
+    whole = torch.arange(8)
     found = {}
     for name, source, target, word in (
         ("fp32 to bf16", x, torch.bfloat16, tl.bfloat16),
@@ -152,6 +155,8 @@ def conversions() -> dict[str, bool]:
         ("e4m3 to fp32", x.to(torch.float8_e4m3fn), torch.float32, tl.float32),
         ("e5m2 to fp32", x.to(torch.float8_e5m2), torch.float32, tl.float32),
         ("e4m3 to fp16", x.to(torch.float8_e4m3fn), torch.float16, tl.float16),
+        ("int8 to bf16", whole.to(torch.int8), torch.bfloat16, tl.bfloat16),
+        ("uint8 to bf16", (whole + 248).to(torch.uint8), torch.bfloat16, tl.bfloat16),
     ):
         y = torch.empty(8, dtype=target)
         with interpreter.watch([interpreter.Region.of("x", source), interpreter.Region.of("y", y, writable=True)]):

@@ -5,14 +5,16 @@ As it is, without the guard, which mends its conversions: a kernel needs no cast
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import remembered
-from generator.verify.element_types import SATURATED, quantise, torch_type
-from generator.verify.loading import load_kernel
+from generator.emit.render import RUNTIME
+from generator.problem.element_types import SATURATED, quantise, torch_type
 
 #: fp32 numbers on each side of one in the middle between two of a narrow type, and at it.
 _BESIDE = 3
@@ -72,6 +74,7 @@ def planted(folder: Path, name: str, old: str, new: str) -> list[str]:
     assert old in text
     # A file of its own each: nothing compiled of another one is taken for it.
     with TemporaryDirectory() as other:
+        shutil.copytree(folder / RUNTIME, Path(other) / RUNTIME)
         file = Path(other) / f"{name}.py"
         file.write_text(text.replace(old, new))
         return every_number(folder, name, file)

@@ -9,17 +9,17 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import remembered
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.operations import SCALAR
 from generator.language.model import Variant
 from generator.lowering.approximate_math import LOST
+from generator.problem.compare import compare
+from generator.problem.element_types import FP32_TINY, half_ulp, torch_type
+from generator.problem.error_propagation import Bounded
+from generator.problem.reference import finish
 from generator.verify import interpreter
-from generator.verify.compare import compare
-from generator.verify.element_types import FP32_TINY, half_ulp, torch_type
-from generator.verify.error_propagation import Bounded
-from generator.verify.loading import load_kernel
-from generator.verify.reference import finish
 
 Operands = Mapping[str, torch.Tensor | float]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from generator.cli import main
+from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered, read
-from generator.verify.jobs import Job, Result, State
+from generator.emit.render import RUNTIME
+from generator.verify.jobs import Job, JobResult, JobState
 from generator.verify.worker_pool import Pool
 
 
@@ -26,11 +27,15 @@ def replaced(family: Rendered, kernel: str, old: str, new: str) -> str:
 
 
 def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
-    """A family's folder with one kernel, one text of which is replaced."""
-    text = replaced(family, kernel, old, new)
-    folder.mkdir()
+    """A family's folder with one kernel and its library, if any: a text that is once in one of them is replaced."""
+    files = [family.file(kernel), *sorted((family.folder / RUNTIME).glob("*.py"))]
+    assert [path.read_text().count(old) for path in files if old in path.read_text()] == [1], old
+    folder.mkdir(parents=True)
+    if len(files) > 1:
+        (folder / RUNTIME).mkdir()
     (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
-    (folder / f"{kernel}.py").write_text(text)
+    for path in files:
+        (folder / path.relative_to(family.folder)).write_text(path.read_text().replace(old, new))
     return folder
 
 
@@ -38,7 +43,7 @@ def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> 
 Mistake = tuple[str, str, str, str | None]
 
 
-def compiled(family: Rendered, beside: Path, mistakes: Mapping[str, Mistake], pool: Pool) -> dict[str, Result]:
+def compiled(family: Rendered, beside: Path, mistakes: Mapping[str, Mistake], pool: Pool) -> dict[str, JobResult]:
     """The compile level's results of the launch `row0-aligned`, of kernels as they are and with mistakes.
 
     Folders with mistakes have the family's name, each in a folder of its own in `beside`.
@@ -53,9 +58,9 @@ def compiled(family: Rendered, beside: Path, mistakes: Mapping[str, Mistake], po
     return {name: future.result() for name, future in futures.items()}
 
 
-def assert_told(told: str | None, result: Result) -> None:
+def assert_told(told: str | None, result: JobResult) -> None:
     """The one launch of a kernel has compiled as expected, or has failed with `told` in a message."""
     if told is None:
-        assert result.state is State.PASSED and result.cases == 1, result
+        assert result.state is JobState.PASSED and result.cases == 1, result
     else:
         assert result.failures and told in "\n".join(failure.message for failure in result.failures)

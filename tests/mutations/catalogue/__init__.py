@@ -13,12 +13,14 @@ from . import (
     equivalents,
     groups,
     launcher,
+    library,
     masks,
     orders,
     parts,
     products,
     sharing,
     stored,
+    tables,
     text,
 )
 
@@ -29,6 +31,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     *arithmetic.MUTATIONS,
     *chains.MUTATIONS,
     *launcher.MUTATIONS,
+    *library.MUTATIONS,
+    *tables.MUTATIONS,
     *batches.MUTATIONS,
     *groups.MUTATIONS,
     *choice.MUTATIONS,

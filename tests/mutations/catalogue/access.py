@@ -23,24 +23,23 @@ from .kernels import (
     SSR,
     SSS,
 )
-from .masks import A_BLOCK, DESCRIBE, STORE
+from .masks import A_BLOCK, STORE
 
 OFFS_N = "offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)"
-INDEX = "tl.int64 if max(_extent(a), _extent(b), _extent(out)) > 2**31 else tl.int32"
 
 STRIDES = (
     Mutation(
         "leading dimensions of A and B are exchanged",
         "stride",
         SILU,
-        (('"lda": a.stride(0)', '"lda": b.stride(1)'), ('"ldb": b.stride(1)', '"ldb": a.stride(0)')),
+        (('"lda": Stride("a", 0), "ldb": Stride("b", 1)', '"lda": Stride("b", 1), "ldb": Stride("a", 0)'),),
         "right only where both are equal, as they are unless one is padded",
     ),
     Mutation(
         "padding is read as elements",
         "stride",
         SILU,
-        (('"ldb": b.stride(1)', '"ldb": K'),),
+        (('"ldb": Stride("b", 1)', '"ldb": K'),),
         "right only where the leading dimension is not padded",
     ),
     Mutation(
@@ -60,8 +59,10 @@ STRIDES = (
         "stride",
         CSC,
         (
-            ('"stride_bk": b.stride(0)', '"stride_bk": b.stride(1)'),
-            ('"stride_bn": b.stride(1)', '"stride_bn": b.stride(0)'),
+            (
+                '"stride_bk": Stride("b", 0),\n                "stride_bn": Stride("b", 1)',
+                '"stride_bk": Stride("b", 1),\n                "stride_bn": Stride("b", 0)',
+            ),
         ),
         "B is read transposed",
     ),
@@ -109,12 +110,7 @@ STRIDES = (
         "add is read with C's leading dimension",
         "stride",
         CCC,
-        (
-            (
-                '"ldadd": add.stride(1)',
-                '"ldadd": out.stride(1)',
-            ),
-        ),
+        (('"ldadd": Stride("add", 1)', '"ldadd": Stride("out", 1)'),),
         "right only where add is padded as C is",
     ),
 )
@@ -212,28 +208,26 @@ DESCRIPTOR_ACCESSES = (
         "descriptors are as wide as the leading dimension",
         "descriptor",
         DESCRIPTORS_CCC,
-        (instead(DESCRIBE, "[rows, columns]", "[rows, stride]"),),
+        (("[*count, rows, columns], [*apart", "[*count, rows, stride], [*apart"),),
         "padding is read, and written",
         says="stray",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "descriptors ignore the leading dimension",
         "descriptor",
         DESCRIPTORS,
-        (
-            (
-                "stride = x.stride(0) if rows > 1 else -(-columns // 16) * 16",
-                "stride = -(-columns // 16) * 16",
-            ),
-        ),
+        (("x.stride(-2) if rows > 1 else", "columns if rows > 1 else"),),
         "right only where no operand is padded",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "a single row is described with its own stride",
         "descriptor",
         DESCRIPTORS,
-        (("stride = x.stride(0) if rows > 1 else -(-columns // 16) * 16", "stride = x.stride(0)"),),
+        (("stride = x.stride(-2) if rows > 1 else -(-columns // 16) * 16", "stride = x.stride(-2)"),),
         "M = 1 raises, where the row's stride, which nothing steps by, is no multiple of 16 bytes",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "coordinates of A are exchanged",
@@ -276,8 +270,9 @@ DESCRIPTOR_ACCESSES = (
         "an empty matrix is described",
         "descriptor",
         DESCRIPTORS,
-        (("(a, b.T) if K else (a.new_zeros((1, 16)),) * 2", "a, b.T"),),
+        (("if x.numel() == 0:\n            # An", "if x.dim() == 0:\n            # An"),),
         "K = 0 raises, or reads through a descriptor of nothing",
+        own="_runtime/descriptors.py",
     ),
 )
 
@@ -286,7 +281,7 @@ WIDTHS = (
         "offsets are 32 bits wide",
         "width",
         SILU,
-        ((INDEX, "tl.int32"),),
+        (('"INDEX": Index("a", "b", "out")', '"INDEX": Index("bias")'),),
         "offsets past 2**31 elements wrap around",
         says="stray load",
     ),
@@ -294,7 +289,7 @@ WIDTHS = (
         "the width does not ask for C's extent",
         "width",
         IEEE,
-        (without(INDEX, ", _extent(out)"),),
+        (('Index("a", "b", "out")', 'Index("a", "b")'),),
         "offsets of C past 2**31 elements wrap around",
         says="stray store",
     ),
@@ -302,14 +297,10 @@ WIDTHS = (
         "the width asks for the number of elements",
         "width",
         SSS,
-        (
-            (
-                "sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) + 1",
-                "x.numel()",
-            ),
-        ),
+        (("sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) + 1", "x.numel()"),),
         "a matrix of few elements far apart wraps around",
         says="stray",
+        own="_runtime/arguments.py",
     ),
     Mutation(
         "B's leading dimension is not widened",
@@ -323,7 +314,7 @@ WIDTHS = (
         "the width does not ask for add's extent",
         "width",
         BLOCKS,
-        (("tl.int64 if _extent(add) > 2**31 else tl.int32", "tl.int32"),),
+        (('Index("add")', 'Index("bias")'),),
         "offsets of add past 2**31 elements wrap around",
         says="stray load",
     ),

@@ -310,8 +310,9 @@ EPILOGUES = (
         "a scale on the device is taken for a number",
         "epilogue",
         FP8,
-        (('"SCALE_ON_DEVICE": isinstance(scale, torch.Tensor)', '"SCALE_ON_DEVICE": False'),),
+        (("isinstance(state.given[self.name], torch.Tensor)", "False"),),
         "the sum is multiplied by an address",
+        own="_runtime/scalars.py",
     ),
     Mutation(
         "a scale on the device is rounded to fp16",

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from ..mutation import Mutation, instead, without
+from ..mutation import Mutation, without
 from .kernels import BATCHES, BATCHES_ADD, BATCHES_DESCRIPTORS
 
 SPLIT = "batch = tl.program_id(0) // tiles\n    pid = tl.program_id(0) % tiles"
-GRID = 'grid=(B * triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)'
+GRID = "grid=(B * ceil(M, BLOCK_M) * ceil(N, BLOCK_N),)"
 A_PTRS = "a_ptrs = a_ptr + batch * stride_ab + offs_m[:, None] * lda + offs_k[None, :]"
-OVERLAPPING = "        if size > 1 and stride <= reach:\n            return x.numel() > 0"
-INDEX = "tl.int64 if max(_extent(a), _extent(b), _extent(out)) > 2**31 else tl.int32"
-DISTANCE = "x.shape[0] > 1 and (x.stride(0) % step or x.stride(0) == 0)"
-UNEQUAL = """\
-    if a.shape[0] != b.shape[0]:
-        raise ValueError(f"a has {a.shape[0]} matrices and b {b.shape[0]}: they must be equal; expand a single one")
-"""
-TOO_MANY = "if isinstance(tiles, int) and tiles > 2**31 - 2**16:"
 
 PROGRAMS = (
     Mutation(
@@ -43,7 +35,7 @@ PROGRAMS = (
         "the grid holds one matrix",
         "batch",
         BATCHES,
-        ((GRID, GRID.replace("B * ", "")),),
+        (("grid=(B * ceil(M", "grid=(ceil(M"),),
         "all others are never written",
         says="never written",
     ),
@@ -80,7 +72,7 @@ STRIDES = (
         "B steps from matrix to matrix as A does",
         "batch",
         BATCHES,
-        (('"stride_bb": b.stride(0)', '"stride_bb": a.stride(0)'),),
+        (('"stride_bb": Stride("b", 0)', '"stride_bb": Stride("a", 0)'),),
         "right where both steps are equal, and never for an expanded operand",
         by="bounds",
     ),
@@ -88,7 +80,7 @@ STRIDES = (
         "matrices of the result are taken to lie one after another",
         "batch",
         BATCHES,
-        (('"stride_cb": out.stride(0)', '"stride_cb": M * N'),),
+        (('"stride_cb": Stride("out", 0)', '"stride_cb": M * N'),),
         "right unless the result is a part of something larger",
     ),
     Mutation(
@@ -104,8 +96,9 @@ STRIDES = (
         "the width of offsets is decided by one matrix",
         "batch",
         BATCHES,
-        ((INDEX, INDEX.replace("_extent(b)", "_extent(b[0])")),),
+        (("zip(x.shape, x.stride())", "zip(x.shape[-2:], x.stride()[-2:])"),),
         "wraps where no matrix is large, and the batch is",
+        own="_runtime/arguments.py",
     ),
     Mutation(
         "the operand to be added is that of the first matrix",
@@ -127,9 +120,10 @@ STRIDES = (
         "a descriptor steps as if matrices lay one after another",
         "batch",
         BATCHES_DESCRIPTORS,
-        (("apart = x.stride(0) if count > 1 else rows * stride", "apart = rows * stride"),),
+        (("[x.stride(0) if many > 1 else rows * stride for many in count]", "[rows * stride for many in count]"),),
         "right unless the batch is padded or interleaved",
         says="stray load",
+        own="_runtime/descriptors.py",
     ),
 )
 
@@ -138,47 +132,43 @@ CHECKS = (
         "batches of two sizes are multiplied",
         "check",
         BATCHES,
-        ((UNEQUAL, ""),),
+        (('"; expand a single matrix" * (name == "B")', '""'),),
         "the message is of shapes, not of what to do",
         says="expected ValueError",
+        own="_runtime/call.py",
     ),
     Mutation(
         "a result whose matrices are all one is accepted",
         "check",
         BATCHES,
-        ((OVERLAPPING, OVERLAPPING.replace("stride <= reach", "0 < stride <= reach")),),
+        (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and 0 < stride <= reach and x.numel():"),),
         "every matrix is written to one place",
         says="was accepted",
+        own="_runtime/call.py",
     ),
     Mutation(
         "a result whose matrices overlap is accepted",
         "check",
         BATCHES,
-        ((OVERLAPPING, OVERLAPPING.replace("stride <= reach", "stride < reach")),),
+        (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and stride < reach and x.numel():"),),
         "the last element of a matrix is the first of the next",
         says="was accepted",
+        own="_runtime/call.py",
     ),
     Mutation(
         "an empty result overlaps itself",
         "check",
         BATCHES,
-        ((OVERLAPPING, OVERLAPPING.replace("x.numel() > 0", "True")),),
+        (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and stride <= reach:"),),
         "a batch of empty matrices is refused",
         says="overlap",
-    ),
-    Mutation(
-        "an empty batch is launched on",
-        "check",
-        BATCHES_DESCRIPTORS,
-        (("if B == 0 or M == 0 or N == 0:", "if M == 0 or N == 0:"),),
-        "no descriptor has an empty extent",
-        says="must be positive",
+        own="_runtime/call.py",
     ),
     Mutation(
         "more programs are asked for than have numbers",
         "check",
         BATCHES,
-        ((TOO_MANY, "if False:"),),
+        (('2**31 - 2**16, "the number of tiles', '2**40, "the number of tiles'),),
         "a huge batch of small matrices ends in an error of the driver",
         says="expected ValueError",
     ),
@@ -186,23 +176,26 @@ CHECKS = (
         "a descriptor takes a repeated matrix",
         "check",
         BATCHES_DESCRIPTORS,
-        ((DISTANCE, "x.shape[0] > 1 and x.stride(0) % step"),),
+        (("(x.stride(0) % step or not x.stride(0))", "x.stride(0) % step"),),
         "the hardware's strides are above 0",
         says="was accepted",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "a descriptor takes matrices at any distance",
         "check",
         BATCHES_DESCRIPTORS,
-        ((DISTANCE, "x.shape[0] > 1 and x.stride(0) == 0"),),
+        (("(x.stride(0) % step or not x.stride(0))", "not x.stride(0)"),),
         "the hardware steps by 16 bytes",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "refusal() looks for matrices",
         "check",
         BATCHES_DESCRIPTORS,
-        (instead("or x.dim() != 3 for x in given", "3", "2"),),
+        (("x.dim() != len(self.block)", "x.dim() != 2"),),
         "no batch is ever refused, and the family's function finds no sibling",
+        own="_runtime/descriptors.py",
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mutation import Mutation, instead, without
+from ..mutation import Mutation, instead
 from .kernels import (
     AUTOTUNED,
     FP8,
@@ -14,11 +14,6 @@ from .kernels import (
     UNMASKED,
 )
 
-ROW_FITS = """\
-    reason = _misfit(M, N, K, [row])
-    if reason is not None:
-        raise ValueError(reason)
-"""
 SMALLEST = '{"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 256, "GROUP_M": 8, "num_warps": 4, "num_stages": 4}'
 
 CHOICES = (
@@ -27,80 +22,93 @@ CHOICES = (
         "choice",
         SILU,
         (
-            without(
-                "row = _select(M, N, K, a.device) if config is None else _row(config)",
-                " if config is None else _row(config)",
+            (
+                "        if config is None:\n            return self.chosen(",
+                "        if config is not self:\n            return self.chosen(",
             ),
         ),
         "a caller's choice has no effect",
         says="was accepted",
+        own="_runtime/call.py",
     ),
     Mutation(
         "config as an index names the row before",
         "choice",
         SILU,
-        (("row = CONFIGS[config]", "row = CONFIGS[config - 1]"),),
+        (("row = rows[config] if", "row = rows[config - 1] if"),),
         "every result is right, and another row runs than was measured",
         by="compile",
         launches=("row0-aligned",),
+        own="_runtime/call.py",
     ),
     Mutation(
         "every row is launched with 8 warps",
         "choice",
         RELU,
-        (("            **row,\n", '            **(row | {"num_warps": 8}),\n'),),
+        (("arguments.update(row)", "arguments.update(row, num_warps=8)"),),
         "every result is right, and another row runs than was measured",
         by="compile",
+        own="_runtime/call.py",
     ),
     Mutation(
         "config may be any mapping",
         "choice",
         RELU,
-        (("elif config in CONFIGS:", "elif isinstance(config, dict):"),),
+        (("if row not in rows:", "if not isinstance(row, dict):"),),
         "a row that was never proved runs",
         says="was accepted",
+        own="_runtime/call.py",
     ),
     Mutation(
         "config may be a row that does not divide the sizes",
         "choice",
         UNMASKED,
-        ((ROW_FITS, ""),),
+        (("self.table.misfit([row], state.numbers)", "self.table.misfit(rows, state.numbers)"),),
         "without masks it runs over every edge",
+        own="_runtime/call.py",
     ),
     Mutation(
         "config may be a row that does not hold K",
         "choice",
         NAIVE,
-        ((ROW_FITS, ""),),
+        (("self.table.misfit([row], state.numbers)", "self.table.misfit(rows, state.numbers)"),),
         "what lies behind BLOCK_K is left out of the sum",
+        own="_runtime/call.py",
     ),
     Mutation(
         "N need not divide",
         "choice",
         MASKED_K,
-        (without('return M % row["BLOCK_M"] == 0 and N % row["BLOCK_N"] == 0', ' and N % row["BLOCK_N"] == 0'),),
+        (("fits=(Multiple(M, BLOCK_M), Multiple(N, BLOCK_N))", "fits=(Multiple(M, BLOCK_M),)"),),
         "without masks it runs over every edge",
     ),
     Mutation(
         "a row holds twice its BLOCK_K",
         "choice",
         NAIVE,
-        (('return K <= row["BLOCK_K"]', 'return K <= 2 * row["BLOCK_K"]'),),
+        (("AtMost(K, BLOCK_K,", "AtMost(K // 2, BLOCK_K,"),),
         "what lies behind BLOCK_K is left out of the sum",
     ),
     Mutation(
         "the choice is among all rows",
         "choice",
         UNMASKED,
-        (("min([row for row in CONFIGS if _fits(row, M, N, K)], key=cost)", "min(CONFIGS, key=cost)"),),
+        (
+            (
+                "rows = self.table.fitting(self.offered(device), numbers)",
+                "rows = self.offered(device) or [numbers]",
+            ),
+        ),
         "without masks a row that does not divide runs over every edge",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the first row is chosen, whether it holds K or not",
         "choice",
         NAIVE_FIXED,
-        (("return [row for row in CONFIGS if _fits(row, M, N, K)][0]", "return CONFIGS[0]"),),
+        (("return rows[0] if self.choose", "return self.table.rows[0] if self.choose"),),
         "what lies behind BLOCK_K is left out of the sum",
+        own="_runtime/call.py",
     ),
     Mutation(
         "rows too large for the device are offered",
@@ -114,8 +122,9 @@ CHOICES = (
         "the tuner tries rows that do not divide",
         "choice",
         AUTOTUNED,
-        (("rows = [row for row in CONFIGS if _fits(row, M, N, K)]", "rows = CONFIGS"),),
+        (("legal = call.table.fitting(rows, {**arguments, **others})", "legal = rows"),),
         "without masks a row that does not divide runs over every edge",
+        own="_runtime/tuner.py",
     ),
     Mutation(
         "the tuner's choice is kept for another K",
@@ -123,6 +132,7 @@ CHOICES = (
         AUTOTUNED,
         (('key=["M", "N", "K"],', 'key=["M", "N"],'),),
         "without masks a row that does not divide runs over every edge",
+        own="_runtime/tuner.py",
     ),
 )
 
@@ -176,7 +186,7 @@ CONTRACTS = (
         "the first kernel is taken, whatever it refuses",
         "contract",
         FP16_RCR,
-        (("        if reason is None:\n", "        if not reasons:\n"),),
+        ((" for kernel, why in found if why is None]", " for kernel, why in found]"),),
         "operands that a sibling takes are turned down",
         contract="gemm_fp16_rcr_bias",
         own="_runtime/functions.py",
@@ -193,6 +203,7 @@ CONTRACTS = (
         ),
         "the function computes another formula where that kernel takes the operands",
         contract="gemm_fp16_rcr_bias",
+        own="__init__.py",
         says="elements are wrong",
     ),
     Mutation(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..mutation import Mutation, instead, without
 from .kernels import INT8_RELU, MASKED, MASKED_MN, RELU, SILU
 
-GRID = 'grid=(triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)'
-
 MUTATIONS = (
     Mutation(
         "another comment",
@@ -68,7 +66,7 @@ MUTATIONS = (
         "a masked grid has one program too many",
         "equivalent",
         MASKED,
-        ((GRID, GRID.replace(",)", " + 1,)")),),
+        (("grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N),)", "grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N) + 1,)"),),
         "a tile below the last tile row",
         equivalent="the mask leaves no element of that tile",
     ),

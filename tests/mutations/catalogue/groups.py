@@ -9,7 +9,6 @@ STARTS = "starts = tl.associative_scan(tl.minimum(before, T), 0, _larger)"
 ENDS = "ends = tl.maximum(tl.minimum(behind, T), starts)"
 FOUND = "group = tl.sum((lasts <= number).to(tl.int32), 0)"
 ROWS = "M = tl.sum(tl.where(own, ends - starts, 0), 0)"
-TILES = 'return min(T, triton.cdiv(T, row["BLOCK_M"]) + G) * triton.cdiv(N, row["BLOCK_N"])'
 END = "end = tl.maximum(tl.minimum(tl.load(offsets_ptr + group), T), start)"
 SCALE = "tl.load(scale_m_ptr + start + offs_m, mask=in_m, other=0.0)"
 
@@ -58,7 +57,7 @@ MUTATIONS = (
         "there are programs for whole tiles only",
         "group",
         GROUPS,
-        (instead(TILES, " + G", ""),),
+        (("ceil(T, BLOCK_M) + G", "ceil(T, BLOCK_M)"),),
         "right where at most one group ends within a tile",
         says="never written",
     ),
@@ -90,7 +89,12 @@ MUTATIONS = (
         "offsets of any type are taken",
         "group",
         GROUPS,
-        (('_check("offsets", offsets, (G,), torch.int32,', '_check("offsets", offsets, (G,), offsets.dtype,'),),
+        (
+            (
+                'Operand("offsets", (G,), torch.int32, unit=0)',
+                'Operand("offsets", (G,), (torch.int32, torch.int64), unit=0)',
+            ),
+        ),
         "ends of 64 bits are read as twice as many of 32",
         says="expected TypeError",
     ),

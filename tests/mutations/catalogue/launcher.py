@@ -1,4 +1,4 @@
-"""Wrong launchers: grids, heuristics, checks, refusals."""
+"""Wrong calls: grids, heuristics, checks, refusals, in the table of a kernel or in what reads it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,12 @@ from .kernels import (
     UNMASKED,
 )
 
-GRID = 'grid=(triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)'
-SHAPE = """\
-    if x.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {tuple(x.shape)}")
-"""
-DEVICE = """\
-    if x.device != device:
-        raise ValueError(f"{name} must be on {device} as a is, got {x.device}")
-"""
-UNIT = """\
-    if x.shape[unit] > 1 and x.stride(unit) != 1:
-        raise ValueError(f"{name} must have stride 1 along dimension {unit}, got strides {x.stride()}")
-"""
-OVERLAPPING = "(width > 1 and inner == 0) or (height > 1 and outer < inner * (width - 1) + 1)"
-LEADING = "x.shape[0] > 1 and (x.stride(0) % step or x.stride(0) < x.shape[1])"
-WRONG_DTYPE = "raise TypeError(f\"{name} must be {dtype or 'of a floating type'}, got {x.dtype}\")"
-
 GRIDS = (
     Mutation(
         "the last tile has no program",
         "grid",
         SILU,
-        ((GRID, GRID.replace("=(", "=(max(1, ").replace(",)", " - 1),)")),),
+        (("grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N),)", "grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N) - 1,)"),),
         "it is never written",
         says="never written",
     ),
@@ -48,7 +31,7 @@ GRIDS = (
         "one program too many",
         "grid",
         UNMASKED,
-        ((GRID, GRID.replace(",)", " + 1,)")),),
+        (("grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N),)", "grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N) + 1,)"),),
         "a tile behind the end of C is written",
         says="stray",
     ),
@@ -56,7 +39,7 @@ GRIDS = (
         "tile rows are rounded down",
         "grid",
         RRR,
-        (instead(GRID, 'triton.cdiv(M, row["BLOCK_M"])', '(M // row["BLOCK_M"])'),),
+        (("grid=(ceil(M, BLOCK_M)", "grid=((M // BLOCK_M)"),),
         "the last rows are never written",
         says="never written",
     ),
@@ -64,7 +47,7 @@ GRIDS = (
         "the grid is counted in transposed tiles",
         "grid",
         CCC,
-        ((GRID, 'grid=(triton.cdiv(M, row["BLOCK_N"]) * triton.cdiv(N, row["BLOCK_M"]),)'),),
+        (("grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N),)", "grid=(ceil(M, BLOCK_N) * ceil(N, BLOCK_M),)"),),
         "right for square tiles only",
     ),
     Mutation(
@@ -122,7 +105,7 @@ CHECKS = (
         "b's dtype is not checked",
         "check",
         SILU,
-        (('_check("b", b, (K, N), torch.float16,', '_check("b", b, (K, N), b.dtype,'),),
+        (('Operand("b", (K, N), torch.float16, unit=0)', 'Operand("b", (K, N), unit=0)'),),
         "another type is multiplied, or its bits are",
         says="expected TypeError",
     ),
@@ -130,22 +113,24 @@ CHECKS = (
         "shapes are not checked",
         "check",
         RELU,
-        ((SHAPE, ""),),
+        ((" or any(map(surely, map(operator.ne, x.shape, shape)))", ""),),
         "a bias that is too short is read past its end",
         says="expected ValueError",
+        own="_runtime/call.py",
     ),
     Mutation(
         "devices are not checked",
         "check",
         MASKED,
-        ((DEVICE, ""),),
+        (("if x.device != state.device:", "if x.device is None:"),),
         "an address of another device is read",
+        own="_runtime/call.py",
     ),
     Mutation(
         "unit strides are not checked",
         "check",
         RRR,
-        ((UNIT, ""),),
+        (('Operand("a", (M, K), torch.bfloat16, unit=1)', 'Operand("a", (M, K), torch.bfloat16)'),),
         "a transposed operand is read as if it were not",
         says="expected ValueError",
     ),
@@ -153,16 +138,18 @@ CHECKS = (
         "a single column must have stride 1",
         "check",
         RRR,
-        (("if x.shape[unit] > 1 and x.stride(unit) != 1:", "if x.stride(unit) != 1:"),),
+        ((" and surely(x.shape[unit] > 1)", ""),),
         "a column of a matrix is turned down, whose stride nothing steps by",
+        own="_runtime/call.py",
     ),
     Mutation(
         "another device than the operands' is launched on",
         "check",
         SILU,
-        (("with torch.cuda.device_of(a):", "with torch.no_grad():"),),
+        (("torch.cuda.device_of(given[self.operands[0].name])", "torch.no_grad()"),),
         "operands on the second GPU are launched for on the first",
         by="compile",
+        own="_runtime/call.py",
     ),
     Mutation(
         "a scale may have two elements",
@@ -171,99 +158,107 @@ CHECKS = (
         (("if x.numel() != 1:", "if x.numel() < 1:"),),
         "the second is ignored",
         says="expected ValueError",
+        own="_runtime/scalars.py",
     ),
     Mutation(
         "a scale on another device is read there",
         "check",
         FP8,
-        (("return x if x.device == device or not _launchable(**{name: x}) else float(x)", "return x"),),
+        (
+            (
+                "if x.device == state.device or is_fake(x):",
+                "if x.device:",
+            ),
+        ),
         "a GPU reads an address of the CPU",
         by="compile",
         launches=("row6-scalar-elsewhere",),
+        own="_runtime/scalars.py",
     ),
     Mutation(
         "out may overlap itself",
         "check",
         CCC,
-        (("if _overlapping(out):", "if out.dim() != 2:"),),
+        (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and 0 < stride <= reach and x.numel():"),),
         "several programs write one address",
         says="was accepted",
+        own="_runtime/call.py",
     ),
     Mutation(
         "out may have lines that overlap",
         "check",
         SSS,
-        ((f"return {OVERLAPPING}", "return width > 1 and inner == 0 and outer <= height * outer"),),
+        (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and not stride and x.numel():"),),
         "a leading dimension shorter than a line lets programs write each other's elements",
+        own="_runtime/call.py",
     ),
     Mutation(
         "a wrong dtype raises ValueError",
         "check",
         RELU,
-        (instead(WRONG_DTYPE, "TypeError", "ValueError"),),
+        (('raise TypeError(f"{self.name} must be {wanted}', 'raise ValueError(f"{self.name} must be {wanted}'),),
         "the docstring promises TypeError",
         says="expected TypeError",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the message does not tell the dtype that was found",
         "check",
         SILU,
-        (instead(WRONG_DTYPE, ", got {x.dtype}", ""),),
+        (("must be {wanted}, got {x.dtype}", "must be {wanted}"),),
         "the caller must find out what he passed",
         says="float64",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the result is made in fp32",
         "check",
         SILU,
-        (instead("out = torch.empty((M, N), dtype=torch.float16", "float16", "float32"),),
+        (("return empty(shape, dtype=self.dtype,", "return empty(shape, dtype=torch.float32,"),),
         "the contract says fp16",
         says="torch.float32",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the result is made row-major",
         "check",
         CCC,
-        (
-            (
-                "torch.empty((N, M), dtype=torch.bfloat16, device=a.device).T",
-                "torch.empty((M, N), dtype=torch.bfloat16, device=a.device)",
-            ),
-        ),
+        (("if self.unit in (None, len(shape) - 1):", "if self.dtype:"),),
         "its leading dimension is taken for 1",
+        own="_runtime/call.py",
     ),
     Mutation(
-        "a second call reads B where A is",
+        "B is read where A is",
         "launch",
         RELU,
         (('"b_ptr": "b"', '"b_ptr": "a"'),),
-        "the family's function passes the address of A for B from the second call on",
+        "the kernel is passed A for B",
         by="bounds",
-        says="the slots are",
+        says="which is not one of its strides",
     ),
     Mutation(
         "the result goes to another place than out",
         "check",
         SILU,
-        (('"c_ptr": out', '"c_ptr": torch.empty_like(out)'),),
+        (('"c_ptr": "out"', '"c_ptr": "bias"'),),
         "the caller's tensor is never written",
-        says="never written",
     ),
     Mutation(
         "operands on no GPU are accepted",
         "check",
         MASKED,
-        (('a.device.type not in ("cuda", "meta") and not', "False and not"),),
+        (("if not known_device and not", "if not device.type and not"),),
         "Triton says that it cannot access a pointer, instead of the launcher that a GPU is needed",
+        own="_runtime/call.py",
     ),
     Mutation(
         "sizes past 32 bits are accepted",
         "check",
         MASKED,
-        (("size > 2**31 - 2**16 for", "size < 0 for"),),
+        (("_MOST = 2**31 - 2**16", "_MOST = 2**40"),),
         "offsets within a tile wrap around",
-        by="bounds",
-        says="does not fit 32 bits",
+        says="was accepted",
+        own="_runtime/call.py",
     ),
 )
 
@@ -272,37 +267,41 @@ REFUSALS = (
         "an unaligned base is accepted",
         "refusal",
         DESCRIPTORS,
-        (("if x.data_ptr() % 16:", "if x.data_ptr() % x.element_size():"),),
+        (("if address(x) % 16:", "if address(x) % size:"),),
         "hardware copies from a misaligned base give wrong results without an error",
         says="expected ValueError",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "a base aligned to 8 bytes is accepted",
         "refusal",
         DESCRIPTORS,
-        (("if x.data_ptr() % 16:", "if x.data_ptr() % 8:"),),
+        (("if address(x) % 16:", "if address(x) % 8:"),),
         "hardware copies from a misaligned base give wrong results without an error",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "any leading dimension is accepted",
         "refusal",
         DESCRIPTORS_CCC,
-        ((LEADING, "x.shape[0] > 1 and x.stride(0) < x.shape[1]"),),
+        (("(x.stride(-2) % step or x.stride(-2) < x.shape[-1])", "x.stride(-2) < x.shape[-1]"),),
         "no descriptor steps by it",
         says="expected ValueError",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "a leading dimension of 8 bytes is accepted",
         "refusal",
         DESCRIPTORS_CCC,
-        (("step = 16 // x.element_size()", "step = 8 // x.element_size()"),),
+        (("step = 16 // size", "step = 8 // size"),),
         "no descriptor steps by it",
+        own="_runtime/descriptors.py",
     ),
     Mutation(
         "any extent is written",
         "refusal",
         DESCRIPTORS,
-        (("if b.shape[1] % 8:", "if b.shape[1] % 1:"),),
+        (('Multiple(N, 8, "a', 'Multiple(N, 1, "a'),),
         "a hardware store writes up to the next 16 bytes",
         says="expected ValueError",
     ),
@@ -310,14 +309,14 @@ REFUSALS = (
         "an extent of 8 bytes is written",
         "refusal",
         DESCRIPTORS,
-        (("if b.shape[1] % 8:", "if b.shape[1] % 4:"),),
+        (('Multiple(N, 8, "a', 'Multiple(N, 4, "a'),),
         "a hardware store writes up to the next 16 bytes",
     ),
     Mutation(
         "extents of 16 bytes are refused",
         "refusal",
         DESCRIPTORS,
-        (("if b.shape[1] % 8:", "if b.shape[1] % 16:"),),
+        (('Multiple(N, 8, "a', 'Multiple(N, 16, "a'),),
         "operands that the docstring accepts are turned down",
     ),
     Mutation(
@@ -325,24 +324,27 @@ REFUSALS = (
         "refusal",
         DESCRIPTORS,
         (
-            ("reason = refusal(a, b, out=out)\n", 'reason = refusal(a, b, out=out) or _unaddressable("a", a)\n'),
-            ('matrices = {"a": a, "b": b.T}', 'matrices = {"b": b.T}'),
+            (
+                "return self.reason(self.state(given))",
+                "return self.reason(self.state(given)) and None",
+            ),
         ),
         "the family's function picks a kernel that raises, and no sibling",
         says="refusal() returns None",
+        own="_runtime/call.py",
     ),
     Mutation(
         "a Triton without block pointers is accepted",
         "refusal",
         BLOCKS,
-        (("(3, 9):", "(4, 0):"),),
+        (("Older((3, 9)", "Older((4, 0)"),),
         "the kernel raises what Triton raises, and the family's function finds no sibling",
     ),
     Mutation(
         "more elements than programs are accepted",
         "refusal",
         ELEMENTWISE,
-        (("if a.shape[0] * b.shape[1] >= 2**31:", "if a.shape[0] * b.shape[1] < 0:"),),
+        (("AtMost(M * N, 2**31 - 1,", "AtMost(M * N, 2**40,"),),
         "no grid has so many programs",
     ),
 )

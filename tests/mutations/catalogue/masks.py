@@ -26,7 +26,6 @@ EVEN_K = "in_k = tl.full((BLOCK_K,), True, tl.int1) if EVEN_K else offs_k < K - 
 BIAS = "bias = tl.load(bias_ptr + offs_n, mask=in_n, other=0.0).to(tl.float32)"
 A_BLOCK = 'a = tl.load(a_block, boundary_check=(0, 1), padding_option="zero")'
 B_BLOCK = 'b = tl.load(b_block, boundary_check=(0, 1), padding_option="zero")'
-DESCRIBE = "return TensorDescriptor(x, [rows, columns], [stride, 1], list(block))"
 
 MASKS = (
     Mutation(
@@ -230,9 +229,15 @@ PADDING = (
         "descriptors pad with NaN",
         "padding",
         DESCRIPTORS,
-        (instead(DESCRIBE, "list(block)", 'list(block), padding="nan"'),),
+        (
+            (
+                "[*apart, stride, 1], list(self.sizes(state)))",
+                '[*apart, stride, 1], list(self.sizes(state)), padding="nan")',
+            ),
+        ),
         "a K that ends within a tile makes every element NaN",
         says="elements are wrong",
+        own="_runtime/descriptors.py",
     ),
 )
 

@@ -10,11 +10,10 @@ LAST = "last = min(first + share, K)"
 PLACES = "sums_ptrs = sums_ptr + part * stride_sumsp + offs_m[:, None] * ldsums + offs_n[None, :]"
 STORE = "tl.store(sums_ptrs, acc, mask=in_m[:, None] & in_n[None, :])"
 LOAD = "acc = tl.load(sums_ptrs, mask=in_m[:, None] & in_n[None, :], other=0.0)"
-ROOM = 'sums = torch.empty((row["SPLIT"], M, N), dtype=torch.float32, device=a.device)'
-ROOM_OF_GATE = 'sums = torch.empty((row["SPLIT"], M, 2 * N), dtype=torch.float32, device=a.device)'
+ROOM = 'Memory("sums", (SPLIT, M, N), torch.float32)'
+ROOM_OF_GATE = 'Memory("sums", (SPLIT, M, 2 * N), torch.float32)'
 FIRST = "            launch.kernel[launch.grid](**launch.arguments)\n"
 SECOND = "            launch.then.kernel[launch.then.grid](**launch.then.arguments)\n"
-SLOTS = 'slots={"sums_ptr": "sums", "c_ptr": "out", "bias_ptr": "bias"}'
 
 RANGES = (
     Mutation(
@@ -53,7 +52,7 @@ RANGES = (
         "a program too few to a tile",
         "sharing",
         SPLIT,
-        (('row["BLOCK_N"]), row["SPLIT"]),', 'row["BLOCK_N"]), row["SPLIT"] - 1),'),),
+        (("ceil(N, BLOCK_N), SPLIT),", "ceil(N, BLOCK_N), SPLIT - 1),"),),
         "what stood in memory is added in place of the last part",
         says="are wrong",
     ),
@@ -105,7 +104,7 @@ STORES = (
         "there is room for a part too few",
         "sharing",
         SPLIT,
-        (instead(ROOM, 'row["SPLIT"]', 'row["SPLIT"] - 1'),),
+        (instead(ROOM, "SPLIT", "SPLIT - 1"),),
         "the last part's sums lie outside",
         says="stray",
     ),
@@ -113,7 +112,7 @@ STORES = (
         "there is room for sums of half a gate",
         "sharing",
         SPLIT_GATE,
-        (instead(ROOM_OF_GATE, "2 * N", "N"),),
+        (("(SPLIT, M, 2 * N)", "(SPLIT, M, N)"),),
         "the columns of the second half are those of the next row",
         by="bounds",
     ),
@@ -121,7 +120,7 @@ STORES = (
         "partial sums are kept in fp16",
         "sharing",
         SPLIT,
-        (instead(ROOM, "torch.float32", "torch.float16"),),
+        (("(SPLIT, M, N), torch.float32", "(SPLIT, M, N), torch.float16"),),
         "each part is rounded by itself",
         says="are wrong",
     ),
@@ -129,7 +128,7 @@ STORES = (
         "INDEX does not count partial sums",
         "sharing",
         SPLIT,
-        (("_extent(sums), ", ""),),
+        (('"b", "sums", "out")},', '"b", "out")},'),),
         "over 2**31 sums are stored before their beginning",
         by="bounds",
         says="does not fit 32 bits",
@@ -173,7 +172,7 @@ ADDITIONS = (
         "every other strip of the result has a program",
         "sharing",
         SPLIT,
-        (("triton.cdiv(M, 16)", "triton.cdiv(M, 32)"),),
+        (("ceil(M, 16)", "ceil(M, 32)"),),
         "half of the result is what stood in memory",
         says="never written",
     ),
@@ -181,7 +180,7 @@ ADDITIONS = (
         "the second kernel is passed the first one's rows",
         "sharing",
         SPLIT,
-        (('                "BLOCK_M": 16,\n', '                "BLOCK_M": row["BLOCK_M"],\n'),),
+        (('                "BLOCK_M": 16,\n', '                "BLOCK_M": BLOCK_M,\n'),),
         "most of its programs lie below the result",
         by="bounds",
     ),
@@ -189,7 +188,7 @@ ADDITIONS = (
         "the second kernel's block has the first one's rows",
         "sharing",
         SPLIT_DESCRIPTORS,
-        (("_describe(out, (16, ", '_describe(out, (row["BLOCK_M"], '),),
+        (('Described("out", (16, ', 'Described("out", (BLOCK_M, '),),
         "the block copied out is not the block computed",
     ),
 )
@@ -199,34 +198,27 @@ LAUNCHES = (
         "sums are added before they are there",
         "sharing",
         SPLIT,
-        ((FIRST + SECOND, SECOND + FIRST),),
+        (("for each in plan.launches:", "for each in reversed(plan.launches):"),),
         "the result is what stood in memory",
         says="are wrong",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the second kernel is not launched",
         "sharing",
         SPLIT,
-        ((SECOND, ""),),
+        (("for each in plan.launches:", "for each in plan.launches[:1]:"),),
         "nobody stores the result",
         says="never written",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the first kernel is launched twice",
         "sharing",
         SPLIT,
-        (("kernel=sum_kernel", "kernel=gemm_kernel"),),
+        (("            sum_kernel,", "            gemm_kernel,"),),
         "the second launch has arguments that the kernel does not take",
         says="KeyError",
-    ),
-    Mutation(
-        "the second launch's slots are exchanged",
-        "sharing",
-        SPLIT,
-        ((SLOTS, 'slots={"sums_ptr": "out", "c_ptr": "sums", "bias_ptr": "bias"}'),),
-        "a repeated call stores its result over the sums",
-        by="bounds",
-        says="the slots are",
     ),
 )
 

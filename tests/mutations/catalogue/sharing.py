@@ -6,8 +6,8 @@ from ..mutation import Mutation, instead, without
 from .kernels import ADDED, STREAM
 
 COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="gpu")'
-#: The launcher sets the result to zero.
-CLEARS = "            for name in launch.cleared:\n                launch.results[name].zero_()\n"
+#: The call sets the result to zero.
+CLEARS = '    cleared=("out",),\n'
 MAKES = "        if before == others:\n"
 OPENER = 'acc = tl.load(work_ptr + (2 * opener + 1) * (BLOCK_M * BLOCK_N) + places, cache_modifier=".cg")'
 OTHER = 'acc += tl.load(sum_ptrs, cache_modifier=".cg")'
@@ -91,8 +91,10 @@ COUNTS = (
         "counters begin with what was there",
         "sharing",
         STREAM,
-        (("torch.zeros(max(tiles), ", "torch.empty(max(tiles), "),),
+        ((", cleared=True", ""),),
         "right only where memory was zero",
+        by="bounds",
+        says="counters, which are not zero",
     ),
     Mutation(
         "no barrier before the count",
@@ -180,7 +182,7 @@ WORKSPACE = (
         "there is room for one sum of every program",
         "sharing",
         STREAM,
-        (("sums = [2 * _programs", "sums = [_programs"),),
+        (("(2 * PROGRAMS", "(PROGRAMS"),),
         "the sums of the second half of the programs lie outside",
     ),
 )
@@ -190,7 +192,7 @@ ADDS = (
         "the result is not zero before the adds",
         "sharing",
         ADDED,
-        ((CLEARS, ""), ('        cleared=["out"],\n', "")),
+        ((CLEARS, ""),),
         "what was there is part of the sum",
         by="bounds",
         says="not set to zero",

@@ -31,7 +31,6 @@ WORDS_OF_A = """            a = a.reshape((BLOCK_M, BLOCK_K // 32, 4, 2, 4)).per
             a = a.reshape((BLOCK_M, BLOCK_K))
 """
 SPARSE_ORDER = "    offs_k = offs_k // 128 * 128 + offs_k // 2 % 4 * 32 + offs_k // 8 % 16 * 2 + offs_k % 2\n"
-ODD = "    if a.shape[1] % 2:\n"
 
 MUTATIONS = (
     Mutation(
@@ -367,16 +366,18 @@ MUTATIONS = (
         "a K that ends within a byte of places is taken",
         "check",
         SPARSE,
-        (("    if a.shape[1] % 8:\n", "    if False:\n"),),
+        (("if surely(size % together):", "if False:"),),
         "the last elements of A have no place",
         says="multiple of 8",
+        own="_runtime/call.py",
     ),
     Mutation(
         "an odd K is taken",
         "check",
         INT4,
-        ((ODD, "    if False:\n"),),
+        (("if surely(size % together):", "if False:"),),
         "half a byte of B has no element of A",
         says="multiple of 2",
+        own="_runtime/call.py",
     ),
 )

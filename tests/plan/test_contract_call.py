@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from generator.plan.call import Argument, call
+from generator.plan.contract_call import Argument, Shape, call
+from generator.runtime.extents import B, K, N
 from tests.helpers.support import family_of
 
 BASE = "name: one\nsummary: One.\nlayout: {layout}\ndtype: {dtype}\nbatch: {batch}\nepilogue: {epilogue}\n"
@@ -46,8 +47,6 @@ def test_a_gate_doubles_the_columns_of_b_and_of_what_precedes_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("extents", "sizes"), [((), ()), (("1",), (1,)), (("2 * N",), (10,)), (("B", "K", "2 * N"), (2, 7, 10))]
-)
-def test_extents_are_numbers_where_the_sizes_are(extents: tuple[str, ...], sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("extents", "sizes"), [((), ()), ((1,), (1,)), ((2 * N,), (10,)), ((B, K, 2 * N), (2, 7, 10))])
+def test_extents_are_numbers_where_the_sizes_are(extents: Shape, sizes: tuple[int, ...]) -> None:
     assert Argument("x", extents).sizes(SIZES) == sizes

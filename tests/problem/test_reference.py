@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from generator.bench import eager
 from generator.epilogue import constant_folding, formula
 from generator.epilogue.derivative import derivative
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.vocabulary import DEFAULTS
-from generator.verify.compare import compare
-from generator.verify.error_propagation import FUNCTIONS, Bounded
-from generator.verify.reference import evaluate, finish, reference
+from generator.problem import torch_functions
+from generator.problem.compare import compare
+from generator.problem.error_propagation import FUNCTIONS, Bounded
+from generator.problem.reference import evaluate, finish, references
 from tests.helpers.verify.operation_values import WITNESSES, operands
 
 
@@ -26,7 +26,7 @@ def variant(dtype: str = "fp32", *operations: str) -> Variant:
 
 
 def test_every_function_of_the_formula_language_has_a_reference() -> None:
-    assert FUNCTIONS.keys() == eager.FUNCTIONS.keys() == {*formula.FUNCTIONS, *formula.SYMBOLS}
+    assert FUNCTIONS.keys() == torch_functions.FUNCTIONS.keys() == {*formula.FUNCTIONS, *formula.SYMBOLS}
 
 
 @pytest.mark.parametrize("operation", [word for word in WITNESSES if "(" not in word])
@@ -35,7 +35,9 @@ def test_each_operation_is_what_torch_calls_it(operation: str) -> None:
     a, b = torch.randn(33, 20) * 2, torch.randn(20, 17 if chain.epilogue.gate is None else 34)
     given = operands(chain.epilogue, 33, 17)
     expected = WITNESSES[operation](a.double() @ b.double(), given)
-    torch.testing.assert_close(reference(chain, a, b, given, hardware=False).value, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        references(chain, a, b, given, hardware=False)[0].value, expected, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_a_chain_is_applied_left_to_right_and_a_second_operand_is_its_own() -> None:
@@ -43,11 +45,11 @@ def test_a_chain_is_applied_left_to_right_and_a_second_operand_is_its_own() -> N
     given = operands(chain.epilogue, 3, 4)
     a, b = torch.randn(3, 5), torch.randn(5, 4)
     x = functional.relu(a.double() @ b.double() + given["add"].double()) + given["add2"].double()
-    torch.testing.assert_close(reference(chain, a, b, given, hardware=False).value, x * 1.7)
+    torch.testing.assert_close(references(chain, a, b, given, hardware=False)[0].value, x * 1.7)
 
 
 #: Plain fp32 arithmetic, a sigmoid as a kernel computes it.
-IN_FP32 = {**eager.FUNCTIONS, "sigmoid": lambda x: 1 / (1 + torch.exp(-x))}
+IN_FP32 = {**torch_functions.FUNCTIONS, "sigmoid": lambda x: 1 / (1 + torch.exp(-x))}
 
 
 def beside(x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -115,7 +117,7 @@ def test_the_benchmark_s_formula_in_torch_is_the_reference_s(name: str, tree: as
     random = torch.Generator().manual_seed(2)
     # Whole numbers among them: comparisons at their borders.
     x = torch.cat([torch.randn(300, generator=random, dtype=torch.float64), torch.arange(-50.0, 50.0).double()])
-    found = formula.evaluate(tree, beside(x), eager.FUNCTIONS, float)
+    found = formula.evaluate(tree, beside(x), torch_functions.FUNCTIONS, float)
     expected = evaluate(tree, bounded(x, torch.zeros_like(x))).value
     # What passes the range of fp32 is infinite in the reference alone.
     known = expected.isfinite()
@@ -127,8 +129,8 @@ def test_the_benchmark_s_functions_take_numbers_too() -> None:
     text = "where(s > 1, exp(s) + softplus(s), max(s, 0.5)) + x * min(s, x) + where(x > s, 0.1, 1) + fp16(s) + abs(-s)"
     x = torch.linspace(-2, 4, 50, dtype=torch.float64)
     tree = constant_folding.bind(text, names)
-    found = formula.evaluate(tree, {"x": x, "s": 1.5}, eager.FUNCTIONS, float)
-    as_tensor = formula.evaluate(tree, {"x": x, "s": torch.full_like(x, 1.5)}, eager.FUNCTIONS, float)
+    found = formula.evaluate(tree, {"x": x, "s": 1.5}, torch_functions.FUNCTIONS, float)
+    as_tensor = formula.evaluate(tree, {"x": x, "s": torch.full_like(x, 1.5)}, torch_functions.FUNCTIONS, float)
     torch.testing.assert_close(found, as_tensor, rtol=0, atol=0)
 
 
@@ -207,16 +209,16 @@ def test_an_infinity_times_what_fp32_may_have_as_0_may_be_nan() -> None:
 
 def test_integers_are_exact_until_an_operation_needs_fp32() -> None:
     a, b = torch.full((2, 2000), 127, dtype=torch.int8), torch.full((2000, 2), 127, dtype=torch.int8)
-    exact = reference(variant("int8", "relu"), a, b, {}, hardware=True)
+    (exact,) = references(variant("int8", "relu"), a, b, {}, hardware=True)
     assert float(exact.value[0, 0]) == 2000 * 127 * 127
     assert not bool(exact.error.any())
-    rounded = reference(variant("int8", "relu", "scale"), a, b, {"scale": 1.0}, hardware=True)
+    (rounded,) = references(variant("int8", "relu", "scale"), a, b, {"scale": 1.0}, hardware=True)
     assert bool((rounded.error > 0).all())
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 2), (3, 0, 2), (3, 2, 0)])
 def test_empty_sizes_have_a_reference(shape: tuple[int, int, int]) -> None:
     m, n, k = shape
-    expected = reference(variant("fp32", "sigmoid"), torch.randn(m, k), torch.randn(k, n), {}, hardware=True)
+    (expected,) = references(variant("fp32", "sigmoid"), torch.randn(m, k), torch.randn(k, n), {}, hardware=True)
     assert expected.value.shape == (m, n)
     assert bool((expected.value == 0.5).all())

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from generator.language.model import Dtype
-from generator.verify.accumulation_bounds import accumulation_error
-from generator.verify.element_types import half_ulp
+from generator.problem.accumulation_bounds import accumulation_error
+from generator.problem.element_types import half_ulp
 
 M, N, K = 24, 20, 300
 

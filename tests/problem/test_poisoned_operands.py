@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from generator.verify.poisoned_operands import LARGEST_POISONED, fill, place, poison, unwritten
+from generator.problem.poisoned_operands import LARGEST_POISONED, fill, place, poison, unwritten
 
 CPU = torch.device("cpu")
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.int32]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from generator.verify.compare import compare
-from generator.verify.element_types import half_ulp, has_infinity, overflow
-from generator.verify.reference import Bounded
+from generator.problem.compare import compare
+from generator.problem.element_types import half_ulp, has_infinity, overflow
+from generator.problem.reference import Bounded
 
 FLOATS = [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 

@@ -1,0 +1,289 @@
+"""Linear layers take what those of torch take, as they are stored and patched when they are called."""
+
+from __future__ import annotations
+
+import functools
+import types
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch.testing._internal.two_tensor import TwoTensor
+
+SPEC = """\
+summary: For linear layers of several types.
+layout: rcr
+dtype: [fp32, fp16]
+epilogue: [none, bias, bias+relu]
+load: pointer
+backward: kernels
+"""
+WITHOUT_PLAIN = """\
+summary: Nothing that torch's layer does.
+layout: rcr
+dtype: fp32
+epilogue: bias+relu
+load: pointer
+"""
+
+Family = Callable[[str, str], ModuleType]
+linear = torch.nn.functional.linear
+
+
+@pytest.fixture(scope="module")
+def family(render: Family) -> ModuleType:
+    return render("alike", SPEC)
+
+
+def random(*size: int) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(3))
+
+
+INPUTS = {
+    "transposed": random(32, 6).T,
+    "a batch of one that is transposed": random(1, 32, 6).transpose(1, 2),
+    "a batch that is transposed": random(2, 32, 6).transpose(1, 2),
+    "every second of K": random(6, 64)[:, ::2],
+    "every second of a vector": random(64)[::2],
+    "an expanded row": random(32).expand(6, 32),
+    "an expanded K": random(6, 1).expand(6, 32),
+    "an expanded batch": random(1, 6, 32).expand(3, 6, 32),
+    "a permuted batch": random(6, 3, 32).permute(1, 0, 2),
+    "a column of a batch": random(6, 2, 32)[:, 1],
+    "no rows": random(0, 32),
+    "rows from the middle": random(9, 40)[2:7, 4:36],
+}
+WEIGHTS = {
+    "(K, N)": random(32, 24).T,
+    "every second row": random(48, 32)[::2],
+    "every second of K": random(24, 64)[:, ::2],
+    "an expanded row": random(1, 32).expand(24, 32),
+    "one number": random(1, 1).expand(24, 32),
+}
+
+
+def layer_with(family: ModuleType, weight: torch.Tensor) -> Any:
+    layer = family.nn.Linear(weight.shape[1], weight.shape[0])
+    layer.weight = torch.nn.Parameter(weight)
+    return layer
+
+
+@pytest.mark.parametrize("input", INPUTS)
+def test_an_input_is_any_view(family: ModuleType, launches: list[str], input: str) -> None:
+    layer, x = family.nn.Linear(32, 24), INPUTS[input].clone().requires_grad_()
+    x.data = INPUTS[input]
+    found, expected = layer(x), linear(x, layer.weight, layer.bias)
+    torch.testing.assert_close(found, expected)
+    gradient = random(*expected.shape)
+    mine = torch.autograd.grad(found, (x, layer.weight, layer.bias), gradient)
+    torch.testing.assert_close(mine, torch.autograd.grad(expected, (x, layer.weight, layer.bias), gradient))
+    assert launches or not x.numel()
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_a_weight_is_any_view(family: ModuleType, launches: list[str], weight: str) -> None:
+    layer, x = layer_with(family, WEIGHTS[weight]), random(6, 32)
+    torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
+    assert launches == ["gemm_kernel"]
+
+
+@pytest.mark.parametrize(("K", "N"), [(0, 24), (32, 0), (1, 24), (32, 1), (1, 1)])
+def test_a_size_may_be_none_or_one(family: ModuleType, K: int, N: int) -> None:
+    layer, x = layer_with(family, random(N, K)), random(3, 5, K)
+    torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
+
+
+def converted(layer: Any) -> torch.Tensor:
+    return layer.half()(random(6, 32).half())  # type: ignore[no-any-return]
+
+
+def assigned(layer: Any) -> torch.Tensor:
+    state = {name: value.half() for name, value in layer.state_dict().items()}
+    layer.load_state_dict(state, assign=True)
+    return layer(random(6, 32).half())  # type: ignore[no-any-return]
+
+
+def functional(layer: Any) -> torch.Tensor:
+    state = {name: value.half() for name, value in layer.state_dict().items()}
+    return torch.func.functional_call(layer, state, (random(6, 32).half(),))
+
+
+def replaced_parameters(layer: Any) -> torch.Tensor:
+    for name, value in [*layer.named_parameters()]:
+        setattr(layer, name, torch.nn.Parameter(value.detach().half()))
+    return layer(random(6, 32).half())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("contract", [None, "gemm_fp32_rcr_bias_relu"])
+@pytest.mark.parametrize("changed", [converted, assigned, functional, replaced_parameters])
+def test_the_type_is_that_of_the_weight_at_the_call(
+    family: ModuleType, changed: Callable[[Any], torch.Tensor], contract: str | None
+) -> None:
+    layer = family.nn.Linear(32, 24, contract=contract)
+    weight, bias = layer.weight.detach().half(), layer.bias.detach().half()
+    found = changed(layer)
+    expected = linear(random(6, 32).half(), weight, bias)
+    assert found.dtype == torch.float16
+    torch.testing.assert_close(found, expected if contract is None else expected.relu(), atol=2e-3, rtol=2e-3)
+
+
+def test_a_type_that_the_family_lacks_is_told(family: ModuleType) -> None:
+    told = "gemm_fp32_rcr_bias has no like for a weight of torch.bfloat16 with bias; contracts that fit: none; this "
+    with pytest.raises(ValueError, match=told):
+        family.nn.Linear(32, 24).bfloat16()(random(6, 32).bfloat16())
+
+
+def test_one_layer_under_several_names_stays_one(family: ModuleType) -> None:
+    layer = torch.nn.Linear(8, 8)
+    model = torch.nn.ModuleDict(
+        {"first": layer, "again": layer, "deep": torch.nn.Sequential(torch.nn.Sequential(layer))}
+    )
+    model["twice"] = model["deep"]
+    assert family.nn.replace_linear(model) == ["first", "again", "deep.0.0", "twice.0.0"]
+    found = model["first"]
+    assert type(found) is family.nn.Linear and found is model["again"] and found is model["deep"][0][0]
+    assert len([*model.parameters()]) == 2
+
+
+def patched_by_a_function(layer: torch.nn.Linear) -> None:
+    layer.forward = functools.partial(lambda old, x: old(x), layer.forward)  # type: ignore[method-assign]
+
+
+def patched_by_a_method(layer: torch.nn.Linear) -> None:
+    layer.forward = types.MethodType(lambda self, x: linear(x, self.weight) * 2, layer)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("patch", [patched_by_a_function, patched_by_a_method])
+def test_a_patched_layer_is_left_and_told(family: ModuleType, patch: Callable[[torch.nn.Linear], None]) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    first = model[0]
+    patch(first)
+    expected = model(random(2, 8))
+    with pytest.warns(UserWarning, match="some linear layers are not replaced: 1 with a `forward` of its own"):
+        assert family.nn.replace_linear(model) == ["1"]
+    assert model[0] is first
+    torch.testing.assert_close(model(random(2, 8)), expected)
+
+
+def test_a_hook_is_called_as_before(family: ModuleType) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    seen: list[torch.nn.Module] = []
+    model[0].register_forward_hook(lambda layer, x, y: seen.append(layer))
+    assert family.nn.replace_linear(model) == ["0"]
+    model(random(2, 8))
+    assert seen == [model[0]]
+
+
+def test_a_weight_made_of_tensors_is_multiplied_by_torch(family: ModuleType, launches: list[str]) -> None:
+    model, weight, x = torch.nn.Sequential(torch.nn.Linear(32, 24)), random(24, 32), random(6, 32)
+    model[0].weight = torch.nn.Parameter(TwoTensor(weight, weight))
+    with pytest.warns(
+        UserWarning, match="no linear layer is replaced: 1 with a weight of a tensor subclass; what fits"
+    ):
+        assert family.nn.replace_linear(model) == []
+    layer = family.nn.Linear(32, 24)
+    layer.weight = torch.nn.Parameter(TwoTensor(weight, weight))
+    for call in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+        found = call(x)
+        assert type(found) is TwoTensor
+        torch.testing.assert_close(found.a, linear(x, weight, layer.bias))
+    nested = torch.nested.nested_tensor([random(2, 32), random(5, 32)], layout=torch.jagged)
+    layer = family.nn.Linear(32, 24)
+    for call in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+        torch.testing.assert_close(call(nested).values(), linear(nested.values(), layer.weight, layer.bias))
+    assert launches == []
+
+
+def test_a_model_of_which_nothing_fits_is_told(family: ModuleType, render: Family) -> None:
+    class Own(torch.nn.Linear):
+        pass
+
+    double = torch.nn.Sequential(torch.nn.Linear(8, 8, dtype=torch.float64), Own(8, 8))
+    told = (
+        "no linear layer is replaced: 1 with a weight of torch.float64 with bias, 1 of Own, a class of its own; what "
+        "fits has a weight of torch.float32 without bias, .*; another type or bias needs its `dtype` or `epilogue`"
+    )
+    with pytest.warns(UserWarning, match=told):
+        assert family.nn.replace_linear(double) == []
+    with pytest.warns(UserWarning, match="no linear layer is replaced: 1 that is the model itself, for which"):
+        assert family.nn.replace_linear(torch.nn.Linear(8, 8)) == []
+    other = render("without_plain", WITHOUT_PLAIN)
+    with pytest.warns(UserWarning, match="no contract does just what torch.nn.Linear does; name one: gemm_fp32_rcr_bi"):
+        assert other.nn.replace_linear(torch.nn.Sequential(torch.nn.Linear(8, 8))) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert family.nn.replace_linear(torch.nn.Sequential(torch.nn.ReLU())) == []
+        assert other.nn.replace_linear(torch.nn.Sequential(torch.nn.Linear(8, 8)), "gemm_fp32_rcr_bias_relu") == ["0"]
+
+
+def test_a_region_is_compiled_once(family: ModuleType, launches: list[str]) -> None:
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up = torch.nn.Linear(16, 16)
+
+        @torch.compiler.nested_compile_region  # type: ignore[untyped-decorator]
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.up(x).relu()  # type: ignore[no-any-return]
+
+    torch._dynamo.reset()
+    model, x = torch.nn.Sequential(Block(), Block()), random(4, 16)
+    expected = model(x)
+    family.nn.replace_linear(model)
+    torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), expected)
+    assert launches == ["gemm_kernel"] * 2
+
+
+def test_branches_are_compiled(family: ModuleType, launches: list[str]) -> None:
+    torch._dynamo.reset()
+    layer = family.nn.Linear(16, 16)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.cond(x.sum() > 0, lambda x: layer(x), lambda x: layer(-x), (x,))
+        return found
+
+    x = random(4, 16).abs()
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(call, fullgraph=True, backend="aot_eager")(x), layer(x))
+    assert launches == ["gemm_kernel"] * 2
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_export_has_the_familys_operator(family: ModuleType, strict: bool) -> None:
+    with torch.no_grad():
+        program = torch.export.export(family.nn.Linear(16, 8), (random(3, 16),), strict=strict)
+    targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    assert [x for x in targets if "gemm" in x] == ["alike.gemm_fp32_rcr_bias.default"] and "linear" not in str(targets)
+
+
+def test_what_records_no_operators_is_told(family: ModuleType) -> None:
+    layer = family.nn.Linear(16, 8)
+    with pytest.raises(NotImplementedError, match=r"torch\.jit\.trace does not record it; use torch.export"):
+        torch.jit.trace(layer, (random(3, 16),))
+    with pytest.raises(TypeError, match=r"input must be a torch\.Tensor, got Proxy; torch\.fx\.symbolic_trace does"):
+        torch.fx.symbolic_trace(layer)
+
+
+def test_a_bias_is_that_of_the_call(family: ModuleType) -> None:
+    x, layer = random(6, 32), family.nn.Linear(32, 24)
+    layer.bias = None
+    torch.testing.assert_close(layer(input=x), linear(x, layer.weight))
+    layer = family.nn.Linear(32, 24, bias=False)
+    layer.bias = torch.nn.Parameter(random(24))
+    torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
+    layer = family.nn.Linear(32, 24, contract="gemm_fp32_rcr_bias_relu")
+    layer.bias = None
+    with pytest.raises(ValueError, match=r"gemm_fp32_rcr_bias_relu has no like for a weight of torch\.float32 without"):
+        layer(x)
+
+
+def test_tensors_that_torch_alone_multiplies(family: ModuleType) -> None:
+    layer, x = family.nn.Linear(32, 24).requires_grad_(False), random(6, 32)
+    nested = torch.nested.nested_tensor([x, x[:2]])
+    torch.testing.assert_close(layer(nested).unbind()[1], linear(x[:2], layer.weight, layer.bias))
+    torch.testing.assert_close(layer(x.to_sparse()), linear(x, layer.weight, layer.bias))
+    with pytest.raises(RuntimeError, match="at least 1D"):
+        layer(torch.tensor(1.0))

@@ -1,0 +1,268 @@
+"""What a call refuses with each amount of host code (`package`): the same operands, wherever they are checked."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.autograd import forward_ad
+from torch.testing import assert_close
+
+SPEC = """\
+summary: The same by less host code.
+layout: rcr
+dtype: fp32
+epilogue: [none, scale, bias+save+relu]
+load: pointer
+package: {package}
+"""
+GROUPED = "summary: Groups.\nlayout: rcr\ndtype: fp32\nbatch: grouped\npackage: {package}\n"
+TUNED = """\
+summary: Measured at the first call.
+layout: rcr
+dtype: fp32
+schedule: [stream_k, persistent]
+load: pointer
+masking: auto
+select: autotune
+tile: [{{m: 64, n: 64, k: 32, warps: 4}}, {{m: 16, n: 16, k: 32, warps: 4}}]
+package: {package}
+"""
+
+#: How a contract is called, by its name.
+Contracts = Callable[[str], Any]
+
+
+def files_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
+    """The files of a folder, each by itself."""
+    monkeypatch.syspath_prepend(folder)
+    names = sorted(path.stem for path in folder.glob("*.py"))
+    for name in names:
+        sys.modules.pop(name, None)
+    return [importlib.import_module(name) for name in names]
+
+
+@pytest.fixture(params=["torch", "kernel", "plain", "files"])
+def contracts(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    render: Callable[[str, str], ModuleType],
+) -> Callable[[str, str], Contracts]:
+    """Renders a spec with an amount of host code; `kernel` is the function `gemm` of a kernel's file."""
+    package = {"kernel": "torch"}.get(request.param, request.param)
+
+    def rendered(name: str, text: str) -> Contracts:
+        text = text.format(package=package)
+        if request.param == "files":
+            return partial(contract, files_of(folder_of(name, text, tmp_path), monkeypatch))
+        family = render(f"{name}_{request.param}", text)
+        if request.param == "kernel":
+            return partial(contract, [family._kernel(x) for names in family._KERNELS.values() for x in names])
+        return partial(getattr, family)
+
+    rendered.package = request.param  # type: ignore[attr-defined]
+    return rendered
+
+
+def folder_of(name: str, text: str, folder: Path) -> Path:
+    from generator.commands.command_line import main
+    from generator.verify import interpreter
+
+    interpreter.install()
+    (folder / f"{name}.yaml").write_text(text)
+    assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
+    return folder / name
+
+
+def contract(files: list[ModuleType], name: str) -> Any:
+    """The function of the first file of a contract."""
+    return next(file.gemm for file in files if file.__name__.rpartition(".")[2].startswith(f"{name}__"))
+
+
+def operands(m: int = 32, n: int = 48, k: int = 64) -> dict[str, Any]:
+    return {"a": torch.randn(m, k), "b": torch.randn(n, k).T}
+
+
+def test_results_in_the_memory_of_others_are_refused(contracts: Callable[[str, str], Contracts]) -> None:
+    family = contracts("apart", SPEC)
+    x = torch.randn(32, 32)
+    for given in ({"a": x, "b": torch.randn(32, 32).T}, {"a": torch.randn(32, 32), "b": x.T}):
+        with pytest.raises(ValueError, match=r"out shares memory with [ab]"):
+            family("gemm_fp32_rcr_none")(**given, out=x)
+    saving = family("gemm_fp32_rcr_bias_save_relu")
+    given = operands(32, 32, 32)
+    out = torch.empty(32, 32)
+    with pytest.raises(ValueError, match="preact shares memory with out, which is"):
+        saving(**given, bias=torch.randn(32), out=out, preact=out)
+    with pytest.raises(ValueError, match="preact shares memory with a"):
+        saving(x, given["b"], bias=torch.randn(32), preact=x)
+    bias, apart = torch.randn(32), torch.empty(32, 32)
+    _, kept = saving(**given, bias=bias, out=out, preact=apart)
+    assert kept is apart
+    assert_close(apart, given["a"] @ given["b"] + bias, atol=1e-4, rtol=1e-4)
+
+
+def test_no_call_returns_what_nothing_was_written_to(contracts: Callable[[str, str], Contracts]) -> None:
+    """Tensors without memory have a result without memory, and none has one where some operands have memory."""
+    family = contracts("memory", SPEC)
+    plain, scaled = family("gemm_fp32_rcr_none"), family("gemm_fp32_rcr_scale")
+    given = operands()
+    assert plain(**{name: x.to("meta") for name, x in given.items()}).is_meta
+    with FakeTensorMode() as mode:
+        fake = {name: mode.from_tensor(x) for name, x in given.items()}
+        assert isinstance(plain(**fake), FakeTensor)
+        one = mode.from_tensor(torch.tensor(2.0))
+    assert isinstance(plain(**fake), FakeTensor)
+    for name in given:
+        with pytest.raises((ValueError, TypeError, AssertionError, RuntimeError)):
+            result = plain(**{**given, name: fake[name]})
+            assert not isinstance(result, FakeTensor), "a fake result says that nothing was computed"
+            pytest.fail("a real tensor that nothing was written to")
+    for number in (torch.tensor(2.0, device="meta"), one):
+        with pytest.raises((ValueError, TypeError, AssertionError, RuntimeError)):
+            scaled(**given, scale=number)
+
+
+def test_derivatives_negated_views_and_sparse_tensors(contracts: Callable[[str, str], Contracts]) -> None:
+    family = contracts("views", SPEC)
+    plain, given = family("gemm_fp32_rcr_none"), operands()
+    expected = given["a"] @ given["b"]
+    whole = contracts.package == "torch"  # type: ignore[attr-defined]
+    negated = torch._neg_view(given["a"])
+    if whole:
+        assert_close(plain(negated, given["b"]), -expected, atol=1e-4, rtol=1e-4)
+    else:
+        with pytest.raises(TypeError, match="a must be a plain tensor, got a view of negated memory"):
+            plain(negated, given["b"])
+        with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="no derivatives in forward mode"):
+            plain(forward_ad.make_dual(given["a"], given["a"]), given["b"])
+        with pytest.raises(RuntimeError, match="a requires a gradient, and a kernel records none"):
+            plain(given["a"].clone().requires_grad_(), given["b"])
+    assert_close(plain(**given), expected, atol=1e-4, rtol=1e-4)
+    for sparse in (given["a"].to_sparse(), given["a"].to_sparse_csr()):
+        with pytest.raises(TypeError, match="a must be a dense tensor, got one of layout"):
+            plain(sparse, given["b"])
+
+
+def test_a_number_is_a_number(contracts: Callable[[str, str], Contracts]) -> None:
+    scaled = contracts("number", SPEC)("gemm_fp32_rcr_scale")
+    for number in ("2", None, [1.0], 2j):
+        with pytest.raises(TypeError, match=r"scale must be a number or a tensor of one element, got \w+"):
+            scaled(**operands(), scale=number)
+    with pytest.raises(ValueError, match="scale is too large for a float"):
+        scaled(**operands(), scale=10**400)
+
+
+def test_a_forgotten_transposition_is_named(contracts: Callable[[str, str], Contracts]) -> None:
+    plain = contracts("turned", SPEC)("gemm_fp32_rcr_none")
+    given = operands()
+    wrong = {
+        "b, a weight (N, K)": {**given, "b": given["b"].T},
+        "b, square": {"a": torch.randn(32, 64), "b": torch.randn(64, 64)},
+        "b, row-major": {**given, "b": given["b"].contiguous()},
+        "a, of another shape": {**given, "a": given["a"].T.contiguous()},
+        "a, column-major": {**given, "a": given["a"].T.contiguous().T},
+    }
+    for what, operands_ in wrong.items():
+        with pytest.raises(ValueError, match=rf"{what[0]}\b.*\.T\b"):
+            plain(**operands_)
+            pytest.fail(what)
+    # Neither is the transpose of what fits.
+    for other in ({**given, "b": torch.randn(48, 63).T}, {**given, "b": torch.randn(48, 128).T[::2]}):
+        with pytest.raises(ValueError) as caught:
+            plain(**other)
+        assert ".T" not in str(caught.value)
+
+
+def test_a_configuration_is_one_of_the_table_or_its_index(contracts: Callable[[str, str], Contracts]) -> None:
+    plain, given = contracts("configured", SPEC)("gemm_fp32_rcr_none"), operands()
+    expected = given["a"] @ given["b"]
+    for index in (0, numpy.int64(1), numpy.uint8(0)):
+        assert_close(plain(**given, config=index), expected, atol=1e-4, rtol=1e-4)
+    told = r"config must be an element of CONFIGS or an index below \d+, got "
+    wrong = [(True, "bool"), (False, "bool"), ("0", "str"), (0.0, "float"), (numpy.float32(1), "float32")]
+    for config, kind in [*wrong, ((0,), "tuple"), (torch.tensor(0), "Tensor")]:
+        with pytest.raises(ValueError, match=rf"{told}.*, a {kind}$"):
+            plain(**given, config=config)
+    for config in (99, -1, {"BLOCK_M": 64}):
+        with pytest.raises(ValueError, match=rf"{told}[^,]*$"):
+            plain(**given, config=config)
+
+
+def test_offsets_are_given_once(contracts: Callable[[str, str], Contracts]) -> None:
+    grouped = contracts("once", GROUPED)("gmm_fp32_rcr_none")
+    a, b, offsets = torch.randn(32, 64), torch.randn(2, 48, 64).mT, torch.tensor([10, 32], dtype=torch.int32)
+    expected = torch.cat([a[:10] @ b[0], a[10:] @ b[1]])
+    assert_close(grouped(a, b, offsets), expected, atol=1e-4, rtol=1e-4)
+    assert_close(grouped(a, b, offsets=offsets), expected, atol=1e-4, rtol=1e-4)
+    with pytest.raises(TypeError, match="multiple values for argument 'offsets'"):
+        grouped(a, b, offsets, offsets=offsets)
+
+
+def test_the_interpreter_measures_nothing(contracts: Callable[[str, str], Contracts]) -> None:
+    given = operands(128, 128, 64)
+    family = contracts("measured", TUNED)
+    assert_close(family("gemm_fp32_rcr_none")(**given), given["a"] @ given["b"], atol=1e-4, rtol=1e-4)
+
+
+def test_a_file_allocates_enough_for_each_configuration_that_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tuner that chooses the last has as many counters as that has tiles, and launches its programs."""
+    files = files_of(folder_of("tried", TUNED.format(package="files"), tmp_path), monkeypatch)
+    given = operands(128, 128, 64)
+    for file in files:
+        source = Path(str(file.__file__)).read_text()
+        assert source.count("tuned = config is None and a.is_cuda") == 1
+        text = source.replace("tuned = config is None and a.is_cuda", "tuned = config is None")
+        module: dict[str, Any] = {"__name__": "tried"}
+        exec(compile(text, file.__name__, "exec"), module)
+        tuned = LastConfiguration(file)
+        module["tuned_kernel"] = tuned
+        assert_close(module["gemm"](**given), given["a"] @ given["b"], atol=1e-4, rtol=1e-4)
+        if "streamk" in file.__name__:
+            assert tuned.arguments["counters_ptr"].numel() == 64
+            assert tuned.arguments["work_ptr"].numel() == 3 * 2 * 64 * 64
+
+
+class LastConfiguration:
+    """Launches the kernel of a file with the last of its configurations, as a tuner that finds it fastest."""
+
+    def __init__(self, file: ModuleType) -> None:
+        self.kernel, self.row = file.gemm_kernel, file.CONFIGS[-1]
+        self.arguments: dict[str, Any] = {}
+
+    def __getitem__(self, grid: Any) -> Any:
+        def launch(**arguments: Any) -> None:
+            self.arguments = arguments
+            self.kernel[grid(self.row)](**arguments, **self.row)
+
+        return launch
+
+
+def test_which_of_a_plain_function_refuses_what_its_call_does(render: Callable[[str, str], ModuleType]) -> None:
+    function = render("which_plain", SPEC.format(package="plain")).gemm_fp32_rcr_scale
+    given = operands()
+    wrong: list[dict[str, Any]] = [
+        {"b": given["b"].double()},
+        {"b": given["b"].contiguous()},
+        {"out": torch.empty(1, 1)},
+        {"scale": [1]},
+    ]
+    for change in wrong:
+        said = []
+        for call in (function, function.which):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                call(**{**given, "scale": 2.0, **change})
+            said.append((caught.type, str(caught.value)))
+        assert said[0] == said[1] and said[0][1].startswith("gemm_fp32_rcr_scale: ")

@@ -1,0 +1,255 @@
+"""What torch does with functions besides calling them: saves, traces at sizes it does not know, loops over a batch."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from generator.commands.command_line import main
+from tests.helpers.support import ROOT
+
+SPEC = """\
+summary: For what torch does with functions.
+layout: rcr
+dtype: fp32
+batch: [none, grouped]
+epilogue: [none, bias, [scale_m, bias_m], [scale, add]]
+load: pointer
+backward: kernels
+exclude:
+  - {batch: grouped, epilogue: [bias, [scale_m, bias_m], [scale, add]], because: "no test calls them"}
+"""
+OWN = (ROOT / "docs" / "examples" / "own_backward.yaml").read_text(encoding="utf-8")
+NONE, BIAS, VECTORS, ADD = (f"gemm_fp32_rcr_{chain}" for chain in ("none", "bias", "scalem_biasm", "scale_add"))
+
+Family = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def family(render: Family) -> ModuleType:
+    return render("modes", SPEC)
+
+
+@pytest.fixture(autouse=True)
+def traced_anew() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        yield
+
+
+def random(*size: int) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.fixture
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
+    """Renders a spec and imports the family by its name, as a program does: `imported(name, text)`."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def family(name: str, text: str) -> ModuleType:
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+        assert main([str(tmp_path / f"{name}.yaml"), "--out", str(tmp_path)]) == 0
+        return importlib.import_module(name)
+
+    return family
+
+
+@pytest.mark.parametrize("package", ["torch", "plain"])
+def test_a_function_is_pickled_by_its_name(
+    imported: Callable[[str, str], ModuleType], package: str, tmp_path: Path
+) -> None:
+    name = f"pickled_{package}"
+    spec = f"summary: To pickle.\nlayout: rcr\ndtype: fp32\nepilogue: bias\nload: pointer\npackage: {package}\n"
+    function = imported(name, spec).gemm_fp32_rcr_bias
+    assert function.__module__ == name and pickle.loads(pickle.dumps(function)) is function
+    file = io.BytesIO()
+    model = torch.nn.Sequential()
+    model.product = function
+    torch.save(model, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False).product is function
+    (tmp_path / "function.pickle").write_bytes(pickle.dumps(function))
+    code = "import pickle; print(pickle.load(open('function.pickle', 'rb')).__name__)"
+    worker = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert worker.stdout == "gemm_fp32_rcr_bias\n", worker.stderr
+
+
+X, V, W, B3 = random(9, 16), random(9), random(8, 16), random(2, 8, 16)
+MASK = torch.arange(9) % 2 == 0
+OFFSETS, INDEX = torch.tensor([2, 5], dtype=torch.int32), torch.arange(9, dtype=torch.int32)
+#: The rows of groups, of which the others are in none and have no values.
+ROWS = 5
+
+#: Calls at sizes that only the data tell: a function of a family, a mask of nine rows and nothing else.
+AT_RUN_TIME: dict[str, Callable[[ModuleType, torch.Tensor], torch.Tensor]] = {
+    "rows": lambda of, mask: getattr(of, NONE)(X[mask], W.T),
+    "vectors of rows": lambda of, mask: getattr(of, VECTORS)(X[mask], W.T, scale_m=V[mask], bias_m=-V[mask]),
+    "a matrix that is added": lambda of, mask: getattr(of, ADD)(X[mask], W.T, scale=0.5, add=X[mask][:, :8]),
+    "columns": lambda of, mask: getattr(of, BIAS)(X, X[mask].T, bias=V[mask]),
+    "K": lambda of, mask: getattr(of, NONE)(X.T[:, mask], X.T[:8, mask].T),
+    "out": lambda of, mask: getattr(of, NONE)(X[mask], W.T, out=X[mask].new_empty(X[mask].shape[0], 8)),
+    "rows of groups": lambda of, mask: of.gmm_fp32_rcr_none(X[mask], B3.mT, OFFSETS)[:ROWS],
+    "named rows of groups": lambda of, mask: of.gmm_fp32_rcr_none(X, B3.mT, OFFSETS, rows=INDEX[mask])[:ROWS],
+    "groups": lambda of, mask: of.gmm_fp32_rcr_none(X, X[mask][:, None, :].mT, INDEX[mask])[:ROWS],
+}
+
+
+@pytest.mark.parametrize("call", AT_RUN_TIME)
+def test_a_size_may_be_known_at_run_time_only(family: ModuleType, call: str) -> None:
+    def traced(mask: torch.Tensor) -> torch.Tensor:
+        return AT_RUN_TIME[call](family, mask)
+
+    class Exported(torch.nn.Module):
+        def forward(self, mask: torch.Tensor) -> torch.Tensor:
+            return traced(mask)
+
+    with torch.no_grad():
+        compiled = torch.compile(traced, fullgraph=True, backend="aot_eager")
+        program = torch.export.export(Exported(), (MASK,))
+        for mask in (MASK, torch.arange(9) < 7):
+            expected = traced(mask)
+            torch.testing.assert_close(compiled(mask), expected)
+            torch.testing.assert_close(program.module()(mask), expected)
+
+
+def test_a_wrong_size_at_run_time_is_refused_by_the_call(family: ModuleType) -> None:
+    def traced(mask: torch.Tensor) -> torch.Tensor:
+        return getattr(family, VECTORS)(X[mask], W.T, scale_m=V, bias_m=V[mask])  # type: ignore[no-any-return]
+
+    with torch.no_grad(), pytest.raises(Exception, match=r"scale_m must have shape \(5,\), got \(9,\)"):
+        torch.compile(traced, fullgraph=True, backend="aot_eager")(MASK)
+
+
+def test_a_backward_pass_of_ones_own_is_one_graph(render: Family) -> None:
+    own = render("own_pass", OWN)
+
+    class Hidden(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, first: Any, bias: Any, second: Any) -> Any:
+            hidden, preact = own.gemm_fp16_rcr_bias_save_gelutanh(x, first.T, bias=bias)
+            ctx.save_for_backward(preact, first, second)
+            return hidden @ second.T
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            preact, first, second = ctx.saved_tensors
+            before = own.gemm_fp16_rrr_gradgelutanh(grad.contiguous(), second, preact=preact)
+            return before @ first, None, None, None
+
+    x, first, bias, second = (random(*size).half() for size in ((6, 32), (24, 32), (24,), (8, 24)))
+
+    def gradient(call: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        leaf = x.clone().requires_grad_()
+        call(leaf).backward()
+        assert leaf.grad is not None
+        return leaf.grad
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return Hidden.apply(x, first, bias, second).float().sum()  # type: ignore[no-any-return, no-untyped-call]
+
+    torch.testing.assert_close(gradient(torch.compile(loss, fullgraph=True, backend="aot_eager")), gradient(loss))
+
+
+@pytest.mark.parametrize("name", [NONE, BIAS])
+def test_the_backward_pass_itself_is_compiled(family: ModuleType, name: str) -> None:
+    x, given = random(4, 16).requires_grad_(), {} if name == NONE else {"bias": random(8).requires_grad_()}
+
+    def gradient() -> torch.Tensor:
+        x.grad = None
+        with torch._dynamo.utils.maybe_enable_compiled_autograd(True, fullgraph=True, dynamic=False):
+            getattr(family, name)(x, W.T, **given).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    torch.testing.assert_close(gradient(), W.sum(0).expand(4, 16))
+
+
+@pytest.mark.parametrize("name", [NONE, BIAS])
+def test_a_jacobian_is_computed_at_once(family: ModuleType, name: str) -> None:
+    x, bias = random(3, 16), random(8)
+
+    def ours(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        given = {} if name == NONE else {"bias": bias}
+        return getattr(family, name)(x, W.T, **given) + bias * (name == NONE)  # type: ignore[no-any-return]
+
+    def theirs(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x, W, bias)
+
+    jacobian = torch.autograd.functional.jacobian
+    expected = jacobian(theirs, (x, bias))
+    torch.testing.assert_close(jacobian(ours, (x, bias), vectorize=True), expected)
+    x.requires_grad_(), bias.requires_grad_()
+    found, each = ours(x, bias), torch.eye(24).reshape(24, 3, 8)
+    at_once = torch.autograd.grad(found, (x, bias), each, is_grads_batched=True, retain_graph=True)
+    mapped = torch.vmap(lambda grad: torch.autograd.grad(found, (x, bias), grad, retain_graph=True))(each)
+    for made in (at_once, mapped):
+        shaped = [one.reshape(3, 8, *one.shape[1:]) for one in made]
+        torch.testing.assert_close(shaped, [*expected])
+
+
+def test_a_family_is_imported_again(imported: Callable[[str, str], ModuleType]) -> None:
+    imported("again", SPEC)
+
+    def result() -> tuple[ModuleType, torch.Tensor]:
+        for name in [name for name in sys.modules if name.split(".")[0] == "again"]:
+            del sys.modules[name]
+        family = importlib.import_module("again")
+        x = X.clone().requires_grad_()
+        getattr(family, BIAS)(x, W.T, bias=W[:, 0].contiguous()).sum().backward()
+        assert x.grad is not None
+        return family, x.grad
+
+    first, expected = result()
+    second, found = result()
+    assert first is not second
+    torch.testing.assert_close(found, expected)
+    del first, second
+    gc.collect()
+    torch.testing.assert_close(result()[1], expected)
+
+
+@pytest.mark.parametrize("package", ["torch", "plain"])
+def test_threads_interpret_in_turn(imported: Callable[[str, str], ModuleType], package: str) -> None:
+    spec = f"summary: For threads.\nlayout: rcr\ndtype: fp32\nepilogue: none\nload: pointer\npackage: {package}\n"
+    families = [imported(f"threads_{package}_{which}", spec) for which in "ab"]
+    found: list[torch.Tensor | Exception] = []
+    x, w = random(40, 64), random(48, 64)
+
+    def work(family: ModuleType) -> None:
+        try:
+            found.append(family.gemm_fp32_rcr_none(x, w.T))
+        except Exception as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=work, args=(families[at % 2],)) for at in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    for one in found:
+        assert isinstance(one, torch.Tensor), one
+        torch.testing.assert_close(one, x @ w.T)
+
+
+def test_what_records_no_operators_is_told(family: ModuleType) -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return getattr(family, NONE)(x, W.T)  # type: ignore[no-any-return]
+
+    told = f"{NONE}: torch.jit.trace does not record it; use torch.export"
+    with torch.no_grad(), pytest.raises(NotImplementedError, match=told):
+        torch.jit.trace(call, (X,))
+    with pytest.raises(TypeError, match=f"{NONE}: a must be a torch.Tensor, got Proxy; torch.fx.symbolic_trace does"):
+        torch.fx.symbolic_trace(call)

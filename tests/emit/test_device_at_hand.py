@@ -1,0 +1,229 @@
+"""GPUs that a spec did not name: what is chosen fits on the device at hand, or a sentence says that nothing does."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from generator.emit.loading import load_family, load_kernel
+from generator.emit.manifest_reader import Rendered, remembered
+from generator.language.model import Variant
+from generator.language.targets import TARGETS
+from generator.plan import legality, memory_needs
+from generator.plan.devices import Device
+from generator.plan.portfolio import tile_of
+from generator.plan.shared_memory import shared_memory
+from generator.runtime import device_memory
+from generator.verify.ahead_of_time import standing_in_for
+from generator.verify.offered_rows import claimed_device, offered_fault
+from tests.helpers.support import BASE, GENERATED, called
+
+RTX_4090 = Device("NVIDIA GeForce RTX 4090", "sm89", 128, 102400)
+#: What a program of it may have.
+HELD = 101376
+CUDA = torch.device("cuda", 0)
+SIZES = list(itertools.product((16, 512, 8192), repeat=3))
+PACKAGES = ("torch", "plain", "files")
+#: With tiles that a GPU of 64 KiB cannot hold.
+LARGE = f"{BASE}tile: [{{m: 128, n: 256, k: 64, warps: 8, stages: 3}}]\n"
+
+
+@pytest.fixture
+def render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def rendered(text: str, package: str) -> Path:
+        (tmp_path / "at_hand.yaml").write_text(text)
+        said = called(capsys, tmp_path / "at_hand.yaml", "--out", tmp_path / package, "--package", package)
+        assert said.status == 0, said.err
+        return tmp_path / package / "at_hand"
+
+    return rendered
+
+
+@contextmanager
+def device_of(target: str, shared: int, **others: object) -> Iterator[list[int]]:
+    """A GPU of a target with other shared memory; what it yields has an entry for each query of its properties."""
+    queries: list[int] = []
+    capability = divmod(TARGETS[target].capability, 10)
+    properties = SimpleNamespace(
+        **dict(zip(("major", "minor"), capability, strict=True)),
+        gcnArchName=target,
+        multi_processor_count=40,
+        shared_memory_per_multiprocessor=shared + 1024,
+        shared_memory_per_block_optin=shared,
+        **others,
+    )
+
+    def asked(device: object = None) -> SimpleNamespace:
+        queries.append(1)
+        return properties
+
+    with claimed_device(target), patch.object(torch.cuda, "get_device_properties", asked):
+        yield queries
+
+
+def modules(folder: Path, package: str) -> list[tuple[Variant, ModuleType]]:
+    """The kernels of a folder, each with its module as a caller imports it."""
+    found: Rendered = remembered(folder)
+    if package == "files":
+        return [(kernel.variant, load_kernel(found.file(name))) for name, kernel in found.by_name.items()]
+    family = load_family(folder)
+    return [(kernel.variant, family._kernel(name)) for name, kernel in found.by_name.items()]
+
+
+def offered(module: ModuleType) -> list[dict[str, int]]:
+    """The configurations that the GPU at hand can run."""
+    found: list[dict[str, int]] = module.CALL.offered(CUDA) if hasattr(module, "CALL") else module._device(CUDA)[0]
+    return found
+
+
+def chosen(module: ModuleType, sizes: tuple[int, ...]) -> dict[str, int]:
+    """The configuration that a kernel chooses for sizes on the GPU at hand."""
+    row: dict[str, int]
+    if hasattr(module, "CALL"):
+        row = module.CALL.chosen(sizes, CUDA)
+    else:
+        rows, figures = module._device(CUDA)
+        row = min(rows, key=lambda row: module.cost(row, *sizes, *figures))
+    return row
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize(
+    "more", ["dtype: fp16\n", "dtype: fp32\n", "dtype: int8\n", "schedule: persistent\n", "epilogue: swiglu\n"]
+)
+def test_a_default_family_chooses_what_fits(render: Any, package: str, more: str) -> None:
+    text = BASE.replace("dtype: fp16\n", "") + more if "dtype" in more else BASE + more
+    folder = render(text, package)
+    with standing_in_for(RTX_4090):
+        for v, module in modules(folder, package):
+            needed = [shared_memory(v, tile_of(v, chosen(module, sizes)), "sm89") for sizes in SIZES]
+            assert max(needed) <= HELD
+
+
+def test_the_functions_choose_what_fits(render: Any) -> None:
+    """`which` and `prepare` ask the same function as a call does."""
+    family = load_family(render(BASE, "torch"))
+    prepare = importlib.import_module(f"{family.__name__}._runtime.prepare")
+    (name,) = family._KERNELS
+    v = remembered(Path(family.__file__ or "").parent).kernels[0].variant
+    with standing_in_for(RTX_4090):
+        found = [
+            launch
+            for m, n, k in SIZES
+            for launch in prepare.launches(getattr(family, name), n, k, M=m, B=1, device=CUDA, unaligned=())
+        ]
+    rows = {launch.row for launch in found if launch.row is not None}
+    assert rows and max(shared_memory(v, tile_of(v, dict(row)), "sm89") for row in rows) <= HELD
+
+
+@pytest.mark.parametrize("select", ["fastest", "autotune", "fixed"])
+def test_each_choice_is_among_what_fits(render: Any, select: str) -> None:
+    folder = render(f"{BASE}select: {select}\n", "torch")
+    with standing_in_for(RTX_4090):
+        for v, module in modules(folder, "torch"):
+            rows = offered(module) if legality.why_not_on(v, "sm89") is None else []
+            assert all(legality.why_no_row_on(v, tile_of(v, row), "sm89") is None for row in rows)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_device_that_holds_none_is_told(render: Any, package: str) -> None:
+    """As a T4 has it: 64 KiB."""
+    ((_, module),) = modules(render(LARGE, package), package)
+    with device_of("sm80", 65536), pytest.raises(ValueError) as caught:
+        if package == "files":
+            offered(module)
+        else:
+            state = SimpleNamespace(device=CUDA, numbers={"M": 1, "N": 1, "K": 1}, given={})
+            raise ValueError(module.CALL.reason(state))
+    needed = 3 * (128 + 256) * 64 * 2 - (128 + 256) * 64 * 2
+    told = f"a program may have 65536 bytes, and the least that one needs is {needed}; this is sm80"
+    told = f"of 65536 bytes they need ({needed},)" if package == "files" else told
+    assert str(caught.value) == f"no configuration fits into the device's shared memory: {told}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_device_is_asked_once(render: Any, package: str) -> None:
+    ((_, module),) = modules(render(BASE, package), package)
+    with device_of("sm89", HELD) as queries:
+        first = offered(module)
+        count = len(queries)
+        assert offered(module) is first and len(first) == len(module.CONFIGS) - 1
+        assert len(queries) == count
+
+
+@pytest.mark.parametrize("package", ["torch", "plain"])
+def test_a_device_that_torch_does_not_describe_has_what_the_spec_says(render: Any, package: str) -> None:
+    ((_, module),) = modules(render(BASE, package), package)
+    with claimed_device("sm89"):
+        properties = SimpleNamespace(major=8, minor=9)
+        with patch.object(torch.cuda, "get_device_properties", lambda device=None: properties):
+            assert offered(module) == module.CONFIGS
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_offered_is_what_the_legality_table_allows(render: Any, package: str, target: str) -> None:
+    folder = render(BASE, package)
+    (kernel,) = remembered(folder).kernels
+    ((_, module),) = modules(folder, package)
+    assert offered_fault(module, kernel, target) is None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_target_is_recognised(target: str) -> None:
+    with claimed_device(target):
+        assert device_memory.kind_of(CUDA) == TARGETS[target].kind
+        assert device_memory.limit_of(CUDA) == TARGETS[target].shared_memory
+
+
+@pytest.mark.parametrize(
+    ("capability", "kind"),
+    [((7, 5), "sm80"), ((8, 7), "sm80"), ((10, 3), "sm100"), ((11, 0), "sm100"), ((12, 1), "sm80")],
+)
+def test_an_architecture_that_no_spec_can_name(capability: tuple[int, int], kind: str) -> None:
+    properties = SimpleNamespace(**dict(zip(("major", "minor"), capability, strict=True)))
+    with patch.object(torch.cuda, "get_device_properties", lambda device=None: properties):
+        assert device_memory.kind_of(CUDA) == kind
+
+
+@pytest.mark.parametrize("family", ["fp16_rcr", "fp8_blocks", "mx_scaled", "int4_rcr", "outputs", "fp32"])
+def test_targets_with_the_same_instructions_need_the_same(family: str) -> None:
+    for kernel in remembered(GENERATED / family).kernels:
+        needs = memory_needs.needs_of(kernel)
+        for name, target in TARGETS.items():
+            if kernel.variant.traits.tiled and legality.why_not_on(kernel.variant, name) is None:
+                own = tuple(legality.shared_memory_needed(kernel.variant, tile, name) for tile in kernel.tiles)
+                assert needs[target.kind] == own
+
+
+def test_verify_counts_what_is_left_out(render: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """One launch is compiled, which is enough to see what the level says of the others."""
+    folder = render(BASE, "torch")
+    said = called(
+        capsys, "verify", folder, "--level", "compile", "--target", "sm89", "--case", "row0-aligned", "--fresh"
+    )
+    reason = "147456 bytes of shared memory, and sm89 has 101376"
+    assert said.status == 0, said.err
+    assert f"compile sm89: 1 configuration of 1 kernel left out, which no launcher takes there: {reason}" in said.out
+    table, total = said.out.splitlines()[-2:]
+    assert table.split()[:8] == ["compile", "sm89", "1", "0", "1", "0", "0", "1"]
+    assert total.startswith("all 1 passed, 1 configuration left out in ")
+
+
+def test_verify_finds_a_launcher_that_takes_more(render: Any) -> None:
+    folder = render(BASE, "torch")
+    (kernel,) = remembered(folder).kernels
+    file = folder / "_shared_memory.py"
+    file.write_text(file.read_text().replace("147456", "7456"))
+    module = load_kernel(folder / f"{kernel.name}.py")
+    fault = offered_fault(module, kernel, "sm89")
+    assert fault is not None and fault.startswith("on sm89 the launcher takes 7 of 7 configurations, expected ")

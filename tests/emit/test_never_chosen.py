@@ -1,0 +1,157 @@
+"""Which kernels no function of a family chooses: what the list says, and that the functions agree on a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from generator.commands.command_line import main
+from generator.emit import manifest_reader
+from generator.emit.never_chosen import never_chosen
+from generator.plan.devices import DEVICES
+from generator.plan.families import families
+from tests.helpers.support import BASE, GENERATED, SPECS, called, family_of
+
+POINTER = "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"
+
+
+def test_18_kernels_of_fp16_rcr_are_never_chosen() -> None:
+    (family,) = families([path for path in SPECS if path.stem == "fp16_rcr"])
+    found = never_chosen(family)
+    hows = ("tiled_pointer_none_linear", "tiled_pointer_none_grouped", "tiled_pointer_auto_linear")
+    assert [each.name for each in found] == [f"{contract}__{how}" for contract in family.contracts for how in hows]
+    assert len(found) == 18 and len(family.kernels) == 41
+    told = f"{POINTER} is tried before it and accepts every call that it accepts; no measurement names it"
+    assert {each.reason for each in found if each.name.startswith("gemm_fp16_rcr_none__")} == {told}
+
+
+@pytest.mark.parametrize(
+    ("text", "unused"),
+    [
+        ("", []),
+        ("masking: [none, auto]", ["tiled_pointer_none_grouped"]),
+        # The one that takes fewer sizes is tried first.
+        ("masking: [none, k]", []),
+        ("masking: [k, mn]", []),
+        ("swizzle: [linear, grouped, hilbert]", ["tiled_pointer_auto_linear", "tiled_pointer_auto_hilbert"]),
+        # A descriptor does not address every operand.
+        ("load: [pointer, descriptor]\ntargets: [sm90]", []),
+        ("load: [pointer, block_pointer]", ["tiled_blockpointer_auto_grouped"]),
+        ("load: descriptor\nstore: [as_load, pointer]\ntargets: [sm90]", []),
+        (
+            "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]",
+            ["persistent_pointer_auto_grouped", "persistent_descriptor_auto_grouped"],
+        ),
+        ("schedule: [tiled, split_k, naive]", ["splitk_pointer_auto_grouped", "naive_pointer_auto_grouped"]),
+        # One load holds only so much of K.
+        ("schedule: [naive, elementwise]\nswizzle: linear", []),
+        # Where results must repeat, a kernel of atomic adds is left to others.
+        (
+            "dtype: {a: fp16, out: fp32}\nschedule: [split_k_atomic, stream_k]",
+            ["splitkatomic_pointer_auto_grouped"],
+        ),
+        ("schedule: [tiled, persistent]\nselect: fixed", ["persistent_pointer_auto_grouped"]),
+        ("schedule: [tiled, persistent]\nselect: autotune", ["persistent_pointer_auto_grouped"]),
+        ("masking: [none, auto]\npackage: plain", ["tiled_pointer_none_grouped"]),
+        # There are no functions.
+        ("masking: [none, auto]\npackage: files", []),
+        # The model gives a kernel with the same configurations the same cost, and takes the first.
+        ("masking: [none, auto]\nselect: fastest\nschedule: tiled\nload: pointer\ntargets: [sm80]", None),
+        ("schedule: [tiled, split_k]\nselect: fastest\nload: pointer\ntargets: [sm80]", []),
+    ],
+)
+def test_what_is_never_chosen(text: str, unused: list[str] | None) -> None:
+    lines = [
+        line
+        for line in BASE.splitlines()
+        if not any(line.startswith(x.partition(":")[0] + ":") for x in text.splitlines())
+    ]
+    family = family_of("\n".join([*lines, text, ""]))
+    found = [each.name.partition("__")[2] for each in never_chosen(family)]
+    if unused is None:
+        unused = [kernel.how for kernel in family.kernels if "_none_" in kernel.how]
+        assert unused
+    assert found == unused
+
+
+def test_a_kernel_is_compared_on_each_of_its_targets() -> None:
+    """One that another covers on some of its targets alone may be chosen on the others."""
+    text = "summary: S.\nlayout: rcr\ndtype: {a: mxfp8e4m3}\nproduct: [direct, scaled]\ntargets: [%s]\n"
+    assert never_chosen(family_of(text % "sm90, sm100")) == ()
+    (found,) = never_chosen(family_of(text % "sm100"))
+    assert found.name.endswith("__tiled_pointer_auto_grouped") and "_productscaled is tried before it" in found.reason
+
+
+def test_the_list_the_manifest_and_json_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "two.yaml"
+    spec.write_text(BASE + "masking: [none, auto]\n")
+    name = "gemm_fp16_rcr_none__tiled_pointer_none_grouped"
+    reason = f"{POINTER} is tried before it and accepts every call that it accepts; `select: heuristic` does not"
+    said = called(capsys, spec, "--list").out
+    assert f"  never chosen by a function: 1\n  - {name}: {reason} compare kernels\n" in said
+    (listed,) = json.loads(called(capsys, spec, "--list", "--json").out)
+    assert main([str(spec), "--out", str(tmp_path)]) == 0
+    manifest = json.loads((tmp_path / "two" / "manifest.json").read_text())
+    assert manifest["never_chosen"] == listed["never_chosen"] == [{"name": name, "reason": f"{reason} compare kernels"}]
+    manifest_reader.read(tmp_path / "two")
+    # What is not selected is not listed; the others stay what they are in the whole family.
+    assert "never chosen" not in called(capsys, spec, "--list", "--only", "*_auto_*").out
+    assert f"  - {name}: " in called(capsys, spec, "--list", "--only", "*_none_*").out
+    spec.write_text(BASE)
+    assert main([str(spec), "--out", str(tmp_path)]) == 0
+    assert "never_chosen" not in json.loads((tmp_path / "two" / "manifest.json").read_text())
+    assert json.loads(called(capsys, spec, "--list", "--json").out)[0]["never_chosen"] == []
+
+
+def _without_interpreter() -> None:
+    os.environ.pop("TRITON_INTERPRET", None)
+
+
+#: Sizes with a reason: a vector, few rows, one past a tile, multiples of every tile, an odd pitch, a long K.
+SIZES = [(1, 4096, 4096), (16, 4096, 4096), (129, 257, 65), (4096, 4096, 4096), (1000, 1001, 1002), (64, 64, 65536)]
+
+
+def _run(folder: Path, device: str) -> set[str]:
+    """The kernels that calls of a family's functions run on a device, at all alignments of A and B."""
+    import torch
+
+    from generator.emit.loading import load_family
+    from generator.verify.ahead_of_time import standing_in_for
+
+    found: set[str] = set()
+    with standing_in_for(DEVICES[device]):
+        family = load_family(folder.resolve())
+        ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
+        for name in family._KERNELS:
+            for m, n, k in SIZES:
+                options = {"M": m, "B": 2, "device": torch.device("cuda", 0), "unaligned": ("a", "b")}
+                try:
+                    launches = ahead.launches(getattr(family, name), n, k, **options)
+                except ValueError:
+                    continue
+                found |= {launch.name for launch in launches}
+    return found
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _without_interpreter) as made:
+        yield made
+
+
+@pytest.mark.parametrize("family", ["fp16_rcr", "bf16_rrr", "fp8e4m3_rcr", "gemm16", "split_k", "ladder"])
+def test_functions_run_none_of_them(process: ProcessPoolExecutor, family: str) -> None:
+    (found,) = families([path for path in SPECS if path.stem == family])
+    unused = {each.name for each in never_chosen(found)}
+    ran: set[str] = set()
+    for device in ("nvidia_h200", "nvidia_a100_sxm4_80gb"):
+        ran |= process.submit(_run, GENERATED / family, device).result()
+    # What copies an operand is no kernel of the family.
+    assert ran & {kernel.name for kernel in found.kernels} and not ran & unused

@@ -1,0 +1,193 @@
+"""What docs/contributing.md says of a new schedule: a template and a word, which handles no more than it claims."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from generator.emit import manifest_schema, render, schedule_template
+from generator.language import vocabulary
+from generator.language.features import CHAINS, SEVERAL, STORED, Feature
+from generator.language.vocabulary import Schedule
+from tests.helpers.support import ROOT, Spoken, called
+
+RECIPE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8").split("## A new schedule")[1]
+#: The template that the recipe shows, and its word as it stands.
+LOOPED = "".join(
+    line[3:] if line.startswith("   ") else line
+    for line in re.findall(r"```jinja\n(.*?)\n   ```", RECIPE, re.S)[0].splitlines(keepends=True)
+)
+WORD = re.findall(r'"looped": Schedule\(.*\),\n', RECIPE)[0]
+#: The loop's step as its author might write it.
+STEP = "{{ tile.step(k, load) | trim | indent(12) }}"
+OWN = """\
+{{ part(12, load.fetch, k.a, k.b, k.edges, k.step, "K - " ~ k.step) }}
+            acc = tl.dot(a, b, acc)
+            {{ part(12, load.advance, k.a, k.b, "BLOCK_K") }}"""
+INT4 = "dtype: {a: bf16, b: int4, scales: {b: [128, 1]}}\nproduct: exchanged"
+TF32 = "dtype: tf32\nlayout: ccr"
+
+
+class Overlay:
+    """The templates and words with a schedule `looped`, in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.capsys, self.patch, self.folder = capsys, patch, folder
+        self.texts = {"looped.py.j2": LOOPED}
+        self.claims()
+        environment = render.environment()
+        own = jinja2.ChoiceLoader([jinja2.DictLoader(self.texts), *filter(None, [environment.loader])])
+        patch.setattr(environment, "loader", own)
+        # The schema of a manifest has the words of the moment at which it is imported.
+        words = manifest_schema._AXES["properties"]["schedule"]
+        patch.setitem(words, "enum", [*words["enum"], "looped"])
+        patch.delitem(manifest_schema.SCHEMA.__dict__, "_check", raising=False)
+
+    def claims(self, *features: Feature) -> None:
+        """Let the word handle these."""
+        word = Schedule("one program computes one tile, in a loop of its own", handles=features)
+        self.patch.setitem(vocabulary.SCHEDULE, "looped", word)  # type: ignore[arg-type]
+
+    def call(self, keys: str, *options: object) -> Spoken:
+        """A call of the command line on a spec of the schedule, by default one that renders it."""
+        forget()
+        plain = "".join(f"{line}\n" for line in ("layout: rcr", "dtype: fp16") if line.split(":")[0] not in keys)
+        path = self.folder / "loops.yaml"
+        path.write_text(f"summary: A loop.\nschedule: looped\ntargets: [sm90]\n{plain}{keys}\n")
+        return called(self.capsys, path, *(options or ("--out", self.folder / "out")))
+
+    def verified(self) -> Spoken:
+        """The level static of what is rendered."""
+        return called(self.capsys, "verify", self.folder / "out" / "loops", "--level", "static")
+
+
+def forget() -> None:
+    """Let the next rendering read the templates again."""
+    for cached in (schedule_template.checked, schedule_template._macros, render._macros):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def looped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Overlay]:
+    yield Overlay(capsys, monkeypatch, tmp_path)
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("keys", "refused"),
+    [
+        (INT4, "stored operands that a kernel converts"),
+        ("dtype: {a: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}", "stored operands with scales"),
+        ('dtype: {a: bf16, sparsity: {b: "2:4"}}\nproduct: exchanged', "sparse stored operands"),
+        (TF32, "products but those of 16 bits that are summed in fp32"),
+        ("epilogue: swiglu", "gated linear units"),
+        ("epilogue: bias", "epilogues"),
+        ("rounding: torch\nepilogue: relu", "epilogues"),
+        ("batch: strided", "batches"),
+        ("batch: grouped", "groups of rows"),
+        ("batch: grouped_k", "groups along K"),
+        ("load: descriptor", "descriptors"),
+        ("swizzle: linear", "orders of tiles but the default"),
+        ("product: exchanged", "exchanged products"),
+        ("invariant: rows", "'invariant: rows'"),
+    ],
+)
+def test_what_a_word_does_not_claim_is_refused(looped: Overlay, keys: str, refused: str) -> None:
+    for options in ((), ("--list",), ("--check",)):
+        done = looped.call(keys, *options)
+        assert done.status == 2 and f"schedule looped handles no {refused}" in done.err
+        assert not (looped.folder / "out").exists()
+    # What it does for a plain product is not what the refusal is about.
+    assert looped.call("masking: [none, k, mnk, auto]").status == 0
+
+
+def test_claims_of_a_template_with_the_macro_of_a_step_hold(looped: Overlay) -> None:
+    looped.claims(*STORED, *CHAINS, *SEVERAL, Feature.GATES, Feature.EXCHANGED, Feature.DESCRIPTORS, Feature.STORES)
+    for keys in (INT4, TF32, "epilogue: [none, swiglu, bias+row_amax]\nload: [pointer, descriptor]\nstore: pointer"):
+        assert looped.call(keys).status == 0
+        assert looped.verified().status == 0
+        kernels = [path.read_text() for path in (looped.folder / "out" / "loops").glob("gemm_*.py")]
+        assert kernels and all("for pair in range(0, K, 2 * BLOCK_K):" in kernel for kernel in kernels)
+
+
+def test_a_template_that_multiplies_by_itself_cannot_claim_what_the_step_does(looped: Overlay) -> None:
+    looped.texts["looped.py.j2"] = LOOPED.replace(STEP, OWN)
+    assert looped.texts["looped.py.j2"] != LOOPED
+    assert looped.call("masking: auto").status == 0 and looped.verified().status == 0
+    looped.claims(*STORED, Feature.EXCHANGED)
+    done = looped.call(INT4)
+    assert done.status == 2
+    claim = "'looped' handles stored operands that a kernel converts, but the template does not call tile.step"
+    assert f"templates/looped.py.j2: {claim}" in done.err
+
+
+@pytest.mark.parametrize(
+    ("removed", "feature", "macro"),
+    [
+        ("tile.finish(k, load, store)", Feature.EPILOGUES, "tile.finish"),
+        ("swizzle[k.swizzle]", Feature.ORDERS, "swizzle[k.swizzle]"),
+        ("tile.end(k, load)", Feature.GROUPS_OF_K, "tile.end"),
+    ],
+)
+def test_each_claim_needs_its_macro(looped: Overlay, removed: str, feature: Feature, macro: str) -> None:
+    instead = {"tile.finish(k, load, store)": '""', "swizzle[k.swizzle]": "swizzle.grouped"}.get(removed, '""')
+    looped.texts["looped.py.j2"] = LOOPED.replace(removed, instead)
+    looped.claims(feature)
+    done = looped.call("masking: auto")
+    assert done.status == 2 and f"'looped' handles {feature.value}, but the template does not call {macro}" in done.err
+
+
+@pytest.mark.parametrize("schedule", vocabulary.SCHEDULE)
+def test_every_template_calls_what_does_what_its_word_claims(schedule: str) -> None:
+    assert schedule_template.checked(render.environment(), schedule).name == f"{schedule}.py.j2"
+
+
+def test_a_template_that_is_missing_or_no_template_is_named(looped: Overlay) -> None:
+    looped.texts["looped.py.j2"] = "{% if %}"
+    assert "templates/looped.py.j2:1: not a template" in looped.call("masking: auto").err
+    del looped.texts["looped.py.j2"]
+    assert "there is no templates/looped.py.j2, which 'looped' needs" in looped.call("masking: auto").err
+
+
+@pytest.mark.parametrize(
+    ("keys", "line", "failure"),
+    [
+        (TF32, "{{ acc }} = tl.where({{ at }}", "no later statement of the step uses acc"),
+        (INT4, "{{ part(0, storage.step, k.step_factors) }}", "Undefined name `b_scale`"),
+    ],
+)
+def test_a_step_that_lost_something_fails_the_level_static(looped: Overlay, keys: str, line: str, failure: str) -> None:
+    text = (ROOT / "templates" / "tile.j2").read_text(encoding="utf-8")
+    looped.texts["tile.j2"] = "".join(each for each in text.splitlines(keepends=True) if not each.startswith(line))
+    assert looped.texts["tile.j2"] != text
+    looped.claims(*STORED, Feature.EXCHANGED)
+    assert looped.call(keys).status == 0
+    done = looped.verified()
+    assert done.status == 1 and failure in done.out + done.err
+
+
+@pytest.mark.parametrize("level", ["static", pytest.param("interpret", marks=pytest.mark.product)])
+def test_the_recipe_makes_a_schedule_that_is_right(tmp_path: Path, level: str) -> None:
+    for name in ("generator", "templates"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "templates" / "looped.py.j2").write_text(f"{LOOPED}\n", encoding="utf-8")
+    words = tmp_path / "generator" / "language" / "vocabulary.py"
+    text = words.read_text(encoding="utf-8")
+    first = "SCHEDULE: Mapping[str, Schedule] = {\n"
+    words.write_text(text.replace(first, f"{first}    {WORD}"), encoding="utf-8")
+    tile = "tile: [{m: 32, n: 32, k: 16, warps: 4}]"
+    keys = f"summary: A loop.\nlayout: rcr\ndtype: fp16\nmasking: mnk\nschedule: looped\n{tile}\n"
+    (tmp_path / "loops.yaml").write_text(keys)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for call in ("loops.yaml --out out", f"verify loops.yaml --out out --level {level}"):
+        command = [sys.executable, "-m", "generator", *call.split()]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr

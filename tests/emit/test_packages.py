@@ -1,0 +1,171 @@
+"""How much host code comes with kernels (`package`), and that it works where only torch and triton are."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from generator.commands.command_line import main
+from tests.helpers.support import python
+
+SPEC = """\
+summary: Packaged.
+layout: rcr
+dtype: fp16
+epilogue: [none, bias+relu]
+"""
+#: What a file that stands alone may import beside the standard library.
+FRAMEWORKS = {"torch", "triton"}
+
+#: Calls every kernel's `gemm` in Triton's interpreter, each file loaded by its path, and compares with float64.
+CALLED = """
+import importlib.util, sys, torch
+from pathlib import Path
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+a, b, bias = torch.randn(33, 40).half(), torch.randn(50, 40).half().T, torch.randn(50)
+for path in sorted(Path(sys.argv[1]).glob("gemm_*.py")):
+    module = load(path)
+    given = {"bias": bias} if "bias" in path.stem else {}
+    wanted = a.double() @ b.double()
+    wanted = torch.relu(wanted + bias.double()) if given else wanted
+    assert (module.gemm(a, b, **given).double() - wanted).abs().max() < 0.05, path
+    assert module.gemm(a.to("meta"), b.to("meta"), **{k: v.to("meta") for k, v in given.items()}).shape == (33, 50)
+    try:
+        module.gemm(a, b[:-1], **given)
+    except ValueError as error:
+        print(error)
+"""
+
+#: The same of a family's functions.
+FUNCTIONS = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+import packaged
+
+a, b, bias = torch.randn(33, 40).half(), torch.randn(50, 40).half().T, torch.randn(50)
+wanted = torch.relu(a.double() @ b.double() + bias.double())
+f = packaged.gemm_fp16_rcr_bias_relu
+for _ in range(2):
+    assert (f(a, b, bias=bias).double() - wanted).abs().max() < 0.05
+out = torch.empty(33, 50).half()
+assert f(a, b, bias=bias, out=out, config=0) is out
+print(*f.which(a, b, bias=bias))
+assert f.which(a[:0], b, bias=bias)[1] == {}
+for wrong in ({}, {"bias": bias, "more": 1}, {"bias": bias[1:]}):
+    try:
+        f(a, b, **wrong)
+    except (TypeError, ValueError) as error:
+        print(error)
+print(dir(packaged), {name for name in sys.modules if name.startswith("generator")})
+"""
+
+
+def rendered(folder: Path, package: str, spec: str = SPEC) -> Path:
+    path = folder / "packaged.yaml"
+    path.write_text(f"{spec}package: {package}\n")
+    assert main([str(path), "--out", str(folder)]) == 0
+    return folder / "packaged"
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules that a file imports, with a dot in front of those of its folder."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield f"{'.' * node.level}{node.module or ''}"
+
+
+def test_files_stand_alone(tmp_path: Path) -> None:
+    folder = rendered(tmp_path, "files")
+    names = sorted(path.name for path in folder.iterdir())
+    assert names[:2] == [".gitattributes", "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped.py"]
+    assert [name for name in names if not name.startswith("gemm_")] == [".gitattributes", "manifest.json"]
+    for path in folder.glob("*.py"):
+        roots = {name.partition(".")[0] for name in imports(path)}
+        assert roots <= FRAMEWORKS | sys.stdlib_module_names, path
+        assert len(path.read_text().splitlines()) <= 300
+    ran = python("-c", CALLED, str(folder), cwd="/", env={"TRITON_INTERPRET": "1"})
+    assert ran.returncode == 0, ran.stderr
+    wrong = ["K is 40 in a and 39 in b: they must be equal"]
+    assert ran.stdout.splitlines() == wrong * len(list(folder.glob("*.py")))
+
+
+def test_plain_functions_use_public_interfaces_alone(tmp_path: Path) -> None:
+    folder = rendered(tmp_path, "plain")
+    for path in [*folder.glob("*.py"), *folder.glob("_runtime/*.py")]:
+        for name in imports(path):
+            inside = name.startswith(".")
+            parts = name.lstrip(".").split(".")
+            assert inside or parts[0] in FRAMEWORKS | sys.stdlib_module_names | {"__future__"}, (path, name)
+            assert inside or not any(part.startswith("_") and part != "__future__" for part in parts), (path, name)
+            # Drivers, compilers and caches of Triton are no interface of its users.
+            assert not name.startswith(("triton.runtime", "triton.compiler", "triton.backends")), (path, name)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and ast.unparse(node).partition(".")[0] in FRAMEWORKS:
+                assert "._" not in ast.unparse(node), (path, ast.unparse(node))
+    ran = python("-c", FUNCTIONS, str(tmp_path), cwd="/", env={"TRITON_INTERPRET": "1"})
+    assert ran.returncode == 0, ran.stderr
+    chosen, missing, unexpected, shape, listed = ran.stdout.splitlines()
+    assert chosen.startswith("gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped {'BLOCK_M'")
+    assert missing == "gemm_fp16_rcr_bias_relu() got wrong keyword arguments: missing bias"
+    assert unexpected.endswith("unexpected more")
+    assert shape == "gemm_fp16_rcr_bias_relu: bias must have shape (50,), got (49,)"
+    assert "gemm_fp16_rcr_none" in listed and listed.endswith("set()")
+
+
+def test_the_option_takes_the_place_of_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = rendered(tmp_path, "torch")
+    assert (folder / "_runtime" / "functions.py").exists() and "package" not in json.loads(
+        (folder / "manifest.json").read_text()
+    )
+    call = [str(tmp_path / "packaged.yaml"), "--out", str(tmp_path), "--package", "plain"]
+    assert main([*call, "--check"]) == 1
+    assert main(call) == 0
+    assert json.loads((folder / "manifest.json").read_text())["package"] == "plain"
+    assert not (folder / "_runtime" / "functions.py").exists() and (folder / "_runtime" / "plain.py").exists()
+    assert main([*call[:-1], "files"]) == 0
+    assert not (folder / "_runtime").exists() and not (folder / "__init__.py").exists()
+    with pytest.raises(SystemExit):
+        main([*call[:-1], "whole"])
+    assert "invalid choice: 'whole'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("package", "lines", "message"),
+    [
+        ("plain", "backward: kernels\n", "6:11: backward: 'kernels' needs 'package: torch'"),
+        ("files", "backward: kernels\n", "6:11: backward: 'kernels' needs 'package: torch'"),
+        ("files", "select: fastest\n", "6:9: select: 'fastest' is a choice among files"),
+        ("whole", "", "5:10: package: unknown value 'whole'"),
+    ],
+)
+def test_what_needs_more_host_code_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], package: str, lines: str, message: str
+) -> None:
+    path = tmp_path / "packaged.yaml"
+    path.write_text(f"{SPEC}package: {package}\n{lines}")
+    assert main([str(path), "--out", str(tmp_path)]) == 2
+    assert f"{path}:{message}" in capsys.readouterr().err and not (tmp_path / "packaged").exists()
+
+
+def test_files_without_functions_make_no_repository_of_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("packaged.yaml").write_text(SPEC)
+    assert main(["packaged.yaml", "--package", "files"]) == 0
+    assert main(["package", "generated/packaged", "--format", "kernels", "--out", "hub"]) == 2
+    assert "packaged has no functions, which the Hub's loader needs" in capsys.readouterr().err
+    assert not Path("hub").exists()

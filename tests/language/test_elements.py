@@ -1,0 +1,140 @@
+"""The records of types: that they agree with torch and with each other, and that a new one is enough."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from generator.language import dtype_reader, dtypes, model
+from generator.language.dtypes import DTYPE_SHORTHANDS, Shorthand
+from generator.language.elements import ELEMENTS, FORMATS, ElementType
+from generator.language.model import Dtype
+from generator.language.targets import TARGETS
+from generator.plan.target_rules import TARGET_RULES
+from tests.helpers import added_element
+from tests.helpers.support import mistakes_of, python, variant
+
+#: The types that torch has itself.
+OWN = [word for word, element in ELEMENTS.items() if element.bits >= 8]
+
+
+@pytest.mark.parametrize("word", OWN)
+def test_the_numbers_of_a_type_are_those_of_torch(word: str) -> None:
+    element, own = ELEMENTS[word], getattr(torch, ELEMENTS[word].torch)
+    assert element.bits == 8 * own.itemsize and element.floating == own.is_floating_point
+    numbers = torch.finfo(own) if element.floating else torch.iinfo(own)
+    assert (element.least, element.most) == (numbers.tiny if element.powers else numbers.min, numbers.max)
+    if element.floating and not element.powers:
+        assert element.smallest == numbers.smallest_normal * numbers.eps and 2.0**-element.mantissa == numbers.eps
+
+
+@pytest.mark.parametrize("word", [word for word, element in ELEMENTS.items() if element.bits == 4])
+def test_the_numbers_of_four_bits(word: str) -> None:
+    element = ELEMENTS[word]
+    found = [element.value(code) for code in range(16)]
+    assert (min(found), max(found)) == (element.least, element.most)
+    assert sorted({abs(x) for x in found})[1] == element.smallest
+    if element.floating:
+        # OCP MX 1.0.
+        assert found[:8] == [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0] and found[8:] == [-x for x in found[:8]]
+
+
+def test_the_type_that_is_added_in_memory_is_as_torch_has_it() -> None:
+    numbers, added = torch.finfo(torch.float8_e4m3fnuz), added_element.ADDED
+    assert (added.least, added.most, added.smallest) == (numbers.min, numbers.max, 2.0**-10)
+    assert numbers.smallest_normal * numbers.eps == added.smallest
+
+
+def test_records_name_what_exists() -> None:
+    for element in ELEMENTS.values():
+        assert element.multiplied | element.converted | element.written <= TARGETS.keys()
+        assert {*element.accumulators, element.result, *element.others} <= ELEMENTS.keys()
+        assert bool(element.accumulators) <= bool(element.multiplied)
+        assert bool(element.quantises) == bool(element.nan) and bool(element.saturates) <= bool(element.quantises)
+    for format in FORMATS.values():
+        assert {format.element, *format.scales} <= ELEMENTS.keys()
+        assert ELEMENTS[format.scales[0]].scale
+
+
+def test_a_type_holds_another() -> None:
+    held = {word: {other for other in ELEMENTS if ELEMENTS[word].holds(ELEMENTS[other])} for word in ELEMENTS}
+    assert {"fp8e4m3", "fp8e5m2", "int8", "e2m1", "uint8"} <= held["bf16"] & held["fp16"]
+    assert "fp16" in held["fp32"] and not {"bf16", "int32", "fp32"} & held["fp16"] and "int32" not in held["fp32"]
+
+
+def test_a_type_that_names_no_target_is_multiplied_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ELEMENTS, "fp8e4m3fnuz", added_element.ADDED)  # type: ignore[misc]
+    nowhere = ElementType(bits=8, torch="int8", triton="int8", least=0, most=1, accumulators=("int32",))
+    monkeypatch.setitem(ELEMENTS, "bool8", nowhere)  # type: ignore[misc]
+
+    def reasons(a: str, b: str, out: str = "bf16") -> dict[str, str]:
+        v = variant(dtype=Dtype(a, b, "fp32", out, None))
+        found = {target: next(filter(None, (rule(v, target) for rule in TARGET_RULES)), None) for target in TARGETS}
+        return {target: reason for target, reason in found.items() if reason is not None}
+
+    assert reasons("bool8", "bool8") == {target: f"{target} does not multiply bool8" for target in TARGETS}
+    assert reasons("bf16", "bool8") == {target: f"{target} does not multiply bool8" for target in TARGETS}
+    refused = {target: f"{target} does not multiply fp8e4m3fnuz" for target in TARGETS if target != "gfx942"}
+    assert reasons("fp8e4m3fnuz", "fp8e4m3fnuz") == reasons("bf16", "fp8e4m3fnuz") == refused
+    assert reasons("fp16", "fp16", "fp8e4m3fnuz").keys() == TARGETS.keys()
+
+
+def test_a_type_that_the_product_would_round_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = replace(ELEMENTS["int8"], bits=16, torch="int16", triton="int16", least=-(2**15), most=2**15 - 1)
+    monkeypatch.setitem(ELEMENTS, "int16", wide)  # type: ignore[misc]
+    monkeypatch.setattr(dtype_reader, "WEIGHTS", (*dtypes.WEIGHTS, "int16"))
+    told = "3:21: dtype.b: 'int16' cannot be multiplied with an a of fp16; fp16 does not hold every number of int16"
+    text = "summary: Whole numbers.\nlayout: rcr\ndtype: {a: fp16, b: int16}\n"
+    assert mistakes_of(text) == [f"family.yaml:{told}"]
+
+
+def test_a_shorthand_that_is_added_renames_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    dtype = Dtype("fp16", "fp16", "fp32", "fp32", None)
+    name = variant(dtype=dtype).name
+    assert name.startswith("gemm_fp16_fp32_fp32_")
+    later = {**DTYPE_SHORTHANDS, "mixed": Shorthand("fp16", "fp16", "fp32", "fp32", None)}
+    for module in (dtypes, model):
+        monkeypatch.setattr(module, "DTYPE_SHORTHANDS", later)
+    assert Dtype.of("mixed") == dtype and variant(dtype=Dtype.of("mixed")).name == name
+
+
+def test_the_shorthands_of_names_are_those_of_the_first_release() -> None:
+    naming = [word for word, each in DTYPE_SHORTHANDS.items() if each.naming]
+    assert naming == ["fp16", "bf16", "fp32", "tf32", "tf32x3", "int8", "fp8e4m3", "fp8e5m2"]
+
+
+SPEC = """summary: fp8 of CDNA3.
+layout: rcr
+dtype: [fp8e4m3fnuz, {a: fp8e4m3fnuz, scales: {a: [1, 32], b: [32, 32]}}, {a: bf16, b: fp8e4m3fnuz}]
+tile: [{m: 32, n: 32, k: 32, warps: 4}]
+targets: [gfx942]
+"""
+
+
+def test_one_record_adds_a_type(tmp_path: Path) -> None:
+    (tmp_path / "cdna3.yaml").write_text(SPEC)
+    ran = python("-m", "tests.helpers.added_element", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    # A name has the types in full, since the shorthand is none of the first release.
+    assert found["word"] == "fp8e4m3fnuz_fp32_bf16" and found["weight"] == "bf16xfp8e4m3fnuz_fp32_bf16"
+    assert found["shorthands"][-1] == "fp8e4m3fnuz"
+    assert (found["torch"], found["largest"], found["poison"]) == ("torch.float8_e4m3fnuz", 240.0, 0x80)
+    assert 0 < found["tolerance"] < 0.1
+    assert len(found["interpreted"]) == 3 and not any(found["interpreted"].values())
+    (plain,) = (tmp_path / "cdna3").glob("gemm_fp8e4m3fnuz_fp32_bf16_rcr*.py")
+    text = plain.read_text()
+    assert "a        (M, K)  float8_e4m3fnuz" in text and "Needs: a matrix unit for fp8e4m3fnuz." in text
+    (weight,) = (tmp_path / "cdna3").glob("gemm_bf16xfp8e4m3fnuz*.py")
+    assert ".to(tl.bfloat16)" in weight.read_text()
+
+
+def test_the_type_that_is_added_is_refused_on_other_targets(tmp_path: Path) -> None:
+    (tmp_path / "cdna3.yaml").write_text(SPEC.replace("gfx942", "sm90"))
+    ran = python("-m", "tests.helpers.added_element", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "the family is empty; left out: sm90 does not multiply fp8e4m3fnuz" in ran.stderr

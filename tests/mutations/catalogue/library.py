@@ -1,0 +1,98 @@
+"""The library of a family gone wrong: what a call is checked for, what is allocated, passed and reduced for it."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+from .kernels import ACCUMULATED, DESCRIPTORS, OUTPUTS, RELU, UNMASKED
+
+CALL, MEMORY, EXTENTS = "_runtime/call.py", "_runtime/memory.py", "_runtime/extents.py"
+
+MUTATIONS = (
+    Mutation(
+        "parts of a sum are added along the other dimension",
+        "library",
+        OUTPUTS,
+        (("(parts, -2, out=result)", "(parts, -1, out=result)"),),
+        "a sum for each tile, and not for each row",
+        own=MEMORY,
+    ),
+    Mutation(
+        "sums of tiles are reduced to the largest",
+        "library",
+        OUTPUTS,
+        (("getattr(torch, self.how)(", "torch.amax("),),
+        "right for a single tile",
+        own=MEMORY,
+        says="are wrong",
+    ),
+    Mutation(
+        "sums of an empty product are what stood in memory",
+        "library",
+        OUTPUTS,
+        (("                results[reduction.name].zero_()\n", "                assert reduction\n"),),
+        "no program is launched that would write them",
+        own=CALL,
+        says="never written",
+    ),
+    Mutation(
+        "a stride is that of the dimension before",
+        "library",
+        RELU,
+        ((".stride(self.dimension)", ".stride(self.dimension - 1)"),),
+        "a matrix is read across its lines",
+        own="_runtime/arguments.py",
+    ),
+    Mutation(
+        "a gradient is lost without a word",
+        "library",
+        RELU,
+        (("if x.requires_grad and torch.is_grad_enabled():", "if not name:"),),
+        "a model is trained without the gradient of this product",
+        own="_runtime/launchable.py",
+        says="was accepted",
+    ),
+    Mutation(
+        "C is made where it must be given",
+        "library",
+        ACCUMULATED,
+        (("if x is None and self.read:", "if x is None and not self.name:"),),
+        "what stood in memory is added to the product",
+        own=CALL,
+        says="was accepted",
+    ),
+    Mutation(
+        "a size that a tile divides has one tile more",
+        "library",
+        UNMASKED,
+        (('"ceil": lambda x, y: -(-x // y)', '"ceil": lambda x, y: x // y + 1'),),
+        "a tile behind the end of C is written",
+        own=EXTENTS,
+        says="stray",
+    ),
+    Mutation(
+        "every size is a multiple of a tile",
+        "library",
+        UNMASKED,
+        (("% step == 0)", "% step >= 0)"),),
+        "without masks a tile runs over every edge",
+        own="_runtime/limits.py",
+    ),
+    Mutation(
+        "a transposed matrix is described as it is",
+        "library",
+        DESCRIPTORS,
+        (("x.mT if self.turned else x", "x"),),
+        "a line of the descriptor is none of the matrix",
+        own="_runtime/descriptors.py",
+    ),
+    Mutation(
+        "a cached launch is keyed without alignment",
+        "library",
+        RELU,
+        (("where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16\n", "where = a.device, b.device\n"),),
+        "a call with unaligned operands runs what was compiled for aligned ones",
+        by="gpu",
+        contract="gemm_fp16_rcr_bias_relu",
+        own="_runtime/functions.py",
+    ),
+)

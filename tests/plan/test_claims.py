@@ -1,0 +1,97 @@
+"""Words handle what they claim and nothing else, and the legality table is closed by default."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from generator.language import vocabulary
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout, Variant
+from generator.language.vocabulary import LOAD, MASKING, SCHEDULE, SWIZZLE, WORDS, Load, Masking
+from generator.plan import claims, legality
+from generator.plan.claims import CLAIMING, NEEDS
+from tests.helpers.support import variant
+
+INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": (128, 1)})
+FP8 = Dtype("fp8e4m3", "fp8e4m3", "fp32", "bf16", "fast").scaled_by({"a": (1, 128), "b": (128, 128)})
+#: Of each axis the words that ask for features, the plainest first.
+ASKING: dict[str, tuple[object, ...]] = {
+    "layout": tuple(map(Layout.of, ("rcr", "ccr", "crr", "scr"))),
+    "dtype": (
+        *(Dtype.of("fp16"), Dtype.of("tf32"), Dtype.of("fp32"), INT4, FP8),
+        *(replace(FP8, b="fp8e5m2"), Dtype("mxfp4", "mxfp4", "fp32", "bf16", None)),
+        replace(Dtype.of("bf16"), sparse=True),
+        Dtype("fp8e4m3", "int4", "fp32", "bf16", None).scaled_by({"b": (128, 1)}),
+    ),
+    "batch": ("none", "strided", "grouped", "grouped_k"),
+    "epilogue": tuple(map(chain_of, ((), ("bias",), ("swiglu",), ("save",), ("row_amax",)))),
+    "swizzle": ("grouped", "linear"),
+    "schedule": ("tiled", *(word for word in SCHEDULE if word != "tiled")),
+    "load": ("pointer", *(word for word in LOAD if word != "pointer")),
+    "store": ("as_load", "pointer"),
+    "product": ("direct", "exchanged", "scaled", "summed"),
+}
+
+
+def variants(**fixed: object) -> Iterator[Variant]:
+    """Variants with these words, in which at most three other axes are not plain."""
+    free = [axis for axis in ASKING if axis not in fixed]
+    for count in range(4):
+        for axes in itertools.combinations(free, count):
+            for values in itertools.product(*(ASKING[axis][1:] for axis in axes)):
+                yield variant(**{"masking": "auto", **dict(zip(axes, values, strict=True)), **fixed})
+
+
+#: Each feature with the words of the axes that are asked for it.
+ASKED = [
+    (need, axis, word) for need in NEEDS for axis in need.axes for word, entry in WORDS[axis].items() if entry.available
+]
+
+
+@pytest.mark.parametrize(("need", "axis", "word"), ASKED, ids=[f"{n.feature.name}-{word}" for n, _, word in ASKED])
+def test_a_word_handles_what_it_claims_and_nothing_else(need: claims.Need, axis: str, word: str) -> None:
+    fixed = {"load": "descriptor", "store": "pointer"} if word == "paired" else {}
+    legal = (v for v in variants(**fixed, **{axis: word}) if need.asked(v) and legality.why_not(v) is None)
+    found = next(legal, None)
+    assert (found is not None) is (need.feature in WORDS[axis][word].handles)
+
+
+@pytest.mark.parametrize("axis", CLAIMING)
+def test_a_word_that_claims_nothing_handles_plain_products_alone(axis: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = replace(WORDS[axis][vocabulary.DEFAULTS[axis]], handles=())
+    monkeypatch.setitem(WORDS[axis], "plain", plain)  # type: ignore[index]
+    reasons = {v: legality.why_not(v) for v in variants(**{axis: "plain"})}
+    for v, reason in reasons.items():
+        needs = [need for need in claims.asked(v) if axis in need.axes]
+        assert reason is not None if needs else True
+    assert reasons[variant(masking="auto", **{axis: "plain"})] is None
+
+
+def test_the_reason_names_words_that_are_legal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCHEDULE, "plain", replace(SCHEDULE["tiled"], handles=()))  # type: ignore[index]
+    monkeypatch.setitem(LOAD, "own", Load("of one's own"))  # type: ignore[index]
+    monkeypatch.setitem(SWIZZLE, "own", replace(SWIZZLE["linear"], handles=()))  # type: ignore[index]
+    for v, reason in (
+        (variant(schedule="plain", dtype=INT4, product="exchanged"), "schedule plain handles no stored operands that"),
+        (
+            variant(load="own", epilogue=chain_of(("swiglu",))),
+            "load own handles no gated linear units; use d",
+        ),
+        (variant(swizzle="own", schedule="persistent"), "swizzle own handles no tiles that are numbered before; use g"),
+    ):
+        assert (legality.why_not(v) or "").startswith(reason)
+    # A product of few rows, which persistent has nothing to gain from.
+    v = variant(schedule="plain", dtype=Dtype.of("fp32"), product="summed")
+    assert (legality.why_not(v) or "").endswith("; use tiled or split_k")
+
+
+def test_a_masking_says_which_dimensions_may_be_ragged(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match="ragged"):
+        Masking("of one's own")  # type: ignore[call-arg]
+    monkeypatch.setitem(MASKING, "m", Masking("M is any size", ragged="m"))  # type: ignore[index]
+    assert legality.why_not(variant(masking="m")) is None
+    assert "use mnk or auto" in (legality.why_not(variant(masking="m", load="descriptor")) or "")

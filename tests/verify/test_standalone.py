@@ -1,0 +1,102 @@
+"""Families with less host code, `package: plain` and `package: files`, at each level."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from generator.verify.job_selection import plan
+from generator.verify.jobs import LEVELS, Job, JobState
+from generator.verify.launches import launches
+from generator.verify.level_scope import out_of_reach
+from generator.verify.machine_code import CompileError, compile_to_machine_code
+from generator.verify.specialise import specialise
+from generator.verify.worker_pool import Pool
+from tests.helpers.support import Spoken
+from tests.helpers.verify.rendered import changed, rendered
+
+SPEC = """\
+summary: One kernel.
+layout: rcr
+dtype: fp16
+epilogue: bias+relu
+masking: mnk
+tile: [{m: 16, n: 16, k: 16, warps: 1}]
+targets: [sm90]
+package: PACKAGE
+"""
+KERNEL = "gemm_fp16_rcr_bias_relu__tiled_pointer_mnk_grouped"
+ALONE = (
+    "bounds: left out: its file stands alone, without the table CALL that is proved; render it with 'package: plain'"
+)
+
+
+def asked(*levels: str) -> list[str]:
+    return [word for level in levels for word in ("--level", level)]
+
+
+@pytest.mark.parametrize(("package", "passed"), [("plain", 5), ("files", 3)])
+def test_each_level_proves_what_it_can(
+    package: str, passed: int, cli: Callable[..., Spoken], tmp_path: Path, shared_workers: None
+) -> None:
+    """Of files there is no function of a contract, and no table that the bounds level reads."""
+    family = rendered(tmp_path, "few", SPEC.replace("PACKAGE", package))
+    said = cli("verify", family.folder, *asked(*LEVELS[:-1]), "--target", "sm90", "--jobs", "1")
+    assert said.status == 0 and f"all {passed} passed" in said.out, said
+    assert (ALONE in said.out) == (package == "files")
+
+
+def test_a_run_that_can_prove_nothing_of_files_does_not_pass(
+    cli: Callable[..., Spoken], tmp_path: Path, shared_workers: None
+) -> None:
+    family = rendered(tmp_path, "few", SPEC.replace("PACKAGE", "files"))
+    said = cli("verify", family.folder, *asked("bounds"))
+    assert said.status == 1 and "the bounds level can prove none of the requested jobs here" in said.out
+    several = [family, rendered(tmp_path, "more", SPEC.replace("PACKAGE", "plain"))]
+    aside = out_of_reach(plan(several, ("bounds",)), several, None)
+    assert {job.folder.name: result.state for job, result in aside.items()} == {"few": JobState.LEFT_OUT}
+
+
+@pytest.mark.parametrize(
+    ("package", "old", "new", "level"),
+    [
+        ("plain", "in_m = offs_m < M", "in_m = offs_m <= M", "bounds"),
+        ("plain", "map(operator.ne, x.shape, shape)", "()", "interpret"),
+        ("files", "in_m = offs_m < M", "in_m = offs_m <= M", "interpret"),
+        ("files", "if x.shape != shape:", "if not x.shape:", "interpret"),
+        ("files", "            **row,\n", "            **{**row, 'BLOCK_K': 32},\n", "compile"),
+    ],
+)
+def test_mistakes_are_found(
+    package: str, old: str, new: str, level: str, tmp_path: Path, pools: Callable[[str], Pool]
+) -> None:
+    family = rendered(tmp_path, "few", SPEC.replace("PACKAGE", package))
+    folder = changed(family, tmp_path / "changed" / "few", KERNEL, old, new)
+    target = {"target": "sm90", "chosen": ("row0-aligned",)} if level == "compile" else {}
+    assert pools(level).submit(Job(level, folder, KERNEL, **target)).result().failures
+
+
+@pytest.mark.parametrize("module", ["linear_layer", "grün", "linear-layer", "1st"])
+def test_a_kernel_has_the_name_of_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """A file of any name compiles as a module whose name is an ASCII identifier, and as no other."""
+    # The assembler has no report of what Triton's cache holds already.
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    family = rendered(tmp_path, "few", SPEC.replace("PACKAGE", "files"))
+    path = tmp_path / "1st-grün.py"
+    shutil.copy(family.file(KERNEL), path)
+    found = importlib.util.spec_from_file_location(module, path)
+    assert found is not None and found.loader is not None
+    loaded = importlib.util.module_from_spec(found)
+    found.loader.exec_module(loaded)
+    kernel = family.by_name[KERNEL]
+    (wanted,) = specialise(loaded, kernel, launches(kernel, "sm90")[0], "sm90")
+    assert wanted.function.repr(None) == module
+    if module == "linear_layer":
+        assert f"tt.func public @{module}(" in compile_to_machine_code(wanted, "sm90").ir
+    else:
+        with pytest.raises(CompileError):
+            compile_to_machine_code(wanted, "sm90")
