@@ -1,8 +1,9 @@
 """Make what README.md and the pages of docs/ take from code and data: `python docs/pages.py`.
 
-Three things are made, and tests/test_docs.py compares each with what is committed:
+Four things are made, and tests/test_docs.py compares each with what is committed:
 
     <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES
+    0<!-- figure: WORDS -->   the figure, or span of code, in front of it: made by `figures.py`
     ```console                each line `$ COMMAND` is run, and what it prints follows
     plots/NAME.svg            a plot of committed measurements, made by an entry of PLOTS
 
@@ -26,21 +27,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+sys.path.insert(1, str(ROOT / "docs"))
 
+import figures
 import yaml
+from figures import DEVICE, MEASURED, OTHER, RESULTS
 
-from generator import cli
 from generator.bench import measurements, plot, summary
+from generator.commands import command_line
 from generator.language import built_in, dtypes, vocabulary
+from generator.language.elements import ELEMENTS
 from generator.language.errors import SpecError
+from generator.language.features import Feature
 from generator.language.targets import TARGETS
+from generator.plan import claims
 from generator.plan.families import families
 
-#: Committed measurements and proofs. Pages name this folder `measured`.
-MEASURED = ROOT / "measured"
-DEVICE = MEASURED / "nvidia_h200"
-#: Another GPU, on which fp32 in full precision and tf32x3 were tuned; some others were measured on both.
-OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
 TUNED = ROOT / "specs" / "tuned"
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
 
@@ -51,22 +53,11 @@ _TABLE = re.compile(r"(?<=<!-- table: )(\w+) -->\n(.*?)(?=<!-- end of table -->)
 _CONSOLE = re.compile(r"(?<=```console\n)(.*?)(?=```\n)", re.S)
 
 
-#: The results that pages summarize, by suite; `_other` are those of the other GPU where both have some.
-RESULTS: Mapping[str, Path] = {
-    suite: folder / f"bench_{suite}.json"
-    for folder, suites in (
-        (DEVICE, "speed grouped spine inductor decode types batched fused formulas unseen unseen_fp8 stored"),
-        (OTHER, "unseen_fp32"),
-    )
-    for suite in suites.split()
-} | {f"{suite}_other": OTHER / f"bench_{suite}.json" for suite in ("unseen", "unseen_fp8", "stored")}
-
-
 def printed(*arguments: str | Path) -> str:
     """What `python -m generator ARGUMENTS` prints on standard output."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        status = cli.main(list(map(str, arguments)))
+        status = command_line.main(list(map(str, arguments)))
     if status != 0:
         raise ValueError(f"python -m generator {' '.join(map(str, arguments))}: exit status {status}")
     return out.getvalue()
@@ -119,8 +110,9 @@ def _speed() -> str:
         found = [entry for group in groups for entry in group.found]
         shape, least = min(found, key=lambda entry: entry[1])
         mean = summary.geometric_mean([ratio for _, ratio in found])
-        rows.append((words, peer, str(len(found)), f"{mean:.2f}", f"{least:.2f} at {shape}"))
-    return markdown(("products", "compared with", "sizes", "mean ratio", "smallest ratio"), rows)
+        slower = sum(ratio < 1 for _, ratio in found)
+        rows.append((words, peer, str(len(found)), str(slower), f"{mean:.2f}", f"{least:.2f} at {shape}"))
+    return markdown(("products", "compared with", "sizes", "slower", "mean ratio", "smallest ratio"), rows)
 
 
 #: The words of the axes, and of keys with one value for the family.
@@ -129,6 +121,7 @@ _WORDS = {
     "select": vocabulary.SELECT,
     "backward": vocabulary.BACKWARD,
     "invariant": vocabulary.INVARIANT,
+    "package": vocabulary.PACKAGE,
 }
 
 
@@ -150,10 +143,15 @@ def _axis(name: str) -> Callable[[], str]:
 
 def _dtypes() -> str:
     rows = [
-        (_code(word), *map(_code, parts[:4]), _code(parts[4]) if parts[4] else "—")
-        for word, parts in dtypes.DTYPE_SHORTHANDS.items()
+        (_code(word), *map(_code, each.types[:4]), _code(each.precision) if each.precision else "—")
+        for word, each in dtypes.DTYPE_SHORTHANDS.items()
     ]
     return markdown(("shorthand", "`a`", "`b`", "`acc`", "`out`", "`precision`"), rows)
+
+
+def _narrow_floats(target: str) -> list[str]:
+    """The floating types of 8 bits that a target multiplies."""
+    return sorted(x for x, each in ELEMENTS.items() if each.floating and each.bits == 8 and target in each.multiplied)
 
 
 def _targets() -> str:
@@ -162,7 +160,7 @@ def _targets() -> str:
             _code(word),
             {"nvidia": "NVIDIA", "amd": "AMD"}[target.vendor],
             f"{target.shared_memory:,}",
-            ", ".join(map(_code, sorted(target.fp8))) or "—",
+            ", ".join(map(_code, _narrow_floats(word))) or "—",
             "yes" if target.descriptors else "no",
         )
         for word, target in TARGETS.items()
@@ -221,6 +219,18 @@ _ILLEGAL = (
 _BASE = {"summary": "An illegal combination.", "layout": "rcr", "dtype": "fp16"}
 
 
+def _features() -> str:
+    """What words may claim, and which of them do not, of those that are asked for it."""
+    rows = []
+    for feature in Feature:
+        axes = next((need.axes for need in claims.NEEDS if need.feature is feature), ("schedule",))
+        lacking = [
+            word for axis in axes for word, entry in vocabulary.WORDS[axis].items() if feature not in entry.handles
+        ]
+        rows.append((_code(feature.name), feature.value, ", ".join(map(_code, lacking)) or "none"))
+    return markdown(("feature", "what it is", "words that do not handle it"), rows)
+
+
 def _legality() -> str:
     """Combinations that cannot exist, each with the reason that the command line gives."""
     rows = []
@@ -262,6 +272,21 @@ def _fp32_errors() -> str:
         found.setdefault(each["product"], {})[f"{each['m']}x{each['n']}x{each['k']}"] = each["error"]
     rows = [(name, *(f"{error:.1e}" for error in errors.values())) for name, errors in found.items()]
     return markdown(("product", *next(iter(found.values()))), rows)
+
+
+def _training() -> str:
+    """Times of training by torch and by a family, as `measured/scripts/training.py` writes them."""
+    one = json.loads((OTHER / "training.json").read_text(encoding="utf-8"))
+    two = json.loads((DEVICE / "training_two.json").read_text(encoding="utf-8"))
+    times = [(f"`{chain}`: {what}", "µs", each) for chain, of in one["host"].items() for what, each in of.items()]
+    times += [(f"layer {size}, against torch.compile", "ms", each) for size, each in one["layers"].items()]
+    times += [(f"step of the model, {how}", "ms", each) for how, each in one["steps"].items() if how != "loss"]
+    times += [(f"step on two {two['device']}, {how}", "ms", each) for how, each in two["steps"].items()]
+    rows = [
+        (name, f"{each['torch']:.4g} {unit}", f"{each['family']:.4g} {unit}", f"{each['ratio']:.2f}")
+        for name, unit, each in times
+    ]
+    return markdown((one["device"], "torch", "family", "ratio"), rows)
 
 
 #: What the commands of first_hour.md printed, and how long they took: mode -> where, and its steps.
@@ -312,6 +337,9 @@ def _errors(section: str) -> Callable[[], str]:
     return table
 
 
+#: Results of which pages have figures alone.
+_NO_TABLE = ("types_other", "grouped_other")
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "operations": built_in.table,
     "functions": built_in.functions,
@@ -320,11 +348,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "quantised": _quantised,
     "targets": _targets,
     "legality": _legality,
-    # What `math: auto` means takes more than a line: epilogues.md has it.
-    **{f"axis_{name}": _axis(name) for name in _WORDS if name != "math"},
+    "features": _features,
+    **{f"axis_{name}": _axis(name) for name in _WORDS},
     "proofs": _proofs,
     "speed": _speed,
-    **{f"bench_{suite}": _bench(suite) for suite in RESULTS},
+    **{f"bench_{suite}": _bench(suite) for suite in RESULTS if suite not in _NO_TABLE},
     "invariant": _invariant,
     "hour": _hour,
     **{
@@ -334,6 +362,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"errors_{section}": _errors(section) for section in ERRORS},
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused", "fp32", "tf32x3")},
     "fp32_errors": _fp32_errors,
+    "training": _training,
 }
 
 #: Plot -> the suite, and the cases that it shows.
@@ -409,9 +438,9 @@ def console(block: str) -> str:
 
 
 def made(text: str) -> str:
-    """A page with its tables and console blocks made anew."""
+    """A page with its tables, console blocks and figures made anew."""
     text = _TABLE.sub(lambda found: f"{found[1]} -->\n{TABLES[found[1]]().strip()}\n", text)
-    return _CONSOLE.sub(lambda found: console(found[1]), text)
+    return figures.written(_CONSOLE.sub(lambda found: console(found[1]), text))
 
 
 def main() -> int:
