@@ -28,7 +28,7 @@ from torch import Tensor
 from . import cached_launch, private, registration, sharding
 from .call_signatures import SIGNATURES, kind_of
 from .contracts import Operands, registering
-from .launchable import as_plain, is_fake
+from .launchable import as_plain, is_fake, is_plain
 from .signatures import Contract, Signature
 
 #: Gradients by the name of what they are of: None for an output without one, and for an operand that needs none.
@@ -218,7 +218,6 @@ def _chain(contract: Contract, signature: Signature, gradient: GradientEntry) ->
     parameters = [f"Tensor? grad_{x}" for x in results] + [f"Tensor {x}" for x in (*read, *signature.tensors)]
     parameters += signature.number_parameters
     names = ["sum", *signature.tensors, *signature.numbers]
-
     incoming = {f"grad_{x}": x for x in results}
     tensors, of = [*read, *signature.tensors], [x.of for x in table.results]
 
@@ -296,7 +295,7 @@ def _in_memory(arguments: Sequence[Any]) -> bool:
     try:
         for x in arguments:
             if isinstance(x, Tensor):
-                if (type(x) is not Tensor and type(x) is not torch.nn.Parameter) or x.is_neg():
+                if not is_plain(x) or x.is_neg():
                     return False
                 x.data_ptr()
         return True

@@ -36,16 +36,19 @@ def require_number(name: str, x: Any) -> float:
         raise ValueError(f"{name} is too large for a float") from error
 
 
+def is_plain(x: object) -> bool:
+    """Whether a tensor is of no subclass but torch's parameters."""
+    return type(x) is torch.Tensor or type(x) is torch.nn.Parameter
+
+
 def is_fake(x: torch.Tensor) -> bool:
     """Whether a tensor has no memory: it is on the device "meta", or a fake one."""
-    own = type(x) is torch.Tensor or type(x) is torch.nn.Parameter
-    return x.is_meta or (not own and hasattr(x, "fake_mode"))
+    return x.is_meta or (not is_plain(x) and hasattr(x, "fake_mode"))
 
 
 def address(x: torch.Tensor) -> int:
     """Where a tensor begins. A fake one has no address, of which torch warns, and stands for an aligned one."""
-    own = type(x) is torch.Tensor or type(x) is torch.nn.Parameter
-    return x.data_ptr() if own or not hasattr(x, "fake_mode") else 0
+    return x.data_ptr() if is_plain(x) or not hasattr(x, "fake_mode") else 0
 
 
 def as_plain(x: Any) -> Any:
@@ -71,7 +74,7 @@ def launchable(given: Mapping[str, Any]) -> bool:
                 f"{name} requires a gradient, and a kernel records none: call it under torch.no_grad(), or call the "
                 "function of a family that is rendered with `package: torch` and `backward: kernels`"
             )
-        plain, fake = type(x) is torch.Tensor or type(x) is torch.nn.Parameter, is_fake(x)
+        plain, fake = is_plain(x), is_fake(x)
         # A stand-in of `prepare` has an address that Triton can compile for; it is never launched.
         if not (plain or fake or hasattr(x, "stand_in")):
             raise TypeError(f"{name} must be a plain tensor, got {type(x).__name__}")

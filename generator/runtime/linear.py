@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from .launchable import is_fake, require_tensor
+from .launchable import is_fake, is_plain, require_tensor
 
 _FAMILY = importlib.import_module(__package__.rpartition(".")[0])
 
@@ -53,13 +54,12 @@ class Linear(torch.nn.Linear):
 
     def _take(self, contract: str | None) -> None:
         wanted = self.weight.dtype, self.bias is not None
-        if contract is None:
-            contract = next((name for name in PLAIN if CONTRACTS[name] == wanted), None)
-        if contract is None or CONTRACTS.get(contract) != wanted:
-            if contract is None:
-                raise ValueError(f"no contract of PLAIN fits {_told(*wanted)}; {_fitting(*wanted)}")
-            raise ValueError(f"{contract} does not fit {_told(*wanted)}; {_fitting(*wanted)}")
-        self.contract = contract
+        found = _first(PLAIN, wanted) if contract is None else contract
+        if found is None:
+            raise ValueError(f"no contract of PLAIN fits {_told(*wanted)}; {_fitting(*wanted)}")
+        if CONTRACTS.get(found) != wanted:
+            raise ValueError(f"{found} does not fit {_told(*wanted)}; {_fitting(*wanted)}")
+        self.contract = found
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The contract of `input`, with the weight as its column-major B."""
@@ -71,12 +71,10 @@ class Linear(torch.nn.Linear):
             return super().forward(x)
         wanted = weight.dtype, self.bias is not None
         if CONTRACTS[contract] != wanted:
-            alike = [
-                name for name in (PLAIN if contract in PLAIN else ALIKE[contract].values()) if CONTRACTS[name] == wanted
-            ]
-            contract = alike[0] if alike else ""
-            if not contract:
+            alike = _first(PLAIN if contract in PLAIN else ALIKE[contract].values(), wanted)
+            if alike is None:
                 raise ValueError(f"{self.contract} has no like for {_told(*wanted)}; {_fitting(*wanted)}")
+            contract = alike
         operands = {} if self.bias is None else {"bias": self.bias}
         rows = x if x.dim() == 2 else x.unsqueeze(0) if x.dim() == 1 else x.flatten(0, -2)
         # A kernel reads both along K, which neither a view of the input nor one of the weight need have contiguous.
@@ -85,6 +83,13 @@ class Linear(torch.nn.Linear):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, contract={self.contract}"
+
+
+def _first(contracts: Iterable[str], wanted: tuple[torch.dtype, bool]) -> str | None:
+    """The first of the contracts for a type, with a bias or without, or None."""
+    # A list, which torch.compile traces.
+    fitting = [name for name in contracts if CONTRACTS[name] == wanted]
+    return fitting[0] if fitting else None
 
 
 def _along(x: torch.Tensor) -> torch.Tensor:
@@ -159,7 +164,7 @@ def _why_left(layer: torch.nn.Linear, fitting: list[tuple[torch.dtype, bool]]) -
     if "forward" in layer.__dict__:
         return _SILENT[0]
     weight = layer.weight
-    if type(weight) is not torch.nn.Parameter and type(weight) is not torch.Tensor and not is_fake(weight):
+    if not is_plain(weight) and not is_fake(weight):
         return _SILENT[1]
     wanted = weight.dtype, layer.bias is not None
     return "" if wanted in fitting else f"with {_told(*wanted)}"

@@ -21,7 +21,7 @@ from torch.utils import flop_counter
 from . import private, sharding
 from .call import index_of, written
 from .contract_errors import name_contract
-from .contracts import Config, ConfiguredCall, Function, Operands, Result, within
+from .contracts import Config, ConfiguredCall, Function, Operands, Result, within, without_sum
 from .launchable import as_plain
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Contract, Signature
@@ -113,9 +113,7 @@ def caller(contract: Contract) -> ConfiguredCall:
                 which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"
                 raise RuntimeError(f"{name}: {which}, and {_NONE[contract.backward] if gradient is None else _FILLED}")
             if recorded and saving is not None:
-                found = returned(*saving, a, b, config, operands)
-                # The sum is the second result of that contract.
-                return (found[0], *found[2:]) if len(found) > 2 else found[0]
+                return without_sum(returned(*saving, a, b, config, operands))
         if out is None:
             found = returned(returning, signature, a, b, config, operands)
             if not results:
