@@ -126,7 +126,7 @@ def aligned_under(bound: str, results: str, cases: str = "*") -> str:
 
 
 def contract_mean(which: str, results: str, cases: str) -> str:
-    """The `least` or `most` of the mean ratios of the contracts, which are cases less what is behind a `/`."""
+    """The `least` or `most` of the contracts' mean ratios; a contract's cases begin with its name and a `/`."""
     records = measurements.load(RESULTS[results]).records
     names = {record.case.partition("/")[0] for record in records if fnmatch.fnmatchcase(record.case, cases)}
     behind = cases.partition("/")[2]

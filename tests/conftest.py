@@ -69,7 +69,7 @@ _ON_DEMAND = ("browser", "drawn", "install", "mutations", "operators", "product"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes long, less what runs on demand alone."""
+    """Mark tests that take long, except those that run on demand only."""
     tests = Path(__file__).parent
     for item in items:
         names = LONG.get(os.path.relpath(item.path, tests).replace(os.sep, "/"))

@@ -12,7 +12,7 @@ import pytest
 from generator.commands.command_line import main
 from tests.helpers.support import ROOT, python
 
-#: Each way to call a function of a family. Torch warns once in a process unless it is told to warn always.
+#: Each way to call a function of a family. Without `torch.set_warn_always`, torch shows a warning once in a process.
 _CALLS = '''
 import contextlib, importlib, sys, warnings
 import torch
