@@ -19,47 +19,34 @@ rows that are named.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypedDict, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn, cast
 
 import torch
 from torch import Tensor
 
-from . import cached_launch, private, registration, sharding
-from .call_signatures import SIGNATURES, kind_of
+from . import backward_launches, chains, registration
+from .call_signatures import SIGNATURES, deterministic
+from .chains import GradientEntry, Gradients, kinds_in_memory
 from .contracts import Operands, registering
-from .launchable import as_plain, is_fake, is_plain
+from .launchable import rows_of
 from .signatures import Contract, Signature
 
-#: Gradients by the name of what they are of: None for an output without one, and for an operand that needs none.
-Gradients: TypeAlias = dict[str, Tensor | None]
-#: Runs a chain backwards: it takes the gradients of the results, the saved operands, which gradients are needed, and
-#: whether torch need not see the call.
-Chain: TypeAlias = Callable[[Gradients, Operands, dict[str, bool], bool], dict[str, Any]]
-
-
-class GradientEntry(TypedDict, total=False):
-    """The entry of a contract."""
-
-    a: tuple[str, bool]
-    b: tuple[str, bool]
-    chain: str
-    sum: str
-    saving: str
-    called: str
-    constant: Collection[str]
+# Stands for the gradient of the sum among the names of operands, of which none is empty.
+_SUMMED = ""
 
 
 class Autograd(NamedTuple):
     """What torch calls for the gradients of a contract.
 
     `backward` returns a gradient, or None, for each of the arguments of the contract's operator, and `setup` is the
-    `setup_context` of `torch.library.register_autograd`. `save` is the same for `a`, `b` and the other operands.
+    `setup_context` of `torch.library.register_autograd`. `save` is the same for `a`, `b` and the other operands, of
+    a layer if the last argument says so.
     """
 
     backward: Callable[..., tuple[Tensor | None, ...]]
     setup: Callable[[Any, tuple[Any, ...], Any], None]
-    save: Callable[[Any, Tensor, Tensor, Operands, Any], None]
+    save: Callable[[Any, Tensor, Tensor, Operands, Any, bool], None]
 
 
 #: Made once for each contract, because the operator of a chain is registered once.
@@ -76,7 +63,7 @@ def autograd(contract: Contract, signature: Signature, entry: Mapping[str, Any])
 
 def _functions(contract: Contract, signature: Signature, gradient: GradientEntry) -> Autograd:
     """What `autograd` returns."""
-    chain = _chain(contract, signature, gradient) if "chain" in gradient else None
+    chain = chains.chain(contract, signature, gradient) if "chain" in gradient else None
     # Found here, because torch cannot trace the import of a kernel.
     products = {gradient[x][0]: contract.function(gradient[x][0]) for x in ("a", "b")}
     places, results = signature.places, signature.results
@@ -85,11 +72,13 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
     added: Callable[..., Tensor] | None = _adder() if signature.optional else None
     of_sum = results.index(gradient["sum"]) if "sum" in gradient else None
     constant = [results.index(x) for x in gradient.get("constant", ())]
+    # The signature of a backward pass -> its launches; None for one that is not repeated.
+    repeats: dict[tuple[object, ...], backward_launches.Launches | None] = {}
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        save(ctx, inputs[0], inputs[1], signature.unpacked(inputs)[0], output)
+        save(ctx, inputs[0], inputs[1], signature.unpacked(inputs)[0], output, False)
 
-    def save(ctx: Any, a: Tensor, b: Tensor, operands: Operands, output: Any) -> None:
+    def save(ctx: Any, a: Tensor, b: Tensor, operands: Operands, output: Any, of_layer: bool) -> None:
         every = output if isinstance(output, tuple) else (output,)
         needed_a, needed_b, *_ = ctx.needs_input_grad
         kept: dict[str, Tensor] = {}
@@ -110,8 +99,8 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         ctx.set_materialize_grads(False)
         if constant:
             ctx.mark_non_differentiable(*[every[place] for place in constant])
-        ctx.names, ctx.numbers = tuple(kept), numbers
-        ctx.shape, ctx.rows, ctx.dtype = every[0].shape, a.shape[0], a.dtype
+        ctx.names, ctx.numbers = (*kept, *numbers), tuple(numbers.values())
+        ctx.shape, ctx.rows, ctx.dtype, ctx.of_layer = every[0].shape, a.shape[0], a.dtype, of_layer
 
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
         if all([x is None for x in incoming]):
@@ -127,16 +116,34 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         return tuple([None if x is None else next(last) for x in found])
 
     def gradients(ctx: Any, incoming: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-        given: Operands = {**dict(zip(ctx.names, ctx.saved_tensors)), **ctx.numbers}
-        needed: dict[str, bool] = dict(zip(places, ctx.needs_input_grad))
+        values = [*incoming, *ctx.saved_tensors, *ctx.numbers]
+        needs = ctx.needs_input_grad
+        kind: tuple[object, ...] | None = kinds_in_memory(values)
+        if kind is not None:
+            kind = *kind, needs, ctx.names, ctx.of_layer, deterministic()
+            again = repeats.get(kind)
+            if again is not None:
+                return again(values)
         grads: Gradients = dict(zip(results, incoming))
+        given: Operands = dict(zip(ctx.names, values[len(incoming) :]))
+        needed: dict[str, bool] = dict(zip(places, needs))
+        if ctx.of_layer:
+            given |= {x: viewed(given[x]) for x, viewed in (("a", rows_of), ("b", Tensor.t)) if x in given}
+        found = first(ctx, grads, given, needed, unseen=kind is not None)
+        if kind is not None and kind not in repeats:
+            if len(repeats) >= SIGNATURES:
+                repeats.clear()
+            repeats[kind] = launches(grads, given, needed, found["sum"])
+        return [found.get(x) if needs else None for x, needs in needed.items()]
+
+    def first(ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], *, unseen: bool) -> dict[str, Any]:
+        """The gradients of a backward pass, and that of the sum, by the functions of its products."""
         out = grads["out"]
         if out is None:
-            known = next(x for x in incoming if x is not None)
-            out = grads["out"] = known.new_zeros(()).expand(ctx.shape)
-        # Torch need not see a call that it neither traces nor transforms.
-        unseen = _in_memory([*incoming, *given.values()])
-        found = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain(grads, given, needed, unseen)
+            known = next(x for x in grads.values() if x is not None)
+            out = known.new_zeros(()).expand(ctx.shape)
+            grads = {**grads, "out": out}
+        found = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
         rows = given.get("rows")
         offsets = {"offsets": given["offsets"]} if grouped else {}
         if needed["a"]:
@@ -147,7 +154,33 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         if needed["b"]:
             left = given["a"] if rows is None else named(given["a"], rows, turned=gradient["a"][1])
             found["b"] = product(gradient["b"], left.mT, found["sum"], offsets, unseen)
-        return [found.get(x) if needs else None for x, needs in needed.items()]
+        return found
+
+    def launches(
+        grads: Gradients, given: Operands, needed: dict[str, bool], summed: Any
+    ) -> backward_launches.Launches | None:
+        """The launches of such a backward pass; None where more is done than they do."""
+        if grouped or grads["out"] is None or any([needed[x] for x in signature.numbers]):
+            return None
+        if chain is not None:
+            launch, made = chain.repeated(grads, given, needed)
+            if launch is None:
+                return None
+        elif summed is grads["out"]:
+            launch, made = None, {"sum": results.index("out")}
+        else:
+            return None
+        names = [*(f"grad_{x}" for x in results), *given, _SUMMED]
+        calls = {}
+        for x in ("a", "b"):
+            if needed[x]:
+                name, turned = gradient[x]
+                left, right = (summed, given["b"].mT) if x == "a" else (given["a"].mT, summed)
+                read = (_SUMMED, "b") if x == "a" else ("a", _SUMMED)
+                if turned:
+                    left, right, read = right.mT, left.mT, read[::-1]
+                calls[x] = products[name].repeated(left, right), *read, turned
+        return backward_launches.launches(launch, made, names, chain.read if chain else (), calls, needed)
 
     def product(entry: tuple[str, bool], left: Tensor, right: Tensor, offsets: Operands, unseen: bool) -> Tensor:
         name, turned = entry
@@ -207,101 +240,6 @@ def _adder() -> Any:
     registration.register("added_rows(Tensor gradient, Tensor rows, SymInt count) -> Tensor", _added, _added_shape)
     registration.loop_over_batch("added_rows")
     return registration.operator("added_rows")
-
-
-def _chain(contract: Contract, signature: Signature, gradient: GradientEntry) -> Chain:
-    """A function that runs the contract's chain backwards by an operator."""
-    name = gradient["chain"]
-    table: Any = contract.load(name).CALL
-    read = ["sum"] * ("sum" in gradient)
-    results = [x for x in signature.results if x not in gradient.get("constant", ())]
-    parameters = [f"Tensor? grad_{x}" for x in results] + [f"Tensor {x}" for x in (*read, *signature.tensors)]
-    parameters += signature.number_parameters
-    names = ["sum", *signature.tensors, *signature.numbers]
-    incoming = {f"grad_{x}": x for x in results}
-    tensors, of = [*read, *signature.tensors], [x.of for x in table.results]
-
-    def run(*arguments: Any) -> Tensor | tuple[Tensor, ...]:
-        *operands, needed = [as_plain(x) for x in arguments]
-        given = dict(zip([*incoming, *tensors], operands))
-        given |= signature.unpacked_numbers(operands[len(given) :])
-        made = chained(given, [x for x, needs in zip(names, needed) if needs])
-        empty = given["grad_out"].new_empty
-        every = tuple([empty(0) if made.get(x) is None else made[x] for x in names])
-        return every if len(every) > 1 else every[0]
-
-    def chained(given: Operands, wanted: list[str]) -> dict[str, Any]:
-        """The gradients that are wanted, and None for others."""
-        made = dict(zip(of, launched({**given, "needed": wanted})))
-        for x in signature.numbers:
-            if x in wanted:
-                # The gradient of a number is in fp32, and on the device.
-                made[x] = made[x].to(given[x]).reshape(given[x].shape)
-        return made
-
-    cached: dict[tuple[object, ...], cached_launch.Repeat] = {}
-
-    def launched(given: Operands) -> Sequence[Tensor | None]:
-        """The results, by a launch that is repeated for operands of the same shapes, strides, types and alignment."""
-        if is_fake(given["grad_out"]):
-            # Fake tensors: the results alone are made.
-            return list(table.plan(**given).results.values())
-        kind = (*given["needed"], *map(kind_of, given.values()))
-        call = cached.get(kind)
-        if call is not None:
-            tensors = call.made_of([*given.values()])
-            return [None if place < 0 else tensors[place] for place in call.results]
-        plan = table.plan(**given)
-        call = cached_launch.started(table, plan, given, given["grad_out"])
-        if call is not None and table.repeats(given):
-            if len(cached) >= SIGNATURES:
-                cached.clear()
-            cached[kind] = call
-        return list(plan.results.values())
-
-    # Single tensors, no list: what loops over a batch of gradients, as for a Jacobian, takes no other results.
-    returned = f"({', '.join(['Tensor'] * len(names))})" if len(names) > 1 else "Tensor"
-    registration.register(f"{name}({', '.join(parameters)}, bool[] needed) -> {returned}", run, run)
-    registration.loop_over_batch(name)
-    operator = registration.operator(name)
-    shapes = {x.name: x.shape for x in table.operands}
-    numbers = [part for x in signature.numbers for part in (x, f"{x}_number")]
-    # What is added up over rows or columns is added up over devices.
-    made_of = [shapes.get("sum", shapes["grad_out"]), *(shapes.get(x, ()) for x in names[1:])]
-    sharding.later(
-        sharding.Divisible(name, [*incoming, *tensors, *numbers, "needed"], shapes, made_of, (), ("B", "M", "N"))
-    )
-
-    def call(grads: Gradients, given: Operands, needed: dict[str, bool], unseen: bool) -> dict[str, Any]:
-        needs = [needed["a"] or needed["b"], *(needed[x] for x in names[1:])]
-        if unseen:
-            read = {name: grads[x] for name, x in incoming.items()}
-            read |= {x: given[x] for x in (*tensors, *signature.numbers)}
-            return chained(read, [x for x, wanted in zip(names, needs) if wanted])
-        arguments = [*(grads[x] for x in results), *(given[x] for x in tensors), *signature.packed_numbers(given)]
-        if sharding.sharded(arguments):
-            # DTensor takes the shapes of one call for those of others, whatever is needed.
-            needs = [True] * (1 + len(signature.tensors)) + needs[1 + len(signature.tensors) :]
-        made = operator(*arguments, needs)
-        return dict(zip(names, made if len(names) > 1 else (made,)))
-
-    return call
-
-
-def _in_memory(arguments: Sequence[Any]) -> bool:
-    """Whether a kernel can be launched with these tensors as they are: no mode, trace or transform of torch sees it."""
-    if torch.compiler.is_compiling() or private.count_modes():
-        return False
-    try:
-        for x in arguments:
-            if isinstance(x, Tensor):
-                if not is_plain(x) or x.is_neg():
-                    return False
-                x.data_ptr()
-        return True
-    except RuntimeError:
-        # It belongs to a batch of torch.vmap.
-        return False
 
 
 class _Last(torch.autograd.Function):

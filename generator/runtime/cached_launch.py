@@ -6,6 +6,7 @@ results and launches the compiled kernel with the addresses and numbers of its o
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -135,6 +136,14 @@ class Repeat:
         self.results = [places.get(name, -1) for name in plan.results]
         self.result = self.results[0] if len(self.results) == 1 else None
         self.launches = [_launch(each, kernel, places) for each, kernel in zip(plan.launches, compiled)]
+
+    def transposed(self) -> Repeat:
+        """The same launches, whose only result is seen with its last two dimensions exchanged."""
+        found = copy.copy(self)
+        found.made = list(self.made)
+        (*batch, m, n), (*strides, of_m, of_n), dtype = self.made[0]
+        found.made[0] = torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype
+        return found
 
     def run(self, tensors: Sequence[Any]) -> None:
         """Launch the kernels with such a list."""

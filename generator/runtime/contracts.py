@@ -25,8 +25,9 @@ CachedCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Operands], Resu
 #: A call by the operators of a contract: it takes `a`, `b`, `out`, `config` and the other operands.
 ConfiguredCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Config | int | None, Operands], Result]
 
-#: A call for which a gradient is recorded: it takes `a`, `b`, `config` and the other operands.
-RecordedCall: TypeAlias = Callable[[Tensor, Tensor, Config | int | None, Operands], Result]
+#: A call for which a gradient is recorded: it takes `a`, `b`, `config`, the other operands, and whether `a` and `b` are
+#: the input (..., K) and the weight (N, K) of a layer, whose result is (..., N).
+RecordedCall: TypeAlias = Callable[[Tensor, Tensor, Config | int | None, Operands, bool], Result]
 
 
 def without_sum(found: Any) -> Result:
@@ -66,9 +67,10 @@ class Function(Protocol):
     """The function of a contract: returns a new result, or `out` filled; with auxiliary outputs, a tuple.
 
     `check` raises TypeError unless the keywords are those of the contract. `step` returns what a call does next.
-    `register` registers the operators. `record` is a call for which a gradient is recorded, and `direct` one that torch
-    need not see. `table` is the call of its first kernel. `which` and `prepare` are those of the module `prepare`, for
-    this function.
+    `register` registers the operators. `recorded` is a call for which a gradient is recorded, and `direct` one that
+    torch need not see; `layer` is such a call of a layer, or None where it is another. `repeated` returns what a call
+    with `a` and `b` alone has cached, or None. `table` is the call of its first kernel. `which` and `prepare` are those
+    of the module `prepare`, for this function.
     """
 
     __name__: str
@@ -77,7 +79,9 @@ class Function(Protocol):
     step: Callable[[Tensor, Tensor, Tensor | None, Operands], Step]
     register: Callable[[], bool]
     direct: ConfiguredCall
-    record: RecordedCall
+    repeated: Callable[[Tensor, Tensor], CachedCall | None]
+    recorded: Callable[..., Result]
+    layer: Callable[[Tensor, Tensor, Operands], Result | None]
     table: Call
     which: Callable[..., tuple[str, Config]]
     prepare: Callable[..., int]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from . import cached_launch, private, relaunch
 from .call import Call, written
-from .call_signatures import SIGNATURES, kind_of
+from .call_signatures import SIGNATURES, kind_of, kind_of_product
 from .contract_errors import name_contract
 from .contracts import (
     CachedCall,
@@ -111,13 +111,10 @@ def contract(
     modes, forward = private.count_modes, private.forward_mode
     compiling, tracing, recording = torch.compiler.is_compiling, private.is_tracing, torch.is_grad_enabled
     tensor, parameter = Tensor, torch.nn.Parameter
-    deterministic = torch.are_deterministic_algorithms_enabled
 
-    @functools.wraps(first.gemm)
-    def gemm(
-        a: Tensor, b: Tensor, *, out: Tensor | None = None, config: Config | int | None = None, **operands: Any
-    ) -> Result:
-        if (
+    def hidden(a: Tensor, b: Tensor) -> bool:
+        """Whether torch need not see a call with these tensors."""
+        return not (
             compiling()
             or tracing()
             or modes()
@@ -129,7 +126,13 @@ def contract(
             # A view of negated memory, as `z.conj().imag` is, which torch resolves for its operators.
             or a.is_neg()
             or b.is_neg()
-        ):
+        )
+
+    @functools.wraps(first.gemm)
+    def gemm(
+        a: Tensor, b: Tensor, *, out: Tensor | None = None, config: Config | int | None = None, **operands: Any
+    ) -> Result:
+        if not hidden(a, b):
             return seen(a, b, out, config, operands)
         needs = recording() and (a.requires_grad or b.requires_grad)
         if operands or out is not None:
@@ -146,17 +149,35 @@ def contract(
 
     def record(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands) -> Result:
         """A call for which a gradient is recorded."""
-        nonlocal recorder
         if gradient is None or private.transforming() or any([x in operands for x in outputs]):
             return seen(a, b, None, config, operands)
+        return recorded(a, b, config, operands, of_layer=False)
+
+    def layer(x: Tensor, weight: Tensor, operands: Operands) -> Result | None:
+        """The call of a layer with its input (..., K) and weight (N, K); the result is (..., N).
+
+        None unless a gradient is recorded, nothing is copied, and torch need not see more.
+        """
+        if gradient is None or not hidden(x, weight) or private.transforming():
+            return None
+        if not (x.dim() > 1 and x.is_contiguous() and weight.is_contiguous()):
+            return None
+        special = _special(*operands.values())
+        if special or (special is not None and recording() and (x.requires_grad or weight.requires_grad)):
+            return recorded(x, weight, None, operands, of_layer=True)
+        return None
+
+    def recorded(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands, *, of_layer: bool) -> Result:
+        """A call that a function of torch's records."""
+        nonlocal recorder
         check(operands)
         if recorder is None:
             with registering:
-                from . import recorded
+                from . import recorded as functions_of_torch
 
-                recorder = recorded.recorder(described())
+                recorder = functions_of_torch.recorder(described())
         try:
-            return recorder(a, b, config, operands)
+            return recorder(a, b, config, operands, of_layer)
         except (TypeError, ValueError) as error:
             name_contract(error, name)
             raise
@@ -195,15 +216,10 @@ def contract(
     def direct(a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands) -> Result:
         """A call that torch need not see."""
         kind: tuple[object, ...] | None
-        both: tuple[object, ...]
         try:
-            where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16
-            both = a.dtype, b.dtype, *where, deterministic()
-            if out is None and not operands:
-                kind = a.shape, b.shape, a.stride(), b.stride(), both
-            else:
-                more = kind_of(out), *operands, *map(kind_of, operands.values())
-                kind = a.shape, b.shape, a.stride(), b.stride(), both, more
+            kind = kind_of_product(a, b)
+            if out is not None or operands:
+                kind = *kind, kind_of(out), *operands, *map(kind_of, operands.values())
                 if out is not None or outputs:
                     _check_apart(name, {"out": out, **{x: operands.get(x) for x in outputs}}, {"a": a, "b": b})
             call = cached.get(kind) if config is None else None
@@ -323,8 +339,9 @@ def contract(
     shown.__name__ = shown.__qualname__ = name
     # Where pickle looks for it.
     shown.__module__ = __package__.rpartition(".")[0]
-    shown.check, shown.step, shown.register, shown.record = check, step, register, record
-    shown.direct, shown.table = direct, table
+    shown.check, shown.step, shown.register = check, step, register
+    shown.recorded, shown.layer, shown.direct, shown.table = recorded, layer, direct, table
+    shown.repeated = lambda a, b: cached.get(kind_of_product(a, b))
     shown.which, shown.prepare = _deferred("which", shown), _deferred("prepare", shown)
     own: Function = shown
     return own

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .launchable import is_fake, is_plain, require_tensor
+from .launchable import along, is_fake, is_plain, require_tensor, rows_of
 
 _FAMILY = importlib.import_module(__package__.rpartition(".")[0])
 
@@ -76,9 +76,13 @@ class Linear(torch.nn.Linear):
                 raise ValueError(f"{self.contract} has no like for {_told(*wanted)}; {_fitting(*wanted)}")
             contract = alike
         operands = {} if self.bias is None else {"bias": self.bias}
-        rows = x if x.dim() == 2 else x.unsqueeze(0) if x.dim() == 1 else x.flatten(0, -2)
+        function = getattr(_FAMILY, contract)
+        recorded: torch.Tensor | None = function.layer(x, weight, operands)
+        if recorded is not None:
+            return recorded
+        rows = x.unsqueeze(0) if x.dim() == 1 else rows_of(x)
         # A kernel reads both along K, which neither a view of the input nor one of the weight need have contiguous.
-        found: torch.Tensor = getattr(_FAMILY, contract)(_along(rows), _along(weight).t(), **operands)
+        found: torch.Tensor = function(along(rows), along(weight).t(), **operands)
         return found if x.dim() == 2 else found.reshape(*x.shape[:-1], found.shape[-1])
 
     def extra_repr(self) -> str:
@@ -90,11 +94,6 @@ def _first(contracts: Iterable[str], wanted: tuple[torch.dtype, bool]) -> str | 
     # A list, which torch.compile traces.
     fitting = [name for name in contracts if CONTRACTS[name] == wanted]
     return fitting[0] if fitting else None
-
-
-def _along(x: torch.Tensor) -> torch.Tensor:
-    """A matrix whose rows are contiguous: itself, or a copy."""
-    return x if x.stride(1) == 1 or x.shape[1] <= 1 else x.contiguous()
 
 
 def _told(dtype: torch.dtype, bias: bool) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from . import autograd
 from .contracts import Config, Operands, RecordedCall, Result, without_sum
+from .launchable import rows_of
 from .signatures import Contract, Signature
 
 
@@ -26,8 +27,8 @@ def recorder(contract: Contract) -> RecordedCall:
     if "saving" in entry:
         saving = contract.function(entry["saving"])
 
-        def instead(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands) -> Result:
-            return without_sum(saving.record(a, b, config, operands))
+        def instead(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands, of_layer: bool) -> Result:
+            return without_sum(saving.recorded(a, b, config, operands, of_layer=of_layer))
 
         return instead
     signature = Signature(contract.table)
@@ -38,18 +39,31 @@ def recorder(contract: Contract) -> RecordedCall:
         @staticmethod
         def forward(ctx: Any, a: Tensor, b: Tensor, *arguments: Any) -> Result:
             # The tensors among the operands are arguments of their own, for torch.
-            *_, config, operands = arguments
-            found = direct(a, b, None, config, operands)
-            save(ctx, a, b, operands, found)
+            *_, config, operands, of_layer = arguments
+            product = (rows_of(a), b.t()) if of_layer else (a, b)
+            found = direct(*product, None, config, operands)
+            save(ctx, a, b, operands, found, of_layer)
+            ctx.leading = leading = a.shape[:-1] if of_layer and a.dim() > 2 else None
+            if leading is not None:
+                result, *others = found if isinstance(found, tuple) else (found,)
+                # No view, so that it can be changed in place.
+                result = torch.ops.aten._unsafe_view(result, (*leading, result.shape[-1]))
+                found = (result, *others) if others else result
             return found
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-            return *backward(ctx, *gradients), None
+            if not ctx.of_layer:
+                return *backward(ctx, *gradients), None, None
+            out, *others = gradients
+            of_a, of_b, *of_others = backward(ctx, None if out is None else rows_of(out), *others)
+            if of_a is not None and ctx.leading is not None:
+                of_a = of_a.reshape(*ctx.leading, of_a.shape[1])
+            return of_a, None if of_b is None else of_b.mT, *of_others, None, None
 
     apply: Callable[..., Result] = Recorded.apply
 
-    def call(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands) -> Result:
-        return apply(*signature.packed(a, b, operands), config, operands)
+    def call(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands, of_layer: bool) -> Result:
+        return apply(*signature.packed(a, b, operands), config, operands, of_layer)
 
     return call
