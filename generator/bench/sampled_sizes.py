@@ -36,18 +36,39 @@ STRATA = tuple((least, int(min(most, _MOST_ROWS))) for least, most in ROW_CLASSE
 #: Two sizes are near if M, N and K each differ by at most one part in this many.
 _PARTS = 100
 
+#: A number of tokens is in this range; half of those drawn are at most so much above a multiple of 64.
+TOKENS, ABOVE = (65, 2048), 16
+#: N and K of linear layers of language models. Those of the second group are never fitted to.
+LAYERS: Mapping[str, Sequence[tuple[int, int]]] = {
+    "fit": (
+        *((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336), (10240, 8192), (8192, 8192), (57344, 8192)),
+        *((8192, 28672), (4608, 3584), (37888, 3584), (3584, 18944), (7168, 5120), (27648, 5120), (5120, 13824)),
+        *((6144, 2560), (2560, 4096), (19456, 2560), (2560, 9728), (1024, 4096), (2048, 8192), (7168, 2048)),
+    ),
+    "unseen": (
+        *((9216, 3072), (16384, 3072), (3072, 8192), (7680, 5120), (35840, 5120), (5120, 17920), (30720, 3840)),
+        *((3840, 15360), (8192, 3840), (1536, 7168), (24576, 1536), (4096, 7168), (12288, 4096), (3584, 14336)),
+    ),
+}
+
 # `exp` and `ln` of decimal are rounded correctly, so that every machine draws the same sizes; those of math are not.
 _EXACT = Context(prec=28)
 
 
 @dataclass(frozen=True)
 class SizeSample:
-    """The sizes of one file."""
+    """The sizes of one file.
+
+    Where `layers` is given, the rows of A or, with `turned`, K are a number of `TOKENS`, and every other size has its
+    other extents from these layers.
+    """
 
     summary: str
     seed: int
     count: int
     dtype: str
+    layers: Sequence[tuple[int, int]] = ()
+    turned: bool = False
 
     @property
     def most_flops(self) -> int:
@@ -76,6 +97,12 @@ def _samples() -> dict[str, SizeSample]:
         for seed, (name, count, dtype) in enumerate(group, first):
             summary = _SUMMARIES[kind].format(name.replace("_", " "))
             found[f"{kind}_{name}"] = SizeSample(summary, seed, count, dtype)
+    for kind, first in (("unseen", 1010), ("fit", 2006)):
+        for seed, layout in enumerate(layouts, first):
+            summary = _SUMMARIES[kind].format(f"{layout}, a batch of tokens")
+            # The gradient of a weight: A is what came in, column-major, and K the number of tokens.
+            turned = layout == "crr"
+            found[f"{kind}_tokens_{layout}"] = SizeSample(summary, seed, 65, "fp16", LAYERS[kind], turned)
     return found
 
 
@@ -87,14 +114,18 @@ SAMPLES: Mapping[str, SizeSample] = _samples()
 def drawn() -> Mapping[str, tuple[Shape, ...]]:
     """The sizes of every sample; no two of all of them are near.
 
-    A third of each sample has M in each of `STRATA`, in turn, so that a part of a file covers all of them.
+    A third of a sample without layers has M in each of `STRATA`, in turn, so that a part of a file covers all of them.
     """
     taken: list[Shape] = []
     found = {}
     for name, sample in SAMPLES.items():
         numbers, sizes = random.Random(sample.seed), list[Shape]()
         while len(sizes) < sample.count:
-            shape = _draw(numbers, STRATA[len(sizes) % len(STRATA)], sample.dtype)
+            place = len(sizes)
+            if sample.layers:
+                shape = _draw_tokens(numbers, place, sample)
+            else:
+                shape = _draw(numbers, STRATA[place % len(STRATA)], sample.dtype)
             problem = Problem(shape, Dtype.of(sample.dtype), Layout.of("rcr"), Epilogue())
             if problem.flops <= sample.most_flops and problem.bytes <= MOST_BYTES and not _near_any(shape, taken):
                 sizes.append(shape)
@@ -110,10 +141,24 @@ def _draw(numbers: random.Random, rows: tuple[int, int], dtype: str) -> Shape:
     return Shape(m, n, k)
 
 
-def _multiple(numbers: random.Random, granules: Sequence[int]) -> int:
-    """A number from `EXTENTS`, a multiple of one of `granules`."""
+def _draw_tokens(numbers: random.Random, place: int, sample: SizeSample) -> Shape:
+    """The size at this place of a sample with layers: two of four with many rows just above a multiple of 64."""
+    least, most = TOKENS
+    if place % 2:
+        tokens = _log_uniform(numbers, least, most)
+    else:
+        tokens = 64 * _log_uniform(numbers, 1, most // 64 - 1) + 1 + int(numbers.random() * ABOVE)
+    if place // 2 % 2:
+        n, k = sample.layers[int(numbers.random() * len(sample.layers))]
+    else:
+        n, k = (_multiple(numbers, _GRANULES, 16384) for _ in range(2))
+    return Shape(n, k, tokens) if sample.turned else Shape(tokens, n, k)
+
+
+def _multiple(numbers: random.Random, granules: Sequence[int], most: int = EXTENTS[1]) -> int:
+    """A number from the first of `EXTENTS` to `most`, a multiple of one of `granules`."""
     granule = granules[int(numbers.random() * len(granules))]
-    return granule * _log_uniform(numbers, *(extent // granule for extent in EXTENTS))
+    return granule * _log_uniform(numbers, EXTENTS[0] // granule, most // granule)
 
 
 def _log_uniform(numbers: random.Random, least: int, most: int) -> int:

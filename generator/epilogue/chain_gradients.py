@@ -22,6 +22,7 @@ from generator.epilogue import formula
 from generator.epilogue.chain import Epilogue, EpilogueOperand, Step
 from generator.epilogue.derivative import derivative
 from generator.epilogue.formula import GATE, X
+from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,14 @@ def reads_sum(chain: Epilogue, keywords: Collection[str]) -> bool:
     If so, the backward pass needs the sum A @ B, saved or computed again; `none`, `bias` and `add` never need it.
     """
     return any(gradient.reads_value(keywords) for gradient in gradients(chain))
+
+
+def passes(chain: Epilogue) -> bool:
+    """Whether the gradient of C is that of the sum and of each vector and matrix that is read, as with `bias`."""
+    found = gradients(chain)
+    trees = [tree for each in found for tree in (*each.values.values(), *(tree for _, tree in each.operands.values()))]
+    ones = all(isinstance(tree, ast.Constant) and tree.value == 1 for tree in trees)
+    return ones and not chain.outputs and all(each.shape in (ROWS, COLUMNS, MATRIX) for each in chain.operands)
 
 
 def _gradient(step: Step) -> StepGradient:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.chain import Epilogue
-from generator.epilogue.chain_gradients import reads_sum
+from generator.epilogue.chain_gradients import passes, reads_sum
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype, Layout, Variant
@@ -50,7 +50,8 @@ class ContractGradient:
     saving: str | None
     a: Product
     b: Product
-    #: The variant whose chain a kernel runs backwards; None where the gradient of the result is that of the sum.
+    #: The variant whose chain a kernel runs backwards; None where the gradient of the result is that of the sum, and of
+    #: all that the chain reads.
     chain: Variant | None
     #: The output that is the sum; None where it is not read.
     sum: str | None
@@ -104,7 +105,7 @@ def gradients(v: Variant) -> tuple[ContractGradient, ...]:
         None if saved is None or saved.contract == v.contract else saved.contract,
         Product(left.contract, v.layout.a == "column"),
         Product(right.contract, v.layout.b == "column" and not v.products.divided),
-        v if v.epilogue.steps else None,
+        None if not v.epilogue.steps or (passes(v.epilogue) and not v.products.divided) else v,
         None if saved is None else saved.epilogue.outputs[0].name,
     )
     return (found,) if saved is None or found.saving is None else (found, *gradients(saved))

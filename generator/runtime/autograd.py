@@ -5,7 +5,8 @@ gradient dS of the sum, and the gradients of the chain's operands. Two products 
 dB = A^T @ dS. The entry of a contract has
 
 - `a` and `b`: the contracts of these products, each with whether its result is the transposed gradient;
-- `chain`: the file of the kernel that runs the chain backwards, if there is a chain;
+- `chain`: the file of the kernel that runs the chain backwards; without one, the gradient of C is that of the sum, and
+  of all that is added to it;
 - `sum`: the output that is the sum, if that kernel reads it;
 - `saving`: the contract that returns the sum as well, for a contract that does not, and which is called in its place;
 - `called`: of such a contract, the one in whose place it is called.
@@ -72,6 +73,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
     added: Callable[..., Tensor] | None = _adder() if signature.optional else None
     of_sum = results.index(gradient["sum"]) if "sum" in gradient else None
     constant = [results.index(x) for x in gradient.get("constant", ())]
+    sums = {} if chain or grouped else _sums(contract)
     # The signature of a backward pass -> its launches; None for one that is not repeated.
     repeats: dict[tuple[object, ...], backward_launches.Launches | None] = {}
 
@@ -90,7 +92,8 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         numbers = {}
         for x, value in operands.items():
             if isinstance(value, Tensor):
-                kept[x] = value
+                if x not in sums:
+                    kept[x] = value
             elif value is not None:
                 numbers[x] = value
         if of_sum is not None:
@@ -100,6 +103,8 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         if constant:
             ctx.mark_non_differentiable(*[every[place] for place in constant])
         ctx.names, ctx.numbers = (*kept, *numbers), tuple(numbers.values())
+        # Of an operand that is only added, no more than the type is needed.
+        ctx.types = tuple([operands[x].dtype for x in sums])
         ctx.shape, ctx.rows, ctx.dtype, ctx.of_layer = every[0].shape, a.shape[0], a.dtype, of_layer
 
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -120,7 +125,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         needs = ctx.needs_input_grad
         kind: tuple[object, ...] | None = kinds_in_memory(values)
         if kind is not None:
-            kind = *kind, needs, ctx.names, ctx.of_layer, deterministic()
+            kind = *kind, needs, ctx.names, ctx.types, ctx.of_layer, deterministic()
             again = repeats.get(kind)
             if again is not None:
                 return again(values)
@@ -133,7 +138,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         if kind is not None and kind not in repeats:
             if len(repeats) >= SIGNATURES:
                 repeats.clear()
-            repeats[kind] = launches(grads, given, needed, found["sum"])
+            repeats[kind] = launches(ctx, grads, given, needed, found["sum"])
         return [found.get(x) if needs else None for x, needs in needed.items()]
 
     def first(ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], *, unseen: bool) -> dict[str, Any]:
@@ -144,6 +149,9 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
             out = known.new_zeros(()).expand(ctx.shape)
             grads = {**grads, "out": out}
         found = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
+        for (x, dims), dtype in zip(sums.items(), ctx.types):
+            if needed[x]:
+                found[x] = backward_launches.added(out, dims, dtype)
         rows = given.get("rows")
         offsets = {"offsets": given["offsets"]} if grouped else {}
         if needed["a"]:
@@ -157,7 +165,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         return found
 
     def launches(
-        grads: Gradients, given: Operands, needed: dict[str, bool], summed: Any
+        ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], summed: Any
     ) -> backward_launches.Launches | None:
         """The launches of such a backward pass; None where more is done than they do."""
         if grouped or grads["out"] is None or any([needed[x] for x in signature.numbers]):
@@ -180,7 +188,9 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
                 if turned:
                     left, right, read = right.mT, left.mT, read[::-1]
                 calls[x] = products[name].repeated(left, right), *read, turned
-        return backward_launches.launches(launch, made, names, chain.read if chain else (), calls, needed)
+        place = results.index("out")
+        totals = {x: (place, dims, dtype) for (x, dims), dtype in zip(sums.items(), ctx.types) if needed[x]}
+        return backward_launches.launches(launch, made, names, chain.read if chain else (), calls, totals, needed)
 
     def product(entry: tuple[str, bool], left: Tensor, right: Tensor, offsets: Operands, unseen: bool) -> Tensor:
         name, turned = entry
@@ -205,6 +215,17 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         return zeros
 
     return Autograd(backward, setup, save)
+
+
+def _sums(contract: Contract) -> dict[str, tuple[int, ...]]:
+    """The operands that are added to the sum, each with the dimensions of C along which it is repeated."""
+    table = contract.table
+    whole = table.results[0].shape
+    return {
+        x.name: tuple([place for place, size in enumerate(whole) if size not in x.shape])
+        for x in table.operands[2:]
+        if x.shape and x.absent is None
+    }
 
 
 def named(a: Tensor, rows: Tensor, *, turned: bool) -> Tensor:

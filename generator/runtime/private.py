@@ -53,6 +53,12 @@ UNFIT: tuple[type[Exception], ...] = tuple(
 )
 
 
+def applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """The function's `apply` outside transforms of torch.func, for which the documented one looks at every argument."""
+    found: Callable[..., Any] = getattr(super(torch.autograd.Function, function), "apply", function.apply)
+    return found
+
+
 def constant(function: Any) -> Any:
     """The function, which torch.compile runs as it traces, in place of tracing it."""
     if "torch._dynamo" in sys.modules:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import autograd
+from . import autograd, private
 from .contracts import Config, Operands, RecordedCall, Result, without_sum
 from .launchable import rows_of
 from .signatures import Contract, Signature
@@ -61,7 +61,7 @@ def recorder(contract: Contract) -> RecordedCall:
                 of_a = of_a.reshape(*ctx.leading, of_a.shape[1])
             return of_a, None if of_b is None else of_b.mT, *of_others, None, None
 
-    apply: Callable[..., Result] = Recorded.apply
+    apply: Callable[..., Result] = private.applied(Recorded)
 
     def call(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands, of_layer: bool) -> Result:
         return apply(*signature.packed(a, b, operands), config, operands, of_layer)

@@ -6,7 +6,8 @@ pass, of one for which gradients are recorded, and of both passes; milliseconds 
 torch.compile; and milliseconds of a training step of a model with the layers of Qwen3, eager, with checkpoints and
 compiled. Ratios are torch's time by the family's, the median over rounds, with the quartiles.
 
-`torchrun --nproc-per-node 2 measured/scripts/training.py FILE FAMILY` times steps by DDP and FSDP2 on two GPUs instead.
+`torchrun --nproc-per-node 2 measured/scripts/training.py FILE FAMILY` times steps by DDP, by FSDP2 and by tensor
+parallelism on two GPUs instead.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ import torch
 import torch.distributed
 import triton
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -218,7 +221,7 @@ def steps(ours: Any) -> dict[str, Any]:
 
 
 def two_gpus(ours: Any) -> dict[str, Any]:
-    """Milliseconds of a step of a perceptron by DDP, and of the model by FSDP2, eager and compiled."""
+    """Milliseconds of a step of a perceptron by DDP, and of the model by FSDP2 and by tensor parallelism."""
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     mesh = torch.distributed.device_mesh.init_device_mesh("cuda", (torch.distributed.get_world_size(),))
@@ -246,7 +249,22 @@ def two_gpus(ours: Any) -> dict[str, Any]:
         for block in model.blocks:
             block.compile()
     found["FSDP2, compiled"] = interleaved({name: step(m, tokens) for name, m in both.items()}, 21, 3, host=False)
+    divided = models(ours)
+    for model in divided.values():
+        tensor_parallel(model, mesh)
+    found["losses of tensor parallelism"] = {name: float(step(m, tokens)()) for name, m in divided.items()}
+    found["tensor parallelism"] = interleaved({name: step(m, tokens) for name, m in divided.items()}, 21, 3, host=False)
     return found
+
+
+def tensor_parallel(model: Model, mesh: DeviceMesh) -> None:
+    """Divide the attention's heads and the perceptron's columns over the GPUs."""
+    styles: dict[str, ParallelStyle] = {
+        **{name: ColwiseParallel() for name in ("query", "key", "value", "gate", "up")},
+        **{name: RowwiseParallel() for name in ("attended", "down")},
+    }
+    for block in model.blocks:
+        parallelize_module(block, mesh, styles)
 
 
 def main(path: Path, folder: Path) -> None:

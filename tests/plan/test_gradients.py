@@ -138,12 +138,31 @@ def test_what_is_kept_of_the_sum(epilogue: str, saving: str | None, kept: str | 
 
     assert first.contract == contracts(text)[0]
     assert (first.saving, first.sum) == (contract(saving), kept)
-    assert first.chained == (epilogue != "none" and saving is None)
+    # What is only added has the gradient of the result.
+    assert first.chained == (epilogue not in ("none", "bias+add") and saving is None)
     # The contract that saves has gradients of its own, and needs no other.
     assert [(g.contract, g.saving, g.sum, g.chained) for g in others] == (
         [(contract(saving), None, kept, True)] if saving else []
     )
     assert first.contracts <= set(contracts(text))
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "chained"),
+    [
+        ("add", False),
+        ("bias_m", False),
+        ("bias+plus", False),
+        ("offset", True),
+        ("bias+row_sum", True),
+        ("bias+scale_m", True),
+    ],
+)
+def test_a_chain_that_only_adds_vectors_and_matrices_runs_backwards_without_a_kernel(
+    epilogue: str, chained: bool
+) -> None:
+    ops = "ops: {plus: {formula: x + y, operands: {y: [M, N]}}, offset: {formula: x + s, operands: {s: []}}}\n"
+    assert any(each.chained for each in found(f"{BACKWARD}epilogue: {epilogue}\n{ops}").values()) is chained
 
 
 def test_the_output_that_keeps_the_sum_is_the_first_of_the_outputs() -> None:

@@ -112,7 +112,7 @@ def test_a_repeated_pass_has_the_gradients_of_a_first_one(
     del repeated[:]
     found = gradients(family, layout, chain, needed, seed=20)
     products = len({"a", "b"} & set(needed.split()))
-    assert repeated == ["chain"] * (chain != "none") + ["product"] * products
+    assert repeated == ["chain"] * (chain not in ("none", "bias")) + ["product"] * products
     a, b, more = operands(layout, chain, 20)
     exact = [x.double().requires_grad_() for x in (a, b)]
     y = exact[0] @ exact[1]
@@ -143,7 +143,7 @@ def test_a_layer_of_three_dimensions_repeats_its_pass(family: ModuleType, repeat
         for one, other in zip(found, torch.autograd.grad(theirs(x), [x, *theirs.parameters()], gradient), strict=True):
             assert one.stride() == other.stride()
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    assert repeated == ["chain", "product", "product"]
+    assert repeated == ["product", "product"]
 
 
 @pytest.mark.parametrize("what", ["expanded", "turned", "scale needs one"])
