@@ -121,6 +121,15 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         "fitted model those of --shapes, lose more than 0.2 %% in the mean, or one size more than 2 %%",
     )
     parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="with --again: a journal of another GPU of the same architecture, whose times the model is also fitted "
+        "to, scaled by clock rate and memory bandwidth; may be given several times",
+    )
+    parser.add_argument(
         "--device", metavar="DEVICE", help="with --dry-run and --again: the name of a device, such as nvidia_h200"
     )
     default = min(16, os.cpu_count() or 1)
@@ -140,6 +149,8 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         parser.error("--again chooses for a device: name it with --device DEVICE")
     if call.smallest and not call.again:
         parser.error("--smallest goes with --again")
+    if call.also and not call.again:
+        parser.error("--also goes with --again")
     if call.again and call.shapes and not call.smallest:
         parser.error("--again chooses at the sizes of the journal: --shapes goes with it only beside --smallest")
     if call.tuned is not None and len(call.specs) > 1:

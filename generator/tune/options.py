@@ -29,6 +29,7 @@ class TuningOptions:
     report: bool = False
     again: bool = False
     smallest: bool = False
+    also: list[Path] = field(default_factory=list)
     refine: bool = False
     device: str | None = None
     workers: int = 0

@@ -56,7 +56,8 @@ class RateFit:
     """The rates of each configuration, the median error of the model, and the regret of its choice at other sizes.
 
     `error` is relative to the measured seconds. `regret` is the geometric mean, over sizes that the model was not
-    fitted to, of the seconds of the chosen configuration divided by those of the fastest one, minus 1.
+    fitted to, of the seconds of the chosen configuration divided by those of the fastest one, minus 1. Both are of the
+    device's own measurements.
     """
 
     rates: Mapping[Row, tuple[float, ...]]
@@ -79,11 +80,12 @@ def fit(samples: Iterable[Sample], device: Device) -> RateFit:
     else:
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin) as pool:
             rates, *others = pool.map(partial(_rates, device), known)
-    rated = [sample for sample in everything if sample.row in rates]
+    own_device = [sample for sample in everything if not sample.borrowed]
+    rated = [sample for sample in own_device if sample.row in rates]
     errors = [abs(_seconds(sample, rates[sample.row], device) / sample.seconds - 1) for sample in rated]
     lost: list[float] = []
     for fold, own in zip(folds, others):
-        lost += _lost([sample for sample in everything if sample.sizes in fold], own, device)
+        lost += _lost([sample for sample in own_device if sample.sizes in fold], own, device)
     return RateFit(
         rates,
         rounded(statistics.median(errors), 3) if errors else 0.0,
@@ -110,7 +112,7 @@ def _counting(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _seconds(sample: Sample, rates: tuple[float, ...], device: Device) -> float:
-    row = fitted.rated(dict(sample.row[2]), rates)
+    row = fitted.rated(dict(sample.row[2]), rates, *sample.scale)
     return fitted.seconds([row], sample.sizes, device.multiprocessors, sample.width)[0]
 
 
@@ -178,10 +180,11 @@ def _logarithms(
 ) -> list[list[float]]:
     """For each sample the logarithms of the predicted seconds, by each of the points."""
     config = dict(row[2])
-    rated = [fitted.rated(config, _numbers(resident, point, samples[0].moved)) for point in points]
+    numbers = [_numbers(resident, point, samples[0].moved) for point in points]
+    rated = {scale: [fitted.rated(config, each, *scale) for each in numbers] for scale in {s.scale for s in samples}}
     return [
-        [math.log(found) for found in fitted.seconds(rated, sample.sizes, device.multiprocessors, sample.width)]
-        for sample in samples
+        [math.log(found) for found in fitted.seconds(rated[s.scale], s.sizes, device.multiprocessors, s.width)]
+        for s in samples
     ]
 
 

@@ -42,6 +42,13 @@ class Sample:
     routing: str = EVEN
     #: What is moved for an element of B and for a partial sum, if a rate says so: `moved_by`.
     moved: tuple[float, ...] = ()
+    #: Clock rate and memory bandwidth of the device that was measured, relative to that of the rates.
+    scale: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether it was measured on another device."""
+        return self.scale != (1.0, 1.0)
 
 
 def moved_by(v: Variant) -> tuple[float, ...]:

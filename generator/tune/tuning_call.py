@@ -125,15 +125,41 @@ def again(call: TuningOptions) -> int:
     assert call.device is not None
     families = Families(call.specs, call.out)
     journal = Journal(_journal(call, call.device))
-    places = sorted((p for p in journal.places if devices.slug(p.device) == call.device), key=str)
-    if not places:
-        told = "has no measurement of" if journal.path.exists() else "does not exist, so there are no measurements of"
-        raise CallError(f"--again: {journal.path} {told} {call.device}")
-    if len(places) > 1:
-        raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
+    place = _place(journal, call.device)
     files, device = _files(call, families, call.device), devices.named(call.device)
     shapes = shapes_of(call) if call.shapes else ()
-    return winner_choice.write(journal, files, places[0], families, device, smallest=call.smallest, shapes=shapes)
+    also = [_other(path, device) for path in call.also]
+    return winner_choice.write(
+        journal, files, place, families, device, smallest=call.smallest, shapes=shapes, also=also
+    )
+
+
+def _place(journal: Journal, slug: str) -> winners.MeasurementSource:
+    """Where the measurements of a device in a journal were made; raises `CallError` for none, and for several."""
+    places = sorted((p for p in journal.places if devices.slug(p.device) == slug), key=str)
+    if not places:
+        told = "has no measurement of" if journal.path.exists() else "does not exist, so there are no measurements of"
+        raise CallError(f"--again: {journal.path} {told} {slug}")
+    if len(places) > 1:
+        raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
+    return places[0]
+
+
+def _other(path: Path, device: devices.Device) -> winner_choice.OtherJournal:
+    """A journal of another GPU, with its figures relative to those of `device`; raises `CallError` for an unlike one."""
+    journal = Journal(path)
+    slugs = sorted({devices.slug(place.device) for place in journal.places})
+    if len(slugs) != 1 or slugs == [device.slug]:
+        told = " and ".join(slugs) or "no GPU"
+        raise CallError(f"--also: {path} has measurements of {told}; name a journal of one other GPU")
+    other = devices.named(slugs[0])
+    if other.target != device.target or other.multiprocessors != device.multiprocessors:
+        raise CallError(
+            f"--also: {path} is of {other.name} ({other.target}, {other.multiprocessors} multiprocessors), and "
+            f"{device.name} has {device.target} and {device.multiprocessors}"
+        )
+    scale = other.clock / device.clock, other.memory / device.memory
+    return winner_choice.OtherJournal(journal, _place(journal, other.slug), scale)
 
 
 def _files(call: TuningOptions, families: Families, slug: str) -> dict[str, Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from generator.emit import code_parts
 from generator.files.reading import read_bytes
 from generator.files.updating import update
 from generator.language.errors import CallError
+from generator.language.model import Variant
 from generator.plan import devices
 from generator.problem.grouping import EVEN
 from generator.problem.product import Shape
@@ -23,7 +24,7 @@ from generator.tune import pruning, winners
 from generator.tune.journal import Journal, JournalEntry
 from generator.tune.outcome import ConfirmedWinner, TrialOutcome
 from generator.tune.rate_fit import fit
-from generator.tune.samples import Row, all_round, row_of, samples_of
+from generator.tune.samples import Row, Sample, all_round, row_of, samples_of
 from generator.tune.winner_validation import DOUBTED, doubtful
 
 DONE, NOTHING = 0, 1
@@ -58,6 +59,7 @@ def write(
     *,
     smallest: bool = False,
     shapes: Sequence[Shape] = (),
+    also: Sequence[OtherJournal] = (),
 ) -> int:
     """Merge the winners of each family into its file, print what was dropped, and return the exit status.
 
@@ -76,25 +78,38 @@ def write(
     doubts, and those of sizes at which only some of a contract's kernels were measured, unless they are faster than the
     winner that the file has.
 
+    `also` are journals of other GPUs. Rates are fitted to their measurements too, at sizes that this one lacks, and the
+    smallest portfolio has what their sizes call for.
+
     Raises what `check` raises, `CallError` for kernels that are not rendered, and `FileError` for a file that cannot be
     written.
     """
     check(files, place, families)
     statuses = [
-        _write(_Family(families, name, place, device), journal, files[name], smallest=smallest, shapes=shapes)
+        _write(_Family(families, name, place, device, also), journal, files[name], smallest=smallest, shapes=shapes)
         for name in families.known
     ]
     return max(statuses, default=DONE)
 
 
 @dataclass(frozen=True)
+class OtherJournal:
+    """A journal of another GPU, and its clock rate and memory bandwidth relative to those of the winners' device."""
+
+    journal: Journal
+    place: winners.MeasurementSource
+    scale: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class _Family:
-    """A family whose winners are chosen, with the place and the device of their measurements."""
+    """A family whose winners are chosen, with the place and the device of their measurements, and other journals."""
 
     families: Families
     name: str
     place: winners.MeasurementSource
     device: devices.Device
+    also: Sequence[OtherJournal] = ()
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -176,7 +191,8 @@ def _chosen(
     routed = [sample for sample in routed if sample.row in offered]
     new = {at: all_round(winner, routed) if winner.divided else winner for at, winner in new.items()}
     samples = [sample for sample in samples if sample.row in offered]
-    fitted = fit(samples, device)
+    borrowed = [sample for sample in _borrowed(family, samples, variants) if sample.row in offered]
+    fitted = fit([*samples, *borrowed], device)
     found, dropped = winners.merge(old, new.values(), fitted, digests)
     places = ({each.winner.place for each in outcomes if each.winner} for outcomes in (everything, standing))
     if skewed := set.difference(*places):
@@ -197,6 +213,7 @@ def _chosen(
         )
         messages += ["  (--refine measures it):", *(f"  {_doubt(each)}" for each in doubts)]
     if smallest:
+        samples = [*samples, *borrowed]
         every = {sample.row for sample in samples}
         kept = pruning.portfolio(samples, pruning.predicted(fitted, samples, shapes, variants, device))
         messages.append(f"{path}: {len(kept)} of {len(every)} configurations in {journal.path} remain")
@@ -209,6 +226,17 @@ def _chosen(
     recorded = sum(winner.place in new for winner in found.winners)
     messages.append(f"{path}: {len(found.winners)} winners, {recorded} of them in {journal.path}")
     return messages, found, recorded
+
+
+def _borrowed(family: _Family, samples: Sequence[Sample], variants: Mapping[str, Variant]) -> Iterator[Sample]:
+    """The samples of the other journals, at sizes that those of the family's own device do not have."""
+    own = {(sample.row[0], sample.sizes) for sample in samples}
+    for other in family.also:
+        standing = other.journal.standing(other.place, family.name, family.digests)
+        outcomes = [outcome for outcome in standing if not _is_of_unseen(outcome)]
+        for sample in samples_of(outcomes, variants):
+            if sample.routing == EVEN and (sample.row[0], sample.sizes) not in own:
+                yield replace(sample, scale=other.scale)
 
 
 def _without_winner(family: _Family, journal: Journal) -> Counter[str]:
