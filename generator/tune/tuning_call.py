@@ -146,7 +146,7 @@ def _place(journal: Journal, slug: str) -> winners.MeasurementSource:
 
 
 def _other(path: Path, device: devices.Device) -> winner_choice.OtherJournal:
-    """A journal of another GPU, with its figures relative to those of `device`; raises `CallError` for an unlike one."""
+    """A journal of another GPU, with its figures relative to `device`; raises `CallError` for an unlike GPU."""
     journal = Journal(path)
     slugs = sorted({devices.slug(place.device) for place in journal.places})
     if len(slugs) != 1 or slugs == [device.slug]:

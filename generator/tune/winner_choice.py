@@ -176,8 +176,9 @@ def _chosen(
     new: dict[tuple[str, tuple[int, ...]], ConfirmedWinner] = {}
     routed = list(samples_of(everything, variants))
     offered, samples = family.rows, [sample for sample in routed if sample.routing == EVEN]
+    borrowed = [*_borrowed(family, samples, variants)]
     if smallest and families.known[name].spec.select == "fastest":
-        offered |= {sample.row for sample in samples}
+        offered |= {sample.row for sample in (*samples, *borrowed)}
     won = [each.winner for each in standing if each.winner and _row_of(each.winner) in offered]
     complete = _complete(standing, families, name)
     held = {winner.place: winner for winner in winners.current(old, digests)}
@@ -191,7 +192,7 @@ def _chosen(
     routed = [sample for sample in routed if sample.row in offered]
     new = {at: all_round(winner, routed) if winner.divided else winner for at, winner in new.items()}
     samples = [sample for sample in samples if sample.row in offered]
-    borrowed = [sample for sample in _borrowed(family, samples, variants) if sample.row in offered]
+    borrowed = [sample for sample in borrowed if sample.row in offered]
     fitted = fit([*samples, *borrowed], device)
     found, dropped = winners.merge(old, new.values(), fitted, digests)
     places = ({each.winner.place for each in outcomes if each.winner} for outcomes in (everything, standing))
