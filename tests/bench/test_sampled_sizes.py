@@ -84,7 +84,7 @@ def test_what_is_unseen_is_told_from_what_is_not() -> None:
     assert not any(is_unseen(shape) for sizes in FIT.values() for shape in sizes)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", [name for name in SAMPLES if "tokens" not in name])
 def test_a_sample_has_the_sizes_that_it_promises(name: str) -> None:
     sizes = SIZES[name]
     width = next((width for word, width in (("fp8", 1), ("fp32", 4)) if word in name), 2)
@@ -101,8 +101,24 @@ def test_a_sample_has_the_sizes_that_it_promises(name: str) -> None:
     assert min(shape.k for shape in sizes) < 512 and max(shape.k for shape in sizes) > 32768
 
 
+@pytest.mark.parametrize("name", [name for name in SAMPLES if "tokens" in name])
+def test_a_sample_of_tokens_has_layers_and_rows_just_above_a_tile(name: str) -> None:
+    sizes = SIZES[name]
+    turned = name.endswith("crr")
+    tokens = [shape.k if turned else shape.m for shape in sizes]
+    assert len(sizes) == 65 and min(tokens) >= 65 and max(tokens) <= 2048
+    above = sum(1 <= count % 64 <= 16 for count in tokens)
+    assert 0.5 <= above / len(sizes) <= 0.75
+    kind, other = ("unseen", "fit") if name.startswith("unseen") else ("fit", "unseen")
+    extents = [(shape.m, shape.n) if turned else (shape.n, shape.k) for shape in sizes]
+    layers = sum(each in sampled_sizes.LAYERS[kind] for each in extents)
+    assert 0.4 <= layers / len(sizes) <= 0.6
+    assert not any(each in sampled_sizes.LAYERS[other] for each in extents)
+
+
 def test_all_granules_of_n_and_k_are_there() -> None:
-    extents = [extent for sizes in FIT.values() for shape in sizes for extent in (shape.n, shape.k)]
+    drawn = [sizes for name, sizes in FIT.items() if "tokens" not in name]
+    extents = [extent for sizes in drawn for shape in sizes for extent in (shape.n, shape.k)]
     for granule, share in ((64, 0.5), (128, 0.3)):
         found = sum(extent % granule == 0 for extent in extents) / len(extents)
         assert share < found < share + 0.35
@@ -116,6 +132,12 @@ def test_the_suite_has_400_sizes_of_16_bits_each_of_its_own(monkeypatch: pytest.
     assert sum(65 <= c.problem.shape.m <= 1024 for c in found) >= 120
     assert {c.contestants[0].family for c in found} == {"gemm16"} and all(c.contestants[0].is_contract for c in found)
     assert all(c.case.endswith(f"/unseen_{c.problem.dtype.word}_{c.problem.layout.word}") for c in found)
+
+
+def test_the_suite_of_tokens_has_260_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = comparisons("unseen_tokens", monkeypatch)
+    assert Counter(c.problem.layout.word for c in found) == dict.fromkeys(("rcr", "rrr", "crr", "ccr"), 65)
+    assert {c.contestants[0].family for c in found} == {"gemm16"} and all(c.contestants[0].is_contract for c in found)
 
 
 def test_the_suite_of_eight_bits_times_both_accumulators(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from generator.cost.analytic import PRODUCTS
 from generator.plan.devices import DEVICES
+from generator.runtime import fitted
 from generator.tune.rate_fit import fit
 from generator.tune.samples import Row, Sample, row_of
 from tests.helpers.tuned_file import one_seconds
@@ -55,6 +56,27 @@ def test_the_rates_of_the_model_are_found_again() -> None:
         assert rates[0] == RATES[row][0] and len(rates) == 8
         for size in UNSEEN:
             assert seconds(row, rates, size) == pytest.approx(exact(row, size), rel=0.1), size
+
+
+def test_times_of_a_device_with_faster_memory_stand_for_sizes_that_were_not_measured() -> None:
+    """Its own sizes have many rows; those with few rows, which wait for memory, are of the other device."""
+    scale = (1.0, 1.5)
+
+    def elsewhere(row: Row, size: tuple[int, int, int]) -> float:
+        rated = fitted.rated(dict(row[2]), RATES[row], *scale)
+        return fitted.seconds([rated], size, DEVICE.multiprocessors, 2)[0]
+
+    many = samples([size for size in SIZES if size[0] >= 2048])
+    few = [Sample(row, size, 2, elsewhere(row, size), scale=scale) for row in RATES for size in SIZES if size[0] < 2048]
+    found = fit([*many, *few], DEVICE)
+    for row, rates in found.rates.items():
+        for size in UNSEEN:
+            assert seconds(row, rates, size) == pytest.approx(exact(row, size), rel=0.1), size
+    # As if the other memory were this device's.
+    wrong = fit([*many, *(replace(sample, scale=(1.0, 1.0)) for sample in few)], DEVICE).rates
+    bandwidth = RATES[SMALL][4]
+    assert found.rates[SMALL][4] == pytest.approx(bandwidth, rel=0.1)
+    assert wrong[SMALL][4] > 1.2 * bandwidth
 
 
 def test_the_order_of_the_samples_says_nothing() -> None:
