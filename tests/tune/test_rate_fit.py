@@ -79,7 +79,7 @@ def test_times_of_a_device_with_faster_memory_stand_for_sizes_that_were_not_meas
         few = [size for size in SIZES if size[0] == 1]
         return sum(abs(seconds(SMALL, rates, size) / exact(SMALL, size) - 1) for size in few) / len(few)
 
-    assert off(found.rates[SMALL]) < 0.01 < 0.02 < off(wrong[SMALL])
+    assert 2 * off(found.rates[SMALL]) < off(wrong[SMALL])
 
 
 def test_the_order_of_the_samples_says_nothing() -> None:
