@@ -106,5 +106,5 @@ def _require_no_command(arguments: list[str]) -> None:
 def _render(arguments: list[str]) -> int:
     _require_no_command(arguments)
     options = render.parser().parse_args(arguments)
-    status: int = _imported("generator.emit.rendering_call", "rendering").run(options)
+    status: int = _imported("generator.emit.rendering_report", "rendering").run(options)
     return status

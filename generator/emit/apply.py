@@ -25,6 +25,7 @@ from generator.emit.file_digests import Digests, is_same
 from generator.emit.file_digests import digest as digest
 from generator.files import writing
 from generator.files.checked_json import Schema, Wrong, line_of
+from generator.files.generator_error import GeneratorError
 from generator.files.reading import FileError, read_bytes, with_unix_lines
 from generator.files.updating import make_folder
 
@@ -66,7 +67,7 @@ _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-class Refused(Exception):
+class Refused(GeneratorError):
     """A folder, or a file in it, does not belong to the generator or cannot be read or written.
 
     It is raised before anything is written, unless the system refuses the writing.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +38,7 @@ from generator.emit.render import (
     package_names,
     package_source,
 )
+from generator.emit.rendering_results import RenderedFolder
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.kernels import Family, Kernel, LeftOut
@@ -235,24 +235,15 @@ class RenderingJob:
     def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
         return manifest(self.present, bodies, self.recorded)
 
-    def listing(self) -> dict[str, object]:
-        """The variants for `--list --json`: the manifest's entries without digests, because nothing is rendered."""
-        entries: dict[str, Any] = manifest(
-            replace(self.family, kernels=self.selected, left_out=self.left_out),
-            {kernel.name: "" for kernel in self.selected},
-        )
-        for entry in entries["kernels"].values():
-            del entry["sha256"]
-        unused = [{"name": each.name, "reason": each.reason} for each in self.never_chosen]
-        kept = {key: entries[key] for key in ("name", "summary", "spec", "kernels", "left_out")}
-        return {**kept, "never_chosen": unused}
 
+def render(
+    jobs: Sequence[RenderingJob], report: Callable[[RenderedFolder], object] | None = None
+) -> tuple[RenderedFolder, ...]:
+    """Write every family; if a folder of one cannot be written, write nothing and raise `Refused`.
 
-def render(jobs: Sequence[RenderingJob]) -> int:
-    """Write every family and return 0; if a folder of one cannot be written, write nothing and raise `Refused`.
-
-    Waits for other processes that render one of the folders.
+    Calls `report` with each folder when it is written. Waits for other processes that render one of the folders.
     """
+    done: list[RenderedFolder] = []
     # Copies, which have read nothing of the folders before these are locked.
     jobs = [replace(job) for job in jobs if job.selected]
     with held([job.folder for job in jobs]) as waited:
@@ -269,8 +260,10 @@ def render(jobs: Sequence[RenderingJob]) -> int:
         if obstacles:
             raise Refused("\n".join(obstacles))
         for job, found in surveys:
-            _write(job, found)
-    return 0
+            done.append(_write(job, found))
+            if report is not None:
+                report(done[-1])
+    return tuple(done)
 
 
 def _survey_locked(job: RenderingJob, waited: bool | Refused) -> Survey:
@@ -282,10 +275,8 @@ def _survey_locked(job: RenderingJob, waited: bool | Refused) -> Survey:
     return job.survey()
 
 
-def _write(job: RenderingJob, found: Survey) -> None:
-    """Bring the folder to what the job renders, and print what was done."""
-    if found.damage is not None:
-        print(f"{found.damage}; it is written again", file=sys.stderr)
+def _write(job: RenderingJob, found: Survey) -> RenderedFolder:
+    """Bring the folder to what the job renders."""
     remove_temporary(found)
     begun = job.begin(found)
     if begun is not None:
@@ -296,11 +287,18 @@ def _write(job: RenderingJob, found: Survey) -> None:
     made = compare(found, job.files(bodies), digests)
     formatted = "same" if job.keeps_layout else "updated"
     made = (replace(change, outcome=formatted) if change.outcome == "formatted" else change for change in made)
-    outcomes = Counter(outcome for _, outcome in carry_out(found, made))
-    last = compare_manifest(found, job.manifest(bodies), digests)
-    outcomes.update(outcome for _, outcome in carry_out(found, [last]))
-    words = ", ".join(f"{outcomes[word]} {word}" for word in OUTCOMES if outcomes[word])
-    print(f"{job.folder}: {counted(len(job.selected), 'kernel')}; {words}")
+    outcomes = list(carry_out(found, made))
+    outcomes += carry_out(found, [compare_manifest(found, job.manifest(bodies), digests)])
+    created, updated, removed, same = (
+        tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES
+    )
+    spec = job.family.spec
+    names = tuple(kernel.name for kernel in job.selected)
+    return RenderedFolder(
+        *(spec.name, job.folder, spec.path, names),
+        *(created, updated, removed, same),
+        found.damage,
+    )
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:

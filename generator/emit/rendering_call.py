@@ -1,66 +1,147 @@
-"""A call that renders, checks, compares or lists: what it does with its specs, after the options are parsed."""
+"""Render, check and list the families of specs: the functions of the command line and of `import generator`."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from generator.cost import tuned
-from generator.emit.advice import SPECS
 from generator.emit.apply import MANIFEST, has_manifest
-from generator.emit.differences import check, diff
-from generator.emit.job import RenderingJob, counted, render
-from generator.emit.staging import stage
-from generator.language.errors import CallError, Mistake
+from generator.emit.differences import checked
+from generator.emit.job import RenderingJob
+from generator.emit.job import render as written
+from generator.emit.rendering_results import (
+    CheckedFolder,
+    CheckResult,
+    FamilyVariants,
+    RenderedFolder,
+    RenderResult,
+    VariantsResult,
+)
+from generator.emit.staging import stage as staged
+from generator.language.errors import CallError, Mistake, nearest
+from generator.language.vocabulary import PACKAGE
 from generator.plan.families import families
-from generator.plan.kernels import Family, LeftOut
+from generator.plan.kernels import Family
+
+#: A path, or several.
+Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
 
 
-def run(options: argparse.Namespace) -> int:
-    """Render, check, compare or list; return the exit status.
+def render(
+    specs: Paths,
+    out: str | os.PathLike[str] = "generated",
+    *,
+    only: str | None = None,
+    package: str | None = None,
+    force: bool = False,
+    stage: bool = False,
+    report: Callable[[Mistake | RenderedFolder], object] | None = None,
+) -> RenderResult:
+    """Render specs, given by path, each into a folder of `out` that has its name.
 
-    Raises `CallError` and `SpecError` for a wrong call or spec, and `Refused` for a folder that cannot be written.
+    `only` is a pattern of kernels' names; `package` takes the place of the specs' key; `force` overwrites files edited
+    by hand; `stage` adds to git's index what was rendered. `report` is called with each warning, before anything is
+    written, and with each folder when it is written.
+
+    Nothing is written if a spec is wrong (`SpecError`, with every mistake), if the call is (`CallError`), or if a
+    folder or file in the way is not the generator's or was edited (`Refused`).
     """
-    if options.json and not options.list:
-        raise CallError("--json goes with --list")
-    for name in ("force", "stage"):
-        if getattr(options, name) and (options.check or options.diff or options.list):
-            raise CallError(f"--{name} goes with rendering, not with --check, --diff or --list")
-    found = families(spec_paths(options.specs, options.all), options.package)
-    for family in found:
-        for warning in (*family.spec.warnings, *_not_entered(family)):
-            print(f"{warning.path}:{warning.line}:{warning.column}: warning: {warning.message}", file=sys.stderr)
     # A hook of a formatter that runs after the one that renders would change the files at each commit.
-    keeps_layout = options.stage and not options.force
-    jobs = [RenderingJob(family, options.out, options.only, options.force, keeps_layout) for family in found]
-    if options.only is not None and not any(job.selected for job in jobs):
-        names = [kernel.name for family in found for kernel in family.kernels]
-        raise CallError(f"--only {options.only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
-    if options.list:
-        return _list(jobs, options.json)
-    if options.check or options.diff:
-        orphans = _orphans(options.out, found) if options.all else []
-        return check(jobs, orphans, options.all, options.package) if options.check else diff(jobs, orphans)
-    status = render(jobs)
-    if options.stage:
-        stage(jobs)
-    return status
+    jobs, warnings = _jobs(specs, out, only, package, force=force, keeps_layout=stage and not force, report=report)
+    done = written(jobs, report)
+    if stage:
+        staged(jobs)
+    return RenderResult(done, warnings)
 
 
-def spec_paths(specs: Sequence[Path], every: bool) -> list[Path]:
-    """The spec files of a call; raise `CallError` if there are none."""
-    paths = list(specs)
-    if every:
-        found = sorted(SPECS.glob("*.yaml"))
-        if not found:
-            raise CallError(f"--all: no spec found as {SPECS}/*.yaml")
-        paths += [path for path in found if path not in paths]
+def check(
+    specs: Paths,
+    out: str | os.PathLike[str] = "generated",
+    *,
+    only: str | None = None,
+    package: str | None = None,
+    orphans: bool = False,
+    diff: bool = False,
+    report: Callable[[Mistake | Path | CheckedFolder], object] | None = None,
+) -> CheckResult:
+    """Compare what specs would render with the folders in `out`; write nothing.
+
+    With `orphans`, rendered folders of `out` that none of the specs makes count, too. With `diff`, each difference has
+    its unified diff. `report` is called with each warning, each orphan and each folder, in this order. `only` and
+    `package` are those of `render`.
+
+    Raises `SpecError` and `CallError` as `render` does.
+    """
+    jobs, warnings = _jobs(specs, out, only, package, report=report)
+    without_spec = _orphans(Path(out), [job.family for job in jobs]) if orphans else ()
+    done: list[CheckedFolder] = []
+    if report is not None:
+        for path in without_spec:
+            report(path)
+    for job in (job for job in jobs if job.selected):
+        done.append(checked(job, diff))
+        if report is not None:
+            report(done[-1])
+    return CheckResult(tuple(done), without_spec, warnings)
+
+
+def variants(
+    specs: Paths,
+    *,
+    only: str | None = None,
+    package: str | None = None,
+    report: Callable[[Mistake], object] | None = None,
+) -> VariantsResult:
+    """The variants of specs, and what is left out and why; nothing is rendered.
+
+    `report` is called with each warning. `only` and `package` are those of `render`. Raises `SpecError` and
+    `CallError` as `render` does.
+    """
+    jobs, warnings = _jobs(specs, "generated", only, package, report=report)
+    return VariantsResult(tuple(map(_variants, jobs)), warnings)
+
+
+def _variants(job: RenderingJob) -> FamilyVariants:
+    spec = job.family.spec
+    return FamilyVariants(
+        spec.name, spec.path, spec.summary, job.selected, job.left_out, job.never_chosen, family=job.family
+    )
+
+
+def paths_of(given: Paths) -> list[Path]:
+    """The paths of a call, which may be one path; raises `CallError` for none."""
+    paths = [given] if isinstance(given, (str, os.PathLike)) else list(given)
     if not paths:
-        raise CallError("no spec given; name one, such as specs/fp16_rcr.yaml, or use --all (--help for more)")
-    return paths
+        raise CallError("no spec given: name at least one")
+    return [Path(path) for path in paths]
+
+
+def _jobs(
+    specs: Paths,
+    out: str | os.PathLike[str],
+    only: str | None,
+    package: str | None,
+    *,
+    force: bool = False,
+    keeps_layout: bool = False,
+    report: Callable[[Mistake], object] | None = None,
+) -> tuple[list[RenderingJob], tuple[Mistake, ...]]:
+    """A job for each family, and the warnings of the specs; raises `CallError` and `SpecError`."""
+    if package is not None and package not in PACKAGE:
+        raise CallError(f"package: {package!r} is not known; {nearest(package, PACKAGE)}")
+    found = families(paths_of(specs), package)
+    warnings = tuple(each for family in found for each in (*family.spec.warnings, *_not_entered(family)))
+    if report is not None:
+        for warning in warnings:
+            report(warning)
+    jobs = [RenderingJob(family, Path(out), only, force, keeps_layout) for family in found]
+    if only is not None and not any(job.selected for job in jobs):
+        names = [kernel.name for family in found for kernel in family.kernels]
+        raise CallError(f"--only {only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
+    return jobs, warnings
 
 
 def _not_entered(family: Family) -> Iterator[Mistake]:
@@ -69,39 +150,8 @@ def _not_entered(family: Family) -> Iterator[Mistake]:
         yield Mistake(family.spec.path, *family.spec.positions["tuned", file], f"tuned: {file!r} {told}")
 
 
-def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:
+def _orphans(out: Path, found: Sequence[Family]) -> tuple[Path, ...]:
     """Rendered folders that belong to no spec."""
     names = {family.spec.name for family in found}
     folders = sorted(path.parent for path in out.glob(f"*/{MANIFEST}"))
-    return [folder for folder in folders if folder.name not in names and has_manifest(folder)]
-
-
-def _list(jobs: Sequence[RenderingJob], as_json: bool) -> int:
-    if as_json:
-        print(json.dumps([job.listing() for job in jobs], indent=1))
-        return 0
-    for job in jobs:
-        print(f"{job.family.spec.name}: {counted(len(job.selected), 'kernel')} from {job.family.spec.path}")
-        for kernel in job.selected:
-            print(f"  {kernel.name}  [{' '.join(kernel.targets)}]")
-        for title, entries in _left_out(job):
-            print(f"  {title}: {len(entries)}")
-            for entry in entries:
-                print(f"  - {entry.name}{f' on {entry.target}' if entry.target else ''}: {entry.reason}")
-        unused = job.never_chosen
-        if unused:
-            print(f"  never chosen by a function: {len(unused)}")
-        for each in unused:
-            print(f"  - {each.name}: {each.reason}")
-    return 0
-
-
-def _left_out(job: RenderingJob) -> Iterator[tuple[str, list[LeftOut]]]:
-    """What is left out: kernels, targets of kernels that are rendered, and tiles of these on one of their targets."""
-    targets = {kernel.name: kernel.targets for kernel in job.selected}
-    kernels = [entry for entry in job.left_out if entry.name not in targets]
-    rendered = [entry for entry in job.left_out if entry.name in targets]
-    ran = [entry for entry in rendered if entry.target in targets[entry.name]]
-    not_ran = [entry for entry in rendered if entry.target not in targets[entry.name]]
-    titles = ("left out", "targets of kernels above left out", "tiles of kernels above left out")
-    yield from ((title, entries) for title, entries in zip(titles, (kernels, not_ran, ran)) if entries)
+    return tuple(folder for folder in folders if folder.name not in names and has_manifest(folder))

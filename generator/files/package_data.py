@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from generator.files.generator_error import GeneratorError
+
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-class NotInstalled(Exception):
+class NotInstalled(GeneratorError):
     """The package has no data files where it is, as in a zip archive."""
 
 

@@ -6,11 +6,13 @@ import os
 import stat
 from pathlib import Path
 
+from generator.files.generator_error import GeneratorError
+
 #: The most bytes of a file that is read; the largest file that a command of the generator writes has a few megabytes.
 MOST = 256 << 20
 
 
-class FileError(Exception):
+class FileError(GeneratorError):
     """A file that cannot be read, written or used; `reason` says why, and `line` where, from 1 (0: in no line)."""
 
     def __init__(self, path: Path, reason: str, line: int = 0) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from generator.files.generator_error import GeneratorError
+
 
 @dataclass(frozen=True, order=True)
 class Mistake:
@@ -21,7 +23,7 @@ class Mistake:
         return on_one_line(f"{self.path}:{self.line}:{self.column}: {self.message}")
 
 
-class SpecError(Exception):
+class SpecError(GeneratorError):
     """A spec, or several, that cannot be rendered."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
@@ -29,8 +31,8 @@ class SpecError(Exception):
         super().__init__("\n".join(map(str, self.mistakes)))
 
 
-class CallError(Exception):
-    """A command line that cannot be carried out."""
+class CallError(GeneratorError):
+    """A call of a command or of a function that cannot be carried out."""
 
 
 def lacks(command: str, package: str | None, extra: str) -> CallError:

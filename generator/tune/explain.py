@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -182,8 +181,7 @@ def _calls(subject: ExplainedFamily, sizes: tuple[int, ...], device: Device) -> 
         if folder is None:
             assert subject.family is not None
             out = Path(stack.enter_context(TemporaryDirectory()))
-            with contextlib.redirect_stdout(io.StringIO()):
-                render([RenderingJob(subject.family, out)])
+            render([RenderingJob(subject.family, out)])
             folder = out / subject.name
         yield from ("", f"A call of {'x'.join(map(str, sizes))} with contiguous operands on {device.name}:")
         for found in predicted_choice.choices(folder, contracts, subject.everything, sizes, device):

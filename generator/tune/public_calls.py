@@ -16,6 +16,7 @@ from generator.bench.summary import geometric_mean, row
 from generator.cost import tuned
 from generator.emit.apply import Refused
 from generator.emit.job import RenderingJob, render
+from generator.emit.rendering_report import show
 from generator.plan.kernels import Family
 from generator.problem.product import Problem
 from generator.tune import trial_worker
@@ -39,7 +40,7 @@ def rendered(families: Iterable[Family], out: Path) -> None:
     """Write the families into `out`; a folder that was edited by hand stays as it is, which is printed."""
     for family in families:
         try:
-            render([RenderingJob(family, out)])
+            render([RenderingJob(family, out)], show)
         except Refused as error:
             print(f"tune: {family.spec.name} is measured as it is: {error}", file=sys.stderr)
 

@@ -128,7 +128,7 @@ def test_every_combination_is_there_or_left_out_with_a_reason() -> None:
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     folder = tmp_path_factory.mktemp("product")
-    assert render([Rendering(FAMILY, folder)]) == 0
+    assert render([Rendering(FAMILY, folder)])
     return read(folder / FAMILY.spec.name)
 
 
