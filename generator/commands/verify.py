@@ -22,14 +22,14 @@ from generator.language.targets import TARGETS
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import part
 from generator.verify.jobs import LEVELS
-from generator.verify.verification_run import VerificationOptions, verify
+from generator.verify.verification_call import VerificationOptions, answer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `verify` with the command line's arguments; return the exit status."""
     arguments = parser().parse_args(argv, namespace=VerificationOptions())
     try:
-        return verify(arguments)
+        return answer(arguments)
     except SpecError as error:
         print(error, file=sys.stderr)
     except CallError as error:
@@ -76,8 +76,8 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--coverage",
-        type=reported(Coverage.parse),
-        default=Coverage.parse("all"),
+        type=reported(_coverage),
+        default="all",
         metavar="all|pairs|triples|kernels|N%",
         help="which combinations of kernel, configuration, class of arguments and target to run: all; enough to cover "
         "every pair or triple of axis values; enough kernels to cover every pair, with one launch each; or a share "
@@ -119,6 +119,10 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fresh", action="store_true", help="run every job again and ignore cached results")
     return parser
+
+
+def _coverage(text: str) -> str:
+    return Coverage.parse(text).word
 
 
 def _processes(text: str) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from generator.cost import tuned
 from generator.emit.apply import MANIFEST, has_manifest
@@ -21,7 +21,7 @@ from generator.emit.rendering_results import (
     VariantsResult,
 )
 from generator.emit.staging import stage as staged
-from generator.language.errors import CallError, Mistake, nearest
+from generator.language.errors import CallError, Mistake, nearest, shown
 from generator.language.vocabulary import PACKAGE
 from generator.plan.families import families
 from generator.plan.kernels import Family
@@ -112,11 +112,16 @@ def _variants(job: RenderingJob) -> FamilyVariants:
 
 
 def paths_of(given: Paths) -> list[Path]:
-    """The paths of a call, which may be one path; raises `CallError` for none."""
-    paths = [given] if isinstance(given, (str, os.PathLike)) else list(given)
-    if not paths:
+    """The paths of a call, which may be one path; raises `CallError` for none, and for what is no path."""
+    # A mapping would be taken for the paths that its keys are.
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes, os.PathLike, Mapping))
+    found: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
+    if not found:
         raise CallError("no spec given: name at least one")
-    return [Path(path) for path in paths]
+    for path in found:
+        if not isinstance(path, (str, os.PathLike)):
+            raise CallError(f"a spec is given by the path of its file, got {shown(path)}")
+    return [Path(path) for path in found]
 
 
 def _jobs(

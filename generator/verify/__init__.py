@@ -2,7 +2,8 @@
 
 The modules, from a call of the command inwards:
 
-    verification_run one call: what it proves, prints and writes, and its exit status
+    verification_run one call: what it proves (`generator.verify`, the function)
+    verification_call the call of the command line: what it prints and writes, and its exit status
     job_selection    the jobs of a run: a kernel, or a contract's function, at a level; or one shard of them
     level_scope      what a level cannot prove, and which other level, Triton version or device (`gpu`) does
     coverage         which combinations run when not all do; `job_costs` estimates durations, to divide shards evenly
@@ -35,3 +36,28 @@ The level compile:
 No module reads a template or the rendered text to learn which result is right. The modules that `verification_run`
 imports do not import torch or triton: a worker sets its environment before it imports them.
 """
+
+import importlib
+import inspect
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _CallablePackage(ModuleType):
+    """This package, which is also the function `generator.verify`: an import of one of its modules sets that name."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return _function()(*arguments, **options)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(_function())
+
+
+def _function() -> Any:
+    # By its name: all results would depend on what an import statement leads to.
+    return importlib.import_module("generator.verify.verification_run").verify
+
+
+sys.modules[__name__].__class__ = _CallablePackage

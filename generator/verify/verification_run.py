@@ -1,4 +1,4 @@
-"""A run of `verify`: what a call proves, prints and writes, and its exit status."""
+"""A run of `verify`: the function of the command line and of `import generator`, which prints and writes nothing."""
 
 from __future__ import annotations
 
@@ -12,165 +12,183 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from generator.emit.apply import MANIFEST
 from generator.emit.manifest_reader import Rendered
-from generator.files import output_files, own_process
-from generator.files.updating import require_regular
-from generator.language.errors import CallError, lacks
+from generator.emit.rendering_call import Paths, paths_of
+from generator.files import own_process
+from generator.language.errors import CallError, lacks, nearest
+from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
-from generator.verify import proof_records, static_checks, worker_pool
-from generator.verify.coverage import Coverage
+from generator.verify import static_checks, worker_pool
+from generator.verify.coverage import Coverage, CoveringArray
 from generator.verify.job_costs import JobCosts
-from generator.verify.job_selection import plan, rendered, shard, within_reach
-from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, status
+from generator.verify.job_selection import plan, rendered, within_reach
+from generator.verify.job_selection import shard as shard_of
+from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState
 from generator.verify.level_scope import out_of_reach
-from generator.verify.page import page
 from generator.verify.parallel import workers_by_default
 from generator.verify.result_cache import ResultCache
-from generator.verify.run_report import failure_text, summary, write_junit
 
 
-@dataclass
-class VerificationOptions:
-    """The options of one call."""
+@dataclass(frozen=True)
+class VerificationPlan:
+    """What a call proves, before any of it is proved."""
 
-    specs: list[Path] = field(default_factory=list)
-    level: list[str] | None = None
-    target: list[str] | None = None
-    coverage: Coverage = field(default_factory=lambda: Coverage.parse("all"))
-    out: Path = Path("generated")
-    only: str = "*"
-    case: str | None = None
-    shard: tuple[int, int] = (1, 1)
-    jobs: int | None = None
-    allow_undecided: bool = False
-    junit: Path | None = None
-    html: Path | None = None
-    results: Path | None = None
-    table: list[Path] | None = None
-    costs: Path | None = None
-    cache: Path | None = None
-    fresh: bool = False
+    families: tuple[Rendered, ...]
+    #: The jobs of this call, those that cannot run here among them, and how many there are in all shards together.
+    jobs: tuple[Job, ...]
+    total: int
+    #: The results of the jobs that cannot run here, with the reasons.
+    out_of_reach: Mapping[Job, JobResult]
+    #: How `coverage` has chosen among the combinations of each level; none where all of them run.
+    choices: tuple[CoveringArray, ...]
+    #: The names of the families of which `only` matches nothing.
+    unmatched: tuple[str, ...]
+    #: The GPU of this machine, if a level needs it.
+    device: str | None
 
 
-def verify(arguments: VerificationOptions) -> int:
-    """Prove what a call asks for, write its reports and return the exit status; raises `CallError` and `SpecError`."""
+@dataclass(frozen=True)
+class VerifyResult:
+    """The results of a call, in the order of its jobs."""
+
+    results: tuple[JobResult, ...]
+    #: How many jobs did not run, because the call was stopped by Ctrl-C or a signal.
+    stopped: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was proved: all jobs have run, and each has passed or is left out with a reason."""
+        return not (self.stopped or self.failed or self.not_proved)
+
+    @property
+    def failed(self) -> tuple[JobResult, ...]:
+        """The results with a case that failed."""
+        return tuple(result for result in self.results if result.state is JobState.FAILED)
+
+    @property
+    def not_proved(self) -> tuple[JobResult, ...]:
+        """The results with a case that could not be decided here."""
+        return tuple(result for result in self.results if result.state is JobState.NOT_PROVED)
+
+
+def verify(
+    families: Paths,
+    out: str | os.PathLike[str] = "generated",
+    *,
+    levels: Sequence[str] | None = None,
+    targets: Sequence[str] = (),
+    coverage: str = "all",
+    only: str = "*",
+    case: str | None = None,
+    shard: tuple[int, int] = (1, 1),
+    jobs: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    progress: bool = False,
+    report: Callable[[VerificationPlan | JobResult], object] | None = None,
+) -> VerifyResult:
+    """Prove rendered families, given by the paths of their folders or of their specs, whose folders are in `out`.
+
+    `levels` are those of `LEVELS`, by default the fast ones, and gpu where there is a GPU; `targets` those of the level
+    compile, or `all`. `coverage` says which combinations run, `only` and `case` are patterns of names, `shard` is the
+    I-th of N parts, `jobs` the number of worker processes. `cache` is the folder of the result cache; `fresh` ignores
+    what it holds. `progress` shows a bar on a terminal. `report` is called with the plan before anything is proved, and
+    with each result when it is there.
+
+    Raises `CallError` for a wrong call, `SpecError` for a wrong spec, and `FileError` for a folder that cannot be read.
+    A proof that fails raises nothing: see `VerifyResult.ok`.
+    """
     started = time.monotonic()
-    found = rendered(arguments.specs, arguments.out, arguments.only)
-    if arguments.table:
-        code = proof_records.current(found)
-        print(proof_records.table(arguments.table, code))
-        nothing = proof_records.why_no_row(arguments.table, code)
-        if nothing is not None:
-            print(nothing, file=sys.stderr)
-        return 0 if nothing is None else 1
+    chosen = _require_words(levels, targets, shard)
+    given = paths_of(families)
+    found = rendered(given, Path(out), only)
+    planned = _planned(given, found, levels, chosen, _coverage(coverage), only, case, shard)
+    if report is not None:
+        report(planned)
+    kept = ResultCache(None if cache is None else Path(cache), found, planned.device)
+    try:
+        done = _run(planned, kept, jobs or workers_by_default(), fresh=fresh, progress=progress, report=report)
+    finally:
+        kept.close()
+    stopped = len(planned.jobs) - len(done)
+    if case is not None and not stopped:
+        _refuse_unmatched(case, [result for result in done if result.job not in planned.out_of_reach])
+    return VerifyResult(tuple(done), stopped, time.monotonic() - started)
+
+
+def _require_words(levels: Sequence[str] | None, targets: Sequence[str], shard: tuple[int, int]) -> tuple[str, ...]:
+    """The targets, each once; raises `CallError` for a word that is none, and for a part that is not one of its N."""
+    for level in levels or ():
+        if level not in LEVELS:
+            raise CallError(f"there is no level {level!r}; {nearest(level, LEVELS)}")
+    for target in targets:
+        if target not in ("all", *TARGETS):
+            raise CallError(f"there is no target {target!r}; {nearest_target(target, ('all', *TARGETS))}")
+    if not 1 <= shard[0] <= shard[1]:
+        raise CallError(f"shard: expected (I, N) with I from 1 to N, got {shard}")
+    return tuple(TARGETS) if "all" in targets else tuple(dict.fromkeys(targets))
+
+
+def _coverage(word: str) -> Coverage:
+    try:
+        return Coverage.parse(word)
+    except ValueError as error:
+        raise CallError(f"coverage: {error}") from None
+
+
+def _planned(
+    given: Sequence[Path],
+    found: Sequence[Rendered],
+    wanted: Sequence[str] | None,
+    targets: Sequence[str],
+    coverage: Coverage,
+    only: str,
+    case: str | None,
+    part: tuple[int, int],
+) -> VerificationPlan:
     # The query imports torch, which takes seconds.
-    device = gpu() if arguments.level is None or "gpu" in arguments.level else None
-    asked = arguments.level or default_levels(device)
+    device = gpu() if wanted is None or "gpu" in wanted else None
+    asked = wanted or default_levels(device)
     levels = [level for level in LEVELS if level in asked]
     if "gpu" in levels and device is None:
         raise CallError(f"--level gpu: torch sees no GPU here; levels that run anywhere: {', '.join(LEVELS[:-1])}")
     if "interpret" in levels and importlib.util.find_spec("numpy") is None:
         raise lacks("verify --level interpret", "numpy", "verify")
-    if arguments.target and "compile" not in levels:
+    if targets and "compile" not in levels:
         raise CallError("--target goes with --level compile")
-    targets = tuple(TARGETS) if "all" in (arguments.target or ()) else tuple(dict.fromkeys(arguments.target or ()))
-    if arguments.case is not None and all(level in WHOLE for level in levels):
-        raise CallError(f"--case {arguments.case!r} matches no case: the level {levels[0]} proves a kernel as a whole")
-    jobs = plan(found, levels, arguments.only, arguments.case, targets)
-    _refuse_idle(jobs, arguments, found)
-    _check_reports(arguments, found)
+    if case is not None and all(level in WHOLE for level in levels):
+        raise CallError(f"--case {case!r} matches no case: the level {levels[0]} proves a kernel as a whole")
+    jobs = plan(found, levels, only, case, targets)
+    _refuse_idle(jobs, only, wanted or (), given)
     # Computed for the whole run: every shard then agrees on what a level leaves out.
     aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
-    chosen, choices = within_reach(jobs, aside, found, arguments.coverage)
-    for choice in choices:
-        print(choice.text())
-    index, count = arguments.shard
-    jobs = shard(chosen, index, count, JobCosts.shipped().of)
-    if not jobs:
-        print(f"--shard {index}/{count} has no job; all shards together have {len(chosen)}")
-    cache = ResultCache(arguments.cache, found, device)
-    try:
-        done = _run(jobs, aside, cache, arguments.jobs or workers_by_default(), fresh=arguments.fresh)
-    finally:
-        cache.close()
-    stopped = len(done) < len(jobs)
-    if arguments.case is not None and not stopped:
-        _refuse_unmatched(arguments.case, [result for result in done if result.job not in aside])
-    for line in summary(done, time.monotonic() - started):
-        print(line)
-    written = output_files.attempt(_reports(arguments, done, found, stopped))
-    if stopped:
-        print(
-            f"stopped: {len(jobs) - len(done)} of {len(jobs)} jobs did not run; the same call runs them",
-            file=sys.stderr,
-        )
-        return 130
-    return max(written, status(done, allow_undecided=arguments.allow_undecided))
+    chosen, choices = within_reach(jobs, aside, found, coverage)
+    folders = {job.folder for job in jobs}
+    return VerificationPlan(
+        tuple(found),
+        tuple(shard_of(chosen, *part, JobCosts.shipped().of)),
+        len(chosen),
+        aside,
+        tuple(choices),
+        tuple(family.name for family in found if family.folder not in folders),
+        device,
+    )
 
 
-#: The options that name a file to write.
-_REPORTS = ("junit", "html", "results", "costs")
-
-
-def _check_reports(arguments: VerificationOptions, found: Sequence[Rendered]) -> None:
-    """Raise `CallError` or `FileError` for a file that cannot be written, before anything is proved."""
-    outputs = {f"--{name}": path for name in _REPORTS if (path := getattr(arguments, name)) is not None}
-    specs = [path for path in arguments.specs if path.is_file()]
-    rendered_files = [family.folder / name for family in found for name in (*family.files, MANIFEST)]
-    wrong = output_files.clash(outputs, [*specs, *rendered_files])
-    if wrong is not None:
-        raise CallError(wrong)
-    folders = {os.path.realpath(family.folder) for family in found}
-    for option, path in outputs.items():
-        if not folders.isdisjoint(map(str, Path(os.path.realpath(path)).parents)):
-            raise CallError(f"{option} {path}: belongs to a family that is verified; name a file elsewhere")
-    if arguments.results is not None:
-        # What is in it is read, and stays.
-        require_regular(arguments.results)
-    for path in outputs.values():
-        output_files.check(path)
-    if arguments.results is not None and arguments.results.exists():
-        proof_records.read(arguments.results)
-
-
-def _reports(
-    arguments: VerificationOptions, done: Sequence[JobResult], found: Sequence[Rendered], stopped: bool
-) -> Iterator[Callable[[], None]]:
-    """What writes each requested report; a run that is stopped has measured no durations."""
-    if junit := arguments.junit:
-        yield lambda: write_junit(junit, done, allow_undecided=arguments.allow_undecided)
-    if html := arguments.html:
-        yield lambda: output_files.put(html, page(done, found))
-    if (costs := arguments.costs) and not stopped:
-        yield lambda: output_files.put(costs, JobCosts.measured(done).text())
-    # The last one, because results of another machine raise `CallError`.
-    if results := arguments.results:
-        yield lambda: _record(results, done)
-
-
-def _record(path: Path, done: Sequence[JobResult]) -> None:
-    for line in proof_records.write(path, done):
-        print(line)
-
-
-def _refuse_idle(jobs: Sequence[Job], arguments: VerificationOptions, found: Sequence[Rendered]) -> None:
-    """Raise `CallError` if `--only` matches no job, or none at a requested level; print families without a match."""
-    only, names = arguments.only, ", ".join(str(path) for path in arguments.specs)
+def _refuse_idle(jobs: Sequence[Job], only: str, levels: Sequence[str], given: Sequence[Path]) -> None:
+    """Raise `CallError` if `only` matches no job, or none at a level that the call names."""
+    names = ", ".join(map(str, given))
     if not jobs:
         raise CallError(f"--only {only!r} matches no kernel of {names}")
-    idle = [level for level in arguments.level or () if not any(job.level == level for job in jobs)]
+    idle = [level for level in levels if not any(job.level == level for job in jobs)]
     if idle:
-        levels = "a contract's function runs only at the levels interpret and gpu"
-        raise CallError(f"--only {only!r} matches no kernel of {names} at the {idle[0]} level: {levels}")
-    folders = {job.folder for job in jobs}
-    without = [family.name for family in found if family.folder not in folders]
-    if without:
-        print(f"--only {only!r} matches nothing of {', '.join(without)}")
+        told = "a contract's function runs only at the levels interpret and gpu"
+        raise CallError(f"--only {only!r} matches no kernel of {names} at the {idle[0]} level: {told}")
 
 
 def _refuse_unmatched(case: str, results: Sequence[JobResult]) -> None:
@@ -185,45 +203,53 @@ def _refuse_unmatched(case: str, results: Sequence[JobResult]) -> None:
 
 
 def _run(
-    jobs: Sequence[Job], aside: Mapping[Job, JobResult], cache: ResultCache, workers: int, *, fresh: bool
+    planned: VerificationPlan,
+    cache: ResultCache,
+    workers: int,
+    *,
+    fresh: bool,
+    progress: bool,
+    report: Callable[[JobResult], object] | None,
 ) -> list[JobResult]:
-    """The result of every job, in the order of `jobs`; a job in `aside` does not run and has the result given there.
+    """The result of every job, in the order of the plan; a job that is out of reach does not run.
 
-    Failures are printed as soon as they are known. A run that is stopped has the results of the jobs that are done.
+    A run that is stopped has the results of the jobs that are done.
     """
+    jobs, aside, tell = planned.jobs, planned.out_of_reach, report or (lambda result: None)
     done = [aside[job] for job in jobs if job in aside]
     left = [job for job in jobs if job not in aside]
     if not fresh:
         cached, left = cache.cached(left)
         done += cached
+    for result in done:
+        tell(result)
     asked = {(job.level, job.folder, job.name, job.contract, job.target): job for job in jobs}
     order = {job: place for place, job in enumerate(jobs)}
     try:
         with _terminable():
-            for result in _outcomes(left, workers):
+            for result in _outcomes(left, workers, progress):
                 job = result.job
                 result = cache.whole(result, asked[job.level, job.folder, job.name, job.contract, job.target])
-                if result.failures:
-                    print(failure_text(result), flush=True)
                 cache.store(result)
                 done.append(result)
+                tell(result)
     except KeyboardInterrupt:
         pass
     else:
         missing = Failure("process", "every job has a result", "no worker returned a result")
         for job in order.keys() - {result.job for result in done}:
             done.append(JobResult(job, failures=(missing,)))
-            print(failure_text(done[-1]), flush=True)
+            tell(done[-1])
     return sorted(done, key=lambda result: order[result.job])
 
 
-def _outcomes(jobs: Sequence[Job], workers: int) -> Iterator[JobResult]:
+def _outcomes(jobs: Sequence[Job], workers: int, progress: bool) -> Iterator[JobResult]:
     """The results of the jobs as they come, level by level."""
     for level in LEVELS:
         at_level = [job for job in jobs if job.level == level]
         if at_level:
             found = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
-            yield from _progress(found, len(at_level), level)
+            yield from _progress(found, len(at_level), level) if progress else found
 
 
 @contextlib.contextmanager

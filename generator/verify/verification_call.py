@@ -1,0 +1,153 @@
+"""A command line of `verify`: what it prints and writes, and its exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from generator.emit.apply import MANIFEST
+from generator.emit.manifest_reader import Rendered
+from generator.files import output_files
+from generator.files.updating import require_regular
+from generator.language.errors import CallError
+from generator.verify import proof_records
+from generator.verify.job_costs import JobCosts
+from generator.verify.job_selection import rendered
+from generator.verify.jobs import JobResult, status
+from generator.verify.page import page
+from generator.verify.run_report import failure_text, summary, write_junit
+from generator.verify.verification_run import VerificationPlan, verify
+
+
+@dataclass
+class VerificationOptions:
+    """The options of one call."""
+
+    specs: list[Path] = field(default_factory=list)
+    level: list[str] | None = None
+    target: list[str] | None = None
+    coverage: str = "all"
+    out: Path = Path("generated")
+    only: str = "*"
+    case: str | None = None
+    shard: tuple[int, int] = (1, 1)
+    jobs: int | None = None
+    allow_undecided: bool = False
+    junit: Path | None = None
+    html: Path | None = None
+    results: Path | None = None
+    table: list[Path] | None = None
+    costs: Path | None = None
+    cache: Path | None = None
+    fresh: bool = False
+
+
+def answer(options: VerificationOptions) -> int:
+    """Prove what a call asks for, write its reports and return the exit status; raises `CallError` and `SpecError`."""
+    if options.table:
+        return _table(options, options.table)
+    plans: list[VerificationPlan] = []
+
+    def show(event: VerificationPlan | JobResult) -> None:
+        if isinstance(event, VerificationPlan):
+            _check_reports(options, event.families)
+            plans.append(event)
+            _announce(event, options)
+        elif event.failures:
+            print(failure_text(event), flush=True)
+
+    found = verify(
+        options.specs,
+        options.out,
+        levels=options.level,
+        targets=options.target or (),
+        coverage=options.coverage,
+        only=options.only,
+        case=options.case,
+        shard=options.shard,
+        jobs=options.jobs,
+        cache=options.cache,
+        fresh=options.fresh,
+        progress=True,
+        report=show,
+    )
+    for line in summary(found.results, found.seconds):
+        print(line)
+    (planned,) = plans
+    written = output_files.attempt(_reports(options, found.results, planned.families, found.stopped > 0))
+    if found.stopped:
+        print(
+            f"stopped: {found.stopped} of {len(planned.jobs)} jobs did not run; the same call runs them",
+            file=sys.stderr,
+        )
+        return 130
+    return max(written, status(found.results, allow_undecided=options.allow_undecided))
+
+
+def _table(options: VerificationOptions, files: Sequence[Path]) -> int:
+    """Print records of proofs that stand, and return the exit status."""
+    code = proof_records.current(rendered(options.specs, options.out, options.only))
+    print(proof_records.table(files, code))
+    nothing = proof_records.why_no_row(files, code)
+    if nothing is not None:
+        print(nothing, file=sys.stderr)
+    return 0 if nothing is None else 1
+
+
+def _announce(planned: VerificationPlan, options: VerificationOptions) -> None:
+    """Print what of the call is not proved."""
+    if planned.unmatched:
+        print(f"--only {options.only!r} matches nothing of {', '.join(planned.unmatched)}")
+    for choice in planned.choices:
+        print(choice.text())
+    if not planned.jobs:
+        index, count = options.shard
+        print(f"--shard {index}/{count} has no job; all shards together have {planned.total}")
+
+
+#: The options that name a file to write.
+_REPORTS = ("junit", "html", "results", "costs")
+
+
+def _check_reports(arguments: VerificationOptions, found: Sequence[Rendered]) -> None:
+    """Raise `CallError` or `FileError` for a file that cannot be written, before anything is proved."""
+    outputs = {f"--{name}": path for name in _REPORTS if (path := getattr(arguments, name)) is not None}
+    specs = [path for path in arguments.specs if path.is_file()]
+    rendered_files = [family.folder / name for family in found for name in (*family.files, MANIFEST)]
+    wrong = output_files.clash(outputs, [*specs, *rendered_files])
+    if wrong is not None:
+        raise CallError(wrong)
+    folders = {os.path.realpath(family.folder) for family in found}
+    for option, path in outputs.items():
+        if not folders.isdisjoint(map(str, Path(os.path.realpath(path)).parents)):
+            raise CallError(f"{option} {path}: belongs to a family that is verified; name a file elsewhere")
+    if arguments.results is not None:
+        # What is in it is read, and stays.
+        require_regular(arguments.results)
+    for path in outputs.values():
+        output_files.check(path)
+    if arguments.results is not None and arguments.results.exists():
+        proof_records.read(arguments.results)
+
+
+def _reports(
+    arguments: VerificationOptions, done: Sequence[JobResult], found: Sequence[Rendered], stopped: bool
+) -> Iterator[Callable[[], None]]:
+    """What writes each requested report; a run that is stopped has measured no durations."""
+    if junit := arguments.junit:
+        yield lambda: write_junit(junit, done, allow_undecided=arguments.allow_undecided)
+    if html := arguments.html:
+        yield lambda: output_files.put(html, page(done, found))
+    if (costs := arguments.costs) and not stopped:
+        yield lambda: output_files.put(costs, JobCosts.measured(done).text())
+    # The last one, because results of another machine raise `CallError`.
+    if results := arguments.results:
+        yield lambda: _record(results, done)
+
+
+def _record(path: Path, done: Sequence[JobResult]) -> None:
+    for line in proof_records.write(path, done):
+        print(line)
