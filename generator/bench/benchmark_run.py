@@ -22,8 +22,7 @@ from generator.bench.suite import (
     DEFAULT_SUITE,
     Suite,
     find,
-    find_shapes,
-    read_shapes,
+    given_shapes,
     read_suite,
 )
 from generator.files import output_files
@@ -81,7 +80,7 @@ def plan_of(call: BenchmarkOptions) -> list[comparison_plan.Comparison]:
     """
     families = comparison_plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
-        return comparison_plan.of_specs(families, read_shapes(find_shapes(call.shapes or DEFAULT_SHAPES)), call.only)
+        return comparison_plan.of_specs(families, given_shapes(call.shapes or DEFAULT_SHAPES), call.only)
     suite = read_suite(find(call.suite or DEFAULT_SUITE))
     call.seconds = suite.seconds if call.seconds is None else call.seconds
     _reported_as(call, suite)

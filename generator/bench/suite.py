@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -20,8 +22,8 @@ from generator.language.errors import CallError, Mistake, SpecError, nearest, sh
 from generator.language.model import AxisValue, word_of
 from generator.language.reader import Reader
 from generator.language.vocabulary import AXES
-from generator.problem.grouping import EVEN, ROUTING
 from generator.problem.product import Shape
+from generator.problem.written_sizes import are_sizes, written_sizes
 
 SUITES = data("bench", "suites")
 #: The suite of a call without a spec, and the shapes of a spec without `--shapes`.
@@ -32,13 +34,10 @@ DEFAULT_SHAPES = "default"
 PEERS = ("cublas", "eager", "fused", "inductor")
 DEFAULT_PEERS = ("cublas",)
 
-_SHAPE = re.compile(
-    r"(?:(?P<batch>[0-9]{1,10})x|(?P<groups>[0-9]{1,10})g)?(?P<m>[0-9]{1,10})x(?P<n>[0-9]{1,10})x(?P<k>[0-9]{1,10})"
-    rf"(?:\+(?P<pad>[1-9][0-9]{{0,5}}))?(?(groups)(?::(?P<routing>{'|'.join(ROUTING)}))?)\Z"
-)
 #: The most bytes of a suite or of a file of shapes: YAML takes a hundred times as much memory.
 _MOST_BYTES = 4 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_Given = TypeVar("_Given")
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,23 @@ def find(name: str) -> Path:
 def find_shapes(name: str) -> Path:
     """The file of shapes given by its name in suites/shapes or by path; raise `CallError` for an unknown name."""
     return _found(name, SHAPES, "--shapes: no file of shapes is named")
+
+
+def given_shapes(text: str) -> tuple[Shape, ...]:
+    """The shapes that an option `--shapes` gives: itself, as in `1:64x4096x4096`, or by the name or path of a file.
+
+    Raises `CallError` for wrong sizes and for an unknown name, `SpecError` for what is wrong in a file.
+    """
+    if "/" in text or "." in text or not are_sizes(text):
+        return read_shapes(find_shapes(text))
+    try:
+        shapes = tuple(dict.fromkeys(written_sizes(text).shapes()))
+    except ValueError as error:
+        raise CallError(f"--shapes: {error}") from None
+    for shape in shapes:
+        if shape.fault is not None:
+            raise CallError(f"--shapes: {shape}: {shape.fault}")
+    return shapes
 
 
 def _found(name: str, folder: Path, unknown: str) -> Path:
@@ -226,10 +242,10 @@ class _SuiteReader(Reader):
 
     def groups(self, node: Node) -> dict[str, tuple[Shape, ...]]:
         """Shapes by the file of suites/shapes that they come from; shapes of the suite itself have an empty name."""
-        read = self.distinct(node, "shapes", self.shape_or_file, str)
-        own = tuple(item for item, _ in read if isinstance(item, Shape))
+        read = self.each(node, self.shape_or_file)
+        own = tuple(item for item in read if isinstance(item, Shape))
         groups = {"": own} if own else {}
-        for item, _ in read:
+        for item in read:
             if isinstance(item, str):
                 try:
                     groups[item] = read_shapes(SHAPES / f"{item}.yaml")
@@ -237,38 +253,57 @@ class _SuiteReader(Reader):
                     self.mistakes += error.mistakes
         return groups
 
-    def shape_or_file(self, node: Node) -> Shape | str | None:
+    def each(self, node: Node, read: Callable[[Node], Sequence[_Given]]) -> list[_Given]:
+        """What the items of a list give, or the single value, each once; what two items give is a mistake."""
+        found: dict[str, _Given] = {}
+        for item in self.items(node, "shapes") if isinstance(node, SequenceNode) else [node]:
+            given = {str(value): value for value in read(item)}
+            twice = next((word for word in given if word in found), None)
+            if twice is not None:
+                self.wrong(item, f"shapes: {twice!r} is listed twice")
+            found |= {word: value for word, value in given.items() if word not in found}
+        return list(found.values())
+
+    def shape_or_file(self, node: Node) -> Sequence[Shape | str]:
         word = plain(node)
         if not isinstance(node, ScalarNode) or not isinstance(word, str) or not _NAME.match(word):
             return self.shape(node)
         known = sorted(path.stem for path in SHAPES.glob("*.yaml"))
         if word not in known:
             self.wrong(node, f"shapes: no file of shapes is named {word!r}; {nearest(word, known)}")
-            return None
-        return word
+            return ()
+        return (word,)
 
     def shapes(self, node: Node) -> tuple[Shape, ...]:
-        return tuple(shape for shape, _ in self.distinct(node, "shapes", self.shape, str))
+        return tuple(self.each(node, self.shape))
 
-    def shape(self, node: Node) -> Shape | None:
-        sizes: dict[str, object] = {}
-        routing = None
-        if isinstance(node, SequenceNode):
-            items = [plain(item) for item in node.value]
-            sizes = dict(zip(("m", "n", "k", "pad"), items)) if len(items) in (3, 4) else {}
-        else:
-            match = _SHAPE.match(str(plain(node)))
-            found = match.groupdict() if match else {}
-            routing = found.pop("routing", None)
-            sizes = {name: int(size) for name, size in found.items() if size is not None}
-        numbers = {name: size for name, size in sizes.items() if type(size) is int and size >= 1}
-        if not sizes or len(numbers) != len(sizes):
-            given = items if isinstance(node, SequenceNode) else plain(node)
-            form = f"MxNxK, MxNxK+PAD, BxMxNxK, GgMxNxK, GgMxNxK:{{{','.join(ROUTING)}}} or [M, N, K]"
-            self.wrong(node, f"shapes: expected {form}, each at least 1, found {shown(given)}")
-            return None
-        shape = Shape(**numbers, routing=(routing or EVEN) if "groups" in numbers else "", inner=False)
-        if shape.fault is not None:
-            self.wrong(node, f"shapes: {shape}: {shape.fault}")
-            return None
-        return shape
+    def shape(self, node: Node) -> tuple[Shape, ...]:
+        """The shapes that an item gives: several, if a size is a range."""
+        items = [plain(item) for item in node.value] if isinstance(node, SequenceNode) else None
+        given = plain(node) if items is None else items
+        text = str(given) if items is None else _joined(items)
+        try:
+            found = _of_numbers(items) or tuple(dict.fromkeys(written_sizes(text, also=" or [M, N, K]").shapes()))
+        except ValueError as error:
+            self.wrong(node, f"shapes: {error}".replace(f"found {shown(text)};", f"found {shown(given)};"))
+            return ()
+        for shape in found:
+            if shape.fault is not None:
+                self.wrong(node, f"shapes: {shape}: {shape.fault}")
+                return ()
+        return found
+
+
+def _of_numbers(items: Sequence[object] | None) -> tuple[Shape, ...]:
+    """The shape that [M, N, K] or [M, N, K, PAD] is, of numbers from 1; none for something else."""
+    numbers = [item for item in items or () if type(item) is int and item >= 1]
+    if len(numbers) not in (3, 4) or len(numbers) != len(items or ()):
+        return ()
+    m, n, k, pad, *_ = (*numbers, 0)
+    return (Shape(m, n, k, pad),)
+
+
+def _joined(items: Sequence[object]) -> str:
+    """A list [M, N, K] or [M, N, K, PAD] of numbers and ranges as one text; something else as it is."""
+    words = [str(item) if type(item) in (int, str) else "?" for item in items]
+    return "x".join(words[:3]) + "".join(f"+{word}" for word in words[3:]) if len(words) in (3, 4) else str(list(items))

@@ -46,8 +46,9 @@ def parse(argv: Sequence[str]) -> BenchmarkOptions:
     parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a suite file")
     parser.add_argument(
         "--shapes",
-        metavar="NAME_OR_FILE",
-        help="shapes for SPEC: a list of MxNxK in YAML or JSON, or a name in generator/bench/suites/shapes",
+        metavar="SIZES|NAME|FILE",
+        help="shapes for SPEC: MxNxK, of which each size may be a range, as in 1:8192:*2x4096x4096, or "
+        "M=1:64,N=4096,K=4096; a list of these in YAML or JSON; or a name in generator/bench/suites/shapes",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"

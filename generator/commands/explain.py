@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 from generator.files.program import program
-from generator.language.call_numbers import too_large, whole_number
+from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large
 from generator.language.errors import CallError, shown
 from generator.language.measured_values import LARGEST_SIZE
 from generator.plan.devices import DEVICES, named
+from generator.problem.written_sizes import written_sizes
 from generator.tune.explain import explain
 
 
 def main(argv: list[str]) -> int:
     """Print the explanation and return 0; raises `CallError` for a wrong command line, `SpecError` for a wrong spec."""
     options = parser().parse_args(argv)
-    sizes = None if options.sizes is None else _sizes(options.sizes)
+    sizes = () if options.sizes is None else _sizes(options.sizes)
     explain(options.subject, options.only, sizes, named(options.device))
     return 0
 
@@ -34,24 +37,58 @@ def parser() -> argparse.ArgumentParser:
         "subject", type=Path, metavar="SPEC|KERNEL", help="a spec, the folder of a rendered family, or a kernel's file"
     )
     made.add_argument("--only", metavar="GLOB", help="only kernels or contracts whose name matches")
-    made.add_argument("--sizes", metavar="M,N,K", help="also what a call of these sizes would run; of a batch B,M,N,K")
+    made.add_argument(
+        "--sizes",
+        metavar="M,N,K",
+        help="also what a call of these sizes would run; of a batch B,M,N,K; each may be a range: 1:8192:*2,4096,4096",
+    )
     made.add_argument(
         "--device", default="nvidia_h200", help=f"on which GPU: {', '.join(DEVICES)} (default: nvidia_h200)"
     )
     return made
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
+def _sizes(text: str) -> tuple[tuple[int, ...], ...]:
+    """M, N and K of each call, after the number of products of a batch; M varies first."""
+    found = tuple(_of_names(text) if "=" in text or "x" in text else _in_order(text))
+    for *others, m, n, k in found:
+        reason = too_large(m, n, k, math.prod(others))
+        if reason is not None:
+            raise CallError(f"explain: --sizes: {reason}")
+    return found
+
+
+def _of_names(text: str) -> Iterator[tuple[int, ...]]:
+    """The sizes of `M=1:64,N=4096,K=4096` or `1:64x4096x4096`."""
     try:
-        if len(parts) in (3, 4):
-            sizes = tuple(whole_number(part, 1, LARGEST_SIZE) for part in parts)
-            *others, m, n, k = sizes
-            reason = too_large(m, n, k, math.prod(others))
-            if reason is not None:
-                raise CallError(f"explain: --sizes: {reason}")
-            return sizes
-    except ValueError:
-        pass
-    each = f"each from 1 to {LARGEST_SIZE}"
-    raise CallError(f"explain: --sizes: expected M,N,K or B,M,N,K, {each}, as in 4096,4096,4096, found {shown(text)}")
+        shapes = list(written_sizes(text).shapes())
+    except ValueError as error:
+        raise CallError(f"explain: --sizes: {error}") from None
+    for shape in shapes:
+        if shape.pad:
+            raise CallError(f"explain: --sizes: {shape}: a call with contiguous operands has no padding")
+        if shape.fault is not None:
+            raise CallError(f"explain: --sizes: {shape}: {shape.fault}")
+        front = shape.batch or shape.groups
+        yield (*([front] if front else []), shape.m, shape.n, shape.k)
+
+
+def _in_order(text: str) -> Iterator[tuple[int, ...]]:
+    """The sizes of `M,N,K` or `B,M,N,K`."""
+    each = f"each from 1 to {LARGEST_SIZE} or a range, 1:64 or 1:8192:*2"
+    form = f"expected M,N,K or B,M,N,K, {each}, as in 4096,4096,4096, found {shown(text)}"
+    parts, found = text.split(","), []
+    for name, part in zip(("B", "M", "N", "K")[-len(parts) :], parts):
+        try:
+            found.append(sizes_of([part]))
+        except ValueError as error:
+            raise CallError(f"explain: --sizes: {form}; {name}: {error}") from None
+    if len(parts) not in (3, 4) or not all(found):
+        raise CallError(f"explain: --sizes: {form}")
+    count = math.prod(map(len, found))
+    if count > MOST_SIZES:
+        raise CallError(f"explain: --sizes: at most {MOST_SIZES} sizes are possible, got {count} in {shown(text)}")
+    # M is the last to be given, so that it varies first.
+    order = (0, 3, 2, 1) if len(found) == 4 else (2, 1, 0)
+    for values in itertools.product(*(found[place] for place in order)):
+        yield tuple(value for _, value in sorted(zip(order, values)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,9 +14,12 @@ from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large, who
 from generator.language.errors import CallError, shown
 from generator.language.measured_values import LARGEST_SIZE
 from generator.plan.devices import DEVICES, named
+from generator.problem.written_sizes import written_sizes
 from generator.verify.ahead_of_time import ProductSizes, prepare
 
-_SHAPE = re.compile(r"([0-9]+)x([0-9]+)((?:,[0-9]+(?:-[0-9]+)?)+)")
+#: A size or a range, which `sizes_of` reads.
+_SIZE = r"[0-9]+(?:[-:][0-9:*]+)?"
+_SHAPE = re.compile(rf"([0-9]+)x([0-9]+)((?:,{_SIZE})+)")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         nargs="+",
         metavar="NxK,M...",
-        help="N, K and the M of calls, as in 4096x14336,1-64,128; or a file with one of these a line",
+        help="N, K and the M of calls, as in 4096x14336,1-64,128 or M=1:8192:*2,N=4096,K=14336; or a file with one of "
+        "these a line",
     )
     made.add_argument("--only", default="*", metavar="GLOB", help="only functions whose name matches")
     made.add_argument("--aligned", action="store_true", help="only calls with aligned, contiguous operands")
@@ -67,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 def _shapes(text: str) -> Iterator[ProductSizes]:
     """The shapes that an argument of `--shapes` gives, itself or by the lines of a file."""
     lines = [("--shapes", text)]
-    if _SHAPE.fullmatch(text) is None:
+    if _SHAPE.fullmatch(text) is None and "=" not in text:
         path = Path(text)
         try:
             found = read_text(path)
@@ -82,7 +87,22 @@ def _shapes(text: str) -> Iterator[ProductSizes]:
     for where, line in lines:
         line = line.partition("#")[0].strip()
         if line:
-            yield _shape(where, line)
+            yield from _named(where, line) if "=" in line else [_shape(where, line)]
+
+
+def _named(where: str, line: str) -> Iterator[ProductSizes]:
+    """The sizes of `M=1:64,N=4096,K=14336`."""
+    try:
+        found = written_sizes(line, least=0)
+    except ValueError as error:
+        raise CallError(f"{where}: {error}") from None
+    if found.batch or found.groups or found.pad:
+        raise CallError(f"{where}: expected M, N and K, found {shown(line)}; --batch gives the matrices of a batch")
+    for n, k in itertools.product(found.n, found.k):
+        for name, sizes in (("M", found.m), ("N", (n,)), ("K", (k,))):
+            if max(sizes) > LARGEST_SIZE:
+                raise CallError(f"{where}: {name}: expected a size up to {LARGEST_SIZE}, found {max(sizes)}")
+        yield ProductSizes(n, k, found.m)
 
 
 def _shape(where: str, line: str) -> ProductSizes:

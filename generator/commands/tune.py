@@ -56,8 +56,9 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         "--shapes",
         action="append",
         default=[],
-        metavar="NAME_OR_FILE",
-        help="a YAML or JSON list of MxNxK, or one of generator/bench/suites/shapes; may be given several times",
+        metavar="SIZES|NAME|FILE",
+        help="MxNxK, of which each size may be a range, as in 1:8192:*2x4096x4096, or M=1:64,N=4096,K=4096; a YAML or "
+        "JSON list of these; or one of generator/bench/suites/shapes; may be given several times",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"

@@ -3,6 +3,7 @@
 `verify`, `bench` and `tune` all use it; it knows nothing of how kernels are loaded, run or timed.
 
     product              a product with its sizes, types, layout and epilogue: operations, bytes, leading dimensions
+    written_sizes        the sizes of products as a call or a file writes them, ranges among them
     grouping             how an extent is divided into groups, and what each group has of an operand
     drawn_values         random values of operands, plain or stored, and the strides of matrices
     poisoned_operands    operands in larger buffers with poisoned margins, and poison in results
@@ -15,5 +16,5 @@
     reference            the float64 results of a spec with their bounds
     compare              a result against its reference
 
-`product` and `grouping` need no torch, so that files of results can be read without it.
+`product`, `written_sizes` and `grouping` need no torch, so that files of results can be read without it.
 """

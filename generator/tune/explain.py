@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from generator.cost import tuned
 from generator.emit import manifest_reader
@@ -20,6 +22,9 @@ from generator.plan import portfolio
 from generator.plan.devices import Device
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel, LeftOut, by_contract
+
+if TYPE_CHECKING:
+    from generator.tune.predicted_choice import PredictedChoice, RefusedSizes
 
 #: Of a reason, so many variants are named.
 _NAMED = 2
@@ -44,14 +49,14 @@ class ExplainedFamily:
         return None if self.family is None else self.family.spec
 
 
-def explain(path: Path, only: str | None, sizes: tuple[int, ...] | None, device: Device) -> None:
+def explain(path: Path, only: str | None, sizes: Sequence[tuple[int, ...]], device: Device) -> None:
     """Print the explanation; raises `CallError` for a wrong call, `SpecError` for a wrong spec.
 
-    With `sizes`, also what a call of these sizes would run on the device.
+    With `sizes`, M, N and K of calls after the number of products in a batch, also what they would run on the device.
     """
     subject = _subject(path, only)
     print("\n".join(_sections(subject)))
-    if sizes is not None:
+    if sizes:
         print("\n".join(_calls(subject, sizes, device)))
 
 
@@ -101,16 +106,27 @@ def _sections(subject: ExplainedFamily) -> Iterator[str]:
     hows: dict[str, list[Kernel]] = {}
     for kernel in subject.kernels:
         hows.setdefault(kernel.how, []).append(kernel)
+    yield from _words(subject)
     won = _won(subject)
     for how, those in hows.items():
-        yield from _implementation(subject, how, those, len(contracts), won.get(how, {}))
+        yield from _implementation(how, those, len(contracts), won.get(how, {}))
     yield from _left_out(subject.left_out)
     select = subject.kernels[0].select
     yield from ("", f"How a call chooses: {SELECT[select].meaning} (select: {select}).")
 
 
+def _words(subject: ExplainedFamily) -> Iterator[str]:
+    """The words of the implementations, each once: what it means, and where it comes from."""
+    yield "  in these words:"
+    always = ("masking", "swizzle", "schedule", "load")
+    for axis in IMPLEMENTATION_AXES:
+        found = dict.fromkeys(kernel.variant.word(axis) for kernel in subject.kernels)
+        for word in found if axis in always else (word for word in found if word != DEFAULTS[axis]):
+            yield f"    {axis} {word}{_origin(subject.spec, axis)}: {WORDS[axis][word].meaning}"
+
+
 def _implementation(
-    subject: ExplainedFamily, how: str, kernels: Sequence[Kernel], contracts: int, won: Mapping[str, tuple[int, int]]
+    how: str, kernels: Sequence[Kernel], contracts: int, won: Mapping[str, tuple[int, int]]
 ) -> Iterator[str]:
     """One way to compute contracts: what it is, and why it is there."""
     first = kernels[0]
@@ -119,10 +135,6 @@ def _implementation(
     configurations = str(rows[0]) if len(rows) == 1 else f"{rows[0]} to {rows[-1]}"
     number = "each contract" if len(kernels) == contracts else counted(len(kernels), "contract")
     yield f"  {how}: of {number}, for {targets}, with {configurations} configurations, Triton {first.triton}"
-    v = first.variant
-    always = ("masking", "swizzle", "schedule", "load")
-    for axis in (axis for axis in IMPLEMENTATION_AXES if axis in always or v.word(axis) != DEFAULTS[axis]):
-        yield f"    {axis} {v.word(axis)}{_origin(subject.spec, axis)}: {WORDS[axis][v.word(axis)].meaning}"
     for device, (fastest, sizes) in won.items():
         yield f"    measured on {device}: the fastest at {fastest} of {sizes} sizes"
 
@@ -169,8 +181,8 @@ def _left_out(entries: Sequence[LeftOut]) -> Iterator[str]:
         yield from (f"  {reason}", f"    {', '.join(names[:_NAMED])}{more}")
 
 
-def _calls(subject: ExplainedFamily, sizes: tuple[int, ...], device: Device) -> Iterator[str]:
-    """What a call of each contract would run."""
+def _calls(subject: ExplainedFamily, calls: Sequence[tuple[int, ...]], device: Device) -> Iterator[str]:
+    """What a call of each contract would run: of one call everything that is known, of several what they run."""
     try:
         from generator.tune import predicted_choice
     except ModuleNotFoundError as error:
@@ -183,25 +195,75 @@ def _calls(subject: ExplainedFamily, sizes: tuple[int, ...], device: Device) -> 
             out = Path(stack.enter_context(TemporaryDirectory()))
             render([RenderingJob(subject.family, out)])
             folder = out / subject.name
-        yield from ("", f"A call of {'x'.join(map(str, sizes))} with contiguous operands on {device.name}:")
-        for found in predicted_choice.choices(folder, contracts, subject.everything, sizes, device):
-            if isinstance(found, predicted_choice.RefusedSizes):
-                yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.reason.splitlines()))
-                continue
-            variant = contracts[found.contract][0].variant
-            yield f"  {found.contract} runs {found.kernel}"
-            if found.config is None:
-                yield f"    the tuner measures {counted(found.candidates, 'configuration')} at the first call"
-            else:
-                yield f"    configuration: {_config(found.config)}"
-                yield f"    chosen: {_why(subject, found.won, found.fitted is not None, variant)}"
-            if found.copied:
-                yield "    an operand is copied first, which is not in the estimates, to a layout that is read faster"
-            if found.fitted is not None:
-                yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
-            if found.analytic is not None:
-                yield f"    estimate: {_time(found.analytic)} by the analytic model, which ranks and does not predict"
-            yield f"    {_measured(subject.measured, variant, predicted_choice.compared(variant, sizes), device)}"
+        one, *others = calls
+        if others:
+            yield from _several(folder, subject, calls, device)
+            return
+        yield from ("", f"A call of {_product(one)} with contiguous operands on {device.name}:")
+        for found in predicted_choice.choices(folder, contracts, subject.everything, one, device):
+            yield from _call(subject, found, contracts[found.contract][0].variant, one, device)
+
+
+def _call(
+    subject: ExplainedFamily,
+    found: PredictedChoice | RefusedSizes,
+    variant: Variant,
+    sizes: tuple[int, ...],
+    device: Device,
+) -> Iterator[str]:
+    """What one call runs, why, and how long models and measurements say it takes."""
+    from generator.tune import predicted_choice
+
+    if isinstance(found, predicted_choice.RefusedSizes):
+        yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.reason.splitlines()))
+        return
+    yield f"  {found.contract} runs {found.kernel}"
+    if found.config is None:
+        yield f"    the tuner measures {counted(found.candidates, 'configuration')} at the first call"
+    else:
+        yield f"    configuration: {_config(found.config)}"
+        yield f"    chosen: {_why(subject, found.won, found.fitted is not None, variant)}"
+    if found.copied:
+        yield "    an operand is copied first, which is not in the estimates, to a layout that is read faster"
+    if found.fitted is not None:
+        yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
+    if found.analytic is not None:
+        yield f"    estimate: {_time(found.analytic)} by the analytic model, which ranks and does not predict"
+    yield f"    {_measured(subject.measured, variant, predicted_choice.compared(variant, sizes), device)}"
+
+
+def _several(folder: Path, subject: ExplainedFamily, calls: Sequence[tuple[int, ...]], device: Device) -> Iterator[str]:
+    """What calls run: calls one after another that run the same are one line."""
+    from generator.tune import predicted_choice
+
+    contracts = by_contract(subject.kernels)
+    yield from ("", f"{len(calls)} calls with contiguous operands on {device.name}:")
+    found: dict[str, list[tuple[str, tuple[int, ...], float | None]]] = {name: [] for name in contracts}
+    for sizes, each in predicted_choice.choices_of(folder, contracts, subject.everything, calls, device):
+        if isinstance(each, predicted_choice.RefusedSizes):
+            found[each.contract].append((f"cannot run: {each.reason.splitlines()[0]}", sizes, None))
+            continue
+        how = f"{each.kernel.removeprefix(each.contract + '__')}, " + (
+            "tuned at the first call" if each.config is None else _config(each.config)
+        )
+        seconds = each.analytic if each.fitted is None else each.fitted
+        found[each.contract].append((how + ", an operand copied first" * each.copied, sizes, seconds))
+    for name, choices in found.items():
+        yield f"  {name}"
+        for how, group in itertools.groupby(choices, key=lambda choice: choice[0]):
+            those = list(group)
+            times = [seconds for _, _, seconds in those if seconds is not None]
+            estimate = f"; estimate: {_span(list(map(_time, (min(times), max(times)))))}" if times else ""
+            yield f"    {_span([_product(those[0][1]), _product(those[-1][1])])}: {how}{estimate}"
+
+
+def _product(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _span(ends: Sequence[str]) -> str:
+    """`FIRST to LAST`, or one of them if they are the same."""
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _why(subject: ExplainedFamily, won: bool, rated: bool, v: Variant) -> str:

@@ -6,6 +6,7 @@ The functions of the family are asked, as `prepare` asks them; nothing is compil
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -64,32 +65,43 @@ def choices(
     `kernels` are all of the family, by name: a call may go on as one of another contract.
     Raises `CallError` in Triton's interpreter, where nothing is chosen for a GPU.
     """
+    return (found for _, found in choices_of(folder, contracts, kernels, [sizes], device))
+
+
+def choices_of(
+    folder: Path,
+    contracts: Iterable[str],
+    kernels: Mapping[str, Kernel],
+    calls: Iterable[tuple[int, ...]],
+    device: Device,
+) -> Iterator[tuple[tuple[int, ...], PredictedChoice | RefusedSizes]]:
+    """The same for several calls, each choice behind the sizes that it is of: by calls, then by contracts."""
     if triton.knobs.runtime.interpret:
         raise CallError("explain --sizes says what a GPU would run; unset TRITON_INTERPRET")
     with standing_in_for(device):
         family = load_family(folder.resolve())
         ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
-        for name in contracts:
+        for sizes, name in itertools.product(calls, contracts):
             *batch, m, n, k = sizes
             where = torch.device("cuda", 0)
             options = {"M": m, "B": batch[0] if batch else 1, "device": where, "unaligned": ()}
             try:
                 launches = ahead.launches(getattr(family, name), n, k, **options)
             except ValueError as error:
-                yield RefusedSizes(name, str(error))
+                yield sizes, RefusedSizes(name, str(error))
                 continue
             first = next((each for each in launches if each.row is not None), None)
             if first is None:
-                yield RefusedSizes(name, "the result is empty: nothing runs")
+                yield sizes, RefusedSizes(name, "the result is empty: nothing runs")
                 continue
             found = PredictedChoice(
                 name, first.name, dict(first.row), copied=any(each.name == _COPY for each in launches)
             )
             if first.tuned:
                 tried = {each.row for each in launches if each.tuned and each.name == first.name}
-                yield PredictedChoice(name, first.name, None, len(tried))
+                yield sizes, PredictedChoice(name, first.name, None, len(tried))
             else:
-                yield _estimated(family, kernels[first.name], found, sizes, device)
+                yield sizes, _estimated(family, kernels[first.name], found, sizes, device)
 
 
 def _estimated(

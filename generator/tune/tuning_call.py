@@ -15,7 +15,7 @@ from generator.bench.device import versions
 from generator.bench.markdown_tables import tile
 from generator.bench.required_gpu import require_gpu
 from generator.bench.sampled_sizes import is_unseen
-from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
+from generator.bench.suite import DEFAULT_SHAPES, given_shapes
 from generator.files import output_files
 from generator.files.updating import require_regular
 from generator.language.errors import CallError
@@ -59,8 +59,7 @@ def shapes_of(call: TuningOptions) -> tuple[Shape, ...]:
 
     Sizes of the sample `unseen` are refused, except for regret.
     """
-    files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
-    found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
+    found = dict.fromkeys(shape for text in call.shapes or [DEFAULT_SHAPES] for shape in given_shapes(text))
     padded = [str(shape) for shape in found if shape.pad]
     if padded:
         print(f"tune: left out, because winners are recorded without padding: {', '.join(padded)}", file=sys.stderr)
