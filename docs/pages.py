@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(1, str(ROOT / "docs"))
 
 import figures
+import gpu_tables
 import yaml
 from figures import DEVICE, MEASURED, OTHER, RESULTS
 
@@ -347,6 +348,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "dtypes": _dtypes,
     "quantised": _quantised,
     "targets": _targets,
+    "gpus": lambda: markdown(gpu_tables.TARGET_COLUMNS, gpu_tables.targets()),
+    "other_gpus": lambda: markdown(gpu_tables.OTHER_COLUMNS, gpu_tables.others()),
     "legality": _legality,
     "features": _features,
     **{f"axis_{name}": _axis(name) for name in _WORDS},

@@ -75,6 +75,7 @@ LIMITS = {
     "measured/proofs/triton_3.7.1.json": 420,
     "measured/proofs/triton_3.8.0.json": 140,
     "measured/proofs/triton_3.9.0.json": 90,
+    "measured/other_gpus.json": 2,
     "measured/resources.csv": 395,
     "measured/verifying.json": 1,
     "specs/tuned/nvidia_h100_80gb_hbm3/fp32.json": 145,

@@ -10,10 +10,31 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from generator.language.call_numbers import MOST_PROCESSES, number_above_0, whole_number
+from generator.plan.devices import DEVICES, of_gpu
 
 _Read = TypeVar("_Read")
 #: The most rounds of a comparison, and candidates of a trial.
 _MOST = 1_000_000
+
+
+def add_device(
+    parser: argparse.ArgumentParser, told: str, *, default: str | None = None, required: bool = False
+) -> None:
+    """Add `--device DEVICE` and, in its place, `--gpu GPU`, both of which give the name of a device's folder.
+
+    `--gpu` raises `CallError` for a GPU that is not known.
+    """
+    either = parser.add_mutually_exclusive_group(required=required)
+    either.add_argument("--device", default=default, metavar="DEVICE", help=f"{told}: {', '.join(DEVICES)}")
+    either.add_argument(
+        "--gpu",
+        dest="device",
+        type=lambda word: of_gpu(word).slug,
+        # Without a default of its own it leaves that of --device.
+        default=argparse.SUPPRESS,
+        metavar="GPU",
+        help="the same by the GPU's usual name, such as h100",
+    )
 
 
 def workers(text: str) -> int:

@@ -8,11 +8,12 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from generator.commands.argument_types import add_device
 from generator.files.program import program
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large
 from generator.language.errors import CallError, shown
 from generator.language.measured_values import LARGEST_SIZE
-from generator.plan.devices import DEVICES, named
+from generator.plan.devices import named
 from generator.problem.written_sizes import written_sizes
 from generator.tune.explain import explain
 
@@ -42,9 +43,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="M,N,K",
         help="also what a call of these sizes would run; of a batch B,M,N,K; each may be a range: 1:8192:*2,4096,4096",
     )
-    made.add_argument(
-        "--device", default="nvidia_h200", help=f"on which GPU: {', '.join(DEVICES)} (default: nvidia_h200)"
-    )
+    add_device(made, "on which GPU (default: nvidia_h200)", default="nvidia_h200")
     return made
 
 

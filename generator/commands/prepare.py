@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from generator.commands.argument_types import add_device
 from generator.files.program import program
 from generator.files.reading import FileError, read_text
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large, whole_number
 from generator.language.errors import CallError, shown
 from generator.language.measured_values import LARGEST_SIZE
-from generator.plan.devices import DEVICES, named
+from generator.plan.devices import named
 from generator.problem.written_sizes import written_sizes
 from generator.verify.ahead_of_time import ProductSizes, prepare
 
@@ -53,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     made.add_argument("folder", type=Path, metavar="FOLDER", help="the folder of a rendered family")
-    made.add_argument("--device", required=True, help=f"for which GPU: {', '.join(DEVICES)}")
+    add_device(made, "for which GPU", required=True)
     made.add_argument(
         "--shapes",
         required=True,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from generator.commands.argument_types import above_0, gpus, positive, workers
+from generator.commands.argument_types import above_0, add_device, gpus, positive, workers
 from generator.files.program import program
 from generator.language.errors import CallError, SpecError
 from generator.tune import executors
@@ -130,9 +130,7 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         help="with --again: a journal of another GPU of the same architecture, whose times the model is also fitted "
         "to, scaled by clock rate and memory bandwidth; may be given several times",
     )
-    parser.add_argument(
-        "--device", metavar="DEVICE", help="with --dry-run and --again: the name of a device, such as nvidia_h200"
-    )
+    add_device(parser, "with --dry-run and --again: the device that is planned or chosen for")
     default = min(16, os.cpu_count() or 1)
     parser.add_argument(
         "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
@@ -145,9 +143,11 @@ def parse(argv: Sequence[str]) -> TuningOptions:
     if not call.report and not call.specs:
         parser.error("the following arguments are required: SPEC")
     if call.device is not None and not call.dry_run and not call.again:
-        parser.error("--device goes with --dry-run and --again; measurements use the GPU of this machine")
+        parser.error(
+            "--device goes with --dry-run and --again, as --gpu does; measurements use the GPU of this machine"
+        )
     if call.again and call.device is None:
-        parser.error("--again chooses for a device: name it with --device DEVICE")
+        parser.error("--again chooses for a device: name it with --device DEVICE or --gpu GPU")
     if call.smallest and not call.again:
         parser.error("--smallest goes with --again")
     if call.also and not call.again:

@@ -47,7 +47,9 @@ _OF_ARCHITECTURE: Mapping[str, str] = {
     "gfx1200": "rx9060 rx9060xt",
     "gfx1201": "rx9070 rx9070gre rx9070xt r9700 aipror9700",
 }
-_ARCHITECTURES = {name: architecture for architecture, names in _OF_ARCHITECTURE.items() for name in names.split()}
+#: The names of the GPUs of each architecture.
+ARCHITECTURES: Mapping[str, tuple[str, ...]] = {each: tuple(names.split()) for each, names in _OF_ARCHITECTURE.items()}
+_ARCHITECTURES = {name: architecture for architecture, names in ARCHITECTURES.items() for name in names}
 #: What stands in front of a name, and what may stand behind it: the form, the memory.
 _MAKERS = frozenset({"nvidia", "amd", "geforce", "instinct", "radeon", "tesla", "quadro", "gpu"})
 _FORM = re.compile(r"(sxm\d*|pcie|oam|nvl|\d+gb|hbm\d*e?|mig\w*|laptop|gpu|generation|blackwell|edition)*")

@@ -64,6 +64,22 @@ def named(word: str) -> Device:
     raise CallError(f"--device: {word!r} is not known; {nearest(word, DEVICES)}{_same_gpu(word)}")
 
 
+def of_gpu(word: str) -> Device:
+    """The known device that an option `--gpu` names as people do, `h100`; raises `CallError` for another GPU."""
+    gpu = gpu_of(word)
+    names = {own.name: device for device in DEVICES.values() if (own := gpu_of(device.name))}
+    if gpu is not None and gpu.name in names:
+        return names[gpu.name]
+    if gpu is not None:
+        like = [name for name, device in names.items() if device.target == gpu.architecture]
+        told = f"; known of {gpu.architecture}: {', '.join(like)}" if like else f"; known: {', '.join(names)}"
+        raise CallError(f"--gpu: {word} {gpu.told}, and no figures of one are known{told}")
+    of_target = [name for name, device in names.items() if device.target == word]
+    if of_target:
+        raise CallError(f"--gpu: {word} is an architecture; kernels are chosen for a GPU: {', '.join(of_target)}")
+    raise CallError(f"--gpu: {word!r} is not known; {nearest(word.lower(), names)}")
+
+
 def _same_gpu(text: str) -> str:
     """What GPU a text names, and the known devices that have this one, or else its architecture; perhaps nothing."""
     gpu = gpu_of(text)

@@ -6,11 +6,13 @@ import re
 
 import pytest
 
+from generator.commands import explain, tune
+from generator.commands.command_line import main
 from generator.language import gpus
 from generator.language.errors import CallError
 from generator.language.gpus import gpu_of, nearest_target
 from generator.language.targets import TARGETS
-from generator.plan.devices import DEVICES, named
+from generator.plan.devices import DEVICES, named, of_gpu
 from tests.helpers.support import BASE, GENERATED, called, mistakes_of
 
 NAMES = {
@@ -128,3 +130,57 @@ def test_a_device_leads_to_what_is_known(word: str, told: str) -> None:
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 def test_a_device_has_the_name_that_torch_reports(device: object) -> None:
     assert named(device.name) is device  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("word", "slug"),
+    [
+        ("h100", "nvidia_h100_80gb_hbm3"),
+        ("H100-SXM", "nvidia_h100_80gb_hbm3"),
+        ("NVIDIA H200", "nvidia_h200"),
+        ("nvidia_h200", "nvidia_h200"),
+        ("a100", "nvidia_a100_sxm4_80gb"),
+    ],
+)
+def test_a_gpu_is_the_device_of_its_name(word: str, slug: str) -> None:
+    assert of_gpu(word) is DEVICES[slug]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("l4", "--gpu: l4 is a GPU of sm89, and no figures of one are known; known: a100, h100, h200"),
+        ("h800", "--gpu: h800 is a GPU of sm90, and no figures of one are known; known of sm90: h100, h200"),
+        ("t4", "--gpu: t4 is a GPU of sm75, which is not supported, and no figures of one are known; known: a100"),
+        ("mi300x", "--gpu: mi300x is a GPU of gfx942, and no figures of one are known; known: a100, h100, h200"),
+        ("sm90", "--gpu: sm90 is an architecture; kernels are chosen for a GPU: h100, h200"),
+        ("h10o", "--gpu: 'h10o' is not known; did you mean 'h100'? legal: a100, h100, h200"),
+        ("", "--gpu: '' is not known; legal: a100, h100, h200"),
+    ],
+)
+def test_a_gpu_without_figures(word: str, message: str) -> None:
+    with pytest.raises(CallError, match=re.escape(message)):
+        of_gpu(word)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("explain", GENERATED / "ladder"),
+        ("prepare", GENERATED / "ladder", "--shapes", "64x64,1"),
+        ("tune", "x.yaml", "--dry-run"),
+    ],
+)
+def test_gpu_stands_beside_device(capsys: pytest.CaptureFixture[str], call: tuple[object, ...]) -> None:
+    said = called(capsys, *call, "--gpu", "l4")
+    assert said.status == 2 and "--gpu: l4 is a GPU of sm89, and no figures" in said.err and said.out == ""
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, call), "--gpu", "h100", "--device", "nvidia_a100_sxm4_80gb"])
+    assert ended.value.code == 2 and "argument --device: not allowed with argument --gpu" in capsys.readouterr().err
+
+
+def test_gpu_gives_the_device() -> None:
+    assert explain.parser().parse_args(["x", "--gpu", "h100"]).device == "nvidia_h100_80gb_hbm3"
+    assert explain.parser().parse_args(["x"]).device == "nvidia_h200"
+    assert tune.parse(["x.yaml", "--again", "--gpu", "A100"]).device == "nvidia_a100_sxm4_80gb"
+    assert tune.parse(["x.yaml"]).device is None
