@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.bench import comparison_plan, markdown_tables, measurements, summary
+from generator.bench import comparison_plan, markdown_tables, measurements, plain_rows, summary
 from generator.bench.measurements import BenchmarkResults, ComparisonRecord
 from generator.bench.required_gpu import require_gpu
 from generator.bench.results_page import results_page
@@ -56,6 +56,9 @@ class BenchmarkOptions:
     summary: bool = False
     configs: str = "select"
     workers: int = 0
+    format: str = "markdown"
+    #: The whole command line, as the page of results repeats it.
+    command: str = ""
 
 
 def answer(call: BenchmarkOptions) -> int:
@@ -141,8 +144,7 @@ def _present(recorded: BenchmarkResults, records: list[ComparisonRecord], call: 
     Failures are printed to stderr.
     """
     bound = 1.0 if call.bound is None else call.bound
-    text = markdown_tables.render(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
-    print(text, end="")
+    print(_text(recorded, records, call, bound), end="")
     written = output_files.attempt(_reports(recorded, records, call))
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
@@ -153,13 +155,21 @@ def _present(recorded: BenchmarkResults, records: list[ComparisonRecord], call: 
     return WRONG_RESULT if faults or written or nothing is not None else DONE
 
 
+def _text(recorded: BenchmarkResults, records: Sequence[ComparisonRecord], call: BenchmarkOptions, bound: float) -> str:
+    """The results as `--format` says: the comparisons, or with `--summary` what they come to."""
+    if call.format == "markdown":
+        return markdown_tables.render(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
+    rows = plain_rows.summaries(recorded, records, bound) if call.summary else plain_rows.comparisons(recorded, records)
+    return plain_rows.as_csv(rows) if call.format == "csv" else plain_rows.as_json(rows)
+
+
 def _reports(
     recorded: BenchmarkResults, records: list[ComparisonRecord], call: BenchmarkOptions
 ) -> Iterator[Callable[[], None]]:
     """What makes each requested report."""
     if call.html is not None:
         page = call.html
-        yield lambda: output_files.put(page, results_page(recorded, records))
+        yield lambda: output_files.put(page, results_page(recorded, records, call.command))
     if call.plot is not None:
         from generator.bench import plot
 

@@ -29,6 +29,8 @@ class Competitor:
     launch: Launch
     #: The kernel's CONFIGS, to tell which row a launch used.
     rows: tuple[Mapping[str, int], ...] = ()
+    #: Of a contract's function: the name of the kernel that it runs, and the configuration, which may be empty.
+    which: Callable[[Operands], tuple[str, Mapping[str, int]]] | None = None
     #: Whether the result is what the call returns, also where an output is given.
     fresh: bool = False
 
@@ -57,7 +59,9 @@ def unforced(contestant: Contestant) -> Competitor:
     """The call that leaves the row to the kernel, and for a contract the kernel too."""
     role = "contract" if contestant.is_contract else "kernel"
     side = Side(contestant.label, role, contestant.kernel, contestant.family, contestant.digest)
-    return Competitor(side, _caller(function(contestant), None), rows(contestant))
+    called = function(contestant)
+    which = _chooser(called) if contestant.is_contract and hasattr(called, "which") else None
+    return Competitor(side, _caller(called, None), rows(contestant), which)
 
 
 def forced(contestant: Contestant, index: int) -> Competitor:
@@ -100,6 +104,10 @@ def _caller(gemm: Callable[..., Any], config: int | None) -> Launch:
     if config is None:
         return lambda operands, out: gemm(operands.a, operands.b, **operands.keywords, out=out)
     return lambda operands, out: gemm(operands.a, operands.b, **operands.keywords, out=out, config=config)
+
+
+def _chooser(gemm: Any) -> Callable[[Operands], tuple[str, Mapping[str, int]]]:
+    return lambda operands: gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
 
 
 def module_of(contestant: Contestant) -> ModuleType:

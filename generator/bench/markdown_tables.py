@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from generator.bench import summary
 from generator.bench.measurements import COPY, BenchmarkResults, ComparisonRecord, Side
+from generator.bench.rooflines import REASONS, bounded_by, roofline
 
 _NONE = "—"
 
@@ -21,26 +21,6 @@ _LEGEND = (
     "run from an idle device to the end of the call; times of the host alone run until the call returns. The roofline "
     "time is the longer of operations over the measured matrix rate and least bytes over the measured copy rate."
 )
-
-
-@dataclass(frozen=True)
-class Roofline:
-    """The ceilings of one problem: operations and bytes a second, None where not measured."""
-
-    rate: float | None
-    bandwidth: float | None
-
-    def floor(self, flops: int, size: int) -> float | None:
-        """The least seconds for so many operations and bytes."""
-        if not self.rate or not self.bandwidth:
-            return None
-        return max(flops / self.rate, size / self.bandwidth)
-
-
-def roofline(record: ComparisonRecord, results: BenchmarkResults) -> Roofline:
-    """The ceilings that hold for a record."""
-    name = record.problem.dtype.word
-    return Roofline(results.ceiling(record.environment, name), results.ceiling(record.environment, COPY))
 
 
 def render(
@@ -64,6 +44,9 @@ def render(
             parts.append(_case(results, [record for record in here if record.case == case]))
         parts += summary.render(here, bound, rows=by_rows)
     parts.append(_BRIEF_LEGEND if brief else _LEGEND)
+    if not brief:
+        found = {bounded_by(record, results, side) for record in records for side in record.sides}
+        parts += [f"Above 100 % of the roofline, {word}: {REASONS[word]}" for word in REASONS if word in found]
     return "\n\n".join(parts) + "\n"
 
 

@@ -188,6 +188,9 @@ class Session:
             used = row_of(seen, competitor.rows) if not side.forced else None
             if used is not None:
                 side = competitor.side = replace(side, index=used[0], config=used[1])
+            if competitor.which is not None:
+                kernel, config = competitor.which(self.sets[0])
+                side = competitor.side = replace(side, kernel=kernel, config=dict(config) or None)
             entry = self._record(competitor)
             competitor.side = self._checked(entry)
         except Exception as error:

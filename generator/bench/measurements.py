@@ -91,6 +91,8 @@ class Side:
     failure: str | None = None
     #: Whether the failure is an honest "not for these sizes" rather than a fault.
     refused: bool = False
+    #: The kernel that a contract's function ran; `config` is then its configuration.
+    kernel: str | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ _SIDE = values.mapping(
         "label": values.TEXT,
         "role": {"type": "string", "enum": ["kernel", "contract", "peer"]},
         "name": values.TEXT,
-        **dict.fromkeys(("family", "digest", "failure"), values.TEXT),
+        **dict.fromkeys(("family", "digest", "failure", "kernel"), values.TEXT),
         "config": values.CONFIG,
         "index": values.COUNT,
         **dict.fromkeys(("forced", "refused"), values.SWITCH),

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from generator.bench import stats
-from generator.bench.markdown_tables import roofline
 from generator.bench.measurements import BenchmarkResults, ComparisonRecord
+from generator.bench.rooflines import roofline
 from generator.bench.summary import best
 from generator.files import output_files
 from generator.language.errors import CallError

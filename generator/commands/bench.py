@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from generator.bench.benchmark_run import BenchmarkOptions, answer
+from generator.bench.plain_rows import FORMATS
 from generator.bench.suite import DEFAULT_SUITE, peers
 from generator.commands.argument_types import above_0, positive, reported, workers
 from generator.files.program import program
@@ -66,6 +68,13 @@ def parse(argv: Sequence[str]) -> BenchmarkOptions:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="save results to FILE; results that it has are not measured again"
     )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="how results are printed: tables in Markdown (the default), or a row for each kernel and peer as CSV or "
+        "JSON; with --summary a row for each case and peer",
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as one HTML page")
     parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="timed rounds (default 40)")
@@ -98,6 +107,9 @@ def parse(argv: Sequence[str]) -> BenchmarkOptions:
         "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
     )
     call = parser.parse_args(argv, namespace=BenchmarkOptions())
+    call.command = shlex.join([*program().split(), "bench", *argv])
+    if call.by_rows and call.format != "markdown":
+        parser.error("--by-rows adds a table in Markdown; rows of --format have M, by which a program can sum up")
     if call.table or call.summary:
         printing = "--table" if call.table else "--summary"
         if call.json is None:

@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _sizes(text: str) -> tuple[tuple[int, ...], ...]:
     """M, N and K of each call, after the number of products of a batch; M varies first."""
-    found = tuple(_of_names(text) if "=" in text or "x" in text else _in_order(text))
+    found = tuple(_of_names(text) if "=" in text or ("," not in text and "x" in text) else _in_order(text))
     for *others, m, n, k in found:
         reason = too_large(m, n, k, math.prod(others))
         if reason is not None:

@@ -29,7 +29,7 @@ _PRODUCT = re.compile(
 )
 _REQUIRED, _KEYS = ("M", "N", "K"), ("M", "N", "K", "B", "G", "pad", "routing")
 #: How a text begins that is meant as sizes, and not as the name of a file.
-_SIZES = re.compile(r"[0-9]|[A-Za-z]+=")
+_SIZES = re.compile(r"[0-9]|[A-Za-z]+ *=")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ def _named(text: str) -> dict[str, str]:
         found[key] = word.strip()
     missing = [key for key in _REQUIRED if key not in found]
     if missing:
-        raise ValueError(f"{' and '.join(missing)} is missing in {shown(text)}; {_NAMED} has all")
+        raise ValueError(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in {shown(text)}; {_NAMED} has all"
+        )
     if "routing" in found and found["routing"] not in ROUTING:
         raise ValueError(f"routing: {nearest(found['routing'], ROUTING)}, found {shown(found['routing'])}")
     if "routing" in found and "G" not in found:

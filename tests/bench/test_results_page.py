@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+import generator
+from generator.bench.markdown_tables import render as markdown
 from generator.bench.measurements import ComparisonRecord, save
 from generator.bench.results_page import results_page
+from generator.bench.rooflines import REASONS
 from generator.commands.bench import main
 from tests.helpers.bench import records as samples
 from tests.helpers.support import ROOT
@@ -68,6 +71,49 @@ def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     save(samples.results(*sample()), file)
     assert main(["--json", str(file), "--table", "--html", str(page), "--only", "squares"]) == 0
     assert [row["case"] for row in carried(page.read_text())["rows"]] == ["squares"]
+
+
+def above(microseconds: float, shape: tuple[int, int, int]) -> ComparisonRecord:
+    ours = samples.side("tiled", "kernel", [microseconds])
+    return samples.record(ours, samples.side("torch.matmul", "peer", [microseconds]), shape=shape)
+
+
+@pytest.mark.parametrize(
+    ("record", "word"),
+    [
+        # 137 GFLOP take 196 us at 700 TFLOP/s, and 33.6 MB take 8.4 us at 4 TB/s.
+        (above(180.0, (4096, 4096, 4096)), "operations"),
+        (above(8.0, (1, 4096, 4096)), "bytes"),
+        (above(210.0, (4096, 4096, 4096)), ""),
+    ],
+)
+def test_a_figure_above_the_roofline_is_explained(record: ComparisonRecord, word: str) -> None:
+    results = samples.results(record)
+    html = results_page(results, [record])
+    row = carried(html)["rows"][0]
+    assert row["above"] == word and (row["roof"] > 100) == bool(word)
+    assert ("Why figures are above 100 % of the roofline" in html) == bool(word)
+    told = {
+        each: f"Above 100 % of the roofline, {each}: {REASONS[each]}" in markdown(results, [record]) for each in REASONS
+    }
+    assert told == {each: each == word for each in REASONS}
+    assert "Above" not in markdown(results, [record], brief=True)
+
+
+def test_the_page_names_configurations_versions_and_command(tmp_path: Path) -> None:
+    first = sample()[0]
+    ours = replace(first.sides[0], role="contract", index=None, kernel=f"{first.sides[0].name}__tiled_pointer")
+    chosen = replace(first, case="chosen", sides=(ours, *first.sides[1:]))
+    unknown = replace(first, case="unknown", sides=(replace(ours, kernel=None, config=None), *first.sides[1:]))
+    file, page = tmp_path / "results.json", tmp_path / "results.html"
+    save(samples.results(first, chosen, unknown), file)
+    assert main(["--json", str(file), "--table", "--html", str(page)]) == 0
+    html = page.read_text()
+    row = "128x256x64, group 8, 8 warps, 3 stages"
+    told = [f"CONFIGS[0]: {row}", f"tiled_pointer: {row}", "not recorded: the function chose it"]
+    assert [each["tile"] for each in carried(html)["rows"]] == told
+    assert "NVIDIA H200, torch 2.11.0, triton 3.6.0." in html and f"gemm-generator {generator.__version__}" in html
+    assert f"<code>python -m generator bench --json {file} --table --html {page}</code>" in html
 
 
 @pytest.mark.browser

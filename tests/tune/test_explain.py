@@ -6,6 +6,7 @@ import contextlib
 import io
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -37,6 +38,15 @@ def test_a_spec_in_words(cli: Cli) -> None:
         "How a call chooses: computed from M, N, K and the device (select: heuristic).",
     ):
         assert f"{line}\n" in said.out
+
+
+@pytest.mark.parametrize("name", ["fp16_rcr", "ladder", "gemm16", "int4_rcr"])
+def test_no_line_comes_twice(cli: Cli, name: str) -> None:
+    """What a word means is said once, however many implementations have it."""
+    out = cli("explain", ROOT / "specs" / f"{name}.yaml").out
+    how = out.partition("How it is computed:\n")[2].partition("\n\n")[0].splitlines()
+    meanings = [line for line in how if line.startswith("    ") and not line.startswith("    measured on")]
+    assert len(meanings) > 3 and len(set(meanings)) == len(meanings)
 
 
 def test_measurements_are_the_reason(cli: Cli) -> None:
@@ -101,7 +111,7 @@ def sizes() -> Iterator[Sizes]:
         def explained(subject: Path, *arguments: str) -> str:
             status, out, err = process.submit(_explained, [str(subject), *arguments]).result()
             assert (status, err) == (0, "")
-            return out[out.index("A call of") :]
+            return out[re.search(r"^(A call of|\d+ calls with)", out, re.M).start() :]  # type: ignore[union-attr]
 
         yield explained
 
@@ -132,6 +142,16 @@ def test_what_is_not_chosen_by_measurements(sizes: Sizes, tmp_path: Path) -> Non
 def test_a_call_that_goes_on_as_another_contract(sizes: Sizes) -> None:
     out = sizes(GENERATED / "tf32", "--sizes", "4096,4096,4096", "--only", "gemm_tf32_crr_none")
     assert "an operand is copied first" in out and "gemm_tf32_crr_none runs gemm_tf32_rrr_none__" in out
+
+
+def test_several_sizes_are_a_line_for_each_choice(sizes: Sizes) -> None:
+    out = sizes(GENERATED / "fp16_rcr", "--sizes", "1:8192:*2,4096,4096", "--only", "gemm_fp16_rcr_none")
+    head, contract, *lines = out.splitlines()
+    assert head == "14 calls with contiguous operands on NVIDIA H200:" and contract == "  gemm_fp16_rcr_none"
+    assert lines[0].startswith("    1x4096x4096 to ") and "8192x4096x4096: " in lines[-1] and 2 < len(lines) < 14
+    assert all("BLOCK_M " in line and " µs" in line for line in lines)
+    out = sizes(GENERATED / "ladder", "--sizes", "M=1:2,N=64,K=64", "--gpu", "a100")
+    assert out.startswith("2 calls with contiguous operands on NVIDIA A100-SXM4-80GB:\n")
 
 
 def test_a_batch_and_a_gate(sizes: Sizes) -> None:

@@ -1,0 +1,194 @@
+"""Sizes that calls and files give: ranges and names, read in one way, and refused with the size that is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from generator.bench.suite import given_shapes, read_shapes, read_suite
+from generator.commands import explain, prepare
+from generator.language.call_numbers import sizes_of
+from generator.language.errors import CallError, SpecError
+from generator.problem.product import Shape
+from generator.problem.written_sizes import written_sizes
+from tests.helpers.support import BASE, GENERATED, Spoken, called
+
+Cli = Callable[..., Spoken]
+POWERS = (1, 2, 4, 8, 16, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("part", "sizes"),
+    [
+        ("1:4", (1, 2, 3, 4)),
+        ("1-4", (1, 2, 3, 4)),
+        ("7:7", (7,)),
+        ("1:64:*2", POWERS),
+        ("3:100:*3", (3, 9, 27, 81)),
+        ("16:64:16", (16, 32, 48, 64)),
+        ("1:10:4", (1, 5, 9)),
+        ("5:6:*2", (5,)),
+    ],
+)
+def test_a_range_has_both_its_ends(part: str, sizes: tuple[int, ...]) -> None:
+    assert sizes_of([part]) == sizes
+    assert written_sizes(f"{part}x16x32").m == written_sizes(f"K=32,M={part},N=16").m == sizes
+    assert written_sizes(f"8x{part}x32").n == written_sizes(f"8x16x{part}").k == sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("1:2x3x4", [Shape(1, 3, 4), Shape(2, 3, 4)]),
+        ("M=1:2,N=3:4,K=5", [Shape(1, 3, 5), Shape(2, 3, 5), Shape(1, 4, 5), Shape(2, 4, 5)]),
+        ("m = 1, n = 2, k = 3", [Shape(1, 2, 3)]),
+        ("1:2x3x4x5", [Shape(3, 4, 5, batch=1), Shape(3, 4, 5, batch=2)]),
+        ("B=2,M=3,N=4,K=5,pad=8", [Shape(3, 4, 5, 8, 2)]),
+        ("2:3g4x5x6:zipf", [Shape(4, 5, 6, groups=2, routing="zipf"), Shape(4, 5, 6, groups=3, routing="zipf")]),
+        ("G=2,M=4,N=5,K=6", [Shape(4, 5, 6, groups=2, routing="uniform")]),
+        ("G=2,M=4,N=5,K=6,routing=one", [Shape(4, 5, 6, groups=2, routing="one")]),
+        ("1:2x3x4+8", [Shape(1, 3, 4, 8), Shape(2, 3, 4, 8)]),
+    ],
+)
+def test_a_text_is_all_combinations(text: str, shapes: list[Shape], tmp_path: Path) -> None:
+    assert list(written_sizes(text).shapes()) == list(given_shapes(text)) == shapes
+    (tmp_path / "shapes.yaml").write_text(f"- {text}\n")
+    assert list(read_shapes(tmp_path / "shapes.yaml")) == shapes
+
+
+WRONG = [
+    ("64:1x4x4", "M: the range '64:1' ends before it begins"),
+    ("4x64-1x4", "N: the range '64-1' ends before it begins"),
+    ("4x4x1:64:*1", "K: expected a whole number from 2 to 2147418112, got '1'"),
+    ("4x4x1:64:0", "K: expected a whole number from 1 to 2147418112, got '0'"),
+    ("0:64x4x4", "M: expected a whole number from 1 to 2147418112, got '0'"),
+    ("1:2147483647x4x4", "M: expected a whole number from 1 to 2147418112, got '2147483647'"),
+    ("1:20000x4x4", "M: at most 10000 sizes are possible, got '1:20000'"),
+    ("1:200x1:200x4", "at most 10000 sizes are possible, got 40000 in '1:200x1:200x4'"),
+    ("1:64", "expected MxNxK"),
+    ("1:x4x4", "expected MxNxK"),
+    ("1::2x4x4", "expected MxNxK"),
+    ("M=1:64,N=4", "K is missing in 'M=1:64,N=4'"),
+    ("M=1,M=2,N=3,K=4", "M is given twice in 'M=1,M=2,N=3,K=4'"),
+    ("M=1,N=3,K=4,L=2", "'L=2' is no size; expected KEY=SIZE, keys: legal: M, N, K, B, G, pad, routing"),
+    ("M=1,N=3,K=", "K: expected a size or a range such as 1-64, got ''; 1:64, 16:64:16 (a step)"),
+    ("M=x,N=3,K=4", "M: expected a size or a range such as 1-64, got 'x'"),
+    ("M=1,N=3,K=4,routing=zipf", "routing: there are no groups"),
+    ("G=2,M=1,N=3,K=4,routing=zipp", "routing: did you mean 'zipf'?"),
+    ("M=1,N=3,K=4,pad=x", "expected a whole number from 0 to 999999, got 'x'"),
+    ("M=0,N=3,K=4", "expected MxNxK"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_a_wrong_size_is_told_with_its_place(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(CallError, match=r"^--shapes: " + re.escape(message)):
+        given_shapes(text)
+    path = tmp_path / "shapes.yaml"
+    path.write_text(f"- 1x2x3\n-   {text}\n")
+    with pytest.raises(SpecError, match=re.escape(f"{path}:2:5: shapes: {message}")):
+        read_shapes(path)
+
+
+def test_ranges_in_lists_and_suites(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.json"
+    path.write_text('[["1:2", 3, "4:8:*2"], [5, 6, 7, 8]]')
+    four = tuple(Shape(m, 3, k) for k in (4, 8) for m in (1, 2))
+    assert read_shapes(path) == (*four, Shape(5, 6, 7, 8))
+    path = tmp_path / "suite.yaml"
+    path.write_text("cases: [{name: one, kernels: [{family: ladder}], shapes: [1:2x3x4, M=8:9]}]\n")
+    with pytest.raises(SpecError, match=r"suite.yaml:1:72: shapes: N and K are missing in 'M=8:9'"):
+        read_suite(path)
+    path.write_text("cases: [{name: one, kernels: [{family: ladder}], shapes: [1:2x3x4, rows_4096]}]\n")
+    own, rows = read_suite(path).cases
+    assert own.shapes == (Shape(1, 3, 4), Shape(2, 3, 4)) and len(rows.shapes) > 5
+
+
+def test_a_size_in_two_ranges_is_listed_twice(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.yaml"
+    path.write_text("- 1:8x3x4\n- 8:16x3x4\n")
+    with pytest.raises(SpecError, match=re.escape(f"{path}:2:3: shapes: '8x3x4' is listed twice")):
+        read_shapes(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("4,5,6", [(4, 5, 6)]),
+        ("2,4,5,6", [(2, 4, 5, 6)]),
+        ("1:4:*2,8,16:32:16", [(1, 8, 16), (2, 8, 16), (4, 8, 16), (1, 8, 32), (2, 8, 32), (4, 8, 32)]),
+        ("M=1:4:*2,N=8,K=16", [(1, 8, 16), (2, 8, 16), (4, 8, 16)]),
+        ("1:2x8x16", [(1, 8, 16), (2, 8, 16)]),
+        ("2:3x4x8x16", [(2, 4, 8, 16), (3, 4, 8, 16)]),
+        ("3,1:2,8,16", [(3, 1, 8, 16), (3, 2, 8, 16)]),
+        ("B=3,M=1:2,N=8,K=16", [(3, 1, 8, 16), (3, 2, 8, 16)]),
+    ],
+)
+def test_explain_takes_them_too(text: str, calls: list[tuple[int, ...]]) -> None:
+    assert list(explain._sizes(text)) == calls
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("64:1,4,4", "expected M,N,K or B,M,N,K, each from 1 to 2147418112 or a range, 1:64 or 1:8192:*2"),
+        ("64:1,4,4", "M: the range '64:1' ends before it begins"),
+        ("4,4,1:x", "K: expected a size or a range such as 1-64, got '1:x'"),
+        ("4-3,4,4", "expected M,N,K or B,M,N,K"),
+        ("1:200,1:200,4", "at most 10000 sizes are possible, got 40000"),
+        ("M=1:64,N=4", "K is missing"),
+        ("4x4x4+8", "4x4x4+8: a call with contiguous operands has no padding"),
+    ],
+)
+def test_explain_refuses_with_the_size(cli: Cli, text: str, message: str) -> None:
+    said = cli("explain", GENERATED / "ladder", "--sizes", text)
+    assert said.status == 2 and said.out == ""
+    assert said.err.startswith("python -m generator: explain: --sizes: ") and message in said.err
+
+
+def test_prepare_takes_them_too() -> None:
+    def shapes(text: str) -> list[tuple[int, int, tuple[int, ...]]]:
+        return [(each.n, each.k, each.m) for each in prepare._shapes(text)]
+
+    assert shapes("64x32,1:64:*2,100") == [(64, 32, (*POWERS, 100))]
+    assert shapes("M=1:64:*2,N=64,K=16:32:16") == [(64, 16, POWERS), (64, 32, POWERS)]
+    assert shapes("64x32,1-2") == [(64, 32, (1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("64x64,9:8", "--shapes: the range '9:8' ends before it begins"),
+        ("M=1,N=64", "--shapes: K is missing in 'M=1,N=64'"),
+        ("B=2,M=1,N=64,K=64", "--shapes: expected M, N and K, found 'B=2,M=1,N=64,K=64'; --batch gives the matrices"),
+        ("M=1,N=2147483647,K=64", "--shapes: N: expected a size up to 2147418112, found 2147483647"),
+        ("shapes.txt", "shapes.txt:2: M: the range '2:1' ends before it begins"),
+    ],
+)
+def test_prepare_refuses_with_the_size(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shapes.txt").write_text("64x64,1\nM=2:1,N=8,K=8\n")
+    said = called(capsys, "prepare", GENERATED / "ladder", "--gpu", "h200", "--shapes", text)
+    assert said.status == 2 and message in said.err and said.out == ""
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_bench_and_tune_refuse_before_anything_is_measured(cli: Cli, command: str) -> None:
+    Path("family.yaml").write_text(BASE)
+    cli("family.yaml")
+    said = cli(command, "family.yaml", "--shapes", "M=64:1,N=4,K=4", *(("--dry-run",) * (command == "tune")))
+    assert said.status == 2 and said.err == f"{command}: --shapes: M: the range '64:1' ends before it begins\n"
+
+
+def test_tune_plans_a_range(cli: Cli) -> None:
+    Path("family.yaml").write_text(BASE)
+    cli("family.yaml")
+    options = ("--dry-run", "--gpu", "h200", "--candidates", "1")
+    said = cli("tune", "family.yaml", "--shapes", "M=16:128:*2,N=512,K=512", "--shapes", "200x512x512", *options)
+    sizes = re.findall(r"^gemm_fp16_rcr_none (\S+)$", said.out, re.M)
+    assert sizes == [f"{m}x512x512" for m in (16, 32, 64, 128, 200)]
