@@ -21,6 +21,10 @@ import pytest
 
 if TYPE_CHECKING:
     from generator.verify.jobs import Job, JobResult
+    from generator.verify.result_cache import ResultCache
+
+#: The property of a report that says whether the result is cached.
+_CACHED = "gemm_cached"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,12 +51,12 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     from generator.verify.folder_names import folder_names
 
     try:
-        jobs, aside = _jobs(config, [Path(folder) for folder in families])
+        jobs, aside, cache = _jobs(config, [Path(folder) for folder in families])
     except (CallError, FileError, NotInstalled, ValueError) as error:
         raise pytest.UsageError(f"--gemm-family: {error}") from None
     # Of the whole run, so that a shard, and each process of pytest-xdist, gives a test the same name.
     names = {folder: representable(name) for folder, name in folder_names(map(Path, families)).items()}
-    outcomes = Outcomes(finished=aside)
+    outcomes = Outcomes(finished=aside, cache=cache, fresh=config.getoption("--gemm-fresh"))
     config.stash[_OUTCOMES] = outcomes
     items += [
         Proof.from_parent(session, name=f"{names[job.folder]}::{job.label}::{job.name}", job=job, outcomes=outcomes)
@@ -60,13 +64,14 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     ]
 
 
-def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, JobResult]]:
-    """The jobs of the session, and the results of those that cannot run here."""
+def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, JobResult], ResultCache]:
+    """The jobs of the session, the results of those that cannot run here, and the results of earlier sessions."""
     from generator.language.targets import TARGETS
     from generator.verify.coverage import Coverage
     from generator.verify.job_costs import JobCosts
     from generator.verify.job_selection import part, plan, rendered, shard, within_reach
     from generator.verify.level_scope import out_of_reach
+    from generator.verify.result_cache import ResultCache
     from generator.verify.verification_run import architecture, default_levels, gpu
 
     for folder in folders:
@@ -75,6 +80,10 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     unknown = sorted(set(config.getoption("--gemm-target")) - TARGETS.keys())
     if unknown:
         raise ValueError(f"--gemm-target {unknown[0]!r} is unknown; legal: {', '.join(TARGETS)}")
+    folder = config.getoption("--gemm-cache")
+    if folder == "":
+        # As of a variable that is not set.
+        raise ValueError("--gemm-cache: expected the path of a folder, got an empty text")
     coverage = Coverage.parse(config.getoption("--gemm-coverage"))
     index, count = part(config.getoption("--gemm-shard"))
     found = rendered(folders, Path())
@@ -91,15 +100,25 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     # Computed for the whole run, as in `verify`.
     aside = out_of_reach([*jobs, *compiled], found, architecture() if "gpu" in levels else None)
     jobs += within_reach(compiled, [job for job in compiled if job in aside], found, coverage)[0]
-    return shard(jobs, index, count, JobCosts.shipped().of), aside
+    cache = ResultCache(Path(folder) if folder else None, found, device, "--gemm-cache")
+    return shard(jobs, index, count, JobCosts.shipped().of), aside, cache
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Pass the workers the jobs that `-k` and `-m` select, so that they run ahead of the tests."""
     outcomes = session.config.stash.get(_OUTCOMES, None)
     if outcomes is not None:
-        selected = [item.job for item in session.items if isinstance(item, Proof)]
-        outcomes.jobs = [job for job in selected if job not in outcomes.done]
+        outcomes.select([item.job for item in session.items if isinstance(item, Proof)])
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many results are cached; with pytest-xdist the reports come from other processes."""
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
+    proofs = [dict(report.user_properties) for report in reports if getattr(report, "when", None) == "call"]
+    cached = [found[_CACHED] for found in proofs if _CACHED in found]
+    if any(cached):
+        told = f"{sum(cached)} of {len(cached)} proofs are cached; --gemm-fresh runs them again"
+        terminalreporter.write_line(f"gemm-generator: {told}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -122,6 +141,7 @@ class Proof(pytest.Item):
         from generator.verify.run_report import explanation
 
         result = self.outcomes(self.job)
+        self.user_properties.append((_CACHED, result.cached))
         if result.state is JobState.LEFT_OUT:
             pytest.skip(explanation(result))
         if result.state is JobState.NOT_PROVED and self.config.getoption("--gemm-allow-undecided"):
@@ -153,12 +173,24 @@ class Outcomes:
 
     A process of pytest-xdist runs only some of the tests that it collected, so it runs one job at a time, when a test
     asks for it. With `together` the caller promises that one process runs the tests of all these jobs.
+
+    Results of earlier sessions come from `cache`, and unless `fresh` is set these jobs do not run. It is used by the
+    thread that runs the tests alone.
     """
 
     def __init__(
-        self, jobs: Sequence[Job] = (), finished: Mapping[Job, JobResult] = {}, *, together: bool | None = None
+        self,
+        jobs: Sequence[Job] = (),
+        finished: Mapping[Job, JobResult] = {},
+        *,
+        together: bool | None = None,
+        cache: ResultCache | None = None,
+        fresh: bool = False,
     ) -> None:
         self.jobs = list(jobs)
+        self.cache, self.fresh = cache, fresh
+        #: Of jobs of which some launches are cached, the job with the others.
+        self.left: dict[Job, Job] = {}
         self.together = "PYTEST_XDIST_WORKER" not in os.environ if together is None else together
         self.done = dict(finished)
         self.error: Exception | None = None
@@ -167,19 +199,46 @@ class Outcomes:
         self.threads: list[threading.Thread] = []
         self.stopped = False
 
+    def select(self, jobs: Sequence[Job]) -> None:
+        """Choose the jobs to run: those of `jobs` that are not done, or, where each process runs a few, none yet."""
+        self.jobs = []
+        for job in jobs if self.together else ():
+            left = self._left(job)
+            self.jobs += [] if left is None else [left]
+
+    def _left(self, job: Job) -> Job | None:
+        """The job, or the part of it of which there is no result; None if it is done."""
+        if job in self.done or self.cache is None or self.fresh:
+            return None if job in self.done else job
+        cached, left = self.cache.cached([job])
+        self.done.update((result.job, result) for result in cached)
+        self.left.update((job, part) for part in left if part != job)
+        return left[0] if left else None
+
     def __call__(self, job: Job) -> JobResult:
-        if job in self.done:
-            return self.done[job]
+        """The result of a job; waits for it. Raises what ended the workers, if it has none."""
+        left = self.left.get(job, job)
         if not self.together:
-            return next(iter(self._results(job.level, [job])))
-        if job.level not in self.begun:
+            part = self._left(job)
+            if part is None:
+                return self.done[job]
+            return self._kept(job, next(iter(self._results(job.level, [part]))))
+        if left not in self.done and job.level not in self.begun:
             self.begin((job.level,))
         with self.changed:
-            self.changed.wait_for(lambda: job in self.done or self.error is not None)
-        if job not in self.done:
+            self.changed.wait_for(lambda: left in self.done or self.error is not None)
+        if left not in self.done:
             assert self.error is not None
             raise self.error
-        return self.done[job]
+        return self._kept(job, self.done[left])
+
+    def _kept(self, job: Job, result: JobResult) -> JobResult:
+        """The result of the whole job, which is cached from now on."""
+        if self.cache is None or result.cached:
+            return result
+        whole = self.cache.whole(result, job)
+        self.cache.store(whole)
+        return whole
 
     def begin(self, levels: Sequence[str]) -> None:
         """Start to run the jobs of these levels, one level after the other."""
@@ -213,6 +272,8 @@ class Outcomes:
         self.stopped = True
         for thread in self.threads:
             thread.join()
+        if self.cache is not None:
+            self.cache.close()
 
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()

@@ -43,6 +43,10 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--gemm-allow-undecided", action="store_true", help="jobs that are not proved are expected failures (xfail)"
     )
+    group.addoption(
+        "--gemm-cache", metavar="DIR", help="folder of the result cache (default: in the user's cache folder)"
+    )
+    group.addoption("--gemm-fresh", action="store_true", help="run every job again and ignore cached results")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -68,6 +72,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Pass the workers the jobs that were selected; pytest calls it after an error, too."""
     if _is_wanted(session.config) and _PLUGIN in sys.modules:
         _plugin().pytest_collection_finish(session)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say how many results are cached."""
+    if _is_wanted(config) and _PLUGIN in sys.modules:
+        _plugin().pytest_terminal_summary(terminalreporter)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

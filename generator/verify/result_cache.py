@@ -55,14 +55,22 @@ def _installed(package: str) -> str:
 class ResultCache:
     """The results of earlier runs, in a folder; `device` is the GPU's name, or None without a GPU.
 
-    By default the folder is the user's. A cache that cannot be used is a warning on standard error, and holds nothing.
+    By default the folder is the user's. A cache that cannot be used is a warning on standard error, and holds nothing;
+    the warning names the caller's `option` for another folder.
     """
 
-    def __init__(self, folder: Path | None, found: Sequence[Rendered], device: str | None) -> None:
+    def __init__(
+        self, folder: Path | None, found: Sequence[Rendered], device: str | None, option: str = "--cache"
+    ) -> None:
         self.device = device
         self.families = {family.folder: family for family in found}
         self._parts: dict[Path, code_parts.Parts] = {}
-        self._store = SignedStore(lambda: folder or user_cache() / "verify", secret, ("results", "parts"), _warn)
+        self._store = SignedStore(
+            lambda: folder or user_cache() / "verify",
+            secret,
+            ("results", "parts"),
+            lambda path, reason: _warn(path, reason, option),
+        )
         #: The folders of which a static job has failed, and each folder's state at the static level.
         self._failing: set[Path] = set()
         self._states: dict[Path, str] = {}
@@ -222,8 +230,8 @@ class ResultCache:
         self._store.close()
 
 
-def _warn(path: Path, reason: str) -> None:
-    advice = "the proofs run without these; remove the file, or choose another folder with --cache"
+def _warn(path: Path, reason: str, option: str) -> None:
+    advice = f"the proofs run without these; remove the file, or choose another folder with {option}"
     print(f"warning: {path}: the result cache: {reason}; {advice}", file=sys.stderr)
 
 

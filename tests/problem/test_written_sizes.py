@@ -100,7 +100,7 @@ def test_ranges_in_lists_and_suites(tmp_path: Path) -> None:
     assert read_shapes(path) == (*four, Shape(5, 6, 7, 8))
     path = tmp_path / "suite.yaml"
     path.write_text("cases: [{name: one, kernels: [{family: ladder}], shapes: [1:2x3x4, M=8:9]}]\n")
-    with pytest.raises(SpecError, match=r"suite.yaml:1:72: shapes: N and K are missing in 'M=8:9'"):
+    with pytest.raises(SpecError, match=r"suite.yaml:1:68: shapes: N and K are missing in 'M=8:9'"):
         read_suite(path)
     path.write_text("cases: [{name: one, kernels: [{family: ladder}], shapes: [1:2x3x4, rows_4096]}]\n")
     own, rows = read_suite(path).cases

@@ -105,6 +105,65 @@ def test_what_is_not_proved_fails_unless_that_is_allowed(vendored: Path) -> None
     assert "not proved: line " in done.stdout
 
 
+_CACHED = re.compile(r"^gemm-generator: (\d+) of (\d+) proofs are cached; --gemm-fresh runs them again$", re.M)
+
+
+def cached(done: subprocess.CompletedProcess[str]) -> tuple[str, ...] | None:
+    """How many proofs are cached, of how many, as the summary says it."""
+    found = _CACHED.search(done.stdout)
+    return None if found is None else found.groups()
+
+
+def test_a_second_session_proves_what_has_changed(vendored: Path) -> None:
+    levels = [word for level in ("static", "bounds", "interpret") for word in ("--gemm-level", level)]
+    call = ("--gemm-family", "kernels/ladder", *levels, "-k", "naive")
+    assert cached(run(vendored, *call)) is None
+    again = run(vendored, *call)
+    assert again.returncode == 0 and "3 passed" in again.stdout and cached(again) == ("3", "3")
+    assert cached(run(vendored, *call, "--gemm-fresh")) is None
+    other = ("--gemm-cache", str(vendored / "own"))
+    assert cached(run(vendored, *call, *other)) is None and cached(run(vendored, *call, *other)) == ("3", "3")
+    file = vendored / "kernels" / "ladder" / f"{NAIVE}.py"
+    file.write_text(file.read_text().replace("offs_m < M", "offs_m <= M"))
+    # A failure is never cached.
+    for _ in range(2):
+        wrong = run(vendored, *call)
+        assert wrong.returncode == 1 and cached(wrong) is None and "3 failed" in wrong.stdout
+
+
+def test_it_is_the_cache_of_verify(vendored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(vendored)
+    assert main(["verify", "kernels/ladder", "--level", "bounds"]) == 0
+    done = run(vendored, "--gemm-family", "kernels/ladder", "--gemm-level", "bounds")
+    assert cached(done) == ("4", "4"), done.stdout + done.stderr
+
+
+def test_launches_that_are_cached_are_not_compiled_again(vendored: Path) -> None:
+    call = ("--gemm-family", "kernels/ladder", "--gemm-level", "compile", "--gemm-target", "sm80")
+    # A smaller share is part of a larger one.
+    assert cached(run(vendored, *call, "--gemm-coverage", "3%")) is None
+    some = run(vendored, *call, "--gemm-coverage", "6%")
+    assert some.returncode == 0 and "passed" in some.stdout, some.stdout + some.stderr
+    whole = cached(run(vendored, *call, "--gemm-coverage", "6%"))
+    assert whole is not None and whole[0] == whole[1] and whole != cached(some)
+
+
+def test_processes_of_xdist_share_it(vendored: Path) -> None:
+    call = ("-p", "xdist", "-n", "2", "--gemm-family", "kernels/ladder", "--gemm-level", "static")
+    first, second = run(vendored, *call), run(vendored, *call)
+    assert first.returncode == second.returncode == 0, first.stdout + first.stderr
+    assert cached(first) is None and cached(second) == ("4", "4"), second.stdout + second.stderr
+
+
+def test_a_cache_that_cannot_be_used_is_a_warning(vendored: Path) -> None:
+    (vendored / "file").touch()
+    call = ("--gemm-family", "kernels/ladder", "--gemm-level", "static", "-k", "naive", "-s")
+    done = run(vendored, *call, "--gemm-cache", "file/cache")
+    assert done.returncode == 0 and "choose another folder with --gemm-cache" in done.stderr
+    done = run(vendored, *call, "--gemm-cache", "")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR and "expected the path of a folder" in done.stderr
+
+
 def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
     spec = tmp_path / "family.yaml"
     spec.write_text("summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\ntargets: [sm90]\n")
