@@ -100,6 +100,59 @@ def test_the_template_for_gitlab(tmp_path: Path) -> None:
     assert [call for line in scripts for call in calls(line, folder_of(tmp_path), **variables)] == WANTED
 
 
+def test_github_stores_what_passed_from_the_default_branch_alone(github: dict[Any, Any]) -> None:
+    steps = github["jobs"]["proved"]["steps"]
+    restore, save = (
+        next(step for step in steps if step.get("uses") == f"actions/cache/{x}@v4") for x in ("restore", "save")
+    )
+    assert restore["with"]["path"] == save["with"]["path"] == "~/.cache/gemm-generator"
+    assert save["with"]["key"] == restore["with"]["key"] and restore["with"]["key"].startswith(
+        restore["with"]["restore-keys"]
+    )
+    assert "github.event_name != 'pull_request'" in save["if"] and "repository.default_branch" in save["if"]
+    # Before the proofs and after them; an action that both restores and saves would store any branch's results.
+    places = [
+        steps.index(restore),
+        *(i for i, step in enumerate(steps) if "pytest" in step.get("run", "")),
+        steps.index(save),
+    ]
+    assert places == sorted(places) and len(places) == 3
+    assert not any(step.get("uses", "").startswith("actions/cache@") for step in steps)
+
+
+def test_gitlab_restores_what_passed_and_stores_it_where_that_is_set(tmp_path: Path) -> None:
+    found = yaml.safe_load((EXAMPLES / "gitlab.yml").read_text())
+    job = found["gemm-proved"]
+    assert found["variables"]["GEMM_CACHE_POLICY"] == "pull" and job["cache"]["policy"] == "$GEMM_CACHE_POLICY"
+    home, project = tmp_path / "home", tmp_path / "project"
+    for folder in (home, project):
+        folder.mkdir()
+
+    def run(part: str) -> None:
+        variables = {**os.environ, "HOME": str(home)}
+        ran = subprocess.run(
+            ["bash", "-eu", "-c", "\n".join(job[part])], cwd=project, env=variables, capture_output=True
+        )
+        assert ran.returncode == 0, ran.stderr
+
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    run("before_script")
+    own = home / ".cache" / "gemm-generator"
+    assert own.is_dir() and not any(own.iterdir())
+    (own / "secret").write_text("x")
+    (own / "secret").chmod(0o600)
+    run("after_script")
+    assert [job["cache"]["paths"][0]] == [path.name for path in project.iterdir() if path.name != ".git"]
+    (own / "secret").unlink()
+    run("before_script")
+    # Another user of the machine must not read it: it would not be believed.
+    assert (own / "secret").stat().st_mode & 0o777 == 0o600
+    (own / "secret").unlink()
+    subprocess.run(["git", "add", "-f", ".gemm-cache"], cwd=project, check=True)
+    run("before_script")
+    assert not (own / "secret").exists(), "what a commit has is not believed"
+
+
 @pytest.mark.parametrize(
     "hook", yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()), ids=lambda hook: hook["id"]
 )

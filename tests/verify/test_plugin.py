@@ -115,20 +115,20 @@ def cached(done: subprocess.CompletedProcess[str]) -> tuple[str, ...] | None:
 
 
 def test_a_second_session_proves_what_has_changed(vendored: Path) -> None:
-    levels = [word for level in ("static", "bounds", "interpret") for word in ("--gemm-level", level)]
+    levels = [word for level in ("static", "bounds") for word in ("--gemm-level", level)]
     call = ("--gemm-family", "kernels/ladder", *levels, "-k", "naive")
     assert cached(run(vendored, *call)) is None
     again = run(vendored, *call)
-    assert again.returncode == 0 and "3 passed" in again.stdout and cached(again) == ("3", "3")
+    assert again.returncode == 0 and "2 passed" in again.stdout and cached(again) == ("2", "2")
     assert cached(run(vendored, *call, "--gemm-fresh")) is None
     other = ("--gemm-cache", str(vendored / "own"))
-    assert cached(run(vendored, *call, *other)) is None and cached(run(vendored, *call, *other)) == ("3", "3")
+    assert cached(run(vendored, *call, *other)) is None and cached(run(vendored, *call, *other)) == ("2", "2")
     file = vendored / "kernels" / "ladder" / f"{NAIVE}.py"
     file.write_text(file.read_text().replace("offs_m < M", "offs_m <= M"))
     # A failure is never cached.
     for _ in range(2):
         wrong = run(vendored, *call)
-        assert wrong.returncode == 1 and cached(wrong) is None and "3 failed" in wrong.stdout
+        assert wrong.returncode == 1 and cached(wrong) is None and "2 failed" in wrong.stdout
 
 
 def test_it_is_the_cache_of_verify(vendored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
