@@ -56,6 +56,8 @@ def test_the_wheel_carries_templates_and_measurements_and_nothing_of_the_checkou
     assert measured and {f"generator/{name}" for name in templates | measured} <= set(names)
     beside = {path.relative_to(ROOT).as_posix() for path in (ROOT / "generator").rglob("*.j2")}
     assert beside and beside <= set(names)
+    # What type checkers of other projects read.
+    assert {"generator/py.typed", "generator/__init__.pyi"} <= set(names)
     roots = {name.partition("/")[0] for name in names}
     assert {name for name in roots if not name.endswith(".dist-info")} == {"generator", "gemm_generator_pytest.py"}
     assert len(roots) == 3 and not any("__pycache__" in name for name in names)
