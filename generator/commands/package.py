@@ -1,31 +1,57 @@
-"""`python -m generator package FAMILY...`: rendered families as a Hub repository or as a wheel."""
+"""`python -m generator package FAMILY...`: rendered families as a Hub repository, as a wheel, or as C with cubins."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 from pathlib import Path
 
-from generator.emit.package import PackagingOptions, package
+from generator.emit.package import PackagingOptions, package, require_options
 from generator.files.program import program
+from generator.language.errors import lacks
+from generator.plan.devices import DEVICES
 
 
 def main(argv: list[str]) -> int:
     """Write the package and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
-    return package(parser().parse_args(argv, namespace=PackagingOptions()))
+    options = parser().parse_args(argv, namespace=PackagingOptions())
+    require_options(options)
+    if options.format != "cubin":
+        return package(options)
+    try:
+        # It compiles, which needs torch and Triton; the other formats need neither.
+        compiled = importlib.import_module("generator.commands.package_cubin")
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("generator"):
+            raise
+        raise lacks("package --format cubin", error.name, "gpu") from None
+    status: int = compiled.run(options)
+    return status
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = argparse.ArgumentParser(
         prog=f"{program()} package",
-        description="Make a kernel repository of the Hugging Face Hub, or a wheel, of rendered families.",
+        description="Make a kernel repository of the Hugging Face Hub, or a wheel, of rendered families; "
+        "or C files with the kernels of one, for programs without Python.",
         allow_abbrev=False,
     )
     made.add_argument("families", nargs="+", type=Path, metavar="FAMILY", help="the folder of a rendered family")
-    made.add_argument("--format", required=True, choices=("kernels", "wheel"), help="what is made")
+    made.add_argument("--format", required=True, choices=("kernels", "wheel", "cubin"), help="what is made")
     made.add_argument("--out", required=True, type=Path, metavar="DIR", help="where it goes; nothing is overwritten")
     made.add_argument("--name", help="its name (default: from the first family's)")
-    made.add_argument("--version", default="1", help="its version; for the Hub a whole number (default: 1)")
+    made.add_argument("--version", help="its version; for the Hub a whole number (default: 1)")
     made.add_argument("--license", help="the licence's identifier (default for the Hub: other)")
     made.add_argument("--repo-id", metavar="OWNER/NAME", help="the Hub repository, for the card and build.toml")
+    cubin = made.add_argument_group("of --format cubin")
+    cubin.add_argument("--device", help=f"for which GPU: {', '.join(DEVICES)}")
+    cubin.add_argument(
+        "--shapes",
+        nargs="+",
+        metavar="NxK,M...",
+        help="N, K and the M of calls, as in 4096x14336,1-64,128; or a file with one of these a line",
+    )
+    cubin.add_argument("--only", metavar="GLOB", help="only functions whose name matches")
+    cubin.add_argument("--batch", metavar="B", help="the matrices of a batch, or the groups (default: 1)")
     return made

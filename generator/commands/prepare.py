@@ -34,14 +34,7 @@ def main(argv: Sequence[str]) -> int:
         batch = whole_number(call.batch, 0, LARGEST_SIZE)
     except ValueError as error:
         raise CallError(f"--batch: {error}") from None
-    shapes = [shape for text in call.shapes for shape in _shapes(text)]
-    count = sum(len(shape.m) for shape in shapes)
-    if count > MOST_SIZES:
-        raise CallError(f"--shapes: at most {MOST_SIZES} sizes are possible in a call, got {count}; divide it")
-    for shape in shapes:
-        reason = too_large(max(shape.m), shape.n, shape.k, batch)
-        if reason is not None:
-            raise CallError(f"--shapes: {shape.n}x{shape.k}: {reason}")
+    shapes = shapes_of(call.shapes, batch)
     prepare(call.folder, device, shapes, only=call.only, batch=batch, aligned=call.aligned, cache=call.cache)
     return 0
 
@@ -68,6 +61,19 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--batch", default="1", metavar="B", help="the matrices of a batch (default: 1)")
     made.add_argument("--cache", type=Path, metavar="DIR", help="the cache (default: TRITON_CACHE_DIR or Triton's own)")
     return made
+
+
+def shapes_of(texts: Sequence[str], batch: int) -> list[ProductSizes]:
+    """The shapes that `--shapes` gives, of products of which a batch has so many; raises `CallError` for wrong ones."""
+    shapes = [shape for text in texts for shape in _shapes(text)]
+    count = sum(len(shape.m) for shape in shapes)
+    if count > MOST_SIZES:
+        raise CallError(f"--shapes: at most {MOST_SIZES} sizes are possible in a call, got {count}; divide it")
+    for shape in shapes:
+        reason = too_large(max(shape.m), shape.n, shape.k, batch)
+        if reason is not None:
+            raise CallError(f"--shapes: {shape.n}x{shape.k}: {reason}")
+    return shapes
 
 
 def _shapes(text: str) -> Iterator[ProductSizes]:

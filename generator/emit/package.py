@@ -1,10 +1,10 @@
-"""Rendered families as a Hub repository or as a wheel."""
+"""Rendered families as a Hub repository or as a wheel, and the options of all formats of a package."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,9 +33,42 @@ class PackagingOptions:
     format: str = "wheel"
     out: Path = Path()
     name: str | None = None
-    version: str = "1"
+    #: 1, unless it is given.
+    version: str | None = None
     license: str | None = None
     repo_id: str | None = None
+    device: str | None = None
+    shapes: list[str] | None = None
+    only: str | None = None
+    batch: str | None = None
+
+
+#: The options of some formats alone.
+_OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
+    "version": ("kernels", "wheel"),
+    "license": ("kernels", "wheel"),
+    "repo_id": ("kernels",),
+    **dict.fromkeys(("device", "shapes", "only", "batch"), ("cubin",)),
+}
+
+
+def require_options(options: PackagingOptions) -> None:
+    """Raise `CallError` for an option that the format does not have, or for one that it needs and was not given."""
+    for name, formats in _OPTIONS_OF.items():
+        if getattr(options, name) is not None and options.format not in formats:
+            option = f"--{name.replace('_', '-')}"
+            raise CallError(f"package: {option} goes with --format {' or '.join(formats)}")
+    missing = [f"--{name}" for name in ("device", "shapes") if getattr(options, name) is None]
+    if options.format == "cubin" and missing:
+        raise CallError(f"package: --format cubin needs {' and '.join(missing)}")
+
+
+def require_folder(out: Path) -> None:
+    """Raise `Refused` where the package's folder cannot be, because a file is there."""
+    dangling = out.is_symlink() and not out.exists()
+    if out.is_file() or dangling:
+        what = "a link that leads nowhere" if dangling else "a file"
+        raise Refused(f"{out}: is {what}, and the package's folder must be there; name another folder")
 
 
 def package(options: PackagingOptions) -> int:
@@ -47,15 +80,10 @@ def package(options: PackagingOptions) -> int:
 
 
 def _package(options: PackagingOptions) -> int:
-    out = options.out
-    if out.is_file() or (out.is_symlink() and not out.exists()):
-        what = "a link that leads nowhere" if out.is_symlink() and not out.exists() else "a file"
-        raise Refused(f"{out}: is {what}, and the package's folder must be there; name another folder")
+    require_folder(options.out)
     families = [manifest_reader.read(folder) for folder in distinct(options.families)]
     packed = [packed_files(family) for family in families]
     if options.format == "wheel":
-        if options.repo_id is not None:
-            raise CallError("package: --repo-id goes with --format kernels")
         return _wheel(packed, options)
     if len(families) > 1:
         raise CallError(f"package: --format kernels takes one family, found {len(families)}")
@@ -70,7 +98,7 @@ def _wheel(families: Sequence[Packed], options: PackagingOptions) -> int:
     if len(set(names)) < len(names):
         raise CallError(f"package: two families have one name: {', '.join(names)}")
     name = f"{names[0]}_kernels" if options.name is None else options.name
-    file, data = wheel(families, name, options.version, options.license)
+    file, data = wheel(families, name, "1" if options.version is None else options.version, options.license)
     path = options.out / file
     make_folder(options.out)
     with alone(options.out):
@@ -91,12 +119,13 @@ def _wheel(families: Sequence[Packed], options: PackagingOptions) -> int:
 
 
 def _repository(packed: Packed, options: PackagingOptions) -> int:
-    if not _MAJOR.fullmatch(options.version):
-        raise CallError(f"package: --version: the Hub takes a whole number, found {shown(options.version)}")
+    version = "1" if options.version is None else options.version
+    if not _MAJOR.fullmatch(version):
+        raise CallError(f"package: --version: the Hub takes a whole number, found {shown(version)}")
     # A double underscore would separate the parts of a namespace of operators.
     name = re.sub(r"_+", "-", packed.family.name).strip("-") if options.name is None else options.name
     license = "other" if options.license is None else options.license
-    made = Repository(packed, name, int(options.version), license, options.repo_id)
+    made = Repository(packed, name, int(version), license, options.repo_id)
     files = {Path(path): text.encode() for path, text in made.files()}
     if not write_folder(options.out, files):
         print(f"{options.out}: same")

@@ -1,0 +1,66 @@
+"""`package --format cubin`: kernels of a family as C files, compiled for a device and sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from generator.commands.prepare import shapes_of
+from generator.emit import manifest_reader
+from generator.emit.apply import Refused
+from generator.emit.cubin.sources import CubinSources, require_c_name
+from generator.emit.job import counted
+from generator.emit.new_folder import write_folder
+from generator.emit.package import PackagingOptions, require_folder
+from generator.emit.packed_family import packed_files
+from generator.files.reading import FileError
+from generator.language.call_numbers import whole_number
+from generator.language.errors import CallError
+from generator.language.measured_values import LARGEST_SIZE
+from generator.plan.devices import named
+from generator.verify.cubin_package import compiled_package
+
+
+def run(options: PackagingOptions) -> int:
+    """Write the files and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
+    try:
+        return _run(options)
+    except FileError as error:
+        raise Refused(str(error)) from None
+
+
+def _run(options: PackagingOptions) -> int:
+    require_folder(options.out)
+    families = [manifest_reader.read(folder) for folder in options.families]
+    if len(families) > 1:
+        raise CallError(f"package: --format cubin takes one family, found {len(families)}")
+    (family,) = families
+    if family.package == "files":
+        told = "has no functions, which choose among kernels: render it with 'package: torch' or 'plain'"
+        raise CallError(f"package: --format cubin: {family.name} {told}")
+    # What is compiled is what was proved.
+    packed_files(family)
+    assert options.device is not None and options.shapes is not None
+    device = named(options.device)
+    try:
+        count = whole_number("1" if options.batch is None else options.batch, 1, LARGEST_SIZE)
+    except ValueError as error:
+        raise CallError(f"--batch: {error}") from None
+    shapes = shapes_of(options.shapes, count)
+    empty = next((shape for shape in shapes if 0 in (shape.n, shape.k)), None)
+    if empty is not None:
+        raise CallError(f"package --format cubin: --shapes: {empty.n}x{empty.k}: N and K must be above 0")
+    name = family.name if options.name is None else options.name
+    require_c_name(name)
+    made = compiled_package(
+        family, name, device, shapes, only="*" if options.only is None else options.only, count=count
+    )
+    files = {Path(path): text.encode() for path, text in CubinSources(made).files()}
+    for contract, reason in made.left_out:
+        print(f"left out: {contract}: {reason}")
+    if not write_folder(options.out, files):
+        print(f"{options.out}: same")
+        return 0
+    size = sum(len(image.data) for image in made.images) / 1e6
+    functions, cubins = counted(len(made.contracts), "function"), counted(len(made.images), "cubin")
+    print(f"{options.out}: {counted(len(files), 'file')}; {functions} for {device.name}, {cubins} of {size:.1f} MB")
+    return 0

@@ -1,0 +1,80 @@
+"""Expressions in C of the numbers of a call, and in C and Python of a chain's formulas in double precision."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from generator.epilogue import formula
+
+#: The sizes of a call that has `count` products, as the C file names them.
+SIZES: Mapping[str, str] = {"M": "s->m", "N": "s->n", "K": "s->k", "B": "s->count", "G": "s->count"}
+
+_CALLS = {"ceil": "parts", "least": "least", "power": "power"}
+
+
+def expression(extent: Any, known: Mapping[str, int | str]) -> str:
+    """An extent as a C expression; `known` has what each name in it is, a number or another expression.
+
+    The extent is one of the family's own library: a number, a name, or an operation on two extents.
+    """
+    if isinstance(extent, int):
+        return str(extent)
+    name = getattr(extent, "name", None)
+    if name is not None:
+        return str(known[name])
+    left, right = (expression(side, known) for side in (extent.left, extent.right))
+    if left.isdecimal() and right.isdecimal():
+        return str(extent.of({x: int(known[x]) for x in extent.names}))
+    if extent.symbol in _CALLS:
+        return f"{_CALLS[extent.symbol]}({left}, {right})"
+    return f"({left} {'/' if extent.symbol == '//' else extent.symbol} {right})"
+
+
+def _infix(symbol: str) -> Callable[[str, str], str]:
+    return lambda x, y: f"({x} {symbol} {y})"
+
+
+def _called(name: str) -> Callable[..., str]:
+    return lambda *arguments: f"{name}({', '.join(arguments)})"
+
+
+#: Each function and operator of the formula language, in C; those that C lacks are functions of the example.
+_FORMULAS: Mapping[str, Callable[..., str]] = {
+    **{symbol: _infix(symbol) for symbol in ("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=")},
+    "negative": lambda x: f"(-{x})",
+    "**": lambda x, exponent: f"pow({x}, {exponent})",
+    "where": lambda condition, x, y: f"({condition} ? {x} : {y})",
+    "max": _called("fmax"),
+    "min": _called("fmin"),
+    "abs": _called("fabs"),
+    **{name: _called(name) for name in ("exp", "exp2", "log", "sqrt", "erf", "tanh")},
+    "rsqrt": lambda x: f"(1.0 / sqrt({x}))",
+    "sigmoid": lambda x: f"(1.0 / (1.0 + exp(-{x})))",
+    "softplus": lambda x: f"log1p(exp({x}))",
+}
+
+
+#: The same in Python, with `math`.
+_IN_PYTHON: Mapping[str, Callable[..., str]] = {
+    **_FORMULAS,
+    "**": lambda x, exponent: f"({x} ** {exponent})",
+    "where": lambda condition, x, y: f"({x} if {condition} else {y})",
+    **{name: _called(name) for name in ("max", "min", "abs")},
+    **{name: _called(f"math.{name}") for name in ("exp", "log", "sqrt", "erf", "tanh")},
+    "exp2": lambda x: f"(2.0 ** {x})",
+    "rsqrt": lambda x: f"(1.0 / math.sqrt({x}))",
+    "sigmoid": lambda x: f"(1.0 / (1.0 + math.exp(-{x})))",
+    "softplus": lambda x: f"math.log1p(math.exp({x}))",
+}
+
+
+def why_not_in_c(tree: ast.expr) -> str | None:
+    """The function of a formula that has no C expression, or None."""
+    return next((name for name in sorted(formula.called(tree)) if name not in _FORMULAS), None)
+
+
+def formula_text(tree: ast.expr, names: Mapping[str, str], *, python: bool = False) -> str:
+    """A checked formula as an expression of doubles in C, or in Python, with each name replaced by its text."""
+    return formula.evaluate(tree, names, _IN_PYTHON if python else _FORMULAS, lambda value: repr(float(value)))

@@ -1,0 +1,307 @@
+"""The files of a package of cubins.
+
+    NAME.h, NAME.c             what a program includes and compiles; the cubins are arrays in NAME.c
+    NAME.py                    the same by ctypes, of a shared library that NAME.c was compiled to
+    CMakeLists.txt             targets for both, and for the examples
+    example/                   a program in C, in C++ and in Python: one contract, compared with float64 on the GPU
+    README.md                  what it is and how it is used
+
+The cubins are in the C file, so that a program needs one more file, or one object, and finds it without a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import jinja2
+
+from generator.emit.cubin.example import Example, example_of
+from generator.emit.cubin.program import CubinContract, CubinOperand, CubinPackage
+from generator.emit.cubin.tables import ImageTable, TableRow, Tables
+from generator.files.package_data import data
+from generator.language.errors import CallError, shown
+
+#: The most bytes of all cubins together: a C file has about three characters for each.
+MOST_BYTES = 32 * 2**20
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+#: What a function of the package returns, with its words, from 0 on.
+STATUSES = {
+    "OK": "done",
+    "NO_HANDLE": "the handle is NULL: load it first",
+    "NO_CALL": "the call, or the place for a result, is NULL",
+    "NO_DRIVER": "libcuda.so.1 cannot be opened: install the NVIDIA driver",
+    "OLD_DRIVER": "libcuda.so.1 lacks a function that is needed: install a later NVIDIA driver",
+    "NO_MEMORY": "the host has no memory for the handle",
+    "NO_CONTEXT": "no CUDA context is current in this thread: make one current first",
+    "OTHER_CONTEXT": "the current CUDA context is not the one in which the handle was loaded",
+    "OTHER_GPU": "the GPU has another compute capability than the package was made for",
+    "SHARED_MEMORY": "the GPU has less shared memory for a program than a kernel needs",
+    "SIZES": "the package has no kernel for these sizes; its header lists those that it has",
+    "NO_ADDRESS": "an operand that has elements is NULL",
+    "LEADING_DIMENSION": "a stride is negative, or the distance of two lines is less than a line",
+    "OVERLAP": "a result overlaps itself: its strides are too small",
+    "ALIGNMENT": "no kernel of the package takes operands with these addresses and strides",
+    "SPAN": "an operand spans more elements than the kernel counts",
+    "GRID": "the launch has more programs than a grid holds",
+    "WORKSPACE": "the workspace is NULL, too small, or not at a multiple of 256 bytes",
+}
+#: What CUresult says most often.
+_CUDA_WORDS = (
+    (1, "invalid value"),
+    (2, "out of memory"),
+    (3, "not initialized: call cuInit first"),
+    (4, "it is shutting down"),
+    (100, "no GPU"),
+    (200, "the image is invalid"),
+    (201, "the context is invalid"),
+    (209, "the image is for another GPU"),
+    (222, "the image is of another version"),
+    (400, "a stream or another handle is invalid"),
+    (700, "an address is illegal; the context is lost"),
+    (701, "too many registers or too much shared memory for the launch"),
+    (719, "a kernel failed; the context is lost"),
+    (900, "the operation is not permitted while the stream is captured"),
+)
+#: Words of C and C++, and fields of every call, that no operand can have.
+_WORDS = """
+    alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const constexpr continue
+    decltype default delete do double else enum explicit export extern false float for friend goto if inline int long
+    mutable namespace new noexcept not nullptr operator or private protected public register requires restrict return
+    short signed sizeof static struct switch template this throw true try typedef typeid typename typeof union unsigned
+    using virtual void volatile wchar_t while xor linux unix i386 m n k batch groups workspace workspace_size
+"""
+_TAKEN = frozenset(_WORDS.split())
+
+
+@dataclass(frozen=True)
+class OperandFields:
+    """An operand as fields of a call: its address or number, and its strides with the dimension of each."""
+
+    operand: CubinOperand
+    name: str
+    strides: tuple[tuple[int, str], ...]
+
+    @property
+    def layout(self) -> str:
+        """How it lies in memory, in words."""
+        x = self.operand
+        rank = len(x.extents)
+        if rank < 2:
+            return ""
+        if x.unit is None:
+            return "any strides"
+        return "row-major" if x.unit == rank - 1 else "column-major"
+
+
+@dataclass(frozen=True)
+class ContractSource:
+    """A contract as the files have it."""
+
+    contract: CubinContract
+    package: CubinPackage
+
+    @property
+    def name(self) -> str:
+        return self.contract.name
+
+    @property
+    def symbol(self) -> str:
+        """The name of its function; with the package's, so that a program can have several packages."""
+        return f"{self.package.name}_{self.name}"
+
+    @property
+    def formula(self) -> str:
+        return self.contract.formula
+
+    @property
+    def counted(self) -> str:
+        return self.contract.counted
+
+    @property
+    def needs_memory(self) -> bool:
+        return self.contract.needs_memory
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that it takes, in lines that are not too long."""
+        counted = f"{self.counted} = {self.package.count}; " if self.counted else ""
+        return tuple(f"{counted}{line}" for text in self.contract.sizes for line in _folded(text))
+
+    @cached_property
+    def operands(self) -> tuple[OperandFields, ...]:
+        """The operands in their order, each with names of its own."""
+        taken = set(_TAKEN)
+        found = []
+        for x in self.contract.operands:
+            name = x.name
+            while {name, *(f"{name}_{end}" for _, end in x.strides)} & taken:
+                name += "_"
+            strides = tuple((dimension, f"{name}_{end}") for dimension, end in x.strides)
+            taken |= {name, *(each for _, each in strides)}
+            found.append(OperandFields(x, name, strides))
+        return tuple(found)
+
+    @property
+    def table(self) -> list[str]:
+        """The operands as aligned lines: name, shape, type, layout."""
+        rows = [
+            (each.name, each.operand.told, each.operand.dtype or "float", each.layout or "-", _written(each.operand))
+            for each in self.operands
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of a call in C, in order."""
+        found = ["int64_t m, n, k"]
+        found += [f"int64_t {self.counted}"] if self.counted else []
+        for each in self.operands:
+            if not each.operand.extents:
+                found.append(f"float {each.name}")
+                continue
+            found.append(f"{'void' if each.operand.written else 'const void'} *{each.name}")
+            found += [f"int64_t {', '.join(name for _, name in each.strides)}"] if each.strides else []
+        return [*found, *(["void *workspace", "size_t workspace_size"] if self.needs_memory else [])]
+
+    @property
+    def ctypes_fields(self) -> list[tuple[str, str]]:
+        """The same for ctypes: names and types."""
+        sizes = ["m", "n", "k", *([self.counted] if self.counted else [])]
+        found = [(name, "c_int64") for name in sizes]
+        for each in self.operands:
+            found.append((each.name, "c_void_p" if each.operand.extents else "c_float"))
+            found += [(name, "c_int64") for _, name in each.strides]
+        return [*found, *([("workspace", "c_void_p"), ("workspace_size", "c_size_t")] if self.needs_memory else [])]
+
+    @property
+    def filling(self) -> Iterator[str]:
+        """The statements that take the fields of a call."""
+        for index, each in enumerate(self.operands):
+            if not each.operand.extents:
+                yield f"values[{index}].number = call->{each.name};"
+                continue
+            yield f"values[{index}].address = (uint64_t)(uintptr_t)call->{each.name};"
+            for dimension, name in each.strides:
+                yield f"values[{index}].stride[{dimension}] = call->{name};"
+
+
+def _written(x: CubinOperand) -> str:
+    return "written" if x.written else "read"
+
+
+def _folded(text: str) -> Iterator[str]:
+    """A long list in lines, at its commas."""
+    line = ""
+    for part in text.split(", "):
+        if len(line) + len(part) > 100:
+            yield f"{line},"
+            line = "    "
+        line += ("" if not line.strip() else ", ") + part
+    yield line
+
+
+@dataclass(frozen=True)
+class _ContractTable:
+    """A contract with its rows of the tables; what else is asked of it is that of `source`."""
+
+    source: ContractSource
+    operands: Sequence[TableRow]
+    runs: Sequence[str]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.source, name)
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(data("emit", "cubin")),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+def require_c_name(name: str) -> None:
+    """Raise `CallError` for a name that files and functions of C cannot begin with."""
+    if not _NAME.fullmatch(name) or name in _TAKEN:
+        expected = "a lower-case letter, then up to 63 of a to z, 0 to 9 and _, and no word of C or C++"
+        raise CallError(f"package: --name: {shown(name)} is no name for C; expected {expected}")
+
+
+class CubinSources:
+    """The files of a package; raises `CallError` for a name that C does not take, and for too many bytes."""
+
+    def __init__(self, package: CubinPackage) -> None:
+        require_c_name(package.name)
+        size = sum(len(image.data) for image in package.images)
+        if size > MOST_BYTES:
+            told = f"{len(package.images)} cubins have {size} bytes, and a C file may have {MOST_BYTES}"
+            raise CallError(f"package --format cubin: {told}: give fewer --shapes, or select contracts by --only")
+        self.package = package
+        self.contracts = [ContractSource(each, package) for each in package.contracts]
+        self.example: Example | None = next(filter(None, map(example_of, self.contracts)), None)
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """The path and the text of each file."""
+        name = self.package.name
+        yield f"{name}.h", self._text("package.h.j2")
+        yield (
+            f"{name}.c",
+            self._text("package.c.j2", **self._tables(), runtime=self._text("runtime.c.j2", **self._tables())),
+        )
+        yield f"{name}.py", self._text("package.py.j2")
+        yield "CMakeLists.txt", self._text("CMakeLists.txt.j2")
+        yield "README.md", self._text("README.md.j2")
+        if self.example is not None:
+            for file in ("driver.h", "product.h", "example.c", "example.cpp", "example.py"):
+                yield f"example/{file}", self._text(f"{file}.j2")
+
+    @cached_property
+    def _made(self) -> Tables:
+        return Tables(self.package)
+
+    def _tables(self) -> dict[str, object]:
+        made = self._made
+        contracts = [
+            _ContractTable(each, operands, runs)
+            for each, operands, runs in zip(self.contracts, made.operands, made.runs, strict=True)
+        ]
+        return {
+            "images": [ImageTable(image) for image in self.package.images],
+            "numbers": list(made.numbers),
+            "used": " ".join(made.numbers),
+            "maps": made.maps,
+            "memories": made.memories,
+            "arguments": made.arguments,
+            "launches": made.launches,
+            "entries": made.entries,
+            "contracts": contracts,
+            "most": made.most,
+        }
+
+    def _text(self, template: str, **more: object) -> str:
+        package = self.package
+        major, minor = package.device.capability
+        words = {
+            "name": package.name,
+            "upper": package.name.upper(),
+            "family": package.family,
+            "device": package.device.name,
+            "triton": package.triton,
+            "count": package.count,
+            "capability": f"{major}.{minor}",
+            "major": major,
+            "minor": minor,
+            "statuses": [{"name": name, "words": text} for name, text in STATUSES.items()],
+            "cuda_words": _CUDA_WORDS,
+            "contracts": self.contracts,
+            "left_out": package.left_out,
+            "images": package.images,
+            "example": self.example,
+        }
+        return _ENVIRONMENT.get_template(template).render({**words, **more})

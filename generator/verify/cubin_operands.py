@@ -1,0 +1,72 @@
+"""Operands of a call without memory, placed as the classes of alignment say that a program's operands may be.
+
+A class has two placings. By the usual one a kernel is chosen: contiguous where the class allows it. The least one has
+no more alignment than the class promises, so that Triton's compiler learns nothing that another call does not keep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from generator.emit.cubin.program import ALIGNMENTS, CubinOperand
+
+#: The types of elements without a type of their own in torch, or that the caller may choose, are those of the family.
+_ALIGNED, _ADDRESSED, _ANY = ALIGNMENTS
+
+
+def dtype_of(operand: Any, table: Any) -> torch.dtype:
+    """The type of an operand of a family's call; of one that may have any floating type, the result's.
+
+    With a result of 8 bits, or operands A of 8 bits, it is torch.float32.
+    """
+    if isinstance(operand.dtype, tuple):
+        first: torch.dtype = operand.dtype[0]
+        return first
+    if operand.dtype is not None:
+        return torch.empty(0, dtype=operand.dtype).dtype
+    a, result = table.operands[0].dtype, table.results[0].dtype
+    return torch.float32 if 1 in (a.itemsize, result.itemsize) else torch.empty(0, dtype=result).dtype
+
+
+def placing(
+    shape: tuple[int, ...], operand: CubinOperand, alignment: str, *, least: bool
+) -> tuple[tuple[int, ...], int]:
+    """Strides and the offset behind an aligned address, in elements."""
+    offset = int(alignment == _ANY)
+    if len(shape) < 2:
+        return (1,) * len(shape), offset
+    *front, rows, columns = shape
+    if operand.unit is None and least and (operand.loose or alignment == _ANY):
+        # No stride is 1, and none a multiple of 16.
+        lead = 3 * columns | 1
+        inner: tuple[int, ...] = (max(lead, 5), 3)
+        return (*[max(lead, 5) * rows | 1 for _ in front], *inner), offset
+    along = len(shape) - 1 if operand.unit is None else operand.unit
+    width, height = (columns, rows) if along == len(shape) - 1 else (rows, columns)
+    lead = _lead(max(width, 1), operand.bytes, alignment, least)
+    apart = _apart(lead * max(height, 1), operand.bytes, alignment, least)
+    inner = (lead, 1) if along == len(shape) - 1 else (1, lead)
+    return (*[apart for _ in front], *inner), offset
+
+
+def _lead(width: int, size: int, alignment: str, least: bool) -> int:
+    """The leading dimension for lines of so many elements of `size` bytes."""
+    if alignment == _ALIGNED:
+        return -(-width // 16) * 16
+    if alignment == _ANY:
+        return max(width | 1, 3) if least else width
+    step = max(16 // size, 1)
+    lead = -(-width // step) * step
+    return lead + step if least and lead % 16 == 0 and step < 16 else lead
+
+
+def _apart(together: int, size: int, alignment: str, least: bool) -> int:
+    """The distance of two matrices of so many elements."""
+    if not least or alignment == _ALIGNED:
+        return together
+    if alignment == _ANY:
+        return together | 1
+    step = max(16 // size, 1)
+    return together + step if together % 16 == 0 and step < 16 else together

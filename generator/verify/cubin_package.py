@@ -1,0 +1,306 @@
+"""Compile what a family's functions launch for given sizes on a device, for a program without Python.
+
+A kernel and its configuration are chosen as a family of `package: plain` chooses them, which copies no operand. Sizes
+are exact: Triton specialises each kernel on them as for a call from Python. Of addresses and strides it is told what a
+class of alignment promises (`generator.emit.cubin.program.ALIGNMENTS`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton
+
+from generator.emit.cubin.c_expressions import SIZES, expression
+from generator.emit.cubin.program import (
+    ALIGNMENTS,
+    CubinContract,
+    CubinEntry,
+    CubinMemory,
+    CubinOperand,
+    CubinPackage,
+    CubinRun,
+)
+from generator.emit.loading import load_family
+from generator.emit.manifest_reader import Rendered
+from generator.language.errors import CallError
+from generator.lowering.docstrings import formula
+from generator.plan.devices import Device
+from generator.plan.kernels import Kernel
+from generator.runtime import memoryless
+from generator.verify.ahead_of_time import ProductSizes, standing_in_for
+from generator.verify.cubin_launches import Unpackable, launch_of
+from generator.verify.cubin_operands import dtype_of, placing
+
+_DEVICE = torch.device("cuda", 0)
+
+
+def compiled_package(
+    family: Rendered, name: str, device: Device, shapes: Sequence[ProductSizes], *, only: str, count: int
+) -> CubinPackage:
+    """The package `name` of a family's contracts for these sizes on a device.
+
+    `only` selects contracts by a pattern, `count` is the number of a batch or of groups. A contract that needs Python
+    at a launch is left out with the reason. Raises `CallError` for a wrong call, and if no contract is left.
+    """
+    if triton.knobs.runtime.interpret:
+        raise CallError("package --format cubin compiles kernels; unset TRITON_INTERPRET")
+    names = [name for name in family.functions if fnmatch.fnmatchcase(name, only)]
+    if not names:
+        raise CallError(f"--only {only!r} matches no function; there are {', '.join(family.functions)}")
+    contracts: list[CubinContract] = []
+    left_out: list[tuple[str, str]] = []
+    with standing_in_for(device), _own_cache(), memoryless.mode():
+        module = load_family(family.folder.resolve())
+        for each in names:
+            try:
+                contracts.append(_Packing(family, module, each, count).contract(shapes))
+            except Unpackable as error:
+                left_out.append((each, str(error)))
+    if not contracts:
+        reasons = "; ".join(f"{each}: {reason}" for each, reason in left_out)
+        raise CallError(f"package --format cubin: no contract can be launched without Python: {reasons}")
+    return CubinPackage(name, family.name, device, triton.__version__, count, tuple(contracts), tuple(left_out))
+
+
+@contextmanager
+def _own_cache() -> Iterator[None]:
+    """Within, kernels are compiled anew, without the line numbers and paths of their files."""
+    folder = tempfile.mkdtemp(prefix="cubins-")
+    try:
+        with triton.knobs.cache.scope(), triton.knobs.compilation.scope():
+            triton.knobs.cache.dir = folder
+            triton.knobs.compilation.disable_line_info = True
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(eq=False)
+class _Planned:
+    """What a call launches: the kernel's module, the configuration, the plan, and the numbers that are known."""
+
+    module: ModuleType
+    row: Mapping[str, int]
+    plan: Any
+    known: Mapping[str, int | str]
+    compiled: list[Any] = field(default_factory=list)
+
+
+class _Packing:
+    """A contract of a family while its calls are worked out."""
+
+    def __init__(self, family: Rendered, module: ModuleType, name: str, count: int) -> None:
+        self.name, self.count = name, count
+        self.described: tuple[Kernel, ...] = family.functions[name]
+        package = module.__name__
+        self.kernels = [importlib.import_module(f"{package}.{each.name}") for each in self.described]
+        self.table = self.kernels[0].CALL
+        if type(self.table).__name__ != "Call":
+            raise Unpackable("it is a gradient, which several calls of Python compute")
+        if self.table.tunes:
+            raise Unpackable(
+                "it measures its configurations at a call (select: autotune); render it with another select"
+            )
+        if self.table.reduced:
+            names = ", ".join(x.name for x in self.table.reduced)
+            raise Unpackable(f"torch reduces {names} after the kernel")
+        self.nominal = None
+        if self.described[0].rows_alike:
+            self.nominal = importlib.import_module(f"{package}._runtime.invariant").nominal
+        has = {x: f"_{x}.py" in family.files for x in ("tuned", "analytic")}
+        self.best = None
+        if any(has.values()):
+            modules = [importlib.import_module(f"{package}._{x}") if has[x] else None for x in ("tuned", "analytic")]
+            ranking = importlib.import_module(f"{package}._runtime.ranking")
+            self.best = ranking.best(name, self.table, [each.name for each in self.described], *modules)
+        # Groups divide M, or K in contracts whose names begin with `gmmk_`.
+        total = SIZES["M"] if name.startswith("gmm_") else SIZES["K"]
+        self.sizes = {**SIZES, "T": total, "R": total}
+        tensors = [x for x in (*self.table.operands, *self.table.results) if x.absent is None]
+        self.operands = {x.name: self.operand(x) for x in tensors}
+        self.found: dict[tuple[object, ...], _Planned] = {}
+
+    def operand(self, x: Any) -> CubinOperand:
+        """An operand or a result as the package describes it."""
+        told = f"({', '.join(map(str, x.shape))}{',' * (len(x.shape) == 1)})" if x.shape else "a number"
+        if not x.shape:
+            return CubinOperand(x.name, "", 0, told, (), None, False)
+        dtype = dtype_of(x, self.table)
+        return CubinOperand(
+            x.name,
+            str(dtype).removeprefix("torch."),
+            dtype.itemsize,
+            told,
+            tuple(expression(extent, self.sizes) for extent in x.shape),
+            x.unit,
+            any(x is result for result in self.table.results),
+            x.unit is None and isinstance(x.dtype, tuple),
+        )
+
+    def contract(self, shapes: Sequence[ProductSizes]) -> CubinContract:
+        """The contract with its table; raises `Unpackable`, and `CallError` for sizes that it does not take."""
+        at: dict[tuple[int, int, int], tuple[_Planned | None, ...]] = {}
+        for shape in shapes:
+            for m in filter(None, shape.m):
+                at[shape.n, shape.k, m] = self.planned(m, shape.n, shape.k)
+        if not at:
+            raise CallError("package --format cubin: --shapes gives no M above 0")
+        self.compile()
+        entries = {id(each): self.entry(each) for each in self.found.values()}
+        runs: list[CubinRun] = []
+        before: tuple[_Planned | None, ...] = ()
+        for (n, k, m), planned in sorted(at.items(), key=lambda item: item[0]):
+            if runs and runs[-1].follows(n, k, m) and planned == before:
+                runs[-1] = replace(runs[-1], last=m)
+            else:
+                runs.append(CubinRun(n, k, m, m, tuple(None if x is None else entries[id(x)] for x in planned)))
+            before = planned
+        return CubinContract(
+            self.name,
+            formula(self.described[0].variant),
+            self.counted,
+            tuple(self.operands.values()),
+            tuple(runs),
+            self.described[0],
+        )
+
+    @property
+    def counted(self) -> str:
+        """What the call has several of: matrices of a batch, or groups."""
+        names = {name for x in (*self.table.operands, *self.table.results) for name in x.sizes}
+        return "groups" if "G" in names else "batch" if "B" in names else ""
+
+    def planned(self, m: int, n: int, k: int) -> tuple[_Planned | None, ...]:
+        """What calls of these sizes launch, for each class of alignment; None where no kernel takes it."""
+        found: list[_Planned | None] = []
+        refusals = []
+        for alignment in ALIGNMENTS:
+            try:
+                found.append(self.of_class(alignment, m, n, k))
+            except ValueError as error:
+                refusals.append(str(error))
+                found.append(None)
+        if not any(found):
+            raise CallError(f"{n}x{k}: M = {m}: {self.name}: {refusals[-1]}")
+        return tuple(found)
+
+    def of_class(self, alignment: str, m: int, n: int, k: int) -> _Planned:
+        """What such a call launches; raises ValueError where no kernel takes it."""
+        module, row = self.chosen(self.given(alignment, m, n, k, least=False))
+        plan = module.CALL.plan(row, **self.given(alignment, m, n, k, least=True))
+        row = next((x for x in module.CONFIGS if x.items() <= plan.launches[0].arguments.items()), None)
+        row = row or next(x for x in module.CONFIGS if x.items() <= plan.launches[-1].arguments.items())
+        key: list[object] = [module.__name__, *row.items()]
+        for each in plan.launches:
+            derived = [value(each.arguments) for value in getattr(each.kernel, "values", {}).values()]
+            key += [*map(_specialised, each.arguments.values()), *derived]
+        known: dict[str, int | str] = {**self.sizes, **row}
+        if module.CALL.programs is not None:
+            known["PROGRAMS"] = module.CALL.programs(row, _DEVICE)
+        return self.found.setdefault(tuple(key), _Planned(module, row, plan, known))
+
+    def given(self, alignment: str, m: int, n: int, k: int, *, least: bool) -> dict[str, Any]:
+        """The operands of a call, without memory."""
+        total = m if self.name.startswith("gmm_") else k
+        numbers = {"M": m, "N": n, "K": k, "B": self.count, "G": self.count, "T": total, "R": total}
+        given: dict[str, Any] = {}
+        for x in (*self.table.operands, *self.table.results):
+            if x.absent is not None or not x.shape:
+                given[x.name] = None if x.absent is not None else 1.0
+                continue
+            shape = tuple(extent if isinstance(extent, int) else extent.of(numbers) for extent in x.shape)
+            strides, offset = placing(shape, self.operands[x.name], alignment, least=least)
+            given[x.name] = memoryless.tensor(dtype_of(x, self.table), _DEVICE, shape, strides, offset)
+        return given
+
+    def chosen(self, given: dict[str, Any]) -> tuple[Any, Any]:
+        """The kernel and the configuration of a call, as `generator.runtime.plain` has it; None for the kernel's own."""
+        if self.nominal is not None:
+            rest = {name: x for name, x in given.items() if name not in ("a", "b", "out")}
+            a, b, out, rest = self.nominal(self.table, given["a"], given["b"], given["out"], rest)
+            given = {"a": a, "b": b, "out": out, **rest}
+        state = self.table.state(given)
+        refusals = [each.CALL.reason(state) for each in self.kernels]
+        taking = [each for each, reason in zip(self.kernels, refusals) if reason is None]
+        if not taking:
+            raise ValueError(f"no kernel accepts the operands: {refusals[0]}")
+        found = None if self.best is None else self.best(taking, state)
+        return found or (taking[0], None)
+
+    def compile(self) -> None:
+        """Compile what was found, in as many threads as there are processors."""
+
+        def compiled(each: Any) -> Any:
+            try:
+                return each.kernel.warmup(grid=each.grid, **each.arguments)
+            except SystemError:
+                # CPython's parser, before 3.11.8 and 3.12.2, takes other threads that parse for a mistake of its own.
+                return each.kernel.warmup(grid=each.grid, **each.arguments)
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            waiting = [(each, [pool.submit(compiled, x) for x in each.plan.launches]) for each in self.found.values()]
+            for each, futures in waiting:
+                each.compiled = [future.result() for future in futures]
+
+    def entry(self, each: _Planned) -> CubinEntry:
+        """What was planned, with its compiled kernels; raises `Unpackable`."""
+        call = each.module.CALL
+        loose = next((x for x in call.cleared if self.operands[x].unit is None), None)
+        if loose is not None:
+            raise Unpackable(f"{loose} is zero before the kernel adds to it, and may have any strides")
+        launches = [
+            launch_of(symbolic, planned, compiled, each.known)
+            for symbolic, planned, compiled in zip(call.launches, each.plan.launches, each.compiled, strict=True)
+        ]
+        indices = [
+            (value, planned.arguments[name])
+            for symbolic, planned in zip(call.launches, each.plan.launches)
+            for name, value in symbolic.constants.items()
+            if type(value).__name__ == "Index"
+        ]
+        narrow = [x for index, width in indices if str(width) == "int32" for x in index.names if x in self.operands]
+        return CubinEntry(
+            each.module.__name__.rpartition(".")[2],
+            ", ".join(f"{name} {number}" for name, number in each.row.items()),
+            tuple(launches),
+            tuple(_memory(x, each) for x in call.memory),
+            tuple(dict.fromkeys(narrow)),
+            tuple(call.cleared),
+        )
+
+
+def _memory(x: Any, each: _Planned) -> CubinMemory:
+    """Memory of a call; rows of a `pitch` begin at multiples of so many elements."""
+    extents = tuple(expression(extent, each.known) for extent in x.shape)
+    pitch = getattr(x, "pitch", 1)
+    along = x.unit if x.unit is not None and len(extents) > 1 else len(extents) - 1
+    lead = extents[along] if pitch == 1 else f"(parts({extents[along]}, {pitch}) * {pitch})"
+    strides = ["1"] * len(extents)
+    if len(extents) > 1:
+        strides[2 * len(extents) - 3 - along] = lead
+    if len(extents) > 2:
+        strides[0] = f"({extents[1]} * {extents[2]})"
+    return CubinMemory(x.name, x.dtype.itemsize, extents, tuple(strides), bool(getattr(x, "cleared", False)))
+
+
+def _specialised(x: Any) -> object:
+    """What Triton compiles an argument for."""
+    if isinstance(x, torch.Tensor):
+        return x.dtype, x.data_ptr() % 16 == 0
+    if hasattr(x, "block_shape"):
+        return x.base.dtype, *x.block_shape
+    if type(x) is int:
+        return x == 1, x % 16 == 0, x.bit_length() > 31
+    return type(x) if isinstance(x, float) else x
