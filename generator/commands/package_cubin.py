@@ -60,7 +60,7 @@ def _run(options: PackagingOptions) -> int:
     if not write_folder(options.out, files):
         print(f"{options.out}: same")
         return 0
-    size = sum(len(image.data) for image in made.images) / 1e6
+    size = sum(len(image.data) for image in made.images) / 1e3
     functions, cubins = counted(len(made.contracts), "function"), counted(len(made.images), "cubin")
-    print(f"{options.out}: {counted(len(files), 'file')}; {functions} for {device.name}, {cubins} of {size:.1f} MB")
+    print(f"{options.out}: {counted(len(files), 'file')}; {functions} for {device.name}, {cubins} of {size:.0f} kB")
     return 0

@@ -226,7 +226,7 @@ class _Packing:
         return given
 
     def chosen(self, given: dict[str, Any]) -> tuple[Any, Any]:
-        """The kernel and the configuration of a call, as `generator.runtime.plain` has it; None for the kernel's own."""
+        """The kernel and the configuration of a call, as `runtime.plain` has it; None for the kernel's own."""
         if self.nominal is not None:
             rest = {name: x for name, x in given.items() if name not in ("a", "b", "out")}
             a, b, out, rest = self.nominal(self.table, given["a"], given["b"], given["out"], rest)

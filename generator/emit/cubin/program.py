@@ -106,7 +106,7 @@ class CubinEntry:
 
 @dataclass(frozen=True)
 class CubinRun:
-    """Sizes for which the same is launched: N, K and M from `first` to `last`; an entry a class of alignment, or None."""
+    """Sizes for which the same is launched: N, K and M from `first` to `last`; an entry a class of alignment."""
 
     n: int
     k: int

@@ -1,0 +1,215 @@
+/* A CUDA driver that runs nothing: it writes what it is called with to the file FAKE_CUDA_LOG, a line for each call.
+ *
+ * FAKE_CUDA_SIZES names a file with a line for each image in the order in which they are loaded: its bytes, then those
+ * of each parameter of its kernel. FAKE_CUDA_FAIL is a function's name and the CUresult that it returns.
+ *
+ * It is compiled twice, and linked: with CUDA_H, cuda.h between quotes, it has the one function whose structures the
+ * package declares itself.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int fake_launched(const char *name, void *function, const unsigned *shape, unsigned shared, void *stream,
+                  void **params, const char *more);
+
+#ifdef CUDA_H
+#include CUDA_H
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **extra)
+{
+    unsigned shape[6] = {c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ};
+    char more[512] = "";
+    int at = 0;
+    for (unsigned i = 0; i < c->numAttrs; ++i) {
+        const CUlaunchAttributeValue *v = &c->attrs[i].value;
+        at += snprintf(more + at, sizeof more - (size_t)at, " [%d,%u,%u,%u]", (int)c->attrs[i].id, v->clusterDim.x,
+                       v->clusterDim.y, v->clusterDim.z);
+    }
+    (void)extra;
+    return (CUresult)fake_launched("cuLaunchKernelEx", function, shape, c->sharedMemBytes, c->hStream, params, more);
+}
+
+#else
+
+#define MOST 256
+
+static struct {
+    long bytes, count, sizes[64];
+} images[MOST];
+static int loaded, maps, sized;
+static void *current = (void *)0x1234;
+
+static void read_sizes(void)
+{
+    char line[2048];
+    const char *path = getenv("FAKE_CUDA_SIZES");
+    FILE *file = path == NULL ? NULL : fopen(path, "r");
+    int image = 0;
+    sized = 1;
+    if (file == NULL) return;
+    while (image < MOST && fgets(line, sizeof line, file) != NULL) {
+        char *at = line;
+        images[image].bytes = strtol(at, &at, 10);
+        while (*at == ' ') images[image].sizes[images[image].count++] = strtol(at, &at, 10);
+        ++image;
+    }
+    fclose(file);
+}
+
+/* The CUresult of a call, which is written. */
+static int called(const char *name, const char *words)
+{
+    const char *path = getenv("FAKE_CUDA_LOG"), *fail = getenv("FAKE_CUDA_FAIL");
+    FILE *file = path == NULL ? NULL : fopen(path, "a");
+    size_t length = strlen(name);
+    if (!sized) read_sizes();
+    if (file != NULL) {
+        fprintf(file, "%s%s\n", name, words);
+        fclose(file);
+    }
+    return fail != NULL && strncmp(fail, name, length) == 0 && fail[length] == ' ' ? atoi(fail + length) : 0;
+}
+
+static uint64_t hash(const unsigned char *data, long bytes)
+{
+    uint64_t found = 14695981039346656037u;
+    for (long i = 0; i < bytes; ++i) found = (found ^ data[i]) * 1099511628211u;
+    return found;
+}
+
+int cuCtxGetCurrent(void **context)
+{
+    const char *other = getenv("FAKE_CUDA_CONTEXT");
+    *context = other == NULL ? current : (void *)(uintptr_t)strtoull(other, NULL, 16);
+    return called("cuCtxGetCurrent", "");
+}
+
+int cuCtxGetDevice(int *device)
+{
+    *device = 0;
+    return called("cuCtxGetDevice", "");
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    const char *shared = getenv("FAKE_CUDA_SHARED"), *major = getenv("FAKE_CUDA_MAJOR");
+    *value = attribute == 75   ? (major == NULL ? 9 : atoi(major))
+             : attribute == 97 ? (shared == NULL ? 232448 : atoi(shared))
+                               : 0;
+    (void)device;
+    return called("cuDeviceGetAttribute", "");
+}
+
+int cuDriverGetVersion(int *version)
+{
+    *version = 12080;
+    return called("cuDriverGetVersion", "");
+}
+
+int cuModuleLoadData(void **module, const void *data)
+{
+    char words[128];
+    if (!sized) read_sizes();
+    snprintf(words, sizeof words, " %d %016llx", loaded, (unsigned long long)hash(data, images[loaded].bytes));
+    ++loaded;
+    *module = (void *)(uintptr_t)loaded;
+    return called("cuModuleLoadData", words);
+}
+
+int cuModuleUnload(void *module)
+{
+    char words[64];
+    snprintf(words, sizeof words, " %d", (int)(uintptr_t)module - 1);
+    return called("cuModuleUnload", words);
+}
+
+int cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    char words[1024];
+    *function = module;
+    snprintf(words, sizeof words, " %d %s", (int)(uintptr_t)module - 1, name);
+    return called("cuModuleGetFunction", words);
+}
+
+int cuFuncGetAttribute(int *value, int attribute, void *function)
+{
+    (void)function;
+    *value = attribute == 1 ? 16 : 0;
+    return called("cuFuncGetAttribute", "");
+}
+
+int cuFuncSetAttribute(void *function, int attribute, int value)
+{
+    char words[128];
+    snprintf(words, sizeof words, " %d %d %d", (int)(uintptr_t)function - 1, attribute, value);
+    return called("cuFuncSetAttribute", words);
+}
+
+int cuFuncSetCacheConfig(void *function, int config)
+{
+    char words[64];
+    snprintf(words, sizeof words, " %d %d", (int)(uintptr_t)function - 1, config);
+    return called("cuFuncSetCacheConfig", words);
+}
+
+int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void *stream)
+{
+    char words[128];
+    snprintf(words, sizeof words, " %llx %d %zu %llx", (unsigned long long)address, value, bytes,
+             (unsigned long long)(uintptr_t)stream);
+    return called("cuMemsetD8Async", words);
+}
+
+int cuMemsetD2D8Async(uint64_t address, size_t pitch, unsigned char value, size_t width, size_t height, void *stream)
+{
+    char words[160];
+    snprintf(words, sizeof words, " %llx %zu %d %zu %zu %llx", (unsigned long long)address, pitch, value, width, height,
+             (unsigned long long)(uintptr_t)stream);
+    return called("cuMemsetD2D8Async", words);
+}
+
+/* A tensor map that names itself: its number, and ones. */
+int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *address, const uint64_t *dims,
+                           const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                           int swizzle, int promotion, int fill)
+{
+    char words[1024];
+    int at = snprintf(words, sizeof words, " %d %d %u %llx", maps, type, rank, (unsigned long long)(uintptr_t)address);
+    for (uint32_t i = 0; i < rank; ++i) at += snprintf(words + at, sizeof words - at, " %llu", (unsigned long long)dims[i]);
+    for (uint32_t i = 0; i + 1 < rank; ++i)
+        at += snprintf(words + at, sizeof words - at, " %llu", (unsigned long long)strides[i]);
+    for (uint32_t i = 0; i < rank; ++i) at += snprintf(words + at, sizeof words - at, " %u", box[i]);
+    for (uint32_t i = 0; i < rank; ++i) at += snprintf(words + at, sizeof words - at, " %u", steps[i]);
+    snprintf(words + at, sizeof words - at, " %d %d %d %d", interleave, swizzle, promotion, fill);
+    if ((uintptr_t)map % 64 != 0) return called("cuTensorMapEncodeTiled", " misaligned");
+    memset(map, 0xff, 128);
+    map[0] = (uint64_t)maps++;
+    return called("cuTensorMapEncodeTiled", words);
+}
+
+int fake_launched(const char *name, void *function, const unsigned *shape, unsigned shared, void *stream,
+                  void **params, const char *more)
+{
+    static char words[16384];
+    int image = (int)(uintptr_t)function - 1;
+    int at = snprintf(words, sizeof words, " %d %u %u %u %u %u %u %u %llx%s", image, shape[0], shape[1], shape[2],
+                      shape[3], shape[4], shape[5], shared, (unsigned long long)(uintptr_t)stream, more);
+    for (long i = 0; i < images[image].count; ++i) {
+        at += snprintf(words + at, sizeof words - at, " ");
+        for (long j = 0; j < images[image].sizes[i]; ++j)
+            at += snprintf(words + at, sizeof words - at, "%02x", ((unsigned char *)params[i])[j]);
+    }
+    return called(name, words);
+}
+
+int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **params, void **extra)
+{
+    unsigned shape[6] = {x, y, z, bx, by, bz};
+    (void)extra;
+    return fake_launched("cuLaunchKernel", function, shape, shared, stream, params, "");
+}
+
+#endif
