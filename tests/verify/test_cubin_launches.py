@@ -37,7 +37,7 @@ SPECS: Mapping[str, str] = {
     "chain": f"layout: rcr\ndtype: bf16\nepilogue: bias+gelu_tanh\nload: [descriptor, pointer]\n{TILE}",
     "batch": f"layout: rrr\ndtype: fp16\nbatch: strided\nepilogue: add\nload: [descriptor, pointer]\n{TILE}",
     "persistent": f"layout: rcr\ndtype: fp16\nschedule: persistent\nload: [descriptor, pointer]\n{TILE}",
-    "split": f"layout: rcr\ndtype: fp16\nepilogue: bias\nschedule: split_k\nload: [descriptor, pointer]\n"
+    "split": "layout: rcr\ndtype: fp16\nepilogue: bias\nschedule: split_k\nload: [descriptor, pointer]\n"
     + TILE.replace("}]", ", split: 2}]"),
     "added": "layout: rcr\ndtype: {a: fp16, b: fp16, acc: fp32, out: fp32}\nschedule: split_k_atomic\nload: pointer\n"
     + TILE.replace("}]", ", split: 2}]"),
@@ -45,8 +45,8 @@ SPECS: Mapping[str, str] = {
     "strided": f"layout: srs\ndtype: fp16\nepilogue: scale\nload: pointer\n{TILE}",
     "column": f"layout: ccc\ndtype: fp16\nload: [descriptor, pointer]\n{TILE}",
     "wide": f"layout: rcr\ndtype: tf32\nload: [descriptor, pointer]\n{TILE}",
-    "stored": "layout: rcr\ndtype: {a: bf16, b: int4, scales: {b: [32, 1]}}\nproduct: exchanged\nload: [descriptor, pointer]\n"
-    + TILE.replace("n: 32", "n: 64"),
+    "stored": "layout: rcr\ndtype: {a: bf16, b: int4, scales: {b: [32, 1]}}\n"
+    "product: exchanged\nload: [descriptor, pointer]\n" + TILE.replace("n: 32", "n: 64"),
     "groups": f"layout: rrr\ndtype: fp16\nbatch: grouped\nload: pointer\n{TILE}",
 }
 ROWS = (1, 32, 33)

@@ -53,10 +53,10 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
 #: The fields of a call of each contract, with aligned addresses.
 FIELDS = {
     "plain": {"a": 1 << 40, "b": 1 << 41, "bias": 1 << 42, "out": 1 << 43},
-    "batch": {
-        **{"a": 1 << 40, "b": 1 << 41, "scale": 2.0, "add": 1 << 42, "out": 1 << 43, "batch": 2},
+    "batch": dict(
+        {"a": 1 << 40, "b": 1 << 41, "scale": 2.0, "add": 1 << 42, "out": 1 << 43, "batch": 2},
         **{"a_batch": 32 * K, "b_batch": N * K, "add_batch": 32 * N, "out_batch": 32 * N},
-    },
+    ),
     "split": {"a": 1 << 40, "b": 1 << 41, "out": 1 << 43, "workspace": 1 << 44, "workspace_size": 1 << 20},
 }
 
@@ -72,7 +72,7 @@ def test_the_sources_compile_without_a_warning(builds: dict[str, Built], name: s
         compiled_with("g++", "-x", "c++", "-std=c++17", *STRICT, level, "-c", c, "-o", tmp_path / "cpp.o")
     compiled_with("gcc", "-std=c11", *STRICT, f"-I{folder}", "-c", header, "-o", tmp_path / "h.o")
     compiled_with("g++", "-x", "c++", "-std=c++17", *STRICT, f"-I{folder}", "-c", header, "-o", tmp_path / "h.o")
-    include = ("-D_POSIX_C_SOURCE=199309L", "-c", "-o", tmp_path / "example.o")
+    include = ("-c", "-o", tmp_path / "example.o")
     compiled_with("gcc", "-std=c11", *STRICT, "-O2", folder / "example" / "example.c", *include)
     compiled_with("g++", "-std=c++17", *STRICT, "-O2", folder / "example" / "example.cpp", *include)
 

@@ -39,7 +39,8 @@ for function, stream, fields, environment in calls:
     with open(os.environ["FAKE_CUDA_LOG"], "a") as log:
         print("--", file=log)
     try:
-        answers.append([0, getattr(kernels, function)(stream, **fields) if stream is not None else getattr(kernels, function)(**fields)])
+        called = getattr(kernels, function)
+        answers.append([0, called(**fields) if stream is None else called(stream, **fields)])
     except package.Error as error:
         answers.append([error.status, str(error)])
 with open(os.environ["FAKE_CUDA_LOG"], "a") as log:
@@ -123,7 +124,7 @@ class Built:
     def called(
         self, *calls: tuple[str, int | None, Mapping[str, Any]], environment: Mapping[str, str] = {}, **later: str
     ) -> tuple[list[list[Any]], list[list[list[str]]]]:
-        """The answer of each call, and the words that the driver was called with: for loading, each call, and unloading.
+        """The answer of each call, and the words that the driver was called with: to load, by each call, to unload.
 
         A call is a function, a stream (None for functions without one) and fields. `later`: variables for the calls.
         """
