@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -53,10 +55,8 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
 #: The fields of a call of each contract, with aligned addresses.
 FIELDS = {
     "plain": {"a": 1 << 40, "b": 1 << 41, "bias": 1 << 42, "out": 1 << 43},
-    "batch": dict(
-        {"a": 1 << 40, "b": 1 << 41, "scale": 2.0, "add": 1 << 42, "out": 1 << 43, "batch": 2},
-        **{"a_batch": 32 * K, "b_batch": N * K, "add_batch": 32 * N, "out_batch": 32 * N},
-    ),
+    "batch": {"a": 1 << 40, "b": 1 << 41, "scale": 2.0, "add": 1 << 42, "out": 1 << 43, "batch": 2}
+    | {"a_batch": 32 * K, "b_batch": N * K, "add_batch": 32 * N, "out_batch": 32 * N},
     "split": {"a": 1 << 40, "b": 1 << 41, "out": 1 << 43, "workspace": 1 << 44, "workspace_size": 1 << 20},
 }
 
@@ -90,6 +90,31 @@ def test_cmake_builds_the_examples_which_say_that_there_is_no_driver(builds: dic
         assert (done.returncode, done.stderr) == (2, "the CUDA driver lacks cuInit\n")
     linked = subprocess.run(["ldd", out / "libpacked.so"], capture_output=True, text=True, check=True).stdout
     assert "cuda" not in linked
+
+
+@pytest.mark.parametrize(("computes", "status", "word"), [("1", 0, "right"), ("0", 1, "WRONG")])
+def test_the_examples_compare_a_product_with_float64(
+    builds: dict[str, Built], tmp_path: Path, computes: str, status: int, word: str
+) -> None:
+    """On the GPU they run what was compiled. Here a driver in C computes the product that each launch asks for."""
+    built = builds["plain"]
+    programs = {"c": ("gcc", "-std=c11"), "cpp": ("g++", "-std=c++17")}
+    environment = {"FAKE_CUDA_SIZES": str(built.folder / "sizes.txt"), "FAKE_CUDA_COMPUTE": computes}
+    environment |= {**os.environ, "LD_LIBRARY_PATH": str(built.driver)} | environment
+    objects = tmp_path / "packed.o"
+    compiled_with("gcc", "-c", built.folder / "packed.c", "-o", objects)
+    for suffix, compiler in programs.items():
+        source, program = built.folder / "example" / f"example.{suffix}", tmp_path / suffix
+        compiled_with(*compiler, "-O2", source, objects, "-lm", "-o", program)
+        done = subprocess.run([program], capture_output=True, text=True, env=environment)
+        assert (done.returncode, done.stderr) == (status, "")
+        lines = [line for line in done.stdout.splitlines() if "x" in line.split(",")[0]]
+        # The sizes of the table, in C with operands that are contiguous, padded and odd.
+        assert len(lines) == (3 * 3 if suffix == "c" else 3) and all(word in line for line in lines)
+    python = [sys.executable, built.folder / "example" / "example.py", built.library]
+    done = subprocess.run(python, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert done.stdout == f"{50 if status == 0 else 0} of 50 elements are right\n"
 
 
 def _no_driver(folder: Path) -> Path:
@@ -324,6 +349,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
         (("--device", "nvidia_h200", "--shapes", "64x64,1", "--only", "x"), "--only 'x' matches no function"),
         (("--device", "nvidia_h200", "--shapes", "64x64,1", "--name", "int"), "no word of C or C++"),
         (("--device", "nvidia_h200", "--shapes", "64x64,1", "--name", "A-b"), "is no name for C"),
+        (("--device", "nvidia_h200", "--shapes", "64x64,1", "--name", "random"), "'random'"),
         (
             ("--device", "nvidia_h200", "--shapes", "64x64,1", "--repo-id", "a/b"),
             "--repo-id goes with --format kernels",

@@ -23,6 +23,7 @@ from generator.emit.cubin.program import CubinContract, CubinOperand, CubinPacka
 from generator.emit.cubin.tables import ImageTable, TableRow, Tables
 from generator.files.package_data import data
 from generator.language.errors import CallError, shown
+from generator.language.family_names import why_no_family
 
 #: The most bytes of all cubins together: a C file has about three characters for each.
 MOST_BYTES = 32 * 2**20
@@ -231,6 +232,9 @@ def require_c_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name in _TAKEN:
         expected = "a lower-case letter, then up to 63 of a to z, 0 to 9 and _, and no word of C or C++"
         raise CallError(f"package: --name: {shown(name)} is no name for C; expected {expected}")
+    reason = why_no_family(name)
+    if reason is not None:
+        raise CallError(f"package: --name: {reason}")
 
 
 class CubinSources:

@@ -65,7 +65,9 @@ def fake_driver(folder: Path) -> Path:
     made.mkdir()
     extended = made / "extended.o"
     compiled_with("gcc", "-fPIC", "-w", f'-DCUDA_H="{_CUDA_H}"', "-c", _FAKE, "-o", extended)
-    compiled_with("gcc", "-shared", "-fPIC", *STRICT, _FAKE, extended, "-o", made / "libcuda.so.1")
+    compiled_with(
+        "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", _FAKE, extended, "-lm", "-o", made / "libcuda.so.1"
+    )
     return made
 
 
