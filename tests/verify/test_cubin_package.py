@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import ProductSizes
 from generator.verify.cubin_package import compiled_package
 from tests.helpers.emit.cubins import STRICT, Built, compiled_with, fake_driver, of_kind
-from tests.helpers.support import GENERATED, Spoken, contents, python
+from tests.helpers.support import GENERATED, ROOT, Spoken, contents, python
 
 Cli = Callable[..., Spoken]
 
@@ -90,6 +92,18 @@ def test_cmake_builds_the_examples_which_say_that_there_is_no_driver(builds: dic
         assert (done.returncode, done.stderr) == (2, "the CUDA driver lacks cuInit\n")
     linked = subprocess.run(["ldd", out / "libpacked.so"], capture_output=True, text=True, check=True).stdout
     assert "cuda" not in linked
+
+
+def test_the_call_of_the_documentation_compiles(cli: Cli, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "without_python.md").read_text()
+    (shown,) = re.findall(r"```c\n(.*?)```", page, re.S)
+    (command,) = re.findall(r"^\$ python -m generator (package .*)$", page, re.M)
+    (tmp_path / "generated").symlink_to(GENERATED)
+    assert cli(*shlex.split(command)).status == 0
+    (tmp_path / "shown.c").write_text(shown)
+    for standard in (("gcc", "-std=c11"), ("g++", "-x", "c++", "-std=c++17", "-Wno-missing-field-initializers")):
+        include = (*STRICT, f"-I{tmp_path / 'linear'}", "-c", tmp_path / "shown.c", "-o", tmp_path / "shown.o")
+        compiled_with(*standard, *include)
 
 
 @pytest.mark.parametrize(("computes", "status", "word"), [("1", 0, "right"), ("0", 1, "WRONG")])

@@ -77,4 +77,6 @@ def why_not_in_c(tree: ast.expr) -> str | None:
 
 def formula_text(tree: ast.expr, names: Mapping[str, str], *, python: bool = False) -> str:
     """A checked formula as an expression of doubles in C, or in Python, with each name replaced by its text."""
-    return formula.evaluate(tree, names, _IN_PYTHON if python else _FORMULAS, lambda value: repr(float(value)))
+    text = formula.evaluate(tree, names, _IN_PYTHON if python else _FORMULAS, lambda value: repr(float(value)))
+    # Python's own spelling has no parentheses that are not needed.
+    return ast.unparse(ast.parse(text, mode="eval")) if python else text

@@ -118,7 +118,8 @@ class Example:
     @cached_property
     def python_steps(self) -> list[str]:
         """The chain in Python."""
-        return self._steps('at("{name}", {at})', python=True)
+        steps = self._steps('at("{name}", {at})', python=True)
+        return [step.replace("'", '"') for step in steps]
 
     @property
     def python_extents(self) -> list[tuple[str, str, bool]]:
@@ -155,6 +156,7 @@ def example_of(source: ContractSource) -> Example | None:
     written = [each for each in source.operands if each.operand.written]
     strided = any(x.operand.unit is None and len(x.operand.extents) > 1 for x in source.operands)
     steps = variant.chain.steps
+    plain &= variant.dtype.acc == "fp32"
     if not plain or len(written) != 1 or strided or variant.products.divided or variant.epilogue.reads_out:
         return None
     if (
