@@ -56,6 +56,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_auxiliary_outputs.py": (),
     "verify/test_batches.py": (),
     "verify/test_coverage.py": (),
+    "verify/test_cubin_launches.py": (),
     "verify/test_decoding.py": (),
     "verify/test_groups.py": (),
     "verify/test_operations.py": (),

@@ -2,7 +2,7 @@
 
 A kernel and its configuration are chosen as a family of `package: plain` chooses them, which copies no operand. Sizes
 are exact: Triton specialises each kernel on them as for a call from Python. Of addresses and strides it is told what a
-class of alignment promises (`generator.emit.cubin.program.ALIGNMENTS`).
+class of alignment promises (`generator.emit.cubin.compiled_contracts.ALIGNMENTS`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 import triton
 
 from generator.emit.cubin.c_expressions import SIZES, expression
-from generator.emit.cubin.program import (
+from generator.emit.cubin.compiled_contracts import (
     ALIGNMENTS,
     CubinContract,
     CubinEntry,

@@ -17,7 +17,7 @@ import pytest
 
 from generator.commands.command_line import main
 from generator.emit.cubin import sources
-from generator.emit.cubin.program import CubinPackage
+from generator.emit.cubin.compiled_contracts import CubinPackage
 from generator.emit.cubin.sources import STATUSES, CubinSources
 from generator.emit.manifest_reader import read
 from generator.language.errors import CallError

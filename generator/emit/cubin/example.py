@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from generator.emit.cubin.c_expressions import formula_text, why_not_in_c
+from generator.emit.cubin.contract_source import ContractSource, OperandFields
 from generator.epilogue import formula
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.lowering import approximate_math
-
-if TYPE_CHECKING:
-    from generator.emit.cubin.sources import ContractSource, OperandFields
 
 #: The types of elements that the example converts, with the place of the last bit behind the leading one.
 _TYPES = {"float16": 11, "bfloat16": 8, "float32": 24}

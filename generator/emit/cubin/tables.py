@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from generator.emit.cubin.program import (
+from generator.emit.cubin.compiled_contracts import (
     CubinArgument,
     CubinContract,
     CubinEntry,

@@ -14,7 +14,7 @@ from typing import Any
 
 import triton
 
-from generator.emit.cubin.program import CubinPackage
+from generator.emit.cubin.compiled_contracts import CubinPackage
 from generator.emit.cubin.sources import CubinSources
 
 #: Warnings are errors.
