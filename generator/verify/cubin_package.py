@@ -193,7 +193,7 @@ class _Packing:
                 refusals.append(str(error))
                 found.append(None)
         if not any(found):
-            raise CallError(f"{n}x{k}: M = {m}: {self.name}: {refusals[-1]}")
+            raise CallError(f"{n}x{k}: M = {m}: {self.name}: {refusals[0]}")
         return tuple(found)
 
     def of_class(self, alignment: str, m: int, n: int, k: int) -> _Planned:

@@ -1,6 +1,6 @@
 """Packages of cubins on the GPU at hand: right results in C, C++ and Python, and the host time of a launch.
 
-python measured/scripts/cubin.py [generated [RESULTS.json]]
+PYTHONPATH=. python measured/scripts/cubin.py [generated [RESULTS.json]]
 
 For each kind of launch a package is made for this GPU, its C file is compiled by the C compiler at hand (`CC`, else cc,
 gcc or clang), and its examples compare products with float64. Then results of the package, called by ctypes in this
@@ -246,5 +246,4 @@ def main(generated: Path, results: Path | None) -> int:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(Path(arguments[0] if arguments else "generated"), Path(arguments[1]) if len(arguments) > 1 else None))
