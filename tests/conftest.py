@@ -65,7 +65,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_stored_operands.py": (),
     "verify/test_two_kernels.py": (),
 }
-_ON_DEMAND = ("browser", "drawn", "install", "mutations", "operators", "product")
+_ON_DEMAND = ("browser", "drawn", "ecosystem", "install", "mutations", "operators", "product")
 
 
 @pytest.hookimpl(tryfirst=True)

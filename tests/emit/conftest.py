@@ -1,4 +1,4 @@
-"""A rendered family whose launches are kept instead of made."""
+"""A rendered family whose launches are kept instead of made, and one as a repository of the Hub."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import triton
 
 from generator.commands.command_line import main
 from tests.helpers.stand_ins import Kernel, copied
-from tests.helpers.support import forget
+from tests.helpers.support import GENERATED, Spoken, forget
 
 
 @pytest.fixture
@@ -48,3 +48,13 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
     yield family
     forget("again")
+
+
+@pytest.fixture
+def repository(cli: Callable[..., Spoken], tmp_path: Path) -> Path:
+    """A family as a repository of the Hub."""
+    options = ("--format", "kernels", "--out", "hub", "--license", "mit", "--repo-id", "me/fp16-rcr")
+    said = cli("package", GENERATED / "fp16_rcr", *options)
+    assert said.status == 0, said.err
+    assert "layers: Linear, LinearGelutanh, LinearRelu, LinearSilu" in said.out
+    return tmp_path / "hub"

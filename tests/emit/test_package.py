@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import json
@@ -20,14 +21,6 @@ from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, assert_formatte
 
 Cli = Callable[..., Spoken]
 FAMILY = GENERATED / "fp16_rcr"
-
-
-@pytest.fixture
-def repository(cli: Cli, tmp_path: Path) -> Path:
-    said = cli("package", FAMILY, "--format", "kernels", "--out", "hub", "--license", "mit", "--repo-id", "me/fp16-rcr")
-    assert said.status == 0, said.err
-    assert "layers: Linear, LinearGelutanh, LinearRelu, LinearSilu" in said.out
-    return tmp_path / "hub"
 
 
 def test_the_repository_has_what_the_hub_asks_for(repository: Path) -> None:
@@ -280,6 +273,22 @@ def test_the_parts_of_a_wheel_have_its_normal_name(cli: Cli) -> None:
     assert "Name: own-one-kernels\n" in metadata and "License-Expression: MIT OR Apache-2.0\n" in metadata
 
 
+@pytest.mark.parametrize("options", [("--repo-id", "me/fp16-rcr"), ()])
+def test_every_call_that_the_card_shows_names_the_repository_that_it_trusts(cli: Cli, options: tuple[str, ...]) -> None:
+    assert cli("package", FAMILY, "--format", "kernels", "--out", "hub", *options).status == 0
+    expected = "me/fp16-rcr" if options else "OWNER/fp16-rcr"
+    pages = [Path("hub/README.md"), Path("hub/CARD.md"), *[ROOT / "docs" / "packaging.md"] * bool(options)]
+    for page in pages:
+        blocks = "\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S))
+        calls = [node for node in ast.walk(ast.parse(blocks)) if isinstance(node, ast.Call)]
+        loading = [x for x in calls if ast.unparse(x.func) in ("get_kernel", "LayerRepository")]
+        assert len(loading) >= 2
+        for call in loading:
+            trusted = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}["trust_remote_code"]
+            assert (ast.unparse(call.args[0]), trusted) == (repr(expected), repr([expected])), page
+    assert ('repo-id = "me/fp16-rcr"' in Path("hub/build.toml").read_text()) == bool(options)
+
+
 def test_another_wheel_is_not_overwritten(cli: Cli) -> None:
     Path("family.yaml").write_text(BASE)
     cli("family.yaml")
@@ -320,20 +329,6 @@ def test_a_wheel_of_two_families_is_installed_and_called(cli: Cli, tmp_path: Pat
     )
     done = python("-c", code, env={"PYTHONPATH": str(tmp_path / "site"), "TRITON_INTERPRET": "1"}, cwd=tmp_path)
     assert done.stdout == "560.0\n1.2 MIT\n", done.stderr
-
-
-@pytest.mark.install
-def test_the_library_kernels_loads_the_repository(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Offline: the loader checks the metadata and the digests, and its layer computes what the model's did."""
-    site = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--target", site, "kernels==0.17.2"]
-    assert subprocess.run(pip).returncode == 0
-    variables = {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1", "TRITON_INTERPRET": "1"}
-    done = python(ROOT / "tests" / "helpers" / "emit" / "hub_kernel.py", repository, env=variables, cwd=repository)
-    assert done.stdout == "loaded\n", done.stdout + done.stderr
-    tests = ("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--rootdir", repository, repository / "tests")
-    done = python(*tests, env=variables, cwd=repository)
-    assert done.returncode == 0 and "12 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_folder_under_two_paths_is_packaged_once(cli: Callable[..., Spoken], tmp_path: Path) -> None:

@@ -191,7 +191,9 @@ class Repository:
             "module": self.module,
             "version": self.version,
             "license": self.license,
-            "repo": self.repo,
+            "repo_id": self.repo,
+            # Without --repo-id: who uploads it puts a name there.
+            "repo": self.repo or f"OWNER/{self.name}",
             "generator": generator.__version__,
             "spec": f"{self.family.name}.yaml",
             "variant": f"torch-{self.backends[0]}",

@@ -1,0 +1,46 @@
+"""A repository of the Hub in the library `kernels`: what the card shows is what works for every user."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.support import ROOT, python
+
+pytestmark = pytest.mark.ecosystem
+HELPERS = ROOT / "tests" / "helpers" / "emit"
+VARIABLES = {"TRITON_INTERPRET": "1"}
+
+
+def test_the_library_kernels_loads_the_repository(repository: Path) -> None:
+    """Offline: the loader checks the metadata and the digests, and its layer computes what the model's did."""
+    variables = {**VARIABLES, "HF_HUB_OFFLINE": "1"}
+    done = python(HELPERS / "hub_kernel.py", repository, env=variables, cwd=repository)
+    assert done.stdout == "loaded\n", done.stdout + done.stderr
+    tests = ("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--rootdir", repository, repository / "tests")
+    done = python(*tests, env=variables, cwd=repository)
+    assert done.returncode == 0 and "12 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("page", "blocks"), [("README.md", 2), ("CARD.md", 2), (ROOT / "docs" / "packaging.md", 3)])
+def test_the_code_of_the_card_works_and_is_refused_without_trust(repository: Path, page: str, blocks: int) -> None:
+    """With a stand-in for the Hub, for which the publisher is a user, or an organisation that it does not trust."""
+    call = (HELPERS / "hub_stand_in.py", repository, "me/fp16-rcr", repository / page)
+    done = python(*call, env={**VARIABLES, "HF_HUB_OFFLINE": "0"}, cwd=repository)
+    assert done.stdout == f"ran {blocks}\n", done.stdout + done.stderr
+
+
+def test_a_signature_is_looked_for_where_the_documentation_puts_it(repository: Path) -> None:
+    text = (ROOT / "docs" / "packaging.md").read_text(encoding="utf-8")
+    (block,) = [x for x in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if "verify_variant" in x]
+    done = python("-c", block, cwd=repository.parent)
+    assert done.stdout == "VerificationResult.SignatureBundleMissing()\n", done.stderr
+    (name,) = set(re.findall(r'--bundle "\$folder/([^"]+)"', text))
+    (repository / "build" / "torch-cuda" / name).write_text("{}")
+    done = python("-c", block, cwd=repository.parent)
+    assert done.stdout.startswith("VerificationResult.SignatureBundleInvalid("), done.stderr
+    # The digests, which hub_kernel.py checks, hold with the signature beside them.
+    done = python(HELPERS / "hub_kernel.py", repository, env={**VARIABLES, "HF_HUB_OFFLINE": "1"}, cwd=repository)
+    assert done.stdout == "loaded\n", done.stdout + done.stderr
