@@ -21,6 +21,7 @@ import jinja2
 from generator import runtime
 from generator.cost import analytic, family_costs, tuned
 from generator.emit import family_package, schedule_template
+from generator.emit.torchao_layers import torchao_layers
 from generator.files.parent_process import end_with_parent
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
@@ -36,12 +37,13 @@ from generator.plan.kernels import Family, Kernel
 from generator.plan.memory_needs import differing_needs_of, needs_of, needs_of_all
 
 #: The family's files other than kernels and the library: the package, its types, what tells type checkers that it has
-#: any, layers, winners, costs, the packing of weights, and the shared memory of configurations.
-PACKAGE, STUBS, TYPED, NN, TUNED, ANALYTIC, PACK, SHARED_MEMORY = (
+#: any, layers, those of torchao, winners, costs, the packing of weights, and the shared memory of configurations.
+PACKAGE, STUBS, TYPED, NN, AO, TUNED, ANALYTIC, PACK, SHARED_MEMORY = (
     "__init__.py",
     "__init__.pyi",
     "py.typed",
     "nn.py",
+    "ao.py",
     "_tuned.py",
     "_analytic.py",
     "_pack.py",
@@ -209,6 +211,7 @@ def package_names(family: Family) -> tuple[str, ...]:
         return ()
     linear = family.spec.package == "torch" and family_package.linear(family.contracts)
     modules = (NN,) if linear else ()
+    modules = (*modules, AO) if torchao_layers(family) else modules
     modules = (*modules, PACK) if family_package.weights(family) else modules
     modules = (*modules, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     modules = (*modules, TUNED) if family.measured else modules
@@ -241,6 +244,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "tensor_maps": "descriptors" in needed,
         "workspaces": workspaces(family),
         "linear": bool(family_package.linear(family.contracts)),
+        "torchao_weights": bool(torchao_layers(family)),
         "pack": bool(family_package.weights(family)),
         **{f"pack_{part}": True for part in family_package.converters(family)},
         "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),
@@ -315,6 +319,7 @@ def package_source(family: Family, name: str) -> str:
             additive=family_package.additive(family),
             gradients=family_package.gradients(family),
             linear=bool(family_package.linear(family.contracts)),
+            torchao=bool(torchao_layers(family)),
             summary=summary,
             tuned=bool(family.measured),
             fastest=fastest,
@@ -329,6 +334,7 @@ def package_source(family: Family, name: str) -> str:
             .render(
                 plain=spec.package == "plain",
                 linear=spec.package == "torch" and bool(family_package.linear(family.contracts)),
+                torchao=bool(torchao_layers(family)),
                 stubs=family_package.stubs(family),
             )
         )
@@ -337,6 +343,10 @@ def package_source(family: Family, name: str) -> str:
         plain = collected("PLAIN[:] = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
         alike = family_package.alike(linear)
         body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain, alike=alike)
+    elif name == AO:
+        layers = torchao_layers(family)
+        rows = any("Stored(" in entry for entry in layers)
+        body = environment().get_template("ao.py.j2").render(layers=layers, rows=rows, name=spec.name)
     elif name == SHARED_MEMORY:
         needed = [
             (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))

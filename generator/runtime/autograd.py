@@ -30,7 +30,7 @@ from . import backward_launches, chains, registration
 from .call_signatures import SIGNATURES, deterministic
 from .chains import GradientEntry, Gradients, kinds_in_memory
 from .contracts import Operands, registering
-from .launchable import rows_of
+from .rows import rows_of
 from .signatures import Contract, Signature
 
 # Stands for the gradient of the sum among the names of operands, of which none is empty.

@@ -36,16 +36,6 @@ def require_number(name: str, x: Any) -> float:
         raise ValueError(f"{name} is too large for a float") from error
 
 
-def along(x: torch.Tensor) -> torch.Tensor:
-    """A matrix whose rows are contiguous: itself, or a copy."""
-    return x if x.stride(1) == 1 or x.shape[1] <= 1 else x.contiguous()
-
-
-def rows_of(x: torch.Tensor) -> torch.Tensor:
-    """The rows (M, K) of a tensor (..., K) of two or more dimensions, with all but the last as one."""
-    return x if x.dim() == 2 else x.flatten(0, -2)
-
-
 def is_plain(x: object) -> bool:
     """Whether a tensor is of no subclass but torch's parameters."""
     return type(x) is torch.Tensor or type(x) is torch.nn.Parameter

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from .launchable import along, is_fake, is_plain, require_tensor, rows_of
+from .launchable import is_fake, is_plain, require_tensor
+from .rows import along, rows_of, shaped_as
 
 _FAMILY = importlib.import_module(__package__.rpartition(".")[0])
 
@@ -80,10 +81,9 @@ class Linear(torch.nn.Linear):
         recorded: torch.Tensor | None = function.layer(x, weight, operands)
         if recorded is not None:
             return recorded
-        rows = x.unsqueeze(0) if x.dim() == 1 else rows_of(x)
         # A kernel reads both along K, which neither a view of the input nor one of the weight need have contiguous.
-        found: torch.Tensor = function(along(rows), along(weight).t(), **operands)
-        return found if x.dim() == 2 else found.reshape(*x.shape[:-1], found.shape[-1])
+        found: torch.Tensor = function(rows_of(x), along(weight).t(), **operands)
+        return shaped_as(found, x)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, contract={self.contract}"

@@ -125,6 +125,25 @@ def quantize(weight: Tensor, name: str, *, scale_dtype: torch.dtype = torch.floa
 
 
 @torch.no_grad()
+def quantize_rows(x: Tensor, stored: Stored) -> dict[str, Tensor]:
+    """Round an input (M, K) to elements with a scale for each block of rows and columns: the keywords `a`, `a_scale`.
+
+    Scales are those that `quantize` makes. It looks at no value, so that torch.compile traces it and no GPU waits.
+    """
+    element, x = stored.element, x.float()
+    largest = _blocks(x, stored.block).abs().amax((-3, -1))
+    mx = element.scales is _E8M0
+    scale = _symmetric(largest, element, torch.float32) if mx else (largest / element.most).clamp(min=2.0**-126)
+    # Of a repetition of the scales, Inductor makes wrong code for a CPU where the last block is short.
+    of_each = scale.float()
+    for dimension, (extent, size) in enumerate(zip(x.shape, stored.block)):
+        index = torch.arange(extent, device=x.device) // size if size else x.new_zeros(extent, dtype=torch.int64)
+        of_each = of_each.index_select(dimension, index)
+    codes = _rounded(x / of_each, element)
+    return {"a": _halves(codes.mT).mT.contiguous() if element.bits == 4 else codes, "a_scale": scale}
+
+
+@torch.no_grad()
 def dequantize(name: str, **keywords: Tensor) -> Tensor:
     """The fp32 matrix (K, N) that the keywords of a call of the contract `name` stand for.
 

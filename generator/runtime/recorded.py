@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import autograd, private
 from .contracts import Config, Operands, RecordedCall, Result, without_sum
-from .launchable import rows_of
+from .rows import rows_of
 from .signatures import Contract, Signature
 
 

@@ -14,8 +14,11 @@ import pytest
 from tests.helpers.support import ROOT
 
 FOLDER = Path(__file__).parent / "interpreted"
-FILES = sorted(path.stem for path in FOLDER.glob("test_*.py"))
-ON_DEMAND = [name for name in FILES if "mark.operators" in (FOLDER / f"{name}.py").read_text(encoding="utf-8")]
+_TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("test_*.py"))}
+#: The files that need the libraries of the marker `ecosystem`.
+WITH_LIBRARIES = [name for name, text in _TEXTS.items() if "mark.ecosystem" in text]
+FILES = [name for name in _TEXTS if name not in WITH_LIBRARIES]
+ON_DEMAND = [name for name in FILES if "mark.operators" in _TEXTS[name]]
 
 #: What becomes of the tests of a file, a line each.
 Lines = Callable[[str], list[str]]
@@ -92,3 +95,14 @@ def on_demand(request: pytest.FixtureRequest) -> Iterator[Lines]:
 @pytest.mark.parametrize("file", ON_DEMAND)
 def test_interpreted_families_on_demand(file: str, on_demand: Lines) -> None:
     assert on_demand(file)
+
+
+@pytest.fixture(scope="module")
+def with_libraries(request: pytest.FixtureRequest) -> Iterator[Lines]:
+    yield from run(request, "test_interpreted_families_with_libraries", "ecosystem")
+
+
+@pytest.mark.ecosystem
+@pytest.mark.parametrize("file", WITH_LIBRARIES)
+def test_interpreted_families_with_libraries(file: str, with_libraries: Lines) -> None:
+    assert with_libraries(file)

@@ -1,0 +1,66 @@
+"""Which contracts of a family multiply the weights of linear layers that torchao's `quantize_` packs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from generator.epilogue.operations import COLUMNS
+from generator.language.elements import ELEMENTS
+from generator.language.model import Variant
+from generator.language.storage import Storage
+from generator.language.vocabulary import DEFAULTS
+from generator.lowering.lines import INDENT, bracketed
+from generator.plan.kernels import Family
+
+#: Layouts of a matrix that may be row-major.
+_ROWS = ("row", "strided")
+#: A format whose scales are too coarse without one more of the whole, which an input does not have.
+_COARSE = "nvfp4"
+
+
+def torchao_layers(family: Family) -> tuple[str, ...]:
+    """The contracts of linear layers by how they store the weight, as entries; none without functions of torch."""
+    if family.spec.package != "torch":
+        return ()
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    variants: dict[tuple[str, str], Variant] = {}
+    for name, kernels in family.contracts.items():
+        v = kernels[0].variant
+        if _is_layer(v):
+            key = v.dtype.word, v.layout.word
+            found.setdefault(key, {})[v.epilogue.word] = name
+            variants.setdefault(key, v)
+    return tuple(_entry(names, variants[key]) for key, names in found.items())
+
+
+def _is_layer(v: Variant) -> bool:
+    """Whether a contract is that of a linear layer, at most with a bias, whose weight is rounded to what B stores."""
+    read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
+    chain = v.epilogue.word in ("none", "bias") and read in ([], [("bias", COLUMNS)]) and not v.epilogue.outputs
+    usual = v.rounding == DEFAULTS["rounding"] and not v.products.several
+    rows = v.layout.a in _ROWS and v.layout.c in _ROWS
+    return chain and usual and rows and _is_weight(v.dtype.stored_b) and _layer_type(v) is not None
+
+
+def _is_weight(b: Storage) -> bool:
+    """Whether any weight can be rounded to what is stored: integers need scales for that."""
+    return not b.plain and (b.block is not None or b.sparse or b.element.floating)
+
+
+def _layer_type(v: Variant) -> str | None:
+    """The type of the layer: that of its input, or of the result if the input is rounded first; None if neither is."""
+    a, out = v.dtype.stored_a, ELEMENTS[v.dtype.out]
+    if not out.floating or out.bits < 16:
+        return None
+    if a.plain:
+        return v.dtype.a if a.element.floating and a.bits >= 16 else None
+    return v.dtype.out if a.block is not None and a.word != _COARSE else None
+
+
+def _entry(names: Mapping[str, str], v: Variant) -> str:
+    a, layer = v.dtype.stored_a, _layer_type(v)
+    assert layer is not None
+    parts = [f"torch.{ELEMENTS[layer].torch}"]
+    parts += [f'"{names[word]}"' if word in names else "None" for word in ("none", "bias")]
+    parts += [] if a.block is None else [f'Stored("{a.word}", "row", ({a.block.across}, {a.block.along}))']
+    return bracketed("LayerContracts(", parts, "),", 2 * INDENT)

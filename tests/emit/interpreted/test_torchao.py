@@ -1,0 +1,337 @@
+"""`torchao.quantize_` with a family's `ao.Config`, and what transformers, accelerate and peft do with the result."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import io
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.ecosystem
+
+SPEC = """\
+summary: Layers with stored weights.
+layout: [rcr, rrr]
+dtype:
+  - {a: fp16, b: int4, scales: {b: [32, 1]}}
+  - {a: bf16, b: int4, scales: {b: [32, 1]}}
+  - {a: fp16, b: uint4, scales: {b: [32, 1]}, zeros: {b: true}}
+  - {a: fp16, b: int8, scales: {b: [0, 1]}}
+  - {a: fp16, b: int4}
+  - {a: bf16, b: fp8e4m3, scales: {b: [64, 16]}}
+  - {a: bf16, b: fp8e5m2}
+  - {a: bf16, b: mxfp4}
+  - {a: fp16, b: nvfp4}
+  - {a: fp16, sparsity: {b: "2:4"}}
+  - {a: int8, scales: {a: [1, 0], b: [0, 1]}}
+  - {a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
+  - {a: mxfp8e4m3, b: mxfp8e5m2}
+  - {a: fp16}
+epilogue: [none, bias, bias+relu]
+tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
+load: pointer
+"""
+#: One way to store a weight.
+INT4_ALONE = "summary: One way.\nlayout: rcr\ndtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\nload: pointer\n"
+INT4 = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"
+Family = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def family(render: Family) -> ModuleType:
+    return render("stored_layers", SPEC)
+
+
+def model(dtype: torch.dtype = torch.float16) -> torch.nn.Sequential:
+    """Two linear layers, with and without a bias, and what has no matrix."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(64, 48), torch.nn.LayerNorm(48), torch.nn.Linear(48, 24, bias=False)]
+    return torch.nn.Sequential(*layers).to(dtype).requires_grad_(False)
+
+
+def quantized(family: ModuleType, contract: str | None = INT4, dtype: torch.dtype = torch.float16, **how: Any) -> Any:
+    from torchao.quantization import quantize_
+
+    made = model(dtype)
+    quantize_(made, family.ao.Config(contract, **how))
+    return made
+
+
+def dense(layers: torch.nn.Sequential) -> torch.nn.Sequential:
+    """The model with the weights that the packed ones stand for."""
+    found = model(layers[0].weight.dtype)
+    for own, packed in zip(found, layers):
+        if isinstance(own, torch.nn.Linear):
+            own.weight.copy_(packed.weight.dequantize())
+    return found
+
+
+def inputs(dtype: torch.dtype = torch.float16, rows: int = 5) -> torch.Tensor:
+    torch.manual_seed(rows)
+    return torch.randn(rows, 64).to(dtype)
+
+
+def error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def test_there_is_a_way_for_each_contract_of_a_layer(family: ModuleType) -> None:
+    """Integers without scales, plain weights and chains with more than a bias have none."""
+    names = {name for layer in family.ao.LAYERS for name in (layer.plain, layer.biased)}
+    wanted = [name for name in family._KERNELS if not name.endswith("_relu")]
+    wanted = [name for name in wanted if not name.startswith(("gemm_fp16_rcr", "gemm_fp16_rrr"))]
+    assert names == {name for name in wanted if not name.startswith(("gemm_fp16xint4_fp32_fp16_r",))}
+    assert len(family.ao.LAYERS) == 24
+
+
+def test_every_way_to_store_a_weight_is_multiplied(family: ModuleType, launches: list[str]) -> None:
+    rounded = 0
+    for layer in family.ao.LAYERS:
+        launches.clear()
+        found = quantized(family, layer.name, layer.dtype)
+        x, expected = inputs(layer.dtype), model(layer.dtype)
+        y = found(x)
+        assert launches.count("gemm_kernel") == 2
+        assert (y.dtype, y.shape) == (layer.dtype, (5, 24))
+        # An input that is rounded to 8 bits is off by half a step of it.
+        assert error(y, dense(found)(x)) < (2**-7 if layer.rows is None else 2**-4), layer
+        assert error(y, expected(x)) < (0.7 if "sparse" in layer.name else 0.3), layer
+        rounded += layer.rows is not None
+        parts = [getattr(found[0].weight, part) for part in ("qdata", "scale", "zero_point", "positions")]
+        assert all(part.is_contiguous() for part in parts if part is not None)
+    assert rounded == 6
+
+
+def test_the_input_has_any_dimensions(family: ModuleType) -> None:
+    found, x = quantized(family), inputs(rows=6)
+    y = found(x)
+    for view, expected in ((x.reshape(2, 3, 64), y.reshape(2, 3, 24)), (x[0], y[0]), (x[:0], y[:0])):
+        torch.testing.assert_close(found(view), expected, rtol=0, atol=0)
+    torch.testing.assert_close(found(x.T.contiguous().T), y, rtol=0, atol=0)
+
+
+def test_names_of_both_contracts_mean_one_way_and_a_bias_is_added(family: ModuleType, render: Family) -> None:
+    assert (
+        quantized(family, INT4)[0].weight.contract == quantized(family, INT4.replace("none", "bias"))[0].weight.contract
+    )
+    text = SPEC.replace("epilogue: [none, bias, bias+relu]", "epilogue: {}").replace(
+        "layout: [rcr, rrr]", "layout: rcr"
+    )
+    plain = render("without_bias", text.replace("[none, bias, bias+relu]", "none"))
+    x = inputs()
+    torch.testing.assert_close(quantized(plain)(x), quantized(family)(x), rtol=2e-2, atol=2e-3)
+    biased = render("with_bias", f"{INT4_ALONE}epilogue: bias\n")
+    with pytest.warns(UserWarning, match=r"its weight is of torch.float16 without bias; what fits has .* with bias"):
+        found = quantized(biased, INT4.replace("none", "bias"))
+    assert isinstance(found[0].weight, biased.ao.PackedWeight) and not isinstance(
+        found[2].weight, biased.ao.PackedWeight
+    )
+    found[0].bias = None
+    with pytest.raises(ValueError, match="_rcr_bias adds a bias, and the layer has none"):
+        found(x)
+
+
+def test_the_configuration_is_checked(family: ModuleType) -> None:
+    with pytest.raises(ValueError, match=f"gemm is no contract of a linear layer .* of this family: {INT4}, "):
+        family.ao.Config("gemm")
+    with pytest.raises(ValueError, match="is no contract of a linear layer with a stored weight"):
+        family.ao.Config(INT4.replace("none", "bias_relu"))
+    with pytest.raises(TypeError, match=r"scale_dtype must be torch.float32 or .*, got torch.int8"):
+        family.ao.Config(scale_dtype=torch.int8)
+    with pytest.raises(ValueError, match=rf"several contracts fit a weight of torch.float16: name one .*: {INT4}, "):
+        quantized(family, None)
+    assert quantized(family, INT4, scale_dtype=torch.bfloat16)[0].weight.scale.dtype == torch.bfloat16
+
+
+def test_what_does_not_fit_is_left_with_a_warning(family: ModuleType) -> None:
+    from torchao.quantization import quantize_
+
+    def left(module: torch.nn.Module, reason: str) -> None:
+        before = [*module.parameters()]
+        with pytest.warns(UserWarning, match=f"is not quantized: .*{reason}"):
+            quantize_(module, family.ao.Config(INT4), filter_fn=lambda module, name: not name and True)
+        assert [*map(id, module.parameters())] == [*map(id, before)]
+
+    left(torch.nn.Linear(33, 8).half(), f"K must be a multiple of 2 for {INT4}, got 33")
+    left(torch.nn.Linear(64, 8), "its weight is of torch.float32 with bias; what fits has a weight of torch.float16")
+    left(torch.nn.Embedding(8, 8).half(), "only the weight of a torch.nn.Linear is")
+    left(quantized(family)[0], "its weight is a ")
+    left(torch.nn.Linear(64, 8, device="meta", dtype=torch.half), "it is on the device meta")
+    with pytest.raises(ValueError, match="weight must be finite"):
+        layer = torch.nn.Linear(64, 8).half().requires_grad_(False)
+        layer.weight[0, 0] = torch.inf
+        quantize_(layer, family.ao.Config(INT4))
+
+
+def test_the_filter_and_names_of_modules_decide(family: ModuleType) -> None:
+    from torchao.quantization import FqnToConfig, quantize_
+
+    config, kinds = family.ao.Config(INT4), []
+    for chosen in (
+        {"config": config, "filter_fn": lambda _, name: name == "2"},
+        {"config": FqnToConfig({"2": config}), "filter_fn": None},
+        {"config": FqnToConfig({"2.weight": config}), "filter_fn": None},
+        {"config": FqnToConfig({"re:2": config}), "filter_fn": None},
+    ):
+        made = model()
+        quantize_(made, **chosen)
+        kinds.append([isinstance(made[number].weight, family.ao.PackedWeight) for number in (0, 2)])
+    assert kinds == [[False, True]] * 4
+
+
+def test_it_is_saved_and_loaded(family: ModuleType, tmp_path: Path) -> None:
+    for contract in (INT4, "gemm_fp16_sparse24_rcr_none", INT4.replace("xint4", "xuint4").replace("x1", "x1_zeros")):
+        found, x = quantized(family, contract), inputs()
+        y, file = found(x), io.BytesIO()
+        torch.save(found.state_dict(), file)
+        file.seek(0)
+        with torch.device("meta"):
+            empty = model()
+        empty.load_state_dict(torch.load(file, weights_only=True), assign=True)
+        assert torch.equal(empty(x), y)
+        file.seek(0)
+        torch.manual_seed(1)
+        other = quantized(family, contract)
+        other[0].weight.qdata.zero_()
+        other.load_state_dict(torch.load(file))
+        assert torch.equal(other(x), y)
+        whole = io.BytesIO()
+        torch.save(found, whole)
+        whole.seek(0)
+        loaded = torch.load(whole, weights_only=False)
+        assert torch.equal(loaded(x), y) and repr(loaded) == repr(found)
+
+
+def test_it_is_saved_in_safetensors(family: ModuleType, tmp_path: Path) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict, unflatten_tensor_state_dict
+
+    for layer in family.ao.LAYERS:
+        found, x = quantized(family, layer.name, layer.dtype), inputs(layer.dtype)
+        tensors, metadata = flatten_tensor_state_dict(found.state_dict())
+        save_file(tensors, tmp_path / "model.safetensors", metadata)
+        with safe_open(tmp_path / "model.safetensors", "pt") as file:
+            metadata = file.metadata()
+        state, rest = unflatten_tensor_state_dict(load_file(tmp_path / "model.safetensors"), metadata)
+        other = model(layer.dtype)
+        other.load_state_dict(state, assign=True)
+        assert rest == {} and torch.equal(other(x), found(x)), layer
+
+
+def test_torchao_finds_a_saved_configuration(family: ModuleType) -> None:
+    from torchao.core.config import config_from_dict, config_to_dict
+
+    config = family.ao.Config(INT4, torch.bfloat16)
+    assert config_from_dict(config_to_dict(config)) == config
+    assert (type(config).__name__, family.ao.PackedWeight.__name__) == (
+        "Config_stored_layers",
+        "PackedWeight_stored_layers",
+    )
+
+
+def test_it_is_copied_and_moved(family: ModuleType) -> None:
+    found, x = quantized(family), inputs()
+    copied = copy.deepcopy(found)
+    assert torch.equal(copied(x), found(x))
+    assert copied[0].weight.qdata.data_ptr() != found[0].weight.qdata.data_ptr()
+    assert copied.extra_repr is not found.extra_repr
+    copied[0].weight = torch.nn.Parameter(quantized(family, INT4.replace("rcr", "rrr"))[0].weight)
+    assert "rrr" in repr(copied) and "rrr" not in repr(found)
+    meta = copy.deepcopy(found).to("meta")
+    assert meta[0].weight.scale.is_meta and meta(x.to("meta")).is_meta
+    assert torch.equal(found.to("cpu", torch.float16)(x), copied.cpu()(x))
+
+
+def test_a_dtype_that_the_family_has_alike_is_taken(family: ModuleType) -> None:
+    found, x = quantized(family), inputs(torch.bfloat16)
+    wide = copy.deepcopy(found).to(torch.bfloat16)
+    assert wide[0].weight.contract == INT4.replace("fp16", "bf16") and wide[0].weight.dtype == torch.bfloat16
+    assert torch.equal(wide[0].weight.qdata, found[0].weight.qdata)
+    assert error(wide(x), dense(found)(x.half())) < 2**-6
+    single = copy.deepcopy(found).float()
+    assert (single[0].weight.dtype, single[0].bias.dtype) == (torch.float16, torch.float32)
+    with pytest.raises(TypeError, match=r"a must be torch.float16, got torch.float32"):
+        single(x.float())
+
+
+@pytest.mark.parametrize("contract", [INT4, "gemm_fp8e4m3_a1x32_b32x32_rcr_none", "gemm_fp16_sparse24_rcr_none"])
+def test_it_is_compiled(family: ModuleType, contract: str) -> None:
+    (layer,) = [layer for layer in family.ao.LAYERS if layer.plain == contract]
+    found, x = quantized(family, contract, layer.dtype), inputs(layer.dtype)
+    compiled = torch.compile(found, fullgraph=True, dynamic=True)
+    torch.testing.assert_close(compiled(x), found(x), rtol=2e-2, atol=2e-2)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        assert compiled(inputs(layer.dtype, 9)).shape == (9, 24)
+    program = torch.export.export(found, (x,)).module()
+    torch.testing.assert_close(program(x), found(x), rtol=2e-2, atol=2e-2)
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(x), found(x), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_input_and_the_bias_have_gradients(family: ModuleType, compiled: bool) -> None:
+    found = quantized(family)
+    expected = dense(found)
+    gradients = []
+    for each in (found, expected):
+        x = inputs().requires_grad_()
+        each[0].bias.requires_grad_()
+        call = torch.compile(each, fullgraph=True) if compiled else each
+        call(x).float().square().sum().backward()
+        gradients.append((x.grad, each[0].bias.grad))
+    for own, other in zip(*gradients):
+        torch.testing.assert_close(own, other, rtol=2e-2, atol=2e-2)
+
+
+def test_what_no_contract_computes_is_refused(family: ModuleType) -> None:
+    found, x = quantized(family), inputs()
+    with pytest.raises(NotImplementedError, match="attempting to run unimplemented operator"):
+        x @ found[0].weight.T
+    with pytest.raises(TypeError, match="weight must be a PackedWeight_stored_layers if another operand is one"):
+        torch.nn.functional.linear(found[0].weight, x)
+    with torch.autocast("cpu", torch.float16):
+        assert torch.equal(found(x.float()), found(x))
+
+
+def test_transformers_loads_saves_and_trains_adapters(family: ModuleType, tmp_path: Path) -> None:
+    from accelerate import cpu_offload
+    from peft import LoraConfig, get_peft_model
+    from transformers import LlamaConfig, LlamaForCausalLM, TorchAoConfig
+
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "vocab_size": 128}
+    torch.manual_seed(0)
+    given = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)).half().eval()
+    given.save_pretrained(tmp_path / "dense")
+    how = TorchAoConfig(family.ao.Config(INT4))
+    found = LlamaForCausalLM.from_pretrained(tmp_path / "dense", dtype=torch.float16, quantization_config=how)
+    packed = [name for name, x in found.named_parameters() if isinstance(x, family.ao.PackedWeight)]
+    assert len(packed) == 7 and "lm_head.weight" not in packed
+    tokens = torch.arange(12).reshape(2, 6)
+    with torch.no_grad():
+        expected = found(tokens).logits
+        assert error(expected, given(tokens).logits) < 0.3
+    found.save_pretrained(tmp_path / "packed")
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path / "packed", dtype=torch.float16)
+    with torch.no_grad():
+        assert torch.equal(loaded(tokens).logits, expected)
+        offloaded = cpu_offload(copy.deepcopy(loaded), execution_device="cpu")
+        assert torch.equal(offloaded(tokens).logits, expected)
+    adapted = get_peft_model(loaded, LoraConfig(target_modules=["q_proj", "down_proj"], r=2))
+    adapted(tokens, labels=tokens).loss.backward()
+    trained = {name.rsplit(".", 3)[-3] for name, x in adapted.named_parameters() if x.grad is not None}
+    assert trained == {"lora_A", "lora_B"}
+    merged = adapted.merge_and_unload()
+    with torch.no_grad(), warnings.catch_warnings():
+        assert error(merged(tokens).logits, expected) < 0.1
+
+
+def test_only_the_attribute_imports_torchao(family: ModuleType) -> None:
+    assert "ao" in dir(family) and importlib.import_module(f"{family.__name__}.ao") is family.ao
