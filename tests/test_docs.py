@@ -157,13 +157,17 @@ def _sessions() -> Iterator[ParameterSet]:
     """Each page with a session, less the blocks that compile a program to a file, which takes long; whole on demand."""
     for page, text in TEXTS.items():
         if "```pycon" in text:
-            yield pytest.param(page, False, id=page)
+            # A session with libraries of their own fails without them.
+            needs = pytest.mark.ecosystem if _LIBRARIES.search(text) else ()
+            yield pytest.param(page, False, id=page, marks=needs)
             if _COMPILED in text:
                 yield pytest.param(page, True, id=f"{page} whole", marks=pytest.mark.operators)
 
 
 #: What the blocks of a session have that compile a program to a file, or load it.
 _COMPILED = ".pt2"
+#: What a session imports that only the marker `ecosystem` has.
+_LIBRARIES = re.compile(r"^>>> (?:from|import) (?:accelerate|peft|torchao|transformers)\b", re.M)
 _PYCON = re.compile(r"^```pycon\n.*?^```$", re.M | re.S)
 
 
