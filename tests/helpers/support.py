@@ -54,6 +54,7 @@ BESIDE_KERNELS = (
     "_runtime/private.py",
     "_runtime/registration.py",
     "_runtime/relaunch.py",
+    "_runtime/rows.py",
     "_runtime/sharding.py",
     "_runtime/signatures.py",
     "_shared_memory.py",

@@ -9,6 +9,7 @@ import pytest
 
 from generator.commands.command_line import main
 from generator.emit.render import OPTIONAL
+from tests.helpers.support import python
 
 PLAIN = "summary: A product.\nlayout: rcr\ndtype: fp16\nload: pointer\n"
 
@@ -42,3 +43,54 @@ def test_a_family_has_the_modules_that_it_needs(tmp_path: Path, more: str, expec
     found = modules(tmp_path, spec)
     assert found & OPTIONAL == expected
     assert ("pack" in found, "linear" in found) == (False, "batch" not in more)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\n", True),
+        ("dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\npackage: plain\n", False),
+        ("dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\nbatch: strided\n", False),
+        ("dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\nepilogue: bias+relu\n", False),
+        ("dtype: {a: fp16, b: int4}\n", False),
+        ("dtype: fp16\n", False),
+    ],
+)
+def test_torchao_is_for_layers_with_a_stored_weight(tmp_path: Path, more: str, expected: bool) -> None:
+    """And only the module `ao` of the family, and what that imports, name it."""
+    found = modules(tmp_path, PLAIN.replace("dtype: fp16\n", "") + more)
+    assert ("torchao_weights" in found, (tmp_path / "family" / "ao.py").exists()) == (expected, expected)
+    paths = [*(tmp_path / "family").rglob("*.py")]
+    naming = {path.stem for path in paths if "torchao" in {name.split(".")[0] for name in _imported(path)}}
+    assert naming == ({"torchao_weights"} if expected else set())
+    importing = {path.stem for path in paths if "torchao_weights" in {name.split(".")[-1] for name in _imported(path)}}
+    assert importing == ({"ao"} if expected else set())
+
+
+def _imported(path: Path) -> set[str]:
+    """The modules that a file imports."""
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return names | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+#: Calls a layer with a stored weight where torchao cannot be imported, and asks for what needs it.
+WITHOUT = """
+import sys, torch
+sys.modules["torchao"] = None
+import family
+from family._pack import quantize
+(name,) = family._KERNELS
+assert getattr(family, name)(torch.ones(2, 32).half(), **quantize(torch.ones(32, 8), name)).shape == (2, 8)
+assert "ao" in dir(family)
+try:
+    family.ao
+except ModuleNotFoundError as error:
+    print(error.name.partition(".")[0])
+"""
+
+
+def test_a_family_works_without_torchao(tmp_path: Path) -> None:
+    modules(tmp_path, PLAIN.replace("dtype: fp16", "dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}"))
+    ran = python("-c", WITHOUT, cwd=tmp_path, env={"TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)})
+    assert (ran.returncode, ran.stdout) == (0, "torchao\n"), ran.stderr
