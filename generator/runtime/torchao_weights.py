@@ -305,6 +305,8 @@ def named(family: str) -> None:
     torchao finds a configuration by the name of its class in modules that it lists, and a tensor of a file of
     safetensors by the name of its class in a table. accelerate knows such tensors by `torchao` in their module's name.
     """
+    # What it stores: `_pack` fills the contracts of `pack`.
+    importlib.import_module(f"{_FAMILY.__name__}._pack")
     for made in (Config, PackedWeight):
         made.__qualname__ = made.__name__ = f"{made.__name__}_{family}"
         globals()[made.__name__] = made

@@ -119,7 +119,7 @@ def test_each_function_is_its_contract(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_kernels_begin_with_an_underscore() -> None:
-    """But for the layers of a family, also for torchao, and the kernels of gradients, which are named as their contract."""
+    """But for layers, torchao's too, and the kernels of gradients, which are named as their contract."""
     for folder in GENERATED.iterdir():
         kernels = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["kernels"]
         assert all(re.match(r"(gemm|bmm|gmmk?)_\w+__\w", name) and not name.endswith("__gradient") for name in kernels)
