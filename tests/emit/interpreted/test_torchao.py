@@ -44,6 +44,12 @@ INT4 = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"
 Family = Callable[[str, str], ModuleType]
 
 
+@pytest.fixture(autouse=True)
+def _compiled_afresh() -> None:
+    """Torch refuses to compile a function for more than a few kinds of operands, over all tests."""
+    torch.compiler.reset()
+
+
 @pytest.fixture(scope="module")
 def family(render: Family) -> ModuleType:
     return render("stored_layers", SPEC)
