@@ -128,7 +128,8 @@ def tile(config: Mapping[str, int]) -> str:
     size = "x".join(str(config[name]) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K") if name in config)
     rest = {name: value for name, value in config.items() if not name.startswith("BLOCK_")}
     words = [size] if size else []
-    named = (("LEFT_N", "left"), ("GROUP_M", "group"), ("SPLIT", "split"), ("NUM_CHIPLETS", "chiplets"))
+    blocks = (("LEFT_N", "left"), ("MIDDLE_N", "middle"), ("TOP_M", "top"), ("MIDDLE_M", "middle"))
+    named = (*blocks, ("GROUP_M", "group"), ("SPLIT", "split"), ("NUM_CHIPLETS", "chiplets"))
     words += [f"{word} {rest.pop(name)}" for name, word in named if name in rest]
     for name, word in (("num_warps", "warp"), ("num_stages", "stage")):
         if name in rest:

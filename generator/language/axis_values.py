@@ -202,8 +202,8 @@ def _known(reader: Reader, node: Node, name: str, operations: Operations) -> Epi
 _UNUSED = {"ctas": 1, "warp_specialize": False, "waves_per_eu": None}
 
 
-#: How many powers of two a key may be the sum of; a tile of two widths has two along n.
-POWERS = {"m": 1, "n": 2, "k": 1, "warps": 1}
+#: How many powers of two a key may be the sum of; a tile of several blocks has up to three along one side.
+POWERS = {"m": 3, "n": 3, "k": 1, "warps": 1}
 
 
 def read_tile(reader: Reader, node: Node) -> Tile | None:

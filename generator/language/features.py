@@ -39,7 +39,7 @@ class Feature(Enum):
     #: Of loads: what a schedule asks of them.
     ELEMENTS = "loads of single elements"
     PARTS_OF_K = "programs that share the K of a tile"
-    PAIRS = "tiles of two widths"
+    PAIRS = "tiles of several widths or heights"
     #: Of orders: the tile's number is bound in front of the macro, by a loop or behind the number of a product.
     NUMBERED = "tiles that are numbered before"
 

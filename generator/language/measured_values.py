@@ -45,7 +45,7 @@ CONFIG: dict[str, Any] = {
 }
 
 #: The columns of a configuration that are powers of two, or the sum of so many; and the largest value of a column.
-_POWERS = {"BLOCK_M": 1, "BLOCK_N": 2, "BLOCK_K": 1, "num_warps": 1}
+_POWERS = {"BLOCK_M": 3, "BLOCK_N": 3, "BLOCK_K": 1, "num_warps": 1}
 _LARGEST = {"num_warps": 64, "num_stages": 64}
 
 

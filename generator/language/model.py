@@ -196,13 +196,34 @@ class Tile:
 
     @property
     def left(self) -> int:
-        """The largest power of two below n, 0 if there is none: the left columns of a tile of two widths."""
-        return (1 << (self.n - 1).bit_length()) >> 1
+        """The left columns of a tile of two widths or three."""
+        return _below(self.n)
 
     @property
-    def right(self) -> int:
-        """The right columns of a tile of two widths."""
-        return self.n - self.left
+    def middle(self) -> int:
+        """The columns in the middle of a tile of three widths."""
+        return _below(self.n - self.left)
+
+    @property
+    def top(self) -> int:
+        """The upper rows of a tile of two heights or three."""
+        return _below(self.m)
+
+    @property
+    def below(self) -> int:
+        """The rows in the middle of a tile of three heights."""
+        return _below(self.m - self.top)
+
+
+def _below(size: int) -> int:
+    """The largest power of two below a size, 0 if there is none."""
+    return (1 << (size - 1).bit_length()) >> 1 if size > 0 else 0
+
+
+def block_sizes(size: int, count: int) -> tuple[int, ...]:
+    """The extents of so many blocks of `size` rows or columns, the largest first."""
+    first = _below(size)
+    return (size,) if count == 1 else (first, *block_sizes(size - first, count - 1))
 
 
 #: A value of an axis.

@@ -157,9 +157,11 @@ class Reader:
             self.wrong(node, f"{what}: expected at most {LARGEST_NUMBER}, found {value}")
             return None
         if powers_of_two and value.bit_count() > powers_of_two:
-            below = 1 << (value.bit_length() - 1)
-            wanted = "a power of two," if powers_of_two == 1 else "a power of two or two of them together, as 160 is,"
-            self.wrong(node, f"{what}: expected {wanted} found {value}; nearest: {below}, {below * 2}")
+            bits = sorted((1 << place for place in range(value.bit_length()) if value >> place & 1), reverse=True)
+            kept = bits[:powers_of_two]
+            wanted = "a power of two" if powers_of_two == 1 else "a power of two, or two or three together, as 208 is"
+            nearest = f"{sum(kept)}, {sum(kept) + kept[-1]}"
+            self.wrong(node, f"{what}: expected {wanted}, found {value}; nearest: {nearest}")
             return None
         return value
 

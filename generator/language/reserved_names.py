@@ -20,6 +20,8 @@ _BESIDE = ("math.j2", "standalone.j2")
 
 _UNREAD = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|#.*')
 _WORD = re.compile(r"[A-Za-z_]\w*")
+#: What the blocks of a tile are called, of its columns and of its rows, and the halves of a gate.
+_COLUMNS, _ROWS, _HALVES = ("left", "middle", "right"), ("top", "middle", "bottom"), ("gate", "up")
 #: Names that Python code composes, so that no template contains them as a whole.
 _SPELLED = frozenset(
     {
@@ -34,7 +36,12 @@ _SPELLED = frozenset(
         # Memory that is allocated for a call, which launches name as they name operands.
         *("counters", "decoded", "sums", "work"),
         *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s"),
-        *(f"{x}_{side}" for x in ("acc", "b") for side in ("left", "right")),
+        *("middle_row", "bottom_row", "middle_column", "right"),
+        *(f"{x}_{block}" for x in ("acc", "in", "offs") for block in (*_COLUMNS, *_ROWS)),
+        *(f"{x}_{block}" for x in ("b", "b_scale", "b_zero", "in_b", "offs_b") for block in _COLUMNS),
+        *(f"{x}_{block}" for x in ("a", "a_scale", "a_sum", "in_a", "offs_a") for block in _ROWS),
+        *(f"{x}_{half}_{block}" for x in ("acc", "b") for half in _HALVES for block in (*_COLUMNS, *_ROWS)),
+        *(f"{x}_{half}_{block}" for x in ("b_scale", "b_zero") for half in _HALVES for block in _COLUMNS),
         *(f"{x}_{half}" for x in ("b_scale", "b_zero") for half in ("gate", "up")),
         *("a_sum", "product", "offs_p", "in_p", "in_i", "offs_i", "offs_s", "ahead", "more"),
         *(f"{tile}_{half}" for tile in ("b", "b_gate", "b_up") for half in ("lower", "upper")),

@@ -103,8 +103,9 @@ class Schedule(Word):
     decodes: bool = False
     #: Whether sums are added in a fixed order.
     repeatable: bool = True
-    #: Whether a tile's columns are two blocks of different widths, with an accumulator each.
-    pairs: bool = False
+    #: The blocks of a tile, each with an accumulator of its own, and the side of C that they divide: "m" or "n".
+    blocks: int = 1
+    side: str = ""
     #: Columns of indentation of the epilogue in the kernel: more than 4 if it is inside loops.
     indent: int = 4
 
@@ -137,8 +138,20 @@ class Schedule(Word):
     def columns(self) -> dict[str, str]:
         """Its columns of CONFIGS besides the tile sizes, each with the key of `tile` that gives the value."""
         if self.pairs:
-            return {"LEFT_N": "left"}
+            return dict(list(_OF_BLOCKS[self.side].items())[: self.blocks - 1])
         return {"SPLIT": "split"} if self.splits else {}
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a tile's rows or columns are blocks of different sizes."""
+        return self.blocks > 1
+
+
+#: By the side that is divided, the columns of CONFIGS for all blocks but the last, with the keys of `tile`.
+_OF_BLOCKS: Mapping[str, Mapping[str, str]] = {
+    "m": {"TOP_M": "top", "MIDDLE_M": "below"},
+    "n": {"LEFT_N": "left", "MIDDLE_N": "middle"},
+}
 
 
 @dataclass(frozen=True)
@@ -253,6 +266,11 @@ SWIZZLE: Mapping[str, Order] = {
 
 #: What the macros of tile.j2 and of module.py.j2 do for every schedule that calls them.
 _TILES = (*STORED, Feature.GATES, *CHAINS, *LOADS, Feature.ORDERS, Feature.EXCHANGED)
+#: Of them what several blocks of a tile do, which no block pointer loads and whose sums are stored one by one.
+_BLOCKS = (
+    *(*STORED, Feature.GATES, Feature.EPILOGUES, Feature.OUTPUTS, *SEVERAL),
+    *(Feature.DESCRIPTORS, Feature.STORES, Feature.ORDERS, Feature.EXCHANGED, Feature.INVARIANT),
+)
 
 SCHEDULE: Mapping[str, Schedule] = {
     "elementwise": Schedule(
@@ -277,12 +295,31 @@ SCHEDULE: Mapping[str, Schedule] = {
     ),
     "paired": Schedule(
         "one program computes a tile of two widths side by side, in a loop over K",
-        pairs=True,
+        blocks=2,
+        side="n",
         rank=2,
-        handles=(
-            *(Feature.SCALES, Feature.MIXED, Feature.PRECISIONS, Feature.EPILOGUES, Feature.OUTPUTS),
-            *(Feature.DESCRIPTORS, Feature.STORES, Feature.ORDERS, Feature.EXCHANGED, Feature.INVARIANT),
-        ),
+        handles=_BLOCKS,
+    ),
+    "paired_m": Schedule(
+        "one program computes a tile of two heights one above the other, in a loop over K",
+        blocks=2,
+        side="m",
+        rank=2,
+        handles=_BLOCKS,
+    ),
+    "tripled": Schedule(
+        "one program computes a tile of three widths side by side, in a loop over K",
+        blocks=3,
+        side="n",
+        rank=2,
+        handles=_BLOCKS,
+    ),
+    "tripled_m": Schedule(
+        "one program computes a tile of three heights one above the other, in a loop over K",
+        blocks=3,
+        side="m",
+        rank=2,
+        handles=_BLOCKS,
     ),
     "persistent": Schedule(
         "as many programs as the device runs at once, each computing several tiles",
@@ -329,6 +366,18 @@ SCHEDULE: Mapping[str, Schedule] = {
         ),
     ),
 }
+
+
+#: The schedule that stands for all whose tiles are several blocks, where the tiles of a spec say which of them.
+PAIRED = "paired"
+
+
+def schedule_of_blocks(side: str, size: int) -> str | None:
+    """The schedule whose tiles have so many rows ("m") or columns ("n"), a sum of powers of two, or None."""
+    fits = (word for word, each in SCHEDULE.items() if (each.side, each.blocks) == (side, size.bit_count()))
+    return next(fits, None)
+
+
 #: Programs of a persistent grid in Triton's interpreter: few enough that each has several tiles.
 INTERPRETED = 3
 
@@ -337,7 +386,9 @@ _OPERANDS = (*STORED, Feature.GATES, *CHAINS, *SEVERAL, Feature.EXCHANGED, Featu
 
 LOAD: Mapping[str, Load] = {
     "pointer": Load(
-        "tiles of pointers", rank=1, handles=(*_OPERANDS, Feature.STRIDED, Feature.SUMMED, Feature.ELEMENTS)
+        "tiles of pointers",
+        rank=1,
+        handles=(*_OPERANDS, Feature.STRIDED, Feature.SUMMED, Feature.ELEMENTS, Feature.PAIRS),
     ),
     "block_pointer": Load(
         "block pointers (tl.make_block_ptr)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,6 +10,7 @@ from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
 from generator.language.vocabulary import Schedule
+from generator.lowering.blocks import TileBlock
 from generator.lowering.edges import Edges
 from generator.lowering.operands import Matrix
 from generator.lowering.stored_operands import (
@@ -19,6 +21,7 @@ from generator.lowering.stored_operands import (
     conversion,
     factor,
     metadata,
+    one_of_tile,
     product_of,
 )
 from generator.plan.kernels import Kernel
@@ -108,9 +111,17 @@ class Accumulation:
         """What is to say of a tile whose columns are two blocks, or whose sums are not whole."""
         if self.summed:
             return "; each index of a step has a sum of its own"
-        if not self.b.beside:
+        if not self.blocks:
             return ""
-        return f"; B's columns are two blocks{'' if self.exchanged else ' of different widths'}"
+        many = {2: "two", 3: "three"}[len(self.blocks)]
+        if self.a.parts:
+            return f"; A's rows are {many} blocks"
+        return f"; B's columns are {many} blocks{'' if self.exchanged else ' of different widths'}"
+
+    @property
+    def blocks(self) -> tuple[TileBlock, ...]:
+        """The blocks of a tile that have an accumulator of their own; none where it is one."""
+        return self.a.parts or self.b.parts
 
     @property
     def order(self) -> str | None:
@@ -120,16 +131,24 @@ class Accumulation:
     @property
     def strips(self) -> tuple[tuple[str, str], ...]:
         """What B's columns of a tile are loaded in: the end of each one's names, and its columns."""
-        if self.b.beside:
-            return (("_left", "LEFT_N"), ("_right", "BLOCK_N - LEFT_N"))
-        columns = f"{self.b.pairs}BLOCK_N"
         apart = self.order == CONCATENATED or (self.order is not None and not self.tiled)
-        return (("_gate", columns), ("_up", columns)) if apart else (("", columns),)
+        halves = ("_gate", "_up") if apart else ("",)
+        return tuple((f"{half}{strip.end}", strip.size) for strip in self.b.strips for half in halves)
+
+    @property
+    def pieces(self) -> tuple[tuple[str, str], ...]:
+        """What A's rows of a tile are loaded in: the end of each one's names, and its rows."""
+        return tuple((strip.end, strip.size) for strip in self.a.strips)
+
+    @property
+    def _products(self) -> tuple[tuple[tuple[str, str], tuple[str, str]], ...]:
+        """The piece of A and the strip of B of each accumulator."""
+        return tuple(itertools.product(self.pieces, self.strips))
 
     @property
     def sums(self) -> tuple[str, ...]:
-        """The accumulators of a product, one for each strip of B."""
-        return tuple(f"acc{end}" for end, _ in self.strips)
+        """The accumulators of a product, one for each strip of B and piece of A."""
+        return tuple(f"acc{strip}{piece}" for (piece, _), (strip, _) in self._products)
 
     @property
     def columns_of_b(self) -> tuple[tuple[str, str], ...]:
@@ -140,11 +159,11 @@ class Accumulation:
     def clear(self) -> str:
         """The statements that make accumulators of nothing."""
         along = ", BLOCK_K" if self.summed else ""
-        shapes = ((end, f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}{along}") for end, n in self.strips)
+        shapes = [f"{n}, {m}" if self.exchanged else f"{m}, {n}{along}" for (_, m), (_, n) in self._products]
         dtype = "float32" if self.step_factors else self.acc
-        lines = [f"acc{end} = tl.zeros(({shape}), tl.{dtype})" for end, shape in shapes]
+        lines = [f"{acc} = tl.zeros(({shape}), tl.{dtype})" for acc, shape in zip(self.sums, shapes)]
         if self.adds_rows_of_a and not self._zeros_by_step:
-            lines.append("a_sum = tl.zeros((BLOCK_M,), tl.float32)")
+            lines += [f"a_sum{end} = tl.zeros(({rows},), tl.float32)" for end, rows in self.pieces]
         return "\n".join(lines)
 
     @property
@@ -152,22 +171,24 @@ class Accumulation:
         """The statements that add the products of operand tiles to the accumulators."""
         lines = []
         if held := through_registers(self.v):
-            names = [f"b{end}" for end, _ in self.strips] if held == "b" else ["a"]
+            names = [f"{held}{end}" for end, _ in (self.strips if held == "b" else self.pieces)]
             lines = [f"# Clearing the bits that tf32 drops puts {held.upper()} into registers: there any layout works."]
             lines += [f"{x} = ({x}.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)" for x in names]
         if self.adds_rows_of_a:
-            lines.append(self._add_rows_of_a)
+            lines += [self._add_rows_of_a(end) for end, _ in self.pieces]
         turned = ".T" if self.exchanged != self.b.flipped else ""
-        for end, _ in self.strips:
-            tiles = f"b{end}{turned}, a.T" if self.exchanged else f"a, b{end}{turned}"
+        for (piece, _), (end, _) in self._products:
+            acc = f"acc{end}{piece}"
+            tiles = f"b{end}{turned}, a{piece}.T" if self.exchanged else f"a{piece}, b{end}{turned}"
             if self.summed:
-                lines.append(f"acc{end} += a[:, None, :] * b{end}.T[None, :, :]")
+                lines.append(f"{acc} += a[:, None, :] * b{end}.T[None, :, :]")
             elif self.v.dtype.native:
-                lines.append(f"acc{end} = {self._dot_scaled(end, turned)}")
+                lines.append(f"{acc} = {self._dot_scaled(end, turned)}")
             elif self.step_factors:
-                lines += self._scaled(end, f"tl.dot({tiles}{self.dot_options})", self.step_factors, add=True)
+                product = f"tl.dot({tiles}{self.dot_options})"
+                lines += self._scaled(piece, end, product, self.step_factors, add=True)
             else:
-                lines.append(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})")
+                lines.append(f"{acc} = tl.dot({tiles}, {acc}{self.dot_options})")
         return "\n".join(lines)
 
     @property
@@ -189,12 +210,11 @@ class Accumulation:
     def conversions(self) -> tuple[Conversion, ...]:
         """The tiles that a kernel converts to the type in which they are multiplied."""
         a, b = self.v.dtype.stored
-        found = [conversion(a, "a", "BLOCK_M")] if a.converted else []
+        found = [conversion(a, f"a{end}", rows) for end, rows in self.pieces] if a.converted else []
         if b.converted:
-            lines = f"{self.b.pairs}BLOCK_N"
             indices = [x.name for x in self.metadata] or [""] * len(self.b.tiles)
-            named = zip(self.b.tiles, indices, strict=True)
-            found += [conversion(b, name, lines, self.b.shuffle, index) for name, index in named]
+            named = zip(self.strips, indices, strict=True)
+            found += [conversion(b, f"b{end}", lines, self.b.shuffle, index) for (end, lines), index in named]
         return tuple(found)
 
     @property
@@ -203,11 +223,12 @@ class Accumulation:
         shuffle = self.b.shuffle
         if shuffle is None or not shuffle.wide:
             return ()
-        loaded = [shuffle.ordered(name, f"{self.b.pairs}BLOCK_N") for name in self.b.tiles]
+        loaded = [shuffle.ordered(f"b{end}", lines) for end, lines in self.strips]
+        rows = [line for end, lines in self.pieces for line in shuffle.ordered(f"a{end}", lines, paired=False)]
         return (
             "# Few rows: the order of K in which the matrix unit reads what a thread loads of B together.",
             f"if {shuffle.few}:",
-            *(f"    {line}" for line in shuffle.ordered("a", "BLOCK_M", paired=False)),
+            *(f"    {line}" for line in rows),
             *(f"    {grouped}" for grouped, _ in loaded),
             *(shaped for _, shaped in loaded),
         )
@@ -253,8 +274,17 @@ class Accumulation:
 
     @property
     def early_edges(self) -> Edges:
-        """The edges that those coordinates are of: where a tile has two blocks of columns, its rows alone."""
-        return replace(self.edges, needs_n=False) if self.b.beside else self.edges
+        """The edges that those coordinates are of: where a tile is several blocks, of the side that they share."""
+        if not self.blocks:
+            return self.edges
+        return replace(self.edges, needs_m=False) if self.a.parts else replace(self.edges, needs_n=False)
+
+    @property
+    def early_blocks(self) -> bool:
+        """Whether loads, factors or metadata need the rows or columns of each block before the loop."""
+        ends = tuple(part.end for part in self.blocks)
+        named = (*(found.end for found in self.factors), *(found.end for found in self.metadata))
+        return bool(ends) and (self.v.loading.pointers or any(end.endswith(ends) for end in named))
 
     @property
     def step_factors(self) -> tuple[Factor, ...]:
@@ -277,7 +307,10 @@ class Accumulation:
         if not self.whole_factors:
             return ()
         convert = ".to(tl.float32)" if not ELEMENTS[self.acc_word].floating and not self.step_factors else ""
-        found = [self._scaled(end, f"acc{end}{convert}", self.whole_factors) for end, _ in self.strips]
+        found = [
+            self._scaled(piece, end, f"acc{end}{piece}{convert}", self.whole_factors)
+            for (piece, _), (end, _) in self._products
+        ]
         return tuple(line for lines in found for line in lines)
 
     def _strips_of(self, letter: str) -> tuple[Strip, ...]:
@@ -285,6 +318,10 @@ class Accumulation:
         inside = self.edges.inside
         if letter == "a" and self.a.gathered:
             return (Strip("", "offs_a", "", "in_a", times=0),)
+        if letter == "a" and self.a.parts:
+            return tuple(self._of_rows(part) for part in self.a.parts)
+        if letter == "b" and self.b.parts and not self._shares_scale:
+            return tuple(strip for part in self.b.parts for strip in self._of_columns(part))
         if letter == "a":
             return (Strip("", self._within("offs_m", inside.m, "M"), "pid_m * BLOCK_M", inside.m),)
         if self.b.pairs:
@@ -297,6 +334,32 @@ class Accumulation:
             Strip("_up", f"(N + {offsets})", f"(N + {first})", inside.n, times=0),
         )
 
+    @property
+    def _shares_scale(self) -> bool:
+        """Whether the blocks of a tile's columns have one scale together, so that it is read once."""
+        b = self.v.dtype.stored_b
+        return not b.sparse and b.block is not None and one_of_tile(b, self.kernel.tiles, int(self.order is None))
+
+    def _of_rows(self, part: TileBlock) -> Strip:
+        """A block of A's rows as its factors are for it."""
+        inside = f"in{part.end}" if self.edges.inside.m else ""
+        if self.a.gathered:
+            return Strip(part.end, f"offs_a{part.end}", "", f"in_a{part.end}", times=0)
+        return Strip(part.end, self._within(f"offs{part.end}", inside, "M"), part.start, inside)
+
+    def _of_columns(self, part: TileBlock) -> tuple[Strip, ...]:
+        """A block of B's columns as its factors are for it, or both halves of one with two columns for each of C."""
+        inside = f"in{part.end}" if self.edges.inside.n else ""
+        if self.b.pairs:
+            return (Strip(part.end, f"offs_b{part.end}", f"2 * ({part.start})", inside and f"in_b{part.end}", times=2),)
+        offsets = self._within(f"offs{part.end}", inside, "N")
+        if self.order is None:
+            return (Strip(part.end, offsets, part.start, inside),)
+        return (
+            Strip(f"_gate{part.end}", offsets, part.start, inside),
+            Strip(f"_up{part.end}", f"(N + {offsets})", f"(N + {part.start})", inside, times=0),
+        )
+
     def _within(self, offsets: str, inside: str, extent: str) -> str:
         """The offsets; where the hardware checks bounds, they wrap around past the edge, and stores drop the rest."""
         return f"{offsets} % {extent}" if self.descriptors and not inside else offsets
@@ -305,25 +368,30 @@ class Accumulation:
     def _zeros_by_step(self) -> bool:
         return any(found.zero for found in self.step_factors)
 
-    @property
-    def _add_rows_of_a(self) -> str:
-        """The statement that sums the rows of A's tile."""
-        scale = next((f" * {found.name}" for found in self.step_factors if found.letter == "a"), "")
+    def _add_rows_of_a(self, piece: str) -> str:
+        """The statement that sums the rows of a piece of A's tile."""
+        own = (found for found in self.step_factors if found.letter == "a" and found.end in ("", piece))
+        scale = next((f" * {found.name}" for found in own), "")
         if self._zeros_by_step:
-            return "a_sum = tl.sum(a.to(tl.float32), 1)"
-        return f"a_sum += tl.sum(a.to(tl.float32), 1){scale}"
+            return f"a_sum{piece} = tl.sum(a{piece}.to(tl.float32), 1)"
+        return f"a_sum{piece} += tl.sum(a{piece}.to(tl.float32), 1){scale}"
 
-    def _scaled(self, end: str, product: str, factors: tuple[Factor, ...], *, add: bool = False) -> list[str]:
-        """The statements that make of a product, or add to the accumulator, what its factors leave of it."""
-        own = [found for found in factors if found.letter == "a" or found.end in ("", end)]
+    def _scaled(
+        self, piece: str, end: str, product: str, factors: tuple[Factor, ...], *, add: bool = False
+    ) -> list[str]:
+        """The statements that make of a product, or add to the accumulator, what its factors leave of it.
+
+        The product is of a piece of A and a strip of B.
+        """
+        own = [found for found in factors if found.end in ("", piece if found.letter == "a" else end)]
         scales = [found for found in own if not found.zero]
         lines = []
         for zero in (found for found in own if found.zero):
-            rows = "a_sum[None, :]" if self.exchanged else "a_sum[:, None]"
+            rows = f"a_sum{piece}[None, :]" if self.exchanged else f"a_sum{piece}[:, None]"
             lines.append(f"product = {product} - {rows} * {zero.spread(exchanged=self.exchanged)}")
             product = "product"
         scale = product_of(scales, exchanged=self.exchanged)
-        return [*lines, f"acc{end} {'+=' if add else '='} {product} * {scale}"]
+        return [*lines, f"acc{end}{piece} {'+=' if add else '='} {product} * {scale}"]
 
     @property
     def turned(self) -> tuple[str, ...]:
@@ -333,7 +401,7 @@ class Accumulation:
         if self.schedule.workspace and self.order == CONCATENATED:
             lines.append("# One partial sum to write: columns of the gate and of x alternate.")
             lines.append("acc = tl.join(acc_gate, acc_up).reshape((BLOCK_M, 2 * BLOCK_N))")
-        elif not self.schedule.workspace:
+        elif not self.schedule.workspace and not self.blocks:
             lines += self.parted
         return tuple(lines)
 

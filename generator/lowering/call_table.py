@@ -28,7 +28,8 @@ EXPORTS: Mapping[str, tuple[str, ...]] = {
     "choice": ("Cheapest", "LeastSlowdown"),
     "descriptors": ("Described",),
     "extents": (
-        *("BLOCK_K", "BLOCK_M", "BLOCK_N", "LEFT_N", "PROGRAMS", "SPLIT", "STAGES", "B", "G", "K", "M", "N", "R", "T"),
+        *("BLOCK_K", "BLOCK_M", "BLOCK_N", "LEFT_N", "MIDDLE_M", "MIDDLE_N", "PROGRAMS", "SPLIT", "STAGES", "TOP_M"),
+        *("B", "G", "K", "M", "N", "R", "T"),
         *("ceil", "least", "power"),
     ),
     "gradient_calls": ("Contiguous", "Gradient", "GradientCall", "Groups", "Total"),

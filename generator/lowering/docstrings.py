@@ -98,8 +98,12 @@ def order(v: Variant) -> str:
         last = "Of the programs that share a tile, the one that finishes last adds the partial sums, in the order of K."
         return f"{each}; tiles are numbered {meaning}. {last}"
     if v.traits.pairs:
-        each = "one program computes one tile of C: LEFT_N of its BLOCK_N columns, and the columns to the right of them"
-        return f"{each}, reading A once; tiles are visited {meaning}."
+        side, many = v.traits.side.upper(), len(v.traits.columns)
+        each, read = ("rows", "B") if side == "M" else ("columns", "A")
+        those = f"{' and '.join(v.traits.columns)} of its BLOCK_{side} {each}"
+        behind = {"M": "below", "N": "to the right of"}[side]
+        text = f"one program computes one tile of C: {those}{',' * (many == 1)} and the {each} {behind} them"
+        return f"{text}, reading {read} once; tiles are visited {meaning}."
     if v.traits.splits:
         last = " A second kernel adds their partial sums, in the order of K." if v.traits.joins else ""
         return f"SPLIT programs share a tile of C, each with its part of K; tiles are visited {meaning}.{last}"

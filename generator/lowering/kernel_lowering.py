@@ -8,6 +8,7 @@ from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.storage import element_of
 from generator.language.vocabulary import Products
 from generator.lowering import approximate_math
+from generator.lowering.blocks import blocks_of
 from generator.lowering.decoding import DENSE, Decoding
 from generator.lowering.edges import edges_of
 from generator.lowering.epilogue_lowering import step_views
@@ -50,6 +51,7 @@ def view(kernel: Kernel) -> View:
     vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
     vectors += [storage for storage in v.dtype.stored if storage.sparse]
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
+    a, parts = _matrix("a", "M", "K", described.a, products, packed=storages["a"].packed), blocks_of(v.traits)
     gathered = described.rows is not None and v.loading.pointers
 
     def rows_of_a(x: Matrix) -> Matrix:
@@ -57,12 +59,12 @@ def view(kernel: Kernel) -> View:
 
     return View(
         kernel,
-        a=rows_of_a(_matrix("a", "M", "K", described.a, products, packed=storages["a"].packed)),
+        a=rows_of_a(replace(a, parts=parts if v.traits.side == "m" else ())),
         b=replace(
             b,
             flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None,
             shuffle=shuffle,
-            beside=v.traits.pairs,
+            parts=parts if v.traits.side == "n" else (),
         ),
         stored=tuple(rows_of_a(x) for x in stored),
         c=replace(c, located=v.epilogue.reads_out),

@@ -8,8 +8,25 @@ from dataclasses import dataclass
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED, PLACES
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
+from generator.lowering.blocks import TileBlock
 from generator.lowering.lines import WIDTH, bracketed
 from generator.lowering.shuffled import Shuffle
+
+
+@dataclass(frozen=True)
+class OperandStrip:
+    """Rows of A or columns of B in a tile that a step loads together: all of them, or those of a block."""
+
+    #: The end of the names of what is loaded, and the kernel's names for it: of a gate's B for each half.
+    end: str
+    tiles: tuple[str, ...]
+    #: The kernel's name for its first row or column, that one counted from the product's first, and how many there are.
+    first: str
+    start: str
+    size: str
+    #: The kernel's names for its rows or columns of C, and for the mask of those that exist.
+    offsets: str
+    inside: str
 
 
 @dataclass(frozen=True)
@@ -31,8 +48,8 @@ class Matrix:
     gathered: bool = False
     #: Of a B with two columns for each of C, their order.
     order: str | None = None
-    #: Of B, whether its tile is two blocks side by side, each with a descriptor of its own.
-    beside: bool = False
+    #: Of A or B, the blocks of its rows or columns in a tile, each with a descriptor of its own.
+    parts: tuple[TileBlock, ...] = ()
     #: Of the result, whether the epilogue has read it, so that its addresses are there.
     located: bool = False
     #: Of B, whether its tiles are loaded transposed.
@@ -68,18 +85,38 @@ class Matrix:
     @property
     def tiles(self) -> tuple[str, ...]:
         """The kernel's names for what it loads of the matrix in a step."""
-        if self.beside:
-            return f"{self.name}_left", f"{self.name}_right"
-        return (f"{self.name}_gate", f"{self.name}_up") if self.order == CONCATENATED else (self.name,)
+        return tuple(tile for strip in self.strips for tile in strip.tiles)
 
     @property
-    def blocks(self) -> tuple[tuple[str, str, str], ...]:
-        """What a step copies of B by descriptors: the names of a tile and of its descriptor, and its first column."""
-        if self.beside:
-            left, right = self.tiles
-            return (left, f"{left}_desc", "column"), (right, f"{right}_desc", "right")
-        firsts = f"{self.pairs}column", "N + column"
-        return tuple((tile, f"{self.name}_desc", first) for tile, first in zip(self.tiles, firsts))
+    def strips(self) -> tuple[OperandStrip, ...]:
+        """What the rows of A or columns of B in a tile consist of."""
+        halves = ("_gate", "_up") if self.order == CONCATENATED else ("",)
+        side, first = ("n", "column") if self.rows == "K" else ("m", "row")
+
+        def strip(end: str, first: str, start: str, size: str) -> OperandStrip:
+            tiles = tuple(f"{self.name}{half}{end}" for half in halves)
+            size, start = self._times(size, "- +"), self._times(start, "+")
+            return OperandStrip(end, tiles, first, start, size, f"offs{end or f'_{side}'}", f"in{end or f'_{side}'}")
+
+        size = f"BLOCK_{side.upper()}"
+        whole = ("", first, f"pid_{side} * {size}", size)
+        listed = [(part.end, part.first, part.start, part.size) for part in self.parts] or [whole]
+        return tuple(strip(*each) for each in listed)
+
+    def _times(self, number: str, added: str) -> str:
+        """A number of columns of C, with one of these operators or without, as one of this matrix."""
+        several = any(f" {operator} " in number for operator in added.split())
+        return f"{self.pairs}({number})" if self.pairs and several else f"{self.pairs}{number}"
+
+    @property
+    def blocks(self) -> tuple[tuple[str, str, str, str], ...]:
+        """What a step copies by descriptors: the names of a tile and of its descriptor, its first line, its lines."""
+        halves = ("", "N + ") if self.order == CONCATENATED else (self.pairs,)
+        return tuple(
+            (tile, f"{self.name}{strip.end}_desc", f"{before}{strip.first}", strip.size)
+            for strip in self.strips
+            for tile, before in zip(strip.tiles, halves, strict=True)
+        )
 
     @property
     def pairs(self) -> str:
@@ -165,14 +202,20 @@ class Matrix:
         """The number of columns."""
         return f"2 * {self.columns}" if self.order else self.columns
 
-    def described(self, columns: tuple[str, ...] = (), rows: str = "", made: bool = False) -> str:
+    @property
+    def descriptors(self) -> tuple[tuple[str, str], ...]:
+        """The kernel's names for those that a step copies by, each with the lines of its block."""
+        return tuple((f"{self.name}{strip.end}_desc", strip.size) for strip in self.strips)
+
+    def described(self, size: str = "", made: bool = False) -> str:
         """The descriptor of its row-major matrices, of which a block is copied, as a call's table has it.
 
-        `columns` are those of a configuration whose difference is the width of the block, and `rows` is its height,
-        where these are not the tile's. `made`: it is allocated for the call.
+        `size` is the block's along the side that a tile may divide, where it is not the tile's: of B its columns, else
+        its rows. `made`: it is allocated for the call.
         """
-        width = " - ".join(columns or (f"BLOCK_{self.columns}",))
-        sizes = [rows or f"BLOCK_{self.rows}{self.down}", f"{self.pairs}{width}{self.across}"]
+        rows, columns = ("", size) if self.rows == "K" else (size, "")
+        width = columns or f"{self.pairs}BLOCK_{self.columns}"
+        sizes = [rows or f"BLOCK_{self.rows}{self.down}", f"{width}{self.across}"]
         if self.layout == "column":
             sizes.reverse()
         block = ", ".join(["1"] * self.batched + sizes)

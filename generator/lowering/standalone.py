@@ -17,7 +17,7 @@ from generator.plan.memory_needs import needs_of
 
 #: What a name of the table is in `gemm`, where it is not the same.
 _NAMES = {"STAGES": 'row["num_stages"]', "PROGRAMS": "programs"}
-_OF_ROW = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "LEFT_N", "SPLIT")
+_OF_ROW = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "LEFT_N", "MIDDLE_N", "TOP_M", "MIDDLE_M", "SPLIT")
 
 
 class _Spelled(ast.NodeTransformer):

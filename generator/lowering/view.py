@@ -12,9 +12,11 @@ from generator.language.elements import ELEMENTS
 from generator.language.vocabulary import SWIZZLE, Products
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
+from generator.lowering.blocks import TileBlock
 from generator.lowering.decoding import Decoding
 from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_lowering import StepView
+from generator.lowering.lines import INDENT, collected
 from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
 from generator.lowering.outputs import OutputView
 from generator.plan.configurations import STRIP, columns, configurations
@@ -254,9 +256,25 @@ class View(Accumulation):
         return late and self.stage != "whole" and not self.early_coordinates
 
     @property
-    def edges_of_columns(self) -> Edges:
-        """The edges of further columns of a tile, whose rows are known."""
-        return replace(self.edges, needs_m=False)
+    def edges_of_blocks(self) -> Edges:
+        """The edges of further blocks of a tile, of which the other side is known."""
+        rows = bool(self.a.parts)
+        return replace(self.edges, needs_m=rows, needs_n=not rows)
+
+    def handed_on(self, part: TileBlock) -> tuple[str, ...]:
+        """The statements that make the sums of a block those of the epilogue."""
+        if self.order is None:
+            return (f"acc = acc{part.end}",)
+        if self.order == CONCATENATED:
+            return f"acc_gate = acc_gate{part.end}", f"acc_up = acc_up{part.end}"
+        shape = f"{part.size}, BLOCK_N, 2" if part.side == "m" else f"BLOCK_M, {part.size}, 2"
+        why = "# Columns of the gate and of x alternate."
+        return why, f"acc_gate, acc_up = acc{part.end}.reshape(({shape})).split()"
+
+    @property
+    def inside_of_blocks(self) -> str:
+        """The mask of the side that a tile divides; empty where it has none."""
+        return self.edges.inside.m if self.a.parts else self.edges.inside.n
 
     @cached_property
     def even(self) -> tuple[str, ...]:
@@ -292,16 +310,16 @@ class View(Accumulation):
 
         def slot(x: Matrix | Vector) -> Slot:
             if isinstance(x, Matrix) and x.name in described:
-                return Slot(f"{x.name}_desc", x.described(rows=str(STRIP) if self.stage == "whole" else ""), x.variable)
+                return Slot(f"{x.name}_desc", x.described(str(STRIP) if self.stage == "whole" else ""), x.variable)
             return x.slot
 
         if self.stage == "whole":
             found = [slot(self.partial)]
         elif self.descriptors:
             made = self.stage == "dense"
-            found = [Slot("a_desc", self.a.described(), "a")]
+            found = [Slot(name, self.a.described(size), "a") for name, size in self.a.descriptors]
             found += [
-                Slot(name, self.b.described(columns, made=made), self.b.variable) for name, columns in self.b_blocks
+                Slot(name, self.b.described(size, made=made), self.b.variable) for name, size in self.b.descriptors
             ]
         else:
             found = [slot(self.a), slot(self.b)]
@@ -335,16 +353,10 @@ class View(Accumulation):
         return (*self.sources, self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
 
     @property
-    def b_blocks(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The descriptors of B, each with the table's columns whose difference is the columns of its block."""
-        widths = (("LEFT_N",), ("BLOCK_N", "LEFT_N")) if self.b.beside else (("BLOCK_N",),)
-        return tuple((name, columns) for (_, name, _), columns in zip(self.b.blocks, widths))
-
-    @property
     def configs(self) -> tuple[str, ...]:
         """The rows of the tile table as source."""
         rows = configurations(self.kernel)
-        return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
+        return tuple(collected("{", [f'"{name}": {x}' for name, x in row.items()], "}", INDENT) for row in rows)
 
     @cached_property
     def too_large(self) -> str:

@@ -94,6 +94,34 @@ _PAIRED_16 = (
     Tile(64, 96, 128, warps=4, stages=5),
     Tile(64, 48, 128, warps=4, stages=4),
 )
+# Rows of an exchanged product, of which the matrix unit takes any multiple of 16: one tile holds all rows of C, so that
+# each element of B is read once. Tried on an H100 at 144 to 320 rows; the rest of the table is by the same rule.
+_PAIRED_M_EXCHANGED_16 = (
+    Tile(272, 128, 64, warps=8, stages=4),
+    Tile(160, 128, 64, warps=4, stages=6),
+    Tile(160, 128, 64, warps=8, stages=6),
+    Tile(144, 128, 64, warps=4, stages=6),
+    Tile(192, 128, 64, warps=8, stages=5),
+    Tile(144, 64, 64, warps=4, stages=8),
+    Tile(80, 128, 64, warps=4, stages=8),
+    Tile(96, 128, 64, warps=4, stages=7),
+)
+_TRIPLED_M_EXCHANGED_16 = (
+    Tile(208, 128, 64, warps=8, stages=5),
+    Tile(224, 128, 64, warps=8, stages=5),
+    Tile(176, 128, 64, warps=8, stages=5),
+    Tile(112, 128, 64, warps=4, stages=7),
+)
+# The same of a direct product, where each block fills the rows of the matrix unit.
+_PAIRED_M_16 = (Tile(192, 128, 64, warps=8, stages=5),)
+_TRIPLED_16 = (
+    Tile(128, 208, 64, warps=8, stages=5),
+    Tile(128, 176, 64, warps=8, stages=5),
+    Tile(64, 224, 64, warps=4, stages=6),
+    Tile(64, 208, 64, warps=4, stages=6),
+)
+_TRIPLED_M_16 = (Tile(448, 64, 64, warps=8, stages=3),)
+_TRIPLED_EXCHANGED_16 = (Tile(64, 448, 64, warps=8, stages=3),)
 # Two equal widths of an exchanged product: fp8 whose sums are promoted to fp32, of one half of a tile while the matrix
 # unit multiplies the other. The first was the fastest at 33 of 54 sizes with 200 rows or more on an H200.
 _PAIRED_EXCHANGED_16 = (
@@ -118,6 +146,12 @@ _TABLES = {
         ("persistent", _PERSISTENT_16),
         ("paired", _PAIRED_16),
         ("paired exchanged", _PAIRED_EXCHANGED_16),
+        ("paired_m", _PAIRED_M_16),
+        ("paired_m exchanged", _PAIRED_M_EXCHANGED_16),
+        ("tripled", _TRIPLED_16),
+        ("tripled exchanged", _TRIPLED_EXCHANGED_16),
+        ("tripled_m", _TRIPLED_M_16),
+        ("tripled_m exchanged", _TRIPLED_M_EXCHANGED_16),
         ("stream_k", _STREAM_16),
         ("decoded", _DECODED_16),
         ("exchanged", _EXCHANGED_16),
@@ -195,9 +229,6 @@ def _stored(v: Variant) -> tuple[Tile, ...]:
         tiles = _CONVERTED_EXCHANGED if exchanged else _CONVERTED
         if not any(storage.scaled_by_step for storage in v.dtype.stored):
             tiles = (*(_CONVERTED_WHOLE_EXCHANGED if exchanged else _CONVERTED_WHOLE), *tiles)
-    elif v.traits.pairs:
-        # Under scales the smaller one was not measured.
-        tiles = _TABLES["paired exchanged"][8][:1]
     else:
         tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
     return divided(tiles) if v.traits.splits else tiles
@@ -284,6 +315,8 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return _NAIVE_32 if bits == 32 else _NAIVE_16
     if dtype.native:
         return divided(_SCALED_PRODUCT) if v.traits.splits else _SCALED_PRODUCT
+    if v.traits.pairs:
+        return _of_several(v, bits)
     if dtype.stored_b.converted or any(storage.scaled_by_step for storage in dtype.stored):
         return _stored(v)
     found = of_32_bits(v) if bits == 32 else None
@@ -291,16 +324,39 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return found
     if v.traits.splits:
         return _SPLIT[bits]
-    if v.product == "exchanged" and v.traits.pairs:
-        return _TABLES["paired exchanged"][bits]
     if v.product == "exchanged":
         return _TABLES["exchanged"][bits] + (_EXCHANGED_8 if bits == 8 else ())
     # Nothing was measured of a schedule without a table: those of the schedule that does the same by its traits.
     alike = "persistent" if v.traits.walks_tiles else "stream_k" if v.traits.walks_steps else "tiled"
-    tiles = _TABLES.get(schedule, _TABLES["paired" if v.traits.pairs else alike])[bits]
+    tiles = _TABLES.get(schedule, _TABLES[alike])[bits]
     if v.traits.plain and v.loading.descriptors:
         return (*tiles, *(_PROMOTED if dtype.precision == "full" else ()), *_deep(v))
     return tiles
+
+
+#: The registers per thread for two sums of an element, of which one is for a step, beside which operands find room.
+_MOST_REGISTERS_OF_SUMS = 160
+
+
+def _of_several(v: Variant, bits: int) -> tuple[Tile, ...]:
+    """The configurations whose rows or columns are several blocks."""
+    tiles = _TABLES[f"{v.schedule} exchanged" if v.product == "exchanged" else v.schedule][bits]
+    dtype = v.multiplied.dtype
+    by_step = any(storage.scaled_by_step for storage in dtype.stored)
+    if v.schedule == "paired" and not dtype.stored_b.converted:
+        # Under scales the smaller one was not measured.
+        return tiles[:1] if by_step and v.product == "exchanged" else tiles
+    if not (by_step or dtype.precision == "full"):
+        return tiles
+    # A sum of each step beside the accumulator needs twice the registers: eight warps, or half the other side too.
+    wide = (replace(tile, warps=8) for tile in tiles)
+    halves = (replace(tile, warps=8, n=max(64, tile.n // 2), stages=tile.stages) for tile in tiles)
+    side = v.traits.side == "m"
+    found = (
+        next((x for x in pair if 2 * x.m * x.n <= _MOST_REGISTERS_OF_SUMS * 32 * x.warps), None)
+        for pair in zip(wide, halves if side else tiles)
+    )
+    return tuple(dict.fromkeys(tile for tile in found if tile is not None))
 
 
 def _deep(v: Variant) -> tuple[Tile, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from generator.language.errors import Mistake, SpecError, shown
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
-from generator.language.vocabulary import AXES, DEFAULTS, OPEN_AXES
+from generator.language.vocabulary import AXES, DEFAULTS, OPEN_AXES, PAIRED, SCHEDULE, schedule_of_blocks
 from generator.plan import default_configurations, gradients, legality, portfolio, replacements
 from generator.plan.blame import to_blame
 from generator.plan.exclusions import Exclusions
@@ -82,7 +82,34 @@ def _variants(spec: Spec) -> Iterator[_Wanted]:
     opened = OPEN_AXES if spec.select == "fastest" else ()
     for values in itertools.product(*((DEFAULTS[axis],) if axis in opened else spec.axes[axis] for axis in AXES)):
         variant = Variant(*values)  # type: ignore[arg-type]
-        yield from _of_contract(spec, variant) if opened else [(variant, None)]
+        for wanted in _of_contract(spec, variant) if opened else [(variant, None)]:
+            yield from _of_tiles(spec, *wanted)
+
+
+def _of_tiles(spec: Spec, variant: Variant, tiles: tuple[Tile, ...] | None) -> Iterator[_Wanted]:
+    """A variant, or for `paired` those whose tiles the spec lists: of two or three blocks, of rows or of columns."""
+    if variant.schedule != PAIRED or not spec.tiles:
+        yield variant, tiles
+        return
+    wanted = {word for tile in spec.tiles for word in _schedules_of(tile)}
+    # Two equal widths are no sum of different powers of two.
+    halved = variant.product == "exchanged" and not all(map(_schedules_of, spec.tiles))
+    for word in (word for word in SCHEDULE if word in wanted or (word == PAIRED and (halved or not wanted))):
+        if word == PAIRED or word not in spec.axes["schedule"]:
+            yield replace(variant, schedule=word), tiles
+
+
+def _schedules_of(tile: Tile) -> set[str]:
+    """The schedules whose tiles have as many rows, or as many columns, in several blocks; none for powers of two."""
+    found = {schedule_of_blocks("m", tile.m), schedule_of_blocks("n", tile.n)}
+    return {word for word in found if word is not None}
+
+
+def _as_asked(spec: Spec, variant: Variant) -> Variant:
+    """A variant as the spec asks for it: `paired` asks for other schedules by its tiles."""
+    listed = spec.axes["schedule"]
+    by_tiles = variant.traits.pairs and PAIRED in listed and variant.schedule not in listed
+    return replace(variant, schedule=PAIRED) if by_tiles else variant
 
 
 def _of_contract(spec: Spec, contract: Variant) -> Iterator[_Wanted]:
@@ -191,7 +218,7 @@ class _Expansion:
             raise self.too_large(f"more than {LARGEST_FAMILY} kernels; no more are rendered")
         if len(self.left_out) > MOST_LEFT_OUT:
             raise self.too_large(f"more than {MOST_LEFT_OUT} variants and configurations that are left out")
-        keys = list(variant.words.items())
+        keys = list(_as_asked(self.spec, variant).words.items())
         reason = self.reason(variant)
         if reason is None:
             words = legality.effective_words(variant)
@@ -210,7 +237,7 @@ class _Expansion:
         self.left_out.append(LeftOut(variant.name, reason))
         for key in keys:
             self.reasons.setdefault(key, reason)
-        return not self.exclusions.matching(variant)
+        return not self.exclusions.matching(_as_asked(self.spec, variant))
 
     def too_large(self, message: str) -> SpecError:
         return SpecError([Mistake(self.spec.path, 1, 1, f"the family has {message}")])
@@ -251,7 +278,7 @@ class _Expansion:
     def reason(self, variant: Variant) -> str | None:
         """Why the variant is left out, or None: the spec's own exclusions come before the legality rules."""
         excluded = None
-        hits = self.exclusions.matching(variant)
+        hits = self.exclusions.matching(_as_asked(self.spec, variant))
         if hits:
             self.matching.update(hits)
             excluded = f"excluded: {self.spec.exclude[hits[0]].because}"
@@ -294,6 +321,11 @@ class _Expansion:
                 tile = replace(tile, split=Tile.split)
                 if tile in tiles:
                     self.used.add(("tile", str(index)))
+                    continue
+            if own and variant.traits.pairs and PAIRED in spec.axes["schedule"]:
+                others = _schedules_of(tile)
+                if others and variant.schedule not in others:
+                    # `paired` asks for another kernel by this tile.
                     continue
             never = legality.why_no_row(variant, tile)
             reasons = {target: never or legality.why_no_row_on(variant, tile, target) for target in running}

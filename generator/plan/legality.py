@@ -12,12 +12,14 @@ from packaging.specifiers import SpecifierSet
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
-from generator.language.vocabulary import SWIZZLE
+from generator.language.vocabulary import SWIZZLE, schedule_of_blocks
 from generator.plan.resources import (
+    MATRIX_ROWS,
     SCALED_ROWS,
     SHORTEST_COPY,
     TENSOR_MEMORY,
     copies_too_little,
+    heights,
     largest_tensor,
     matrix_instruction,
     matrix_rows,
@@ -101,11 +103,9 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     """Why no target can run `v` with the configuration `tile`, or None."""
     if not v.traits.tiled:
         return None
-    parts = widths(v, tile)
-    if any(part & (part - 1) for part in parts):
-        return f"n is {tile.n}, and {v.schedule} needs a power of two; only tiles of paired have two widths"
-    if len(parts) == 2 and tile.left == tile.right and v.product == "direct":
-        return f"n is {tile.n}, and {v.schedule} needs a sum of two different powers of two, such as 160 = 128 + 32"
+    if reason := _no_blocks(v, tile):
+        return reason
+    m, n = (" + ".join(map(str, extents)) for extents in (heights(v, tile), widths(v, tile)))
     least = shallowest(v)
     if tile.k < least:
         kind = v.dtype.word if v.dtype.native else v.dtype.stored_a.multiplied
@@ -115,15 +115,11 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         if storage.block is not None and not storage.native and storage.block.along % tile.k:
             many = f"{storage.block.along} elements along K"
             return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"
-        if v.traits.pairs and storage.letter == "b" and storage.block is not None and storage.block.across % tile.n:
-            return f"n is {tile.n}, and a tile of {v.schedule} has one scale of b, which is for {storage.block.across}"
         if copies_too_little(v, storage, tile.k):
             return f"k is {tile.k}, and a descriptor copies at least {SHORTEST_COPY} bytes of a row of {storage.letter}"
-    if min(tile.m, *parts) < 16 and v.product != "summed":
-        n = " + ".join(map(str, parts))
-        return f"m and n are {tile.m} and {n}, and the matrix unit needs at least 16 of each"
-    if v.product == "exchanged" and matrix_rows(v, tile) < 64:
-        n = " + ".join(map(str, parts))
+    if min(*heights(v, tile), *widths(v, tile)) < 16 and v.product != "summed":
+        return f"m and n are {m} and {n}, and the matrix unit needs at least 16 of each"
+    if v.product == "exchanged" and matrix_rows(v, tile) < MATRIX_ROWS:
         return f"n is {n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product"
     band, most = SWIZZLE[v.swizzle].band, widest_band(v, tile)
     if band and tile.group > most:
@@ -142,9 +138,41 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     return None
 
 
+#: What the size of a tile is along a side with so many blocks.
+_SUMS = {
+    1: "a power of two",
+    2: "a sum of two different powers of two, such as 160 = 128 + 32",
+    3: "a sum of three different powers of two, such as 208 = 128 + 64 + 16",
+}
+
+
+def _no_blocks(v: Variant, tile: Tile) -> str | None:
+    """Why the sizes of `tile` are not those of so many blocks as the schedule has, or None."""
+    for side, size in (("m", tile.m), ("n", tile.n)):
+        count = v.traits.blocks if v.traits.side == side else 1
+        # An exchanged product may have two equal widths, of which one is promoted while the other is multiplied.
+        halves = count == 2 and side == "n" and v.product == "exchanged"
+        if size.bit_count() == count or (halves and size.bit_count() == 1):
+            continue
+        told = f"{side} is {size}, and {v.schedule} needs {_SUMS[count]}"
+        fitting = schedule_of_blocks(side, size)
+        return f"{told}; use {fitting}" if fitting and not (v.traits.pairs and count == 1) else told
+    return None
+
+
+def _mixed_instructions(v: Variant, tile: Tile, target: str) -> str | None:
+    """Why `target` would multiply the blocks of `tile` by different matrix instructions, or None."""
+    rows = heights(v, tile)
+    if v.product == "direct" and min(rows) < MATRIX_ROWS <= max(rows) and TARGETS[target].capability in (90, 100):
+        told = f"m is {' + '.join(map(str, rows))}, and the matrix unit of {target} has {MATRIX_ROWS} rows"
+        return f"{told}; use 'product: exchanged'"
+    return None
+
+
 def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     """Why `target` cannot run `v` with the configuration `tile`, which `why_no_row` allows, or None."""
-    return _too_many_warps(v, tile, target) or too_much_memory(v, tile, target) or too_many_registers(v, tile, target)
+    rules = (_mixed_instructions, _too_many_warps, too_much_memory, too_many_registers)
+    return next((reason for rule in rules if (reason := rule(v, tile, target))), None)
 
 
 def shared_memory_needed(v: Variant, tile: Tile, target: str) -> int | None:

@@ -5,9 +5,11 @@ The compile level of `verify` compares these formulas with compiled kernels. `me
 
 from __future__ import annotations
 
+import itertools
+
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED
 from generator.language.elements import ELEMENTS
-from generator.language.model import Tile, Variant
+from generator.language.model import Tile, Variant, block_sizes
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import SWIZZLE
@@ -19,8 +21,8 @@ SCALES_OF_WORD = 4
 SCALED_ROWS = 128
 #: The bytes of a row of a block that a descriptor copies, at least (CUDA driver API, cuTensorMapEncodeTiled).
 SHORTEST_COPY = 16
-#: The fewest columns of a tile of two widths in an exchanged product: each width fills the 64 rows of the matrix unit.
-PAIRED_COLUMNS = 128
+#: The rows of the matrix units of Hopper and Blackwell.
+MATRIX_ROWS = 64
 
 
 def shallowest(v: Variant) -> int:
@@ -37,22 +39,28 @@ def copies_too_little(v: Variant, storage: Storage, k: int) -> bool:
 
 
 def widths(v: Variant, tile: Tile) -> tuple[int, ...]:
-    """The numbers of columns of a tile's parts, each a power of two: two parts for `paired`, else one."""
-    return (tile.left, tile.right) if v.traits.pairs else (tile.n,)
+    """The columns of each block of a tile, powers of two."""
+    return block_sizes(tile.n, v.traits.blocks) if v.traits.side == "n" else (tile.n,)
+
+
+def heights(v: Variant, tile: Tile) -> tuple[int, ...]:
+    """The rows of each block of a tile, powers of two."""
+    return block_sizes(tile.m, v.traits.blocks) if v.traits.side == "m" else (tile.m,)
 
 
 def accumulated_columns(v: Variant, tile: Tile) -> tuple[int, ...]:
-    """The columns of each accumulator: a gated linear unit needs two columns for each column of C."""
-    if v.epilogue.order is None:
-        return widths(v, tile)
-    return (2 * tile.n,) if v.epilogue.order == INTERLEAVED else (tile.n, tile.n)
+    """The columns of each accumulator of the same rows: a gated linear unit needs two columns for each column of C."""
+    found = widths(v, tile)
+    if v.epilogue.order == INTERLEAVED:
+        return tuple(2 * n for n in found)
+    return found if v.epilogue.order is None else tuple(n for n in found for _ in range(2))
 
 
 def largest_tensor(v: Variant, tile: Tile) -> int:
     """The elements of the largest tensor of a program: an operand tile, an accumulator or a partial sum."""
-    n = max(accumulated_columns(v, tile))
+    m, n = max(heights(v, tile)), max(accumulated_columns(v, tile))
     partial = 2 * tile.n if v.epilogue.order is not None and v.traits.workspace else n
-    return max(tile.m * max(partial, n * sums_along_k(v, tile)), tile.m * tile.k, tile.k * n)
+    return max(m * max(partial, n * sums_along_k(v, tile)), m * tile.k, tile.k * n)
 
 
 def widest_band(v: Variant, tile: Tile) -> int:
@@ -67,7 +75,7 @@ def sums_along_k(v: Variant, tile: Tile) -> int:
 
 def matrix_rows(v: Variant, tile: Tile) -> int:
     """The rows of the tile's matrix product as the matrix unit computes it, the fewest where it computes several."""
-    return min(accumulated_columns(v, tile)) if v.product == "exchanged" else tile.m
+    return min(accumulated_columns(v, tile) if v.product == "exchanged" else heights(v, tile))
 
 
 def through_registers(v: Variant) -> str | None:
@@ -173,8 +181,8 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     # An operand that does not come from shared memory takes columns beside the accumulator.
     operand = tile.k * -(-matrix_rows(v, tile) // 128) if in_registers(v) else 0
     needed, most_rows = [], 0
-    for n in accumulated_columns(v, tile):
-        rows, columns = (n, tile.m) if v.product == "exchanged" else (tile.m, n)
+    for m, n in itertools.product(heights(v, tile), accumulated_columns(v, tile)):
+        rows, columns = (n, m) if v.product == "exchanged" else (m, n)
         most_rows = max(most_rows, rows)
         columns *= -(-rows // 128)
         if v.dtype.precision == "tf32x3" and rows < 128:
@@ -189,7 +197,7 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
         lines = (tile.m, sum(accumulated_columns(v, tile)))
         needed.append(sum(-(-many // 32) * words_of_scales(v, tile) for many in lines))
     # Two accumulators of 64 rows share the 128 lanes of the same columns.
-    shared = len(accumulated_columns(v, tile)) == 2 and most_rows <= 64
+    shared = len(heights(v, tile)) * len(accumulated_columns(v, tile)) == 2 and most_rows <= 64
     together = max(needed) if shared else sum(needed)
     # The hardware allocates powers of two.
     return 1 << (together - 1).bit_length()

@@ -25,6 +25,7 @@ from generator.language.targets import TARGETS
 from generator.plan.resources import (
     SCALES_OF_WORD,
     accumulated_columns,
+    heights,
     in_registers,
     keeps_registers,
     matrix_instruction,
@@ -242,7 +243,7 @@ class _Program:
     def lines(self) -> list[tuple[int, int]]:
         """The elements of a line and the bits of an element, of each operand tile that is not contiguous along K."""
         a, b = self.operands
-        found = [(self.tile.m, a.bits)] if not a.contiguous else []
+        found = [(m, a.bits) for m in heights(self.v, self.tile)] if not a.contiguous else []
         return found + ([(n, b.bits) for n in accumulated_columns(self.v, self.tile)] if not b.contiguous else [])
 
     @property
@@ -281,7 +282,7 @@ class _Program:
     @property
     def one_accumulator(self) -> bool:
         """Whether there is one accumulator, as wide as the result."""
-        return len(accumulated_columns(self.v, self.tile)) == 1 and self.v.epilogue.order is None
+        return not self.v.traits.pairs and self.v.epilogue.order is None
 
     @property
     def reads_matrices(self) -> bool:

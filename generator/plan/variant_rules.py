@@ -17,7 +17,7 @@ from generator.language.features import Feature
 from generator.language.model import Variant
 from generator.language.vocabulary import MASKING
 from generator.plan import claims
-from generator.plan.resources import PAIRED_COLUMNS, SHORTEST_COPY, copies_too_little, shallowest
+from generator.plan.resources import SHORTEST_COPY, copies_too_little, shallowest
 
 #: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.
 _LONGEST_NAME = 240
@@ -91,7 +91,7 @@ def _elementwise_reduction(v: Variant) -> str | None:
     if not v.traits.tiled and reduction:
         return f"{reduction} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
     if v.traits.pairs and reduction:
-        return f"{reduction} is reduced tile by tile, and a tile of {v.schedule} has two accumulators; use tiled"
+        return f"{reduction} is reduced tile by tile, and a tile of {v.schedule} has several accumulators; use tiled"
     return None
 
 
@@ -104,7 +104,7 @@ def _batch_schedule(v: Variant) -> str | None:
 def _groups(v: Variant) -> str | None:
     if not v.products.divided:
         return None
-    if not (v.traits.tiled and v.traits.looped) or v.traits.divides_k or v.traits.pairs:
+    if not (v.traits.tiled and v.traits.looped) or v.traits.divides_k:
         return f"{v.schedule} has no kernel for groups, whose sizes only the device knows; use tiled or persistent"
     divided = v.products.divided.lower()
     if ragged(v.masking)[divided] is False:
@@ -145,16 +145,10 @@ def _atomic_result(v: Variant) -> str | None:
 def _paired(v: Variant) -> str | None:
     if not v.traits.pairs:
         return None
-    if not v.loading.descriptors:
-        return f"{v.schedule} loads by descriptors only; use 'load: descriptor'"
-    if v.store != "pointer":
+    if v.loading.descriptors and v.store != "pointer":
         return f"{v.schedule} stores through pointers only; use 'store: pointer'"
     if v.dtype.precision == "ieee":
         return "fp32 without tf32 holds operands in registers, which are too few for two products; use tiled"
-    if v.products.several:
-        return "a batch has enough tiles of one width to fill the last wave; use tiled or persistent"
-    if v.epilogue.order is not None:
-        return "a gated linear unit already needs two columns of B for each of C; use tiled or persistent"
     return None
 
 
@@ -190,14 +184,9 @@ def _stored(v: Variant) -> str | None:
     if v.dtype.plain:
         return None
     t = v.traits
-    converted = any(storage.converted or storage.native for storage in v.dtype.stored)
-    if not (t.tiled and t.looped) or (t.pairs and converted) or not t.repeatable:
+    native = any(storage.native for storage in v.dtype.stored)
+    if not (t.tiled and t.looped) or (t.pairs and native) or not t.repeatable:
         return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
-    if t.pairs and v.product == "direct":
-        return f"columns of b share scales, but a tile of {v.schedule} has two widths; use 'product: exchanged'"
-    across = 0 if v.dtype.stored_b.block is None else v.dtype.stored_b.block.across
-    if t.pairs and across % PAIRED_COLUMNS:
-        return f"{PAIRED_COLUMNS} columns of a {v.schedule} tile share a scale of b, and one is for {across}; use tiled"
     if v.loading.blocks:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
     if v.loading.descriptors and v.epilogue.order is not None and not v.traits.decodes:

@@ -110,5 +110,6 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 # The sizes of a call: B products of a batch or G groups, whose rows are T together and R in `a`; then M, N and K.
 B, G, T, R, M, N, K = map(Size, "BGTRMNK")
 # What a configuration says, and how many programs the device runs at once.
-BLOCK_M, BLOCK_N, BLOCK_K, LEFT_N = map(Size, ("BLOCK_M", "BLOCK_N", "BLOCK_K", "LEFT_N"))
+BLOCK_M, BLOCK_N, BLOCK_K = map(Size, ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+LEFT_N, MIDDLE_N, TOP_M, MIDDLE_M = map(Size, ("LEFT_N", "MIDDLE_N", "TOP_M", "MIDDLE_M"))
 SPLIT, STAGES, PROGRAMS = map(Size, ("SPLIT", "num_stages", "PROGRAMS"))
