@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
-from generator.language.model import Tile, Variant
+from generator.language.model import Tile, Variant, block_sizes
 from generator.plan.configurations import divided
 from generator.plan.configurations_of_32_bits import of_32_bits
 from generator.plan.resources import widest_band
@@ -302,7 +302,10 @@ def halved(v: Variant, tile: Tile) -> Tile:
     least = 16
     if v.product == "exchanged":
         least = 32 if v.epilogue.order == INTERLEAVED else 64
-    return replace(tile, n=tile.n // 2) if tile.n // 2 >= least else replace(tile, k=max(tile.k // 2, 32))
+    fewest = min(block_sizes(tile.n, v.traits.blocks if v.traits.side == "n" else 1))
+    if fewest // 2 < least and fewest < tile.n and tile.m >= 128:
+        return replace(tile, m=tile.m // 2)
+    return replace(tile, n=tile.n // 2) if fewest // 2 >= least else replace(tile, k=max(tile.k // 2, 32))
 
 
 def _ungated(v: Variant) -> tuple[Tile, ...]:
@@ -348,15 +351,17 @@ def _of_several(v: Variant, bits: int) -> tuple[Tile, ...]:
         return tiles[:1] if by_step and v.product == "exchanged" else tiles
     if not (by_step or dtype.precision == "full"):
         return tiles
-    # A sum of each step beside the accumulator needs twice the registers: eight warps, or half the other side too.
-    wide = (replace(tile, warps=8) for tile in tiles)
-    halves = (replace(tile, warps=8, n=max(64, tile.n // 2), stages=tile.stages) for tile in tiles)
-    side = v.traits.side == "m"
-    found = (
-        next((x for x in pair if 2 * x.m * x.n <= _MOST_REGISTERS_OF_SUMS * 32 * x.warps), None)
-        for pair in zip(wide, halves if side else tiles)
-    )
-    return tuple(dict.fromkeys(tile for tile in found if tile is not None))
+    # A sum of each step beside the accumulator needs twice the registers.
+    return tuple(dict.fromkeys(_of_eight_warps(v, tile) for tile in tiles))
+
+
+def _of_eight_warps(v: Variant, tile: Tile) -> Tile:
+    """`tile` with eight warps, and with so little of the side that is one block that two sums fit into registers."""
+    tile = replace(tile, warps=8)
+    other, least = ("n", 64 if v.product == "exchanged" else 16) if v.traits.side == "m" else ("m", 16)
+    while 2 * tile.m * tile.n > _MOST_REGISTERS_OF_SUMS * 32 * tile.warps and getattr(tile, other) > least:
+        tile = replace(tile, **{other: getattr(tile, other) // 2})
+    return tile
 
 
 def _deep(v: Variant) -> tuple[Tile, ...]:

@@ -208,7 +208,8 @@ class _Program:
         read = in_registers(self.v) if self.looped else None
         for name, operand in (("a", a), ("b", b)) if self.reads_shared_memory else ():
             if name == read:
-                held -= operand.bytes
+                # Where several products read it, its last tile stays as long as the others.
+                held -= 0 if self.v.traits.pairs else operand.bytes
             elif operand.converted:
                 # It is stored again for the matrix unit, and its own bytes are in registers by then.
                 held += operand.multiplied_bytes - (operand.bytes if self.looped else 0)
@@ -333,7 +334,7 @@ class _Program:
             lines = self.tile.m + sum(accumulated_columns(self.v, self.tile))
             return lines * words_of_scales(self.v, self.tile) * SCALES_OF_WORD * (self.buffers + 1)
         found = sum(1 + storage.zeros for storage in self.v.dtype.stored if storage.scaled_by_step)
-        return found * max(self.tile.m, self.tile.n) * 16
+        return found * max(self.tile.m, self.tile.n) * 16 * self.v.traits.blocks
 
     @cached_property
     def conversion_in_flight(self) -> int:

@@ -187,6 +187,8 @@ def _stored(v: Variant) -> str | None:
     native = any(storage.native for storage in v.dtype.stored)
     if not (t.tiled and t.looped) or (t.pairs and native) or not t.repeatable:
         return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
+    if t.side == "n" and v.dtype.sparse and v.product == "direct":
+        return "Triton cannot lay out several widths of a b among zeros in shared memory; use 'product: exchanged'"
     if v.loading.blocks:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
     if v.loading.descriptors and v.epilogue.order is not None and not v.traits.decodes:

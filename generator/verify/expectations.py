@@ -125,6 +125,8 @@ def _masks(v: Variant, launch: CompiledLaunch, code: MachineCode) -> Iterator[st
 def _loaded_ahead(v: Variant) -> int:
     """The loads of scales and zero points that are masked where there is no further step: before the loop and in it."""
     strips = {"a": 1, "b": 2 if v.epilogue.order == CONCATENATED else 1}
+    if v.traits.pairs:
+        strips[{"m": "a", "n": "b"}[v.traits.side]] *= v.traits.blocks
     found = [storage for storage in v.dtype.stored if storage.scaled_by_step]
     return sum(2 * strips[storage.letter] * (2 if storage.zeros else 1) for storage in found)
 

@@ -100,6 +100,13 @@ EXCHANGED = ("gemm16", "gemm_fp16_rrr_none__tiled_pointer_auto_grouped_productex
 # Tiles of two widths.
 PAIRED = ("gemm16", "gemm_fp16_rcr_none__paired_descriptor_auto_grouped_storepointer")
 
+# Tiles of two and three blocks of rows, and of three of columns.
+_BLOCKS = "descriptor_auto_grouped_storepointer"
+PAIRED_M = ("widths", f"gemm_bf16_rcr_none__pairedm_{_BLOCKS}_productexchanged")
+TRIPLED_M = ("widths", f"gemm_bf16_rcr_none__tripledm_{_BLOCKS}_productexchanged")
+TRIPLED = ("widths", f"gemm_bf16_rcr_none__tripled_{_BLOCKS}")
+STORED_TRIPLED_M = ("widths_stored", f"gemm_fp8e4m3_a1x128_b128x128_rcr_none__tripledm_{_BLOCKS}_productexchanged")
+
 # Programs that share the K of a tile.
 SPLIT = ("split_k", "gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped")
 SPLIT_DESCRIPTORS = ("split_k", "gemm_fp16_rcr_bias_silu__splitk_descriptor_auto_grouped")

@@ -1,0 +1,116 @@
+"""Blocks of the rows or columns of a tile mixed up: their loads, their products, their scales and where they are stored."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+from .kernels import PAIRED_M, STORED_TRIPLED_M, TRIPLED, TRIPLED_M
+
+BOTTOM = "    offs_m = pid_m * BLOCK_M + TOP_M + tl.arange(0, BLOCK_M - TOP_M)\n    in_m = offs_m < M\n"
+MIDDLE = "    offs_m = pid_m * BLOCK_M + TOP_M + tl.arange(0, MIDDLE_M)\n"
+LAST = "    offs_m = pid_m * BLOCK_M + TOP_M + MIDDLE_M + tl.arange(0, BLOCK_M - TOP_M - MIDDLE_M)\n"
+
+MUTATIONS = (
+    Mutation(
+        "the rows at the bottom are products of those at the top",
+        "arithmetic",
+        PAIRED_M,
+        (("bottom_row = row + TOP_M", "bottom_row = row"),),
+        "right in the upper rows of a tile",
+        says="are wrong",
+    ),
+    Mutation(
+        "products of the rows at the bottom are not added to the sum",
+        "arithmetic",
+        PAIRED_M,
+        (("tl.dot(b.T, a_bottom.T, acc_bottom)", "tl.dot(b.T, a_bottom.T)"),),
+        "right while K fits one step",
+        says="are wrong",
+    ),
+    Mutation(
+        "the mask of the rows at the bottom is that of the top",
+        "mask",
+        PAIRED_M,
+        ((BOTTOM, BOTTOM.replace("offs_m <", "offs_m - TOP_M <")),),
+        "rows past the edge are written",
+    ),
+    Mutation(
+        "the rows at the bottom are stored where those at the top are",
+        "order",
+        PAIRED_M,
+        ((BOTTOM, BOTTOM.replace(" + TOP_M +", " +")),),
+        "rows that nobody writes, and others that are written twice",
+    ),
+    Mutation(
+        "the rows in the middle are loaded from where the bottom begins",
+        "arithmetic",
+        TRIPLED_M,
+        (("a_middle_desc.load([middle_row, k])", "a_middle_desc.load([bottom_row, k])"),),
+        "a third of a tile has the sums of other rows",
+        says="are wrong",
+    ),
+    Mutation(
+        "the rows at the bottom begin behind the top",
+        "order",
+        TRIPLED_M,
+        ((LAST, LAST.replace(" + MIDDLE_M +", " +")),),
+        "the last rows of a tile are never written",
+    ),
+    Mutation(
+        "the rows in the middle are stored a row lower",
+        "order",
+        TRIPLED_M,
+        ((MIDDLE, MIDDLE.replace(" + TOP_M +", " + TOP_M + 1 +")),),
+        "one row that nobody writes",
+    ),
+    Mutation(
+        "the sums in the middle are not put right again",
+        "arithmetic",
+        TRIPLED_M,
+        (("    acc_middle = acc_middle.T\n", ""),),
+        "rows are columns in a third of the tile",
+    ),
+    Mutation(
+        "the columns at the right begin behind those at the left",
+        "order",
+        TRIPLED,
+        (("right = column + LEFT_N + MIDDLE_N", "right = column + LEFT_N"),),
+        "the last columns of a tile are never computed",
+    ),
+    Mutation(
+        "products in the middle are not added to the sum",
+        "arithmetic",
+        TRIPLED,
+        (("tl.dot(a, b_middle, acc_middle)", "tl.dot(a, b_middle)"),),
+        "right while K fits one step",
+        says="are wrong",
+    ),
+    Mutation(
+        "the block for the middle columns is as wide as the left",
+        "order",
+        TRIPLED,
+        (('Described("b", (MIDDLE_N, BLOCK_K), turned=True)', 'Described("b", (LEFT_N, BLOCK_K), turned=True)'),),
+        "a descriptor copies another block than the kernel reads",
+    ),
+    Mutation(
+        "the rows at the bottom have the scales of the step before",
+        "storage",
+        STORED_TRIPLED_M,
+        (
+            ("        a_scale_bottom = a_scale_bottom_next.to(tl.float32)\n", ""),
+            (
+                "    acc_top = tl.zeros(",
+                "    a_scale_bottom = a_scale_bottom_next.to(tl.float32)\n    acc_top = tl.zeros(",
+            ),
+        ),
+        "right while K fits one step",
+        says="are wrong",
+    ),
+    Mutation(
+        "sums of the rows in the middle are not scaled",
+        "storage",
+        STORED_TRIPLED_M,
+        (("tl.dot(b.T, a_middle.T) * (a_scale_middle * b_scale)[None, :]", "tl.dot(b.T, a_middle.T)"),),
+        "two blocks of rows have the scales of their steps",
+        says="are wrong",
+    ),
+)
