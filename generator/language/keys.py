@@ -90,8 +90,8 @@ DTYPE_KEYS: Mapping[str, Key] = {
 
 #: The keys of a configuration.
 TILE_KEYS: Mapping[str, Key] = {
-    "m": Key("Rows of the tile, a power of two"),
-    "n": Key("Columns of the tile, a power of two; for `schedule: paired` the sum of two"),
+    "m": Key("Rows of the tile, a power of two; for `schedule: paired` this or `n` is the sum of two or three"),
+    "n": Key("Columns of the tile, a power of two; for `schedule: paired` this or `m` is the sum of two or three"),
     "k": Key("Elements along K in one step, a power of two"),
     "warps": Key("Warps of a program, a power of two"),
     "group": Key("Tiles in a band, for orders that have bands"),
