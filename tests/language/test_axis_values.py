@@ -166,12 +166,13 @@ def test_an_operation_with_parameters_outside_a_list_is_shown_where_it_belongs()
         ),
         ("[{m: 64, n: 64, k: 64}]", ["4:8: tile: the key 'warps' is missing"]),
         (
-            "[{m: 48, n: 0, k: -1, warps: 3}]",
+            "[{m: 120, n: 0, k: -1, warps: 3}]",
             [
-                "4:12: tile.m: expected a power of two, found 48; nearest: 32, 64",
-                f"4:19: tile.n: {NUMBER} 0",
-                f"4:25: tile.k: {NUMBER} -1",
-                "4:36: tile.warps: expected a power of two, found 3; nearest: 2, 4",
+                "4:12: tile.m: expected a power of two, or two or three together, as 208 is, found 120; "
+                "nearest: 112, 128",
+                f"4:20: tile.n: {NUMBER} 0",
+                f"4:26: tile.k: {NUMBER} -1",
+                "4:37: tile.warps: expected a power of two, found 3; nearest: 2, 4",
             ],
         ),
         (

@@ -102,7 +102,7 @@ BAD = {
             "ops: {b_ias: {formula: 'x * x'}}": "ops: 'b_ias' and 'bias' would be the same",
             "tuned: [missing.json, 5]\nselect: table": "tuned: ",
             'header: "a\\rb"': "header: the control character",
-            "tile: [{m: 64, n: 7, k: 64, warps: 4}]": "tile.n: expected a power of two or two of them",
+            "tile: [{m: 64, n: 15, k: 64, warps: 4}]": "tile.n: expected a power of two, or two or three",
         }.items()
     },
 }

@@ -148,8 +148,8 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "a size that is true": (lambda f: f["winners"][1].update(m=True), "winners.1.m must be integer, found true"),
     "a tile that is no power of two": (
-        lambda f: f["winners"][0].update(config=SMALL | {"BLOCK_M": 100}),
-        "winners.0.config.BLOCK_M: 100 is not a value that a kernel has",
+        lambda f: f["winners"][0].update(config=SMALL | {"BLOCK_M": 240}),
+        "winners.0.config.BLOCK_M: 240 is not a value that a kernel has",
     ),
     "a negative number of stages": (
         lambda f: f["rates"][0].update(config=SMALL | {"num_stages": -3}),

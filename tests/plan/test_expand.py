@@ -218,7 +218,7 @@ UNLIKE = (
         ("masking: none\nload: descriptor\ntargets: [sm80]", "5:7", "load: 'descriptor'"),
         ("epilogue: bias+row_sum\nselect: autotune\nschedule: elementwise", "4:11", "epilogue: 'bias+row_sum'"),
         # All that an axis lists.
-        ("schedule: [split_k_atomic, paired]", "4:11", "the value of schedule"),
+        ("schedule: [split_k_atomic, decoded]", "4:11", "the value of schedule"),
         # A value of a key that has no default.
         ("epilogue: gelu\nrounding: torch", "3:8", "dtype: 'int8'"),
         # One target, and several.

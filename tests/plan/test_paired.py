@@ -62,7 +62,8 @@ def test_the_blocks_of_a_size_are_powers_of_two_from_16_on(size: int) -> None:
         (
             "tripled",
             160,
-            "n is 160, and tripled needs a sum of three different powers of two, such as 208 = 128 + 64 + 16; use paired",
+            "n is 160, and tripled needs a sum of three different powers of two, such as 208 = 128 + 64 + 16; "
+            "use paired",
         ),
         ("paired_m", 160, "n is 160, and paired_m needs a power of two"),
         ("paired", 136, "m and n are 64 and 128 + 8, and the matrix unit needs at least 16 of each"),

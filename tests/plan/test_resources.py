@@ -1,6 +1,6 @@
 """The formulas of resources.py against what Triton 3.6.0 compiled: measured/resources.csv, a row a compilation.
 
-Rows of the shipped tables on every target, and others drawn at random. The compile level holds the shipped ones to it
+Those of several blocks that are no `paired` are by Triton 3.7.1. Rows of the shipped tables on every target, and others drawn at random. The compile level holds the shipped ones to it
 on every Triton version.
 """
 

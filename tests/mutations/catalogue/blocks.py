@@ -1,4 +1,4 @@
-"""Blocks of the rows or columns of a tile mixed up: their loads, their products, their scales and where they are stored."""
+"""Blocks of the rows or columns of a tile mixed up: their loads, products and scales, and where they are stored."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ MUTATIONS = (
         "rows that nobody writes, and others that are written twice",
     ),
     Mutation(
-        "the rows in the middle are loaded from where the bottom begins",
+        "the rows in the middle are products of those at the top",
         "arithmetic",
         TRIPLED_M,
-        (("a_middle_desc.load([middle_row, k])", "a_middle_desc.load([bottom_row, k])"),),
+        (("middle_row = row + TOP_M", "middle_row = row"),),
         "a third of a tile has the sums of other rows",
         says="are wrong",
     ),
