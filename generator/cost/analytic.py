@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from generator.language.model import Variant
-from generator.language.vocabulary import Schedule
 from generator.plan.devices import Device
 from generator.plan.shared_memory import staged
 
@@ -116,6 +115,9 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     columns = "2 * n" if v.epilogue.order is not None else "n"
     loaded = loaded_columns(v, columns)
     tiles = "triton.cdiv(M, m) * triton.cdiv(N, n)"
+    if v.symmetric:
+        # Those on and above the diagonal.
+        tiles = "triton.cdiv(M, 2 * n) * (n // m) * (triton.cdiv(N, n) // 2 * 2 + 1)"
     programs = f"{'B * ' * v.products.several}{tiles}{' * parts' * t.splits}"
     beside = " + m * n * 4" * staged(v)
     lines = ['m, n, depth = row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"] * row["num_stages"]']
@@ -150,7 +152,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     if beside_products:
         lines.append(f"each = {each}")
         products = f"{share} * each"
-    why, sums = _partial_sums(t)
+    why, sums = _partial_sums(v)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
         return (
@@ -212,11 +214,13 @@ def _beside_products(v: Variant) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:
+def _partial_sums(v: Variant) -> tuple[tuple[str, ...], str]:
     """The comment on the cost of partial sums, and the term for it; both empty if one program sums all of K."""
+    t = v.traits
     if t.joins:
         why = "Writing or reading a partial sum takes about as long as 512 products; all multiprocessors read them."
-        return (f"# {why}",), " + turns * m * n * 512 + parts * M * N * 512 / multiprocessors"
+        read = "parts * M * N * 256" if v.symmetric else "parts * M * N * 512"
+        return (f"# {why}",), f" + turns * m * n * 512 + {read} / multiprocessors"
     if t.splits:
         return ("# An atomic add takes about as long as 512 products.",), " + turns * m * n * 512"
     if t.walks_steps:

@@ -142,6 +142,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "pointer": _macros("load/pointer.j2"),
         "problem": _macros(k.problem_template),
         "swizzle": _macros("swizzle.j2"),
+        "result": _macros(f"result/{kernel.variant.result}.j2"),
         "epilogue": _macros("epilogue.j2"),
         "tile": _macros("tile.j2"),
         "workspace": _macros("workspace.j2"),

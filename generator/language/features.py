@@ -30,6 +30,7 @@ class Feature(Enum):
     EXCHANGED = "exchanged products"
     SCALED = "scaled products"
     SUMMED = "summed products"
+    SYMMETRIC = "symmetric results"
     ORDERS = "orders of tiles but the default"
     BLOCKS = "block pointers"
     DESCRIPTORS = "descriptors"

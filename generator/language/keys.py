@@ -34,6 +34,7 @@ _AXES: Mapping[str, Key] = {
     "product": Key("Which operand has the rows of the matrix unit, or that it scales blocks itself"),
     "rounding": Key("Where the running value of the epilogue is rounded"),
     "math": Key("How accurate sigmoid and tanh are"),
+    "result": Key("Whether the caller states that C is symmetric, so that about half of it is computed"),
 }
 
 #: The keys of a spec.

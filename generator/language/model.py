@@ -251,6 +251,7 @@ class Variant:
     product: str = DEFAULTS["product"]
     rounding: str = DEFAULTS["rounding"]
     math: str = DEFAULTS["math"]
+    result: str = DEFAULTS["result"]
 
     def __post_init__(self) -> None:
         native = self.product == "scaled"
@@ -270,7 +271,10 @@ class Variant:
     def contract(self) -> str:
         """The name of what is computed, before the `__`: `gemm_fp16_rcr_bias_relu`."""
         return "_".join(
-            [self.products.prefix, self.dtype.word, self.layout.word, self.epilogue.written, *self._later("rounding")]
+            [
+                *(self.products.prefix, self.dtype.word, self.layout.word, self.epilogue.written),
+                *self._later("rounding", "result"),
+            ]
         )
 
     @cached_property
@@ -309,6 +313,11 @@ class Variant:
         by_row = self.layout.b == "row" or self.dtype.precision == "ieee"
         layout = replace(self.layout, b="row" if by_row else "column")
         return replace(self, layout=layout, dtype=dtype, schedule="persistent")
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether C is symmetric: what is below the diagonal is not computed, but copied from above it."""
+        return self.result == "symmetric"
 
     @property
     def products(self) -> Products:

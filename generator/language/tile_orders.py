@@ -113,3 +113,18 @@ def along_hilbert(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int,
 
 def chiplet(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int, int]]:
     return dealt(list(bands(tile.group, rows, columns)), tile.chiplets)
+
+
+def unfolded(order: Iterator[tuple[int, int]], blocks: int, tall: int) -> Iterator[tuple[int, int]]:
+    """The tiles on and above the diagonal of a square of so many blocks along a side, each of `tall` tiles.
+
+    `order` is that of a rectangle of half as many rows of blocks. It has row i of the triangle at its end, and in front
+    of that the row as far from the last one, turned by half a turn; of an odd number of blocks the first row is alone.
+    """
+    # The rows of blocks in front of others, by the row behind.
+    before = {row: blocks - row - (blocks + 1) % 2 for row in range(blocks // 2 + blocks % 2) if row or blocks % 2 == 0}
+    for m, n in order:
+        row, of_block = divmod(m, tall)
+        joined = [(before[row], column) for column in reversed(range(before[row], blocks))] if row in before else []
+        joined += [(row, column) for column in range(row, blocks)]
+        yield joined[n][0] * tall + of_block, joined[n][1]

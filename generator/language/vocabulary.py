@@ -15,10 +15,10 @@ from generator.language.features import CHAINS, LOADS, SEVERAL, STORED, Feature
 #: The axes in the order of the family's product; newer axes come last.
 AXES = (
     *("layout", "dtype", "batch", "epilogue", "masking", "swizzle", "schedule", "load", "store", "product"),
-    *("rounding", "math"),
+    *("rounding", "math", "result"),
 )
 #: Contract axes say what is computed, implementation axes how.
-CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue", "rounding")
+CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue", "rounding", "result")
 IMPLEMENTATION_AXES = tuple(axis for axis in AXES if axis not in CONTRACT_AXES)
 #: Axes with one value in a spec: kernels of one contract that sum in the same order agree to the last bit.
 SINGLE_AXES = ("math",)
@@ -291,7 +291,7 @@ SCHEDULE: Mapping[str, Schedule] = {
     "tiled": Schedule(
         "one program computes one tile, in a loop over K",
         rank=0,
-        handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.SUMMED, Feature.INVARIANT),
+        handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
     ),
     "paired": Schedule(
         "one program computes a tile of two widths side by side, in a loop over K",
@@ -326,7 +326,7 @@ SCHEDULE: Mapping[str, Schedule] = {
         walks=True,
         indent=8,
         rank=1,
-        handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.INVARIANT),
+        handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.SYMMETRIC, Feature.INVARIANT),
     ),
     "split_k": Schedule(
         "K divided over programs, reduced in a fixed order",
@@ -334,7 +334,7 @@ SCHEDULE: Mapping[str, Schedule] = {
         workspace=True,
         joins=True,
         rank=3,
-        handles=(*_TILES, Feature.SCALED, Feature.SUMMED, Feature.INVARIANT),
+        handles=(*_TILES, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
     ),
     "split_k_atomic": Schedule(
         "K divided over programs, reduced by atomic adds",
@@ -388,7 +388,7 @@ LOAD: Mapping[str, Load] = {
     "pointer": Load(
         "tiles of pointers",
         rank=1,
-        handles=(*_OPERANDS, Feature.STRIDED, Feature.SUMMED, Feature.ELEMENTS, Feature.PAIRS),
+        handles=(*_OPERANDS, Feature.STRIDED, Feature.SUMMED, Feature.SYMMETRIC, Feature.ELEMENTS, Feature.PAIRS),
     ),
     "block_pointer": Load(
         "block pointers (tl.make_block_ptr)",
@@ -400,7 +400,7 @@ LOAD: Mapping[str, Load] = {
         "tensor descriptors made on the host, copied by the hardware",
         descriptors=True,
         rank=0,
-        handles=(*_OPERANDS, Feature.PAIRS),
+        handles=(*_OPERANDS, Feature.SYMMETRIC, Feature.PAIRS),
     ),
 }
 
@@ -433,6 +433,14 @@ MATH: Mapping[str, Word] = {
     ),
 }
 
+RESULT: Mapping[str, Word] = {
+    "full": Word("every element is computed"),
+    "symmetric": Word(
+        "the caller states that C is symmetric, as A A^T is: elements on and above the diagonal are computed, and "
+        "those below it are copies of them"
+    ),
+}
+
 #: Axes whose values are plain words. `layout`, `dtype` and `epilogue` have grammars of their own.
 WORDS: Mapping[str, Mapping[str, Word]] = {
     "batch": BATCH,
@@ -444,6 +452,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "product": PRODUCT,
     "rounding": ROUNDING,
     "math": MATH,
+    "result": RESULT,
 }
 
 SELECT: Mapping[str, Word] = {
@@ -481,6 +490,7 @@ DEFAULTS: Mapping[str, str] = {
     "product": "direct",
     "rounding": "late",
     "math": "auto",
+    "result": "full",
     "select": "heuristic",
     "backward": "none",
     "invariant": "none",

@@ -179,8 +179,8 @@ class CallTable:
         if k.schedule.joins:
             of_row = (("BLOCK_M", str(STRIP)), ("BLOCK_N", "BLOCK_N"), ("SPLIT", "SPLIT"))
             constants = (*self._constants_of(k.second), *of_row)
-            strips = f"(ceil(M, {STRIP}) * ceil(N, BLOCK_N),)"
-            return multiplies, LaunchTable("sum_kernel", strips, k.second.slots, constants, False)
+            strips = self._tiles_of(str(STRIP))
+            return multiplies, LaunchTable("sum_kernel", f"({strips},)", k.second.slots, constants, False)
         return (multiplies,)
 
     @property
@@ -189,7 +189,7 @@ class CallTable:
         schedule, several = self.kernel.schedule, "".join(f"{count} * " for count in self.call.products.front)
         if not self.kernel.tiled:
             return f"({several}M * N,)"
-        tiles = f"{several}ceil(M, BLOCK_M) * ceil(N, BLOCK_N)"
+        tiles = f"{several}{self._tiles_of('BLOCK_M')}"
         if self.call.products.divided == "M":
             # Each group may end within a tile, and none has more rows of tiles than rows.
             tiles = "least(T, ceil(T, BLOCK_M) + G) * ceil(N, BLOCK_N)"
@@ -198,6 +198,12 @@ class CallTable:
         if schedule.walks:
             return "(PROGRAMS,)" if schedule.workspace else f"(least({tiles}, PROGRAMS),)"
         return f"({tiles},)"
+
+    def _tiles_of(self, rows: str) -> str:
+        """How many tiles of so many rows C has; of a symmetric one those of the triangle, as it is folded."""
+        if self.call.square:
+            return f"ceil(M, 2 * BLOCK_N) * (BLOCK_N // {rows}) * (ceil(M, BLOCK_N) // 2 * 2 + 1)"
+        return f"ceil(M, {rows}) * ceil(N, BLOCK_N)"
 
     @property
     def _index(self) -> tuple[str, str]:
@@ -243,7 +249,7 @@ class CallTable:
             shape = f"(K, {d.columns})"
             found.append(f'Memory("{d.dense.name}", {shape}, {d.torch_dtype}, unit={unit}, pitch={d.pitch})')
         if k.schedule.joins:
-            found.append(f'Memory("sums", (SPLIT, M, {k.partial.columns}), {sums})')
+            found.append(f'Memory("sums", (SPLIT, M, {self.call.named(k.partial.columns)}), {sums})')
         for output in self.reductions:
             front = "B, " if output.matrix.batched else ""
             side = "BLOCK_N" if output.across == "N" else str(STRIP) if k.schedule.joins else "BLOCK_M"
@@ -278,7 +284,9 @@ class CallTable:
         """The dimensions that must be multiples of the tile."""
         k = self.kernel
         kinds = (("M", k.edges.bound.m), ("N", k.edges.bound.n), ("K", k.edges.bound.k))
-        return tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else ()
+        found = tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else ()
+        # Of a symmetric result M is N, and BLOCK_N a multiple of BLOCK_M.
+        return tuple(d for d in found if not (d == "M" and self.call.square and "N" in found))
 
     @property
     def needs(self) -> list[str]:
@@ -320,7 +328,7 @@ class CallTable:
         """How many tiles of 16 by 16, the smallest, several products have at most."""
         if self.call.products.divided == "M":
             return "(ceil(T, 16) + G) * ceil(N, 16)"
-        return f"{self.call.products.count} * ceil(M, 16) * ceil(N, 16)"
+        return f"{self.call.products.count} * ceil(M, 16) * ceil({self.call.named('N')}, 16)"
 
     # The choice of a configuration.
 
@@ -337,7 +345,7 @@ class CallTable:
         """The head of the function that predicts the cost of a configuration; empty where there is no choice."""
         if not self._choice:
             return ""
-        sizes = ("M", "N", "K") if self.kernel.kernel.rows_alike else self.call.sizes
+        sizes = ("M", "N", "K") if self.kernel.kernel.rows_alike else self.call.products.sizes
         return f"def cost(row, {', '.join(sizes)}, multiprocessors, shared):"
 
     @property

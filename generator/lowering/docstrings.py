@@ -110,6 +110,17 @@ def order(v: Variant) -> str:
     return f"one program computes one tile of C; tiles are visited {meaning}."
 
 
+def symmetric(v: Variant) -> str:
+    """What is computed of a symmetric result; nothing where that is not stated."""
+    if not v.symmetric:
+        return ""
+    read = " and ".join(["a", "b", *(x.name for x in v.epilogue.operands if x.shape == MATRIX)])
+    return (
+        f"the caller states that C is symmetric, as A @ A^T is. Its elements on and above the diagonal are computed "
+        f"from {read}, and those below are copies of them, so that C equals its transpose bit for bit."
+    )
+
+
 def batch(v: Variant) -> str:
     """What the matrices of a batch share, and how they may lie to each other; nothing where there is no batch."""
     if not v.products.several or v.products.divided:
@@ -317,6 +328,7 @@ def properties(k: View) -> str:
     kernel = k.kernel
     labelled = {
         "Sizes": sizes(kernel),
+        "Symmetric": symmetric(kernel.variant),
         "Batch": batch(kernel.variant),
         "Groups": groups(kernel.variant),
         "Order": order(kernel.variant),

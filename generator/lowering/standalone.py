@@ -115,7 +115,7 @@ class Standalone:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes of the products, of which the last is summed over."""
-        return self.table.call.sizes
+        return tuple(dict.fromkeys(self.table.call.sizes))
 
     @property
     def tuned(self) -> bool:

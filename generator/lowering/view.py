@@ -282,6 +282,13 @@ class View(Accumulation):
         kinds = {"M": self.edges.bound.m, "N": self.edges.bound.n, "K": self.edges.bound.k}
         return tuple(d for d, kind in kinds.items() if kind == "call")
 
+    def multiple_of(self, dimension: str) -> str:
+        """The table's column that must divide a dimension for it to be compiled without its mask.
+
+        A symmetric result has blocks of BLOCK_N by BLOCK_N elements, of which tiles past the last row are a part.
+        """
+        return f"BLOCK_{'N' if dimension == 'M' and self.v.symmetric else dimension}"
+
     @property
     def helpers(self) -> tuple[str, ...]:
         """The macros of math.j2 for what the order of tiles, the epilogue and the store call."""
@@ -328,7 +335,7 @@ class View(Accumulation):
         found += [slot(x) for x in (*self.scales, self.c, *self.operands, *self.saved, *self.parts)]
         if self.schedule.workspace and not self.schedule.joins:
             found += [Slot(f"{name}_ptr", f'"{name}"', name) for name in ("work", "counters")]
-        found += [Slot(size, size) for size in (*self.sizes, *["R"] * self.a.gathered)]
+        found += [Slot(size, self.call.named(size)) for size in (*self.sizes, *["R"] * self.a.gathered)]
         return (*found, *stride_slots(self.strided))
 
     @property

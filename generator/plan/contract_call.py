@@ -116,6 +116,8 @@ class ContractCall:
     products: Products
     #: Whether b has two columns for each of the result.
     gated: bool
+    #: Whether N is M, the only name that both then have.
+    square: bool = False
 
     @property
     def tensors(self) -> tuple[Argument, ...]:
@@ -149,7 +151,11 @@ class ContractCall:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes of the products: how many there are, the extents of a result, and the one that is summed over."""
-        return self.products.sizes
+        return tuple(self.named(size) for size in self.products.sizes)
+
+    def named(self, size: str) -> str:
+        """The name by which a call knows a size: M for an N that is M."""
+        return "M" if self.square and size == "N" else size
 
 
 @cache
@@ -159,6 +165,8 @@ def call(v: Variant) -> ContractCall:
     layout, dtype, epilogue = v.layout, v.dtype, v.epilogue
 
     def matrix(name: str, shape: Shape, layout: str, dtype: str | tuple[str, ...] | None) -> Argument:
+        if v.symmetric:
+            shape = tuple(M if x == N else x for x in shape)
         return Argument(name, _of_all(products, shape), dtype, layout)
 
     def operand(name: str, shape: str) -> Argument:
@@ -208,6 +216,7 @@ def call(v: Variant) -> ContractCall:
         reads_out=epilogue.reads_out,
         products=products,
         gated=epilogue.gate is not None,
+        square=v.symmetric,
     )
 
 

@@ -270,7 +270,7 @@ _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 def defaults(v: Variant) -> tuple[Tile, ...]:
     """The configurations for a variant's schedule, types, layout and product, largest tile first."""
-    found = (replace(tile, group=min(tile.group, widest_band(v, tile))) for tile in _ungated(v))
+    found = (replace(tile, group=min(tile.group, widest_band(v, tile))) for tile in _of_result(v))
     tiles = tuple(dict.fromkeys(_of_blocks(v, tile) for tile in found if not _spills(v, tile)))
     if v.epilogue.order is None or not v.traits.tiled:
         return tiles
@@ -306,6 +306,16 @@ def halved(v: Variant, tile: Tile) -> Tile:
     if fewest // 2 < least and fewest < tile.n and tile.m >= 128:
         return replace(tile, m=tile.m // 2)
     return replace(tile, n=tile.n // 2) if fewest // 2 >= least else replace(tile, k=max(tile.k // 2, 32))
+
+
+def _of_result(v: Variant) -> tuple[Tile, ...]:
+    """The configurations of a product in which C has as many columns as B; of a symmetric C, those that it can have."""
+    return tuple(_wide(tile) for tile in _ungated(v)) if v.symmetric else _ungated(v)
+
+
+def _wide(tile: Tile) -> Tile:
+    """`tile`, or the same with rows and columns exchanged: tiles of a symmetric result are at least as wide as high."""
+    return replace(tile, m=min(tile.m, tile.n), n=max(tile.m, tile.n))
 
 
 def _ungated(v: Variant) -> tuple[Tile, ...]:

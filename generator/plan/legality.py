@@ -121,6 +121,8 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"m and n are {m} and {n}, and the matrix unit needs at least 16 of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < MATRIX_ROWS:
         return f"n is {n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product"
+    if v.symmetric and tile.m > tile.n:
+        return f"m is {tile.m} and n is {tile.n}, and tiles of a symmetric result are at least as wide as high"
     band, most = SWIZZLE[v.swizzle].band, widest_band(v, tile)
     if band and tile.group > most:
         beside = f"{'n' if band == 'GROUP_M' else 'm'}: {most}"

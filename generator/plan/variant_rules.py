@@ -10,7 +10,7 @@ from itertools import islice
 
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.operations import COLUMNS, MATRIX
+from generator.epilogue.operations import COLUMNS, ELEMENT, MATRIX, SCALAR
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.features import Feature
@@ -227,6 +227,27 @@ def _summed(v: Variant) -> str | None:
     return None
 
 
+def _symmetric(v: Variant) -> str | None:
+    if not v.symmetric:
+        return None
+    if v.products.divided:
+        return f"M is N in a symmetric result, and {v.batch} divides one of the sizes; use 'batch: none' or 'strided'"
+    if not v.dtype.plain:
+        return f"a symmetric result is of A and A^T, and operands are stored as {v.dtype.word}; use plain types"
+    if v.epilogue.order is not None:
+        return "a gated linear unit has two columns of B for each of C, and B of a symmetric result is of A's size"
+    vector = next((x.name for x in v.epilogue.operands if x.shape not in (MATRIX, ELEMENT, SCALAR)), None)
+    if vector is not None:
+        return f"{vector} is for rows or for columns, which would make C not symmetric; use operands [M, N] and numbers"
+    if v.epilogue.outputs:
+        return f"{v.epilogue.outputs[0].name} would be of all elements, and those below the diagonal are not computed"
+    if v.product == "summed":
+        return "a summed product is for few rows, and a symmetric result is square; use 'product: direct'"
+    if not v.loading.pointers and v.store == "as_load":
+        return f"a tile on the diagonal is stored in part, which {v.load} cannot do; use 'store: pointer'"
+    return None
+
+
 def _decoded(v: Variant) -> str | None:
     if not v.traits.decodes:
         return None
@@ -256,6 +277,7 @@ def _taken_keyword(v: Variant) -> str | None:
 VARIANT_RULES: tuple[VariantRule, ...] = (
     _scaled,
     _summed,
+    _symmetric,
     _stored,
     _decoded,
     _taken_keyword,
@@ -283,6 +305,12 @@ def _order_of_sums(v: Variant) -> str | None:
     if v.traits.walks_steps:
         return f"where {v.schedule} divides K depends on the number of tiles, and so on M; use split_k {WITH_ROWS}"
     return None
+
+
+def _rows_of_symmetric(v: Variant) -> str | None:
+    return (
+        f"M is N in a symmetric result, so that it has no other rows to depend on {WITH_ROWS}" if v.symmetric else None
+    )
 
 
 def _claimed_rows(v: Variant) -> str | None:
@@ -323,6 +351,7 @@ def _outputs_of_rows(v: Variant) -> str | None:
 #: What `invariant: rows` cannot have: results whose bits would depend on the number of rows, or on other rows.
 ROW_RULES: tuple[VariantRule, ...] = (
     _order_of_sums,
+    _rows_of_symmetric,
     _claimed_rows,
     _divided_rows,
     _pitch_of_rows,

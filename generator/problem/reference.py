@@ -137,7 +137,15 @@ def finish(
             outputs.append(auxiliary_value(output.writer, y, out, integer=integer))
 
     result = run_chain(variant.chain.steps, x, operand, step_value, apart=_taken_apart, write=write)
-    return _stored(out, result, integer=integer)
+    result = _stored(out, result, integer=integer)
+    return _mirrored(result) if variant.symmetric else result
+
+
+def _mirrored(x: Bounded) -> Bounded:
+    """The symmetric matrix of what is on and above the diagonal of `x`."""
+    places = torch.arange(x.value.shape[-1], device=x.value.device)
+    upper = places[:, None] <= places
+    return Bounded(*(torch.where(upper, each, each.mT) for each in (x.value, x.error.expand(x.value.shape))))
 
 
 def _taken_apart(x: Bounded, order: str) -> tuple[Bounded, Bounded]:

@@ -75,6 +75,12 @@ class Fit:
         return (2, 2, 2) if not self.variant.traits.tiled else (self.tile.m, self.tile.n, self.tile.k)
 
     @property
+    def _multiples(self) -> tuple[int, int, int]:
+        """What sizes without masks must be multiples of."""
+        m, n, k = self.unit
+        return (n if self.variant.symmetric else m), n, k
+
+    @property
     def primes(self) -> tuple[int, int, int]:
         """Prime sizes (M, N, K), each smaller than a tile."""
         if not self.variant.traits.tiled:
@@ -82,7 +88,12 @@ class Fit:
         return _prime(self.tile.m), _prime(self.tile.n), _prime(self.tile.k)
 
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
-        """The nearest supported sizes that are not smaller; K is limited where one tile must hold it."""
+        """The nearest supported sizes that are not smaller; K is limited where one tile must hold it.
+
+        Of a symmetric result M and N are the larger one of the two, or 0 where one is.
+        """
+        if self.variant.symmetric:
+            m = n = max(m, n) if m and n else 0
         ragged = variant_rules.ragged(self.variant.masking)
         together = self.variant.dtype.together
         k = -(-k // together) * together
@@ -92,7 +103,7 @@ class Fit:
             k = min(k, self.tile.k)
         m, n, k = (
             size if ragged[dimension] is not False else -(-size // block) * block
-            for dimension, size, block in zip("mnk", (m, n, k), self.unit, strict=True)
+            for dimension, size, block in zip("mnk", (m, n, k), self._multiples, strict=True)
         )
         step, read = written_step(self.variant), read_step(self.variant)
         if self.variant.layout.c == "column":

@@ -160,7 +160,8 @@ def _layouts(fit: Fit, row: int) -> Iterator[Case]:
 
 def _orders(fit: Fit, row: int) -> Iterator[Case]:
     m, n, k = fit.unit
-    bands = fit.tile.group + 1
+    # A symmetric result has half as many rows of tiles, once it is folded to a rectangle.
+    bands = (2 if fit.variant.symmetric else 1) * (fit.tile.group + 1)
     k = min(k, 2)
     if not fit.variant.traits.tiled:
         return

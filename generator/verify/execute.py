@@ -97,6 +97,10 @@ class Machine:
         """The least index along each dimension of each store to `result`, in the programs' order; none if not known."""
         return []
 
+    def stored_again(self, result: torch.Tensor) -> int:
+        """How many elements of `result` were stored when they had been stored before; 0 if that is not known."""
+        return 0
+
     def corners_of_sums(self) -> list[tuple[int, ...]]:
         """The same of the partial sums that the launcher made room for, without the index of the part."""
         return []
@@ -151,6 +155,10 @@ class Interpreter(Machine):
             if tensor.data_ptr() == result.data_ptr():
                 return _numbered(region.corners, dimensions, result.dim())
         return []
+
+    def stored_again(self, result: torch.Tensor) -> int:
+        found = (region.again for tensor, region in self.outputs if tensor.data_ptr() == result.data_ptr())
+        return next(found, 0)
 
     def corners_of_sums(self) -> list[tuple[int, ...]]:
         for tensor, region in self.outputs:
@@ -231,6 +239,8 @@ def run_case(
             fault = wrong_order(v, kernel.tiles[case.row], case.sizes, matrices, corners, groups)
             if fault is not None:
                 raise Fault(fault)
+        if v.symmetric and (again := machine.stored_again(result)):
+            raise Fault(f"{again} elements of the result were stored twice")
         vendor = None
         if case.repeat and machine.hardware:
             vendor = _against_vendor(kernel.variant, setup, result, expected, machine)

@@ -43,6 +43,8 @@ class Region:
     written: _Array = field(repr=False)
     #: For each extent, the dimension of the tensor.
     dimensions: tuple[int, ...]
+    #: How many of the elements that a store writes were written before.
+    again: int = 0
     #: For each store, in their order, the smallest index along each extent.
     corners: list[tuple[int, ...]] = field(default_factory=list, repr=False)
 
@@ -60,6 +62,7 @@ class Region:
 
     def stored(self, indices: tuple[_Array, ...]) -> None:
         """Record that the elements with these indices were written."""
+        self.again += int(self.written[indices].sum())
         self.written[indices] = True
         self.corners.append(tuple(int(index.min()) for index in indices))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,14 +78,22 @@ def crowded(out: torch.Tensor) -> torch.Tensor:
     return out.as_strided(out.shape, (*(m * n for _ in front), *lines))
 
 
-def resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
-    """Change the size of one dimension in every operand that has it; `changes` are further keywords."""
+def resized(
+    kernel: Kernel, case: Case, dimension: str, size: int, *, only: Sequence[str] = (), **changes: Any
+) -> Callable[[Call], None]:
+    """Change the size of one dimension in every operand that has it; `changes` are further keywords.
+
+    With `only` the others stay as they are.
+    """
     divided = kernel.variant.products.divided
-    sizes = {**sizes_of(kernel.variant, case), "T" if dimension.upper() == divided else dimension.upper(): size}
     described = call(kernel.variant)
+    name = described.named(dimension.upper())
+    sizes = {**sizes_of(kernel.variant, case), "T" if name == divided else name: size}
 
     def spoil(given: Call) -> None:
         for x in (described.a, described.b, *described.keywords, *described.results):
+            if only and x.name not in only:
+                continue
             if x.layout:
                 given[x.name] = _empty(given[x.name], x.sizes(sizes), x.layout)
             elif x.extents not in ((), ("1",)):

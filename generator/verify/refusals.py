@@ -85,6 +85,10 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     a, b = kernel.variant.dtype.stored
     found = str(k), str(k // b.packed - 1)
     yield Refusal("inner", "a and b have different K", ValueError, found, spoil)
+    if kernel.variant.symmetric:
+        m, n, _ = case.sizes
+        spoil = changed("b", lambda b: torch.cat([b, b[..., :1]], -1).to(b.dtype))
+        yield Refusal("square", "N is not M", ValueError, ("M", str(m), str(n + 1)), spoil)
     yield from _stored(kernel, case)
     for name in ("a", "b"):
         spoil = changed(name, lambda x: x.double())

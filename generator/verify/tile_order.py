@@ -6,12 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from generator.language.model import Tile, Variant
+from generator.language.tile_orders import unfolded
 from generator.language.vocabulary import INTERPRETED, SWIZZLE
 
 
 def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tuple[int, int]]:
     """Row and column of each tile of a grid of `rows` x `columns` tiles, in the variant's order."""
-    return SWIZZLE[variant.swizzle if variant.traits.tiled else "linear"].visits(tile, rows, columns)
+    visits = SWIZZLE[variant.swizzle if variant.traits.tiled else "linear"].visits
+    if variant.symmetric:
+        tall = tile.n // tile.m
+        folded = visits(tile, -(-columns // 2) * tall, columns // 2 * 2 + 1)
+        return unfolded(folded, columns, tall)
+    return visits(tile, rows, columns)
 
 
 def wrong_order(
@@ -33,6 +39,9 @@ def wrong_order(
     if variant.traits.joins and variant.epilogue.order is not None:
         # Of partial sums, which have two columns for each of the result's.
         corners = [(m, n // 2) for m, n in corners]
+    if variant.symmetric and not variant.traits.joins:
+        # Each tile is stored a second time, mirrored.
+        corners = [(*i, min(m, n), max(m, n)) for *i, m, n in corners]
     if groups is not None:
         corners = [(i, m - first, n) for m, n in corners for i, (first, last) in enumerate(groups) if first <= m < last]
     visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
@@ -45,6 +54,9 @@ def wrong_order(
         expected = [(i, *found) for i in range(matrices) for found in expected]
     if variant.traits.walks_tiles:
         expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
+    if variant.symmetric:
+        # Of the last row of blocks some tiles may be past the last row: nothing is stored.
+        expected = [found for found in expected if found[-2] < rows]
     for place, (found, wanted) in enumerate(zip(visited, expected)):
         if found != wanted:
             return f"tile {place} in the order of stores is {found}, but in the order {variant.swizzle} it is {wanted}"

@@ -12,6 +12,7 @@ import torch
 from generator.epilogue.operations import MATRIX
 from generator.language.storage import element_of
 from generator.plan import variant_rules
+from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Case, Fit, leading_extents, read_step, written_step
 from generator.verify.invalid_calls import Call, Refusal, aligned, changed, moved, resized
@@ -48,7 +49,11 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 
         return both
 
-    for dimension in "mn":
+    if kernel.variant.symmetric:
+        # A result of so many rows and columns would be too large without memory, too.
+        spoil = without_memory(resized(kernel, case, "m", 2**31, only=("a", "b")))
+        yield Refusal("large-m", "M exceeds 32 bits", ValueError, (str(2**31),), spoil)
+    for dimension in "" if kernel.variant.symmetric else "mn":
         size = 2**31
         gated = kernel.variant.epilogue.order is not None and dimension == "n"
         spoil = without_memory(resized(kernel, case, dimension, size // 2 if gated else size))
@@ -78,15 +83,18 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
     if not kernel.variant.traits.tiled:
         return
     for dimension, masked in variant_rules.ragged(kernel.variant.masking).items():
-        if masked is not False or kernel.variant.loading.descriptors:
+        # Of a symmetric result BLOCK_N is a multiple of BLOCK_M.
+        alike = kernel.variant.symmetric and dimension == "m"
+        if masked is not False or alike or kernel.variant.loading.descriptors:
             continue
-        name = dimension.upper()
-        offered = sorted({config[f"BLOCK_{name}"] for config in configs})
+        block = dimension.upper()
+        name = call(kernel.variant).named(block)
+        offered = sorted({config[f"BLOCK_{block}"] for config in configs})
         more = kernel.variant.dtype.together if dimension == "k" else 1
         size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
         spoil = resized(kernel, case, dimension, size)
-        words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
+        words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{block}"]))
         yield Refusal(f"multiple-{dimension}", reason, ValueError, words, spoil)
         if hardware or kernel.select != "autotune":
             words = (name, str(size), *map(str, offered))
