@@ -12,10 +12,12 @@
     choices               values that depend on a condition; `sites` are accesses, `symbolic_values` values of names
     batches               the matrix of a batch that a program computes
     order_proof           the lemma on the order of tiles: each is in the grid, and exactly one program computes it
+    folded                the triangle of a symmetric result, whose tiles programs compute
     die_order             programs renumbered for the dies of a GPU
     curve_lemma           proof by induction for a function from a number to a tile; `concrete_run` evaluates it
     sharing               stream-K's programs that share a tile: sums have disjoint places, one stores the result
     stored_once           stores that write every element, where a second kernel reads what the first has stored
+    stored_mirrored       the same of a symmetric result, and of its mirror image
     faults                an index outside its dimension, another operand's stride, an integer overflow
     verdicts              asks the solver (`solve`) about each fault, as conditions on integers (`terms`, `rewriting`)
 

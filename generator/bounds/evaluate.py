@@ -9,12 +9,13 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from generator.bounds import groups, induction, sharing, triton_semantics
+from generator.bounds import folded, groups, induction, sharing, triton_semantics
 from generator.bounds.choices import merged
 from generator.bounds.expressions import Expressions
 from generator.bounds.launch_facts import COUNTERS, WORK
 from generator.bounds.order_proof import Lemma
 from generator.bounds.patterns import assigned, expression, matches
+from generator.bounds.rewriting import replaced
 from generator.bounds.sites import Site
 from generator.bounds.source import NotUnderstood, Refuted
 from generator.bounds.symbolic_values import (
@@ -28,10 +29,10 @@ from generator.bounds.symbolic_values import (
     Several,
     Value,
 )
-from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
+from generator.bounds.terms import Atom, Condition, Poly, Renumbered, Variable, at_most, below, of, poly, variable
 
 #: Names of the coordinates of a program's tile or element; symbols replace them once the order of tiles is proved.
-COORDINATES = (("pid_m", "pid_n"), ("m", "n"), ("pid_k", "pid_n"))
+COORDINATES = (folded.TILE, ("m", "n"), ("pid_k", "pid_n"))
 
 #: The name of a renumbered program id, from which a program computes its tile.
 NUMBER = "tile"
@@ -77,14 +78,16 @@ def walk(
     split: Split | None = None,
     grouped: tuple[Grouped, Poly] | None = None,
     part_of_k: PartOfK | None = None,
+    sides: Sequence[Poly] = (),
 ) -> Walk:
     """The accesses of a kernel called with `arguments`, which has one for each parameter; raises `NotUnderstood`.
 
     `depth` is the number of elements of a step along K if programs divide the steps of all tiles (stream-K). `split`
     is given if the operands are batches, and `grouped` with the number of a group's tiles if they have groups of rows;
-    `part_of_k` is given if they have groups along K.
+    `part_of_k` is given if they have groups along K. `sides` are those of the rectangle to which the triangle of a
+    symmetric result is folded, of which `order` returns a lemma first.
     """
-    walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split, grouped, part_of_k)
+    walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split, grouped, part_of_k, sides)
     walker.run(kernel.body)
     if walker.split is not None:
         raise NotUnderstood(kernel.lineno, "a batch without an assignment of a program's matrix")
@@ -104,11 +107,15 @@ class _Walker:
         split: Split | None,
         grouped: tuple[Grouped, Poly] | None,
         part_of_k: PartOfK | None,
+        sides: Sequence[Poly],
     ) -> None:
         self.kernel, self.at = kernel, at
         self.order: Order | None = order
         self.split, self.grouped, self.part_of_k = split, grouped, part_of_k
         self.matrix = MATRIX if part_of_k is None else GROUP
+        #: The sides of the rectangle of a symmetric result, by the names for them; its place comes before its tile.
+        self.sides = dict(zip(folded.SIDES, sides))
+        self.coordinates = (folded.PLACE,) if sides else COORDINATES
         #: Whether the programs without a group have ended.
         self.ended = False
         self.found = Walk()
@@ -190,7 +197,12 @@ class _Walker:
             known = [atom for product, _ in number.value.terms for atom in product if isinstance(atom, Renumbered)]
             if not known and triton_semantics.PID in number.value.variables:
                 self.at.names[NUMBER] = replace(number, value=of(Renumbered(number.value)))
-        for names in COORDINATES:
+        for name, side in self.sides.items():
+            found = self.at.names.get(name)
+            if isinstance(found, LaneIntegers) and found.value == side and not found.shape:
+                # The lemma knows the sides by their names alone.
+                self.at.names[name] = replace(found, value=variable(name), width="32")
+        for names in self.coordinates:
             first, second = (self.at.names.get(name) for name in names)
             if self.order is None or not isinstance(first, LaneIntegers) or not isinstance(second, LaneIntegers):
                 continue
@@ -203,14 +215,23 @@ class _Walker:
                 raise NotUnderstood(statement.lineno, f"{' and '.join(names)}, changed after an access")
             lemma = self.order(names, first, second, self.tiles)
             self.found.facts += lemma.inside
-            self.order = None
+            if names == folded.PLACE:
+                self.coordinates = (folded.TILE,)
+            else:
+                self.order = None
             for name, number in zip(names, (first, second)):
-                self.found.replaced[name] = number.value
+                self.found.replaced[name] = replaced(number.value, self._of_place())
                 # The lemma proves the widths of results that depend on the program's number, and mostly of the others.
                 rest = frozenset(
                     x for x in number.parts if not lemma.fits and triton_semantics.PID not in x.value.variables
                 )
                 self.at.names[name] = LaneIntegers(variable(name), width="32", parts=rest)
+
+    def _of_place(self) -> dict[Atom, Poly]:
+        """The sides of the rectangle of a symmetric result, and a program's place in it, in other terms."""
+        sides: dict[Atom, Poly] = {Variable(name): side for name, side in self.sides.items()}
+        places = {name: number for name, number in self.found.replaced.items() if name in folded.PLACE}
+        return {**sides, **{Variable(name): number for name, number in places.items()}}
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
         """Replace a program's matrix and its number in that matrix with symbols; the latter is `pid` from then on."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
-from generator.bounds import groups, runtime_copy
+from generator.bounds import folded, groups, runtime_copy
 from generator.bounds.batches import prove_split
 from generator.bounds.call_reader import TableObject, read_call
 from generator.bounds.curve_lemma import Curve
@@ -19,6 +19,7 @@ from generator.bounds.patterns import matches
 from generator.bounds.rewriting import replaced
 from generator.bounds.sites import Site
 from generator.bounds.source import Kind, MemoryAccess, NotUnderstood, Refuted, Source, read
+from generator.bounds.stored_mirrored import wrongly_stored
 from generator.bounds.stored_once import uncovered
 from generator.bounds.symbolic_values import Called, LaneIntegers, Value
 from generator.bounds.terms import Condition, Poly, Variable, at_most, below, poly, variable
@@ -119,6 +120,11 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
 
         def order(names: tuple[str, str], first: LaneIntegers, second: LaneIntegers, tiles: Poly | None) -> Lemma:
             nonlocal lemma
+            if names == folded.TILE and known.symmetric:
+                # The lemma on the place comes first, and is refuted or not proved if anything is wrong with the walk.
+                tile = _tile_of(found, known, (first, second), (*lemma.inside, *found.facts))
+                lemma = tile if lemma.order.state == "proved" else replace(tile, order=lemma.order)
+                return lemma
             whole = prod(found.grid, start=found.batch or poly(1))
             if (tiles is not None) != found.walks or tiles not in (None, whole):
                 lemma = Lemma(
@@ -131,7 +137,8 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
                 )
             else:
                 facts = (*found.facts, *groups.facts()) if found.grouped else found.facts
-                lemma = prove_order(names, (first, second), found.grid, facts)
+                grid = tuple(map(variable, folded.SIDES)) if known.symmetric else found.grid
+                lemma = prove_order(names, (first, second), grid, facts)
             return lemma
 
         def split(matrix: LaneIntegers, place: LaneIntegers) -> tuple[Condition, ...]:
@@ -163,7 +170,8 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
         whole = prod(found.grid, start=poly(1)) if found.grouped else None
         of_rows = (grouped, whole) if whole is not None else None
         of_k = part_of_k if known.sizes == GROUPS_OF_K else None
-        walked = walk(source.kernel, known_here, order, depth, several, of_rows, of_k)
+        sides = found.grid if known.symmetric else ()
+        walked = walk(source.kernel, known_here, order, depth, several, of_rows, of_k, sides)
     except NotUnderstood as error:
         # If programs share tiles, the order includes the claim that one of them stores the result.
         shared = launch is None or launch.sharing > 1 or launch.deals
@@ -174,8 +182,8 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     wrong = _wrong_store(known, launch, walked) or _counters_left(source, known, walked)
     if wrong is not None:
         lemma = replace(lemma, order=OrderVerdict("refuted", wrong))
-    if len(known.call.launches) > 1 and lemma.order.state == "proved":
-        missed = uncovered(known, launch, walked)
+    if (known.symmetric or len(known.call.launches) > 1) and lemma.order.state == "proved":
+        missed = (wrongly_stored if known.symmetric else uncovered)(known, launch, walked)
         lemma = replace(lemma, order=OrderVerdict("not proved", missed)) if missed is not None else lemma
     judge = Judge(known, launch, walked, lemma, tiles)
     sites = {(site.line, site.column): site for site in walked.sites}
@@ -189,6 +197,17 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             verdict = judge.verdict(site)
             accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
     return accesses, lemma.order
+
+
+def _tile_of(
+    launch: LaunchFacts, known: Launcher, coordinates: tuple[LaneIntegers, LaneIntegers], facts: tuple[Condition, ...]
+) -> Lemma:
+    """The lemma on the tile of a symmetric result that a program computes, given that on its place."""
+    rows, columns = (launch.arguments.get(name) for name in ("BLOCK_M", "BLOCK_N"))
+    sizes = [x.value.constant for x in (rows, columns) if isinstance(x, LaneIntegers)]
+    if len(sizes) != 2 or not all(sizes):
+        raise NotUnderstood(known.line, "tiles whose size no constant says")
+    return folded.prove_tiles(coordinates, launch.grid, facts, variable("M"), int(sizes[0] or 0), int(sizes[1] or 0))
 
 
 def _finders(source: Source) -> dict[str, Value]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from generator.bounds import groups, runtime_theorems, sharing, triton_semantics
+from generator.bounds import folded, groups, runtime_theorems, sharing, triton_semantics
 from generator.bounds.call_reader import Named, TableObject
 from generator.bounds.extent_terms import factors, term
 from generator.bounds.patterns import matched, matches
@@ -30,6 +30,8 @@ BETWEEN = frozenset({SUMS, DENSE})
 #: The sizes of the products of a call: of one, of a batch, of groups, and of groups along K.
 ONE, BATCH, GROUPS = ("M", "N", "K"), ("B", "M", "N", "K"), ("G", "T", "N", "K")
 GROUPS_OF_K = ("G", "M", "N", "T")
+#: The same of a symmetric result, whose N is M.
+SQUARE, SQUARES = ("M", "M", "K"), ("B", "M", "M", "K")
 #: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
 _OPTIONS = frozenset({"enable_fp_fusion", "num_warps", "num_stages"})
 _PROGRAMS = Size("PROGRAMS")
@@ -81,6 +83,11 @@ class Launcher:
     def extents(self) -> tuple[str, ...]:
         """The extents of the result."""
         return self.sizes[self.sizes == GROUPS : -1]
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the result is symmetric, so that only tiles on and above its diagonal are computed."""
+        return self.sizes in (SQUARE, SQUARES)
 
     @cached_property
     def _between(self) -> set[str]:
@@ -177,7 +184,10 @@ class Launcher:
             passed |= {x if isinstance(x, str) else x.name for x in launch.tensors.values()}
         if tuple(call.table.rows) != self.source.rows:
             raise NotUnderstood(call.table.line, "configurations other than CONFIGS")
-        if self.sizes not in (ONE, BATCH, GROUPS, GROUPS_OF_K) or not {*self.sizes} <= self.names.keys():
+        if (
+            self.sizes not in (ONE, BATCH, GROUPS, GROUPS_OF_K, SQUARE, SQUARES)
+            or not {*self.sizes} <= self.names.keys()
+        ):
             raise NotUnderstood(call.line, f"products of {', '.join(self.sizes)}")
         if not {*call.cleared} <= {each.name for each in call.results}:
             raise NotUnderstood(call.line, "what is cleared and is no result")
@@ -239,11 +249,16 @@ class Launcher:
         # M is the number of a group's rows, which only the device knows.
         grid = tuple(term(self.line, factor, {"M": variable("M"), **names}) for factor in tiles)
         batch = None
-        if self.sizes in (BATCH, GROUPS_OF_K):
+        if self.sizes in (BATCH, GROUPS_OF_K, SQUARES):
             batch, *rest = grid
             grid = tuple(rest)
             if batch != names[self.sizes[0]]:
                 raise NotUnderstood(self.line, f"a grid of {batch} matrices")
+        if self.symmetric:
+            if len(grid) != 3 or grid[1].constant is None:
+                raise NotUnderstood(self.line, "a grid that is not a triangle's, folded to a rectangle")
+            # The sides of the rectangle.
+            grid = (grid[0] * grid[1], grid[2])
         if self.counts:
             if not deals or operands[COUNTERS].shape != (prod(grid, start=poly(1)),):
                 raise NotUnderstood(self.line, "a workspace of programs that do not deal in steps")
@@ -265,6 +280,7 @@ class Launcher:
             facts += [at_most(0, variable(PART)), below(variable(PART), poly(shared))]
         if SUMS in self._between:
             self._check_parts(operands[SUMS].shape[0], table)
+        facts += folded.sides(grid) if self.symmetric else []
         depth, grouped = row.get("BLOCK_K", 1), self.sizes == GROUPS
         return LaunchFacts(arguments, operands, grid, tuple(facts), batch, grouped, shared, walks, deals, depth)
 

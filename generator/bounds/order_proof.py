@@ -80,7 +80,9 @@ def prove_order(
 ) -> Lemma:
     """The lemma for a program's two coordinates; the grid has the product of `grid` programs."""
     sizes = [size_along(name) for name in names]
-    factors = [[factor for factor in grid if factor.variables == {size}] for size in sizes]
+    # A grid may be known by the names of its sides.
+    own = [{size, f"num_{size.lower()}"} for size in sizes]
+    factors = [[factor for factor in grid if len(factor.variables) == 1 and factor.variables <= each] for each in own]
     if len(grid) != 2 or any(len(found) != 1 for found in factors):
         product_of_grid = " * ".join(f"({factor})" for factor in grid)
         told = " times along ".join(sizes)

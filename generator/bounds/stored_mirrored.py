@@ -1,0 +1,108 @@
+"""Stores that together write every element of a symmetric result once: those of a tile, and those of its mirror image.
+
+A program has a tile on or above the diagonal, and every such tile has one program (`folded`). A lane of the tile stands
+for an element in row m and column n. Exactly one store of the lane's own element runs where m <= n, and none elsewhere;
+exactly one store of the mirrored element, in row n and column m, where m < n. So each element on or above the diagonal
+is stored by its own lane, and each one below by the lane of the element that it is a copy of.
+
+Of two kernels the first stores whole tiles of partial sums, also what a tile on the diagonal has below it, and the
+second reads those of its own tiles. Both have the same blocks of BLOCK_N by BLOCK_N elements, whose tiles are theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from generator.bounds import folded
+from generator.bounds.evaluate import Walk
+from generator.bounds.faults import NotLinear, by_stride, indices
+from generator.bounds.launch_facts import SUMS, Launcher, LaunchFacts
+from generator.bounds.sites import Site
+from generator.bounds.solve import together
+from generator.bounds.symbolic_values import lane, lanes
+from generator.bounds.terms import Condition, Poly, at_most, below, either, every, negation, variable
+from generator.bounds.triton_semantics import PART
+
+#: The condition that a lane's element, in a row and a column, is to be stored.
+Wanted: TypeAlias = Callable[[Poly, Poly], Condition]
+
+
+def wrongly_stored(known: Launcher, launch: LaunchFacts, walked: Walk) -> str | None:
+    """Why a kernel is not known to write each element of its result, or of its tiles' sums, once; None where it is."""
+    facts = [*launch.facts, *walked.facts]
+    sites = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
+    summed = [site for site in walked.sites if site.operand == SUMS and site.kind == "load"]
+    try:
+        if SUMS in known.results:
+            own, _ = _divided(sites, known, launch, mirrored=False)
+            return _one_of(own, _inside, facts) if not summed else f"line {summed[0].line}: {SUMS} are read"
+        # Sums are read where the first kernel has a tile, too: their index is that of the lane.
+        _divided(summed, known, launch, mirrored=False)
+        own, mirrored = _divided(sites, known, launch, mirrored=True)
+        return _one_of(own, _upper, facts) or _one_of(mirrored, _strictly_upper, facts)
+    except NotLinear as error:
+        return f"not every element is known to be stored once: {error}"
+
+
+def _place(site: Site) -> tuple[Poly, Poly]:
+    """Row and column of a lane's element."""
+    rows, columns = site.shape
+    row, column = (variable(name) for name in folded.TILE)
+    return row * rows + lane(0), column * columns + lane(1)
+
+
+def _divided(
+    sites: Sequence[Site], known: Launcher, launch: LaunchFacts, *, mirrored: bool
+) -> tuple[list[Site], list[Site]]:
+    """The accesses to a lane's own element, and to the mirrored one if there may be any; else raises `NotLinear`."""
+    found: tuple[list[Site], list[Site]] = ([], [])
+    for site in sites:
+        if site.descriptor is not None or site.adds or len(site.shape) != 2:
+            raise NotLinear(f"line {site.line}: an access that is none of a tile's elements")
+        *front, row, column = indices(by_stride(site.offset, known.strides), launch.operands[site.operand])
+        first = variable(PART) if site.operand == SUMS else variable("batch")
+        own = _place(site)
+        if site.operand == SUMS and known.results != {SUMS}:
+            # The second kernel adds all parts.
+            front = []
+        if any(index != first for index in front) or (row, column) not in (own, own[::-1]):
+            raise NotLinear(f"line {site.line}: row {row} and column {column}")
+        turned = (row, column) != own
+        if turned and not mirrored:
+            raise NotLinear(f"line {site.line}: an element of another tile")
+        found[turned].append(site)
+    return found
+
+
+def _inside(row: Poly, column: Poly) -> Condition:
+    return every([below(row, variable("M")), below(column, variable("M"))])
+
+
+def _upper(row: Poly, column: Poly) -> Condition:
+    return every([at_most(row, column), below(column, variable("M"))])
+
+
+def _strictly_upper(row: Poly, column: Poly) -> Condition:
+    return every([below(row, column), below(column, variable("M"))])
+
+
+def _one_of(sites: Sequence[Site], wanted: Wanted, facts: Sequence[Condition]) -> str | None:
+    """Why not exactly one of the stores runs in the lanes that `wanted` says, and none in others; or None."""
+    if len({site.shape for site in sites}) != 1:
+        return "not every element is known to be stored once: stores of other tiles than one"
+    known = [*facts, *lanes(sites[0].shape)]
+    runs = {site: every([*site.path, site.mask]) for site in sites}
+    lane_of = wanted(*_place(sites[0]))
+
+    def impossible(*conditions: Condition) -> bool:
+        return together([*known, *conditions]).verdict == "impossible"
+
+    for number, (site, runs_here) in enumerate(runs.items()):
+        if not impossible(runs_here, negation(lane_of)):
+            return f"line {site.line}: an element may be stored that another program, or no one, has to store"
+        if not all(impossible(runs_here, other) for other in [*runs.values()][:number]):
+            return f"line {site.line}: an element may be stored twice"
+    if not impossible(lane_of, negation(either(runs.values()))):
+        return f"line {sites[0].line}: an element may never be stored"
+    return None
