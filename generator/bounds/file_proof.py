@@ -182,8 +182,10 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     wrong = _wrong_store(known, launch, walked) or _counters_left(source, known, walked)
     if wrong is not None:
         lemma = replace(lemma, order=OrderVerdict("refuted", wrong))
-    if (known.symmetric or len(known.call.launches) > 1) and lemma.order.state == "proved":
-        missed = (wrongly_stored if known.symmetric else uncovered)(known, launch, walked)
+    if known.symmetric and lemma.order.state == "proved":
+        lemma = replace(lemma, order=wrongly_stored(known, launch, walked))
+    elif len(known.call.launches) > 1 and lemma.order.state == "proved":
+        missed = uncovered(known, launch, walked)
         lemma = replace(lemma, order=OrderVerdict("not proved", missed)) if missed is not None else lemma
     judge = Judge(known, launch, walked, lemma, tiles)
     sites = {(site.line, site.column): site for site in walked.sites}

@@ -11,13 +11,15 @@ second reads those of its own tiles. Both have the same blocks of BLOCK_N by BLO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from generator.bounds import folded
 from generator.bounds.evaluate import Walk
 from generator.bounds.faults import NotLinear, by_stride, indices
 from generator.bounds.launch_facts import SUMS, Launcher, LaunchFacts
+from generator.bounds.order_proof import OrderVerdict
+from generator.bounds.rewriting import holds, value
 from generator.bounds.sites import Site
 from generator.bounds.solve import together
 from generator.bounds.symbolic_values import lane, lanes
@@ -28,21 +30,24 @@ from generator.bounds.triton_semantics import PART
 Wanted: TypeAlias = Callable[[Poly, Poly], Condition]
 
 
-def wrongly_stored(known: Launcher, launch: LaunchFacts, walked: Walk) -> str | None:
-    """Why a kernel is not known to write each element of its result, or of its tiles' sums, once; None where it is."""
+def wrongly_stored(known: Launcher, launch: LaunchFacts, walked: Walk) -> OrderVerdict:
+    """Whether a kernel writes each element of its result, or of its tiles' sums, once."""
     facts = [*launch.facts, *walked.facts]
     sites = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
     summed = [site for site in walked.sites if site.operand == SUMS and site.kind == "load"]
     try:
         if SUMS in known.results:
+            if summed:
+                raise NotLinear(f"line {summed[0].line}: {SUMS} are read by the kernel that stores them")
             own, _ = _divided(sites, known, launch, mirrored=False)
-            return _one_of(own, _inside, facts) if not summed else f"line {summed[0].line}: {SUMS} are read"
+            return _one_of(own, _inside, facts)
         # Sums are read where the first kernel has a tile, too: their index is that of the lane.
         _divided(summed, known, launch, mirrored=False)
         own, mirrored = _divided(sites, known, launch, mirrored=True)
-        return _one_of(own, _upper, facts) or _one_of(mirrored, _strictly_upper, facts)
+        verdicts = _one_of(own, _upper, facts), _one_of(mirrored, _strictly_upper, facts)
+        return next((verdict for verdict in verdicts if verdict.state != "proved"), verdicts[0])
     except NotLinear as error:
-        return f"not every element is known to be stored once: {error}"
+        return OrderVerdict("not proved", f"not every element is known to be stored once: {error}")
 
 
 def _place(site: Site) -> tuple[Poly, Poly]:
@@ -87,22 +92,36 @@ def _strictly_upper(row: Poly, column: Poly) -> Condition:
     return every([below(row, column), below(column, variable("M"))])
 
 
-def _one_of(sites: Sequence[Site], wanted: Wanted, facts: Sequence[Condition]) -> str | None:
-    """Why not exactly one of the stores runs in the lanes that `wanted` says, and none in others; or None."""
+def _one_of(sites: Sequence[Site], wanted: Wanted, facts: Sequence[Condition]) -> OrderVerdict:
+    """Whether exactly one of the stores runs in the lanes that `wanted` says, and none in others."""
+    if not sites:
+        return OrderVerdict("refuted", "a tile, or its mirror image, is not stored")
     if len({site.shape for site in sites}) != 1:
-        return "not every element is known to be stored once: stores of other tiles than one"
+        raise NotLinear("stores of other tiles than one")
     known = [*facts, *lanes(sites[0].shape)]
-    runs = {site: every([*site.path, site.mask]) for site in sites}
-    lane_of = wanted(*_place(sites[0]))
+    runs = [every([*site.path, site.mask]) for site in sites]
+    row, column = _place(sites[0])
+    lane_of = wanted(row, column)
+    asked = [
+        ([run, negation(lane_of)], site, "is stored, and is none of those that this store is for")
+        for run, site in zip(runs, sites)
+    ]
+    asked += [([run, other], site, "is stored twice") for run, site, other in _pairs(runs, sites)]
+    asked.append(([lane_of, negation(either(runs))], sites[0], "is never stored"))
+    for conditions, site, fault in asked:
+        answer = together([*known, *conditions])
+        if answer.verdict == "impossible":
+            continue
+        message = f"line {site.line}: an element may be one that {fault}"
+        at = dict(answer.model)
+        if answer.verdict == "possible" and all(holds(condition, at) for condition in [*known, *conditions]):
+            place = f"row {value(row, at)} and column {value(column, at)}"
+            return OrderVerdict("refuted", f"line {site.line}: for M = {at.get('M')}, the element in {place} {fault}")
+        return OrderVerdict("not proved", message)
+    return OrderVerdict("proved", "")
 
-    def impossible(*conditions: Condition) -> bool:
-        return together([*known, *conditions]).verdict == "impossible"
 
-    for number, (site, runs_here) in enumerate(runs.items()):
-        if not impossible(runs_here, negation(lane_of)):
-            return f"line {site.line}: an element may be stored that another program, or no one, has to store"
-        if not all(impossible(runs_here, other) for other in [*runs.values()][:number]):
-            return f"line {site.line}: an element may be stored twice"
-    if not impossible(lane_of, negation(either(runs.values()))):
-        return f"line {sites[0].line}: an element may never be stored"
-    return None
+def _pairs(runs: Sequence[Condition], sites: Sequence[Site]) -> Iterator[tuple[Condition, Site, Condition]]:
+    """Each store with each one before it."""
+    for number, (run, site) in enumerate(zip(runs, sites)):
+        yield from ((run, site, other) for other in runs[:number])
