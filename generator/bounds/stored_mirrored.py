@@ -31,20 +31,23 @@ Wanted: TypeAlias = Callable[[Poly, Poly], Condition]
 
 
 def wrongly_stored(known: Launcher, launch: LaunchFacts, walked: Walk) -> OrderVerdict:
-    """Whether a kernel writes each element of its result, or of its tiles' sums, once."""
+    """Whether a kernel writes each element of its results, or of its tiles' sums, once."""
     facts = [*launch.facts, *walked.facts]
-    sites = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
+    stores = [site for site in walked.sites if site.kind == "store"]
+    results = {name: [site for site in stores if site.operand == name] for name in sorted(known.results)}
     summed = [site for site in walked.sites if site.operand == SUMS and site.kind == "load"]
     try:
         if SUMS in known.results:
             if summed:
                 raise NotLinear(f"line {summed[0].line}: {SUMS} are read by the kernel that stores them")
-            own, _ = _divided(sites, known, launch, mirrored=False)
+            own, _ = _divided(results[SUMS], known, launch, mirrored=False)
             return _one_of(own, _inside, facts)
         # Sums are read where the first kernel has a tile, too: their index is that of the lane.
         _divided(summed, known, launch, mirrored=False)
-        own, mirrored = _divided(sites, known, launch, mirrored=True)
-        verdicts = _one_of(own, _upper, facts), _one_of(mirrored, _strictly_upper, facts)
+        verdicts: list[OrderVerdict] = []
+        for sites in results.values():
+            own, mirrored = _divided(sites, known, launch, mirrored=True)
+            verdicts += [_one_of(own, _upper, facts), _one_of(mirrored, _strictly_upper, facts)]
         return next((verdict for verdict in verdicts if verdict.state != "proved"), verdicts[0])
     except NotLinear as error:
         return OrderVerdict("not proved", f"not every element is known to be stored once: {error}")

@@ -174,7 +174,7 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, .
     for name, kernels in contracts.items():
         v = kernels[0].variant
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
-        alone = not v.epilogue.outputs and not v.epilogue.reads_out and not v.products.several
+        alone = not v.epilogue.outputs and not v.epilogue.reads_out and not v.products.several and not v.symmetric
         floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
@@ -230,6 +230,7 @@ def gradients(family: Family) -> tuple[str, ...]:
         entries += [f'"{word}": "{name}"' for word, name in words.items() if name is not None]
         constant = "".join(f'"{name}", ' for name in gradient.constant)
         entries += [f'"constant": ({constant.strip()})'] * bool(constant)
+        entries += ['"symmetric": True'] * gradient.symmetric
         found.append(_entry(gradient.contract, [f'"saving": "{gradient.saving}"'] if gradient.saving else entries))
     return tuple(found)
 

@@ -127,7 +127,7 @@ class GradientTensors:
     def text(self) -> str:
         """The statement that assigns the table of the call."""
         *front, rows, _ = self.call.out.extents
-        tiles = (f"ceil({rows}, BLOCK_M)", "ceil(N, BLOCK_N)")
+        tiles = (f"ceil({rows}, BLOCK_M)", f"ceil({self.call.named('N')}, BLOCK_N)")
         grid = f"({' * '.join((*front, *tiles))},)"
         launch = LaunchTable("gradient_kernel", grid, self._slots, self._constants, True)
         made = [_made("sum", self.sum.shape, f"torch.{ELEMENTS[self.v.dtype.a].torch}")]
@@ -143,7 +143,7 @@ class GradientTensors:
             totals.append(f'Total("d_{x.name}", "d_{x.name}_parts"{", groups=True" * self.of_groups(operand)})')
         items = [
             f'Table([{{"BLOCK_M": {_TILE[0]}, "BLOCK_N": {_TILE[1]}}}])',
-            f"sizes=({', '.join((*front, rows))}, N)",
+            f"sizes=({', '.join((*front, rows))}, {self.call.named('N')})",
         ]
         items += [*entries("operands", self._read), *entries("results", made), *entries("launches", [launch.text])]
         items += [*entries("memory", memory), *entries("reduced", totals)]
@@ -172,7 +172,11 @@ class GradientTensors:
         """The kernel's parameters that are no constants, in order."""
         found = [x.slot for x in self.tensors]
         found += [Slot("group_ptr", '"group"', "group")] * self.grouped
-        found += [Slot("M", self.call.out.extents[-2]), Slot("N", "N"), *[Slot("G", "G")] * self.grouped]
+        found += [
+            Slot("M", self.call.out.extents[-2]),
+            Slot("N", self.call.named("N")),
+            *[Slot("G", "G")] * self.grouped,
+        ]
         return (*found, *stride_slots(self.tensors))
 
     @property

@@ -2,7 +2,8 @@
 
 For C = f(A @ B) and the gradient dS of the sum S = A @ B, the gradients of the operands are the products
 dA = dS @ B^T and dB = A^T @ dS. Each is computed so that it lies as its operand does; a column-major operand's gradient
-is the transposed of a row-major product.
+is the transposed of a row-major product. Of a symmetric result the gradients below the diagonal are first added to
+those of the elements above it, of which these are copies, and are zero from there on.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class ContractGradient:
     chain: Variant | None
     #: The output that is the sum; None where it is not read.
     sum: str | None
+    #: Whether the result is symmetric: what is below the diagonal is a copy, whose gradient belongs to the original.
+    symmetric: bool = False
 
     @property
     def chained(self) -> bool:
@@ -107,6 +110,7 @@ def gradients(v: Variant) -> tuple[ContractGradient, ...]:
         Product(right.contract, v.layout.b == "column" and not v.products.divided),
         None if not v.epilogue.steps or (passes(v.epilogue) and not v.products.divided) else v,
         None if saved is None else saved.epilogue.outputs[0].name,
+        v.symmetric,
     )
     return (found,) if saved is None or found.saving is None else (found, *gradients(saved))
 
@@ -122,7 +126,8 @@ def _variants(v: Variant) -> tuple[Variant, Variant, Variant | None]:
     left = Layout(b, "column", "row") if a == "column" else Layout("row", _TURNED[b], "row")
     right = Layout("column", a, "row") if b == "column" else Layout(_TURNED[a], "row", "row")
     dtype = Dtype(v.dtype.a, v.dtype.a, v.dtype.acc, v.dtype.a, v.dtype.precision)
-    plain = replace(v, dtype=dtype, epilogue=Epilogue(), rounding=DEFAULTS["rounding"], math=DEFAULTS["math"])
+    defaults = {axis: DEFAULTS[axis] for axis in ("rounding", "math", "result")}
+    plain = replace(v, dtype=dtype, epilogue=Epilogue(), **defaults)  # type: ignore[arg-type]
     summed = plain
     if v.products.divided:
         # Rows of A come in groups, and so do those of its gradient, which is not the transposed of a product.

@@ -181,16 +181,16 @@ def _portfolio(spec: Spec, contract: Variant) -> Iterator[Implementation]:
     # Without measurements of anything similar, the default portfolio is for all targets.
     others = [target for target in spec.targets if target not in targets] if measured else spec.targets
     kernels = [replace(base, **words) for words in _UNMEASURED]  # type: ignore[arg-type]
-    for variant in map(_of_groups, kernels):
+    for variant in map(_stored_by_pointer, kernels):
         if _runs(variant, others):
             yield Implementation(variant, default_configurations.defaults(variant))
     if base not in [each.variant for each in measured]:
         yield Implementation(base, default_configurations.defaults(base))
 
 
-def _of_groups(v: Variant) -> Variant:
-    """The variant, or for groups of rows the one that stores what descriptors may not."""
-    by_pointer = v.products.divided == "M" and v.loading.descriptors
+def _stored_by_pointer(v: Variant) -> Variant:
+    """The variant, or where descriptors may not store its result, as groups of rows, the one that stores it."""
+    by_pointer = (v.products.divided == "M" or v.symmetric) and v.loading.descriptors
     return replace(v, store="pointer") if by_pointer else v
 
 
@@ -210,7 +210,7 @@ def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Imp
     found: dict[Variant, dict[Tile, None]] = {}
     for contract, how, row in (*own, *(entry for entry in others if entry[0] == source)):
         if how in words:
-            variant = _of_groups(replace(base, **words[how]))  # type: ignore[arg-type]
+            variant = _stored_by_pointer(replace(base, **words[how]))  # type: ignore[arg-type]
             found.setdefault(variant, {}).update(dict.fromkeys(_tiles(variant, contract, row, targets)))
     for variant in sorted(found, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]):
         if found[variant]:

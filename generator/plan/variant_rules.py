@@ -239,8 +239,9 @@ def _symmetric(v: Variant) -> str | None:
     vector = next((x.name for x in v.epilogue.operands if x.shape not in (MATRIX, ELEMENT, SCALAR)), None)
     if vector is not None:
         return f"{vector} is for rows or for columns, which would make C not symmetric; use operands [M, N] and numbers"
-    if v.epilogue.outputs:
-        return f"{v.epilogue.outputs[0].name} would be of all elements, and those below the diagonal are not computed"
+    reduced = next((output.name for output in v.epilogue.outputs if output.reduced), None)
+    if reduced is not None:
+        return f"{reduced} would be reduced over all elements, and those below the diagonal are not computed"
     if v.product == "summed":
         return "a summed product is for few rows, and a symmetric result is square; use 'product: direct'"
     if not v.loading.pointers and v.store == "as_load":

@@ -134,7 +134,8 @@ def finish(
 
     def write(output: Output, y: Bounded) -> None:
         if outputs is not None:
-            outputs.append(auxiliary_value(output.writer, y, out, integer=integer))
+            found = auxiliary_value(output.writer, y, out, integer=integer)
+            outputs.append(_mirrored(found) if variant.symmetric else found)
 
     result = run_chain(variant.chain.steps, x, operand, step_value, apart=_taken_apart, write=write)
     result = _stored(out, result, integer=integer)

@@ -9,7 +9,8 @@ dB = A^T @ dS. The entry of a contract has
   of all that is added to it;
 - `sum`: the output that is the sum, if that kernel reads it;
 - `saving`: the contract that returns the sum as well, for a contract that does not, and which is called in its place;
-- `called`: of such a contract, the one in whose place it is called.
+- `called`: of such a contract, the one in whose place it is called;
+- `symmetric`: whether what is below the diagonal of each result is a copy of what is above it.
 
 Rows of A that `offsets` put into groups have a gradient of such rows, of which those in no group are zero, and dB is
 divided along K. The result of the first product is then the gradient, and column-major where it would be transposed.
@@ -144,6 +145,9 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
     def first(ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], *, unseen: bool) -> dict[str, Any]:
         """The gradients of a backward pass, and that of the sum, by the functions of its products."""
         out = grads["out"]
+        if gradient.get("symmetric"):
+            grads = {x: None if value is None else _of_upper(value) for x, value in grads.items()}
+            out = grads["out"]
         if out is None:
             known = next(x for x in grads.values() if x is not None)
             out = known.new_zeros(()).expand(ctx.shape)
@@ -168,7 +172,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], summed: Any
     ) -> backward_launches.Launches | None:
         """The launches of such a backward pass; None where more is done than they do."""
-        if grouped or grads["out"] is None or any([needed[x] for x in signature.numbers]):
+        if grouped or gradient.get("symmetric") or grads["out"] is None or any([needed[x] for x in signature.numbers]):
             return None
         if chain is not None:
             launch, made = chain.repeated(grads, given, needed)
@@ -226,6 +230,11 @@ def _sums(contract: Contract) -> dict[str, tuple[int, ...]]:
         for x in table.operands[2:]
         if x.shape and x.absent is None
     }
+
+
+def _of_upper(gradient: Tensor) -> Tensor:
+    """The gradient of what is on and above the diagonal, of which what is below is a copy: zero below."""
+    return gradient.triu() + gradient.tril(-1).mT
 
 
 def named(a: Tensor, rows: Tensor, *, turned: bool) -> Tensor:

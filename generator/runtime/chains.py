@@ -28,6 +28,7 @@ class GradientEntry(TypedDict, total=False):
     saving: str
     called: str
     constant: Collection[str]
+    symmetric: bool
 
 
 class Chain(NamedTuple):

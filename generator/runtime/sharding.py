@@ -79,6 +79,8 @@ def _register(operator: Divisible) -> None:
     extents = [each for shape in shapes for each in shape if isinstance(each, Extent)]
     # A size of which several elements make up a container, a block or a pair is not divided.
     whole = {name for each in extents if not isinstance(each, Size) for name in each.names}
+    # Neither is one that an operand has twice: a part of the rows would be multiplied by the same part of the columns.
+    whole |= {each.name for shape in shapes for each in shape if isinstance(each, Size) and [*shape].count(each) > 1}
     sizes = [x for x in operator.sizes if all(_has(shape, x) for shape in operator.results)]
     sizes = [x for x in (*sizes, *operator.summed) if _has(extents, x) and x not in whole]
 
