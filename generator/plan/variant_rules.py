@@ -242,8 +242,8 @@ def _symmetric(v: Variant) -> str | None:
     reduced = next((output.name for output in v.epilogue.outputs if output.reduced), None)
     if reduced is not None:
         return f"{reduced} would be reduced over all elements, and those below the diagonal are not computed"
-    if v.product == "summed":
-        return "a summed product is for few rows, and a symmetric result is square; use 'product: direct'"
+    if v.product == "summed" or (v.product == "exchanged" and v.dtype.precision != "ieee"):
+        return f"a product that is {v.product} is for few rows, and a symmetric result is square; use 'product: direct'"
     if not v.loading.pointers and v.store == "as_load":
         return f"a tile on the diagonal is stored in part, which {v.load} cannot do; use 'store: pointer'"
     return None

@@ -14,9 +14,9 @@ from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 KEY_LIST = (
     "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, "
-    "math, tile, select, backward, invariant, package, tuned, targets, triton, ops, exclude, header"
+    "math, result, tile, select, backward, invariant, package, tuned, targets, triton, ops, exclude, header"
 )
-AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math"
+AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math, result"
 TARGET_LIST = "legal: sm80, sm86, sm89, sm90, sm100, sm120, gfx90a, gfx942, gfx950, gfx1100, gfx1201"
 NO_NAME = "is not a name; expected lower-case letters, digits and _, a letter first"
 FROM_FILE = "name (from the file's name; set the key `name` to choose another)"
@@ -63,6 +63,7 @@ MISTAKES = {
         "select: [fixed]",
         ["4:9: select: unknown value a list; legal: fixed, autotune, heuristic, table, fastest"],
     ),
+    "an unknown result": ("result: triangular", ["4:9: result: unknown value 'triangular'; legal: full, symmetric"]),
     "an unknown rounding": ("rounding: eager", ["4:11: rounding: unknown value 'eager'; legal: late, torch"]),
     "an unknown form": (
         "math: fats",
@@ -355,6 +356,7 @@ def test_defaults() -> None:
         "product": ["direct"],
         "rounding": ["late"],
         "math": ["auto"],
+        "result": ["full"],
     }
     assert (spec.name, spec.tiles, spec.select, spec.targets) == ("family", None, "heuristic", ("sm80", "sm90"))
     assert (spec.exclude, spec.header, spelled(spec.triton)) == ((), (), ">=3.6,<3.10")
@@ -367,6 +369,7 @@ def test_the_keys_are_those_of_the_language() -> None:
             "product",
             "rounding",
             "math",
+            "result",
             "tile",
             "select",
             "backward",

@@ -34,6 +34,7 @@ ASKING: dict[str, tuple[object, ...]] = {
     "load": ("pointer", *(word for word in LOAD if word != "pointer")),
     "store": ("as_load", "pointer"),
     "product": ("direct", "exchanged", "scaled", "summed"),
+    "result": ("full", "symmetric"),
 }
 
 
