@@ -40,6 +40,18 @@ class _Spelled(ast.NodeTransformer):
         return node
 
 
+class _Counted(ast.NodeTransformer):
+    """The number of tiles of a symmetric result as a call of the function that counts them."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        # [B *] ceil(M, 2 * BLOCK_N) * (BLOCK_N // BLOCK_M) * (ceil(M, BLOCK_N) // 2 * 2 + 1)
+        before = node.left
+        assert isinstance(before, ast.BinOp) and isinstance(before.right, ast.BinOp)
+        call = f"_triangle(M, {ast.unparse(before.right.right)}, BLOCK_N)"
+        count = ast.unparse(before.left.left) if isinstance(before.left, ast.BinOp) else ""
+        return ast.parse(f"{count} * {call}" if count else call, mode="eval").body
+
+
 def _spelled(node: ast.expr) -> str:
     return (
         ast.unparse(_Spelled().visit(ast.parse(ast.unparse(node), mode="eval").body))
@@ -115,7 +127,27 @@ class Standalone:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes of the products, of which the last is summed over."""
-        return tuple(dict.fromkeys(self.table.call.sizes))
+        return self.table.call.sizes
+
+    @property
+    def square(self) -> bool:
+        """Whether the result is symmetric, whose grid is counted by a function."""
+        return self.table.call.square
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, each once: of a symmetric result the extents of a result have one."""
+        return tuple(dict.fromkeys(self.sizes))
+
+    @property
+    def named_sizes(self) -> str:
+        """The extents of a result, and the size that is summed over, as keyword arguments."""
+        return ", ".join(f"{size}={size}" for size in self.extents)
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """The names of the extents of a result, and of the size that is summed over."""
+        return tuple(dict.fromkeys(self.sizes[-3:]))
 
     @property
     def tuned(self) -> bool:
@@ -301,7 +333,7 @@ class Standalone:
             condition, reason = _refusal(need)
             yield f"if {condition}:"
             yield "    " + bracketed("raise ValueError(", [reason], ")", 2 * INDENT).replace("\n", "\n    ")
-        yield f"if {' or '.join(f'{size} == 0' for size in self.sizes[:-1])}:"
+        yield f"if {' or '.join(f'{size} == 0' for size in self.names[:-1])}:"
         for reduction in self._all("reduced"):
             yield f"    {reduction.name}.zero_()"
         yield f"    {self._returned()}"
@@ -309,7 +341,7 @@ class Standalone:
     def _chosen(self) -> Iterator[str]:
         """The configuration, and those that an autotuner tries."""
         offered = "_device(a.device)[0]" if self.limited else "CONFIGS"
-        sizes = ", ".join(f"{size}={size}" for size in self.sizes[-3:])
+        sizes = self.named_sizes
         if self.cost_head:
             yield "_rows, _figures = _device(a.device)"
             offered = "_rows"
@@ -317,7 +349,7 @@ class Standalone:
             offered = f"_legal({offered}, {sizes})"
         given = "_row(config)"
         if self.fits:
-            listed = ", ".join(f'"{size}": {size}' for size in self.sizes[-3:])
+            listed = ", ".join(f'"{size}": {size}' for size in self.extents)
             given = f"_row(config, {{{listed}}})"
         if self.tuned:
             # Triton's interpreter measures nothing.
@@ -386,7 +418,7 @@ class Standalone:
 
     def _launch(self, launch: _Value) -> Iterator[str]:
         kernel = ast.unparse(launch.arguments[0])
-        grid = self._of_row(launch.options["grid"])
+        grid = self._of_row(_Counted().visit(launch.options["grid"]) if self.square else launch.options["grid"])
         tensors = _entries(launch.options["tensors"])
         given = [f"{name}={name if _kind(x) == 'Described' else _passed(x)}" for name, x in tensors]
         given += [f"{name}={_passed(x)}" for name, x in _entries(launch.options["numbers"])]

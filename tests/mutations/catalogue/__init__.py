@@ -21,6 +21,7 @@ from . import (
     products,
     sharing,
     stored,
+    symmetric,
     tables,
     text,
 )
@@ -43,6 +44,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *sharing.MUTATIONS,
     *decoded.MUTATIONS,
     *stored.MUTATIONS,
+    *symmetric.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,
 )

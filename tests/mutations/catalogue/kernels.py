@@ -37,6 +37,11 @@ BATCHES = ("batched", "bmm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped")
 BATCHES_ADD = ("batched", "bmm_bf16_rrr_add__tiled_pointer_auto_grouped")
 BATCHES_DESCRIPTORS = ("batched", "bmm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped")
 
+# Symmetric results.
+SYMMETRIC = ("symmetric", "gemm_bf16_rcr_none_resultsymmetric__tiled_pointer_auto_grouped_storepointer")
+SYMMETRIC_WALKED = ("symmetric", "gemm_bf16_rcr_none_resultsymmetric__persistent_descriptor_auto_grouped_storepointer")
+SYMMETRIC_PARTS = ("symmetric", "gemm_fp32_rcr_none_resultsymmetric__splitk_pointer_auto_grouped_storepointer")
+
 # Groups of rows.
 GROUPS = ("grouped", "gmm_bf16_rcr_scalem__tiled_pointer_auto_grouped_storepointer")
 GROUPS_WALKED = ("grouped", "gmm_bf16_rcr_none__persistent_descriptor_auto_grouped_storepointer")
