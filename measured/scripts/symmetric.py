@@ -3,9 +3,10 @@
 FILE receives, as JSON, for each type and size of A A^T: the seconds of every configuration of the kernels of SCHEDULES
 by itself; those of the fastest ones, and of the function of `specs/symmetric.yaml`, in rounds in which all of them and
 `torch.matmul` take turns; and the errors against float64, and whether C equals its transpose bit for bit, of every
-configuration. Then a Newton-Schulz step of Muon, three calls of that family, against the same step by `torch.compile`
+configuration. Then a Newton-Schulz step of Muon, three calls, against the same step by `torch.compile`
 and by eager torch. A ratio is torch's time by a side's, the median over rounds, with the quartiles. Each sample is the
-replay of a CUDA graph of several calls. A side that fails is an error's text in FILE, which is written after each part.
+replay of a CUDA graph of several calls. The step is of `docs/examples/muon.yaml`. A side that fails is an error's text
+in FILE, which is written after each part.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.plan import legality
 
-FAMILY = Path(__file__).resolve().parents[2] / "specs" / "symmetric.yaml"
+ROOT = Path(__file__).resolve().parents[2]
+FAMILY, MUON = ROOT / "specs" / "symmetric.yaml", ROOT / "docs" / "examples" / "muon.yaml"
 NUMBERS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 SIZES = (1024, 2048, 4096, 8192)
 #: M and N of X in a step of Muon.
@@ -93,8 +95,8 @@ def held(words: Mapping[str, str], tiles: list[dict[str, int]]) -> list[dict[str
 
 
 def rendered(folder: Path, types: list[str]) -> dict[str, ModuleType]:
-    """The family of `specs/symmetric.yaml`, and one for each of SCHEDULES, in `folder`."""
-    specs = [FAMILY]
+    """The families of FAMILY and MUON, and one for each of SCHEDULES, in `folder`."""
+    specs = [FAMILY, MUON]
     for name, (words, tiles) in SCHEDULES.items():
         keys: dict[str, Any] = {
             "summary": "Symmetric products.",
@@ -303,7 +305,7 @@ def muon(families: Mapping[str, ModuleType], dtype: str, m: int, n: int) -> dict
     torch.manual_seed(m + n)
     x = torch.randn(m, n, device="cuda", dtype=torch.float32)
     x = (x / x.norm()).to(NUMBERS[dtype])
-    own, inductor = step_of(families["symmetric"], dtype), torch.compile(step_of_torch)
+    own, inductor = step_of(families["muon"], dtype), torch.compile(step_of_torch)
     exact = step_of_torch(x.double())
     errors = {"torch": error_of(step_of_torch(x), exact), "three calls": error_of(own(x), exact)}
     torch._dynamo.reset()
