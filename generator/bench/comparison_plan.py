@@ -198,8 +198,13 @@ def _on_shapes(
     if not fitting:
         told = f"multiplies {_SHAPES[products]}; found {shapes[0]}"
         raise CallError(f"case {case!r}: {entries[0][1].name} {told}")
+    symmetric = entries[0][1].variant.symmetric
+    fitting = [shape for shape in fitting if shape.m == shape.n or not symmetric]
+    if not fitting:
+        raise CallError(f"case {case!r}: {entries[0][1].name} has a symmetric result, so M is N; found {shapes[0]}")
     contestants = tuple(contestant for contestant, _ in entries)
-    return [Comparison(case, title, Problem(shape, dtype, layout, epilogue), contestants, peers) for shape in fitting]
+    problems = [Problem(shape, dtype, layout, epilogue, symmetric) for shape in fitting]
+    return [Comparison(case, title, problem, contestants, peers) for problem in problems]
 
 
 def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:

@@ -79,6 +79,7 @@ def key(comparison: Comparison, environment: str, options: Options) -> str:
     problem = comparison.problem
     sides = [[c.label, c.family, c.kernel, c.digest] for c in comparison.contestants]
     work = [str(problem.shape), problem.dtype.word, problem.layout.word, problem.epilogue.word]
+    work += ["symmetric"] * problem.symmetric
     return digest_of([comparison.case, work, sides, environment, options.method])
 
 

@@ -192,6 +192,7 @@ _RECORD = values.mapping(
         "layout": {"type": "string", "pattern": f"^[{''.join(LAYOUT_LETTERS)}]{{3}}$"},
         "dtype": _DTYPE,
         "epilogue": {"type": "array"},
+        "symmetric": {"type": "boolean"},
         "environment": values.TEXT,
         "method": {
             **_WORDS,
@@ -199,7 +200,8 @@ _RECORD = values.mapping(
             "required": ["configs", "peer"],
         },
         "sides": values.entries(_SIDE),
-    }
+    },
+    optional=("symmetric",),
 )
 SCHEMA = Schema(
     values.mapping(
@@ -347,6 +349,7 @@ def _plain_record(record: ComparisonRecord) -> dict[str, Any]:
         "layout": problem.layout.word,
         "dtype": problem.dtype.data,
         "epilogue": problem.epilogue.data,
+        **({"symmetric": True} if problem.symmetric else {}),
         "environment": record.environment,
         "method": dict(record.method),
         "sides": [_plain_side(record, place) for place in range(len(record.sides))],
@@ -386,6 +389,7 @@ def _record(data: Any, *steps: str | int) -> ComparisonRecord:
         _of_data(Dtype.from_data, _dtype_data, data["dtype"], *steps, "dtype"),
         Layout.of(data["layout"]),
         _of_data(chain_of, lambda chain: chain.data, data["epilogue"], *steps, "epilogue"),
+        data.get("symmetric", False),
     )
     _of_data(lambda _: problem, _described, data["epilogue"], *steps)
     sides = tuple(_side(entry, *steps, "sides", place) for place, entry in enumerate(data["sides"]))

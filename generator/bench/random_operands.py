@@ -83,6 +83,13 @@ def _make(problem: Problem, draw: Draw) -> Operands:
             lines.fill_(SCALAR)
         else:
             lines.copy_(recipes.get(x.name, draw.plain)(tuple(lines.shape), lines.dtype))
+    if problem.symmetric:
+        # B is the transposed of A, in the same memory where its layout allows that.
+        turned = found["a"].mT
+        found["b"] = turned if turned.stride() == found["b"].stride() else found["b"].copy_(turned)
+        for x in call.operands:
+            if x.layout:
+                found[x.name].copy_(found[x.name].triu() + found[x.name].triu(1).mT)
     a, b = found["a"], found["b"]
     epilogue = {x.name: found.get(x.name, SCALAR) for x in call.operands}
     stored = {x.name: found[x.name] for x in call.stored}

@@ -161,6 +161,8 @@ class Problem:
     dtype: Dtype
     layout: Layout
     epilogue: Epilogue
+    #: Whether it is a product of A and A^T, of whose symmetric result one half is computed.
+    symmetric: bool = False
 
     @property
     def columns(self) -> int:
@@ -175,7 +177,12 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Operations of the product, where a multiplication and an addition are two operations."""
+        """Operations of the product, where a multiplication and an addition are two operations.
+
+        Of a symmetric result those of the elements on and above the diagonal.
+        """
+        if self.symmetric:
+            return self.shape.m * (self.shape.m + 1) * self.shape.k * (self.shape.batch or 1)
         return 2 * self.shape.m * self.columns * self.shape.k * (self.shape.batch or 1)
 
     @property
@@ -197,6 +204,9 @@ class Problem:
     def _tensors(self) -> Iterator[tuple[Argument, int]]:
         """The operands and results, each with its bits."""
         for x in (*self.call.tensors, *self.call.results):
+            if self.symmetric and x.name == "b":
+                # It is A, read in another layout.
+                continue
             yield x, element_of(self.type_of(x)).bits * math.prod(x.sizes(self.shape.extents))
 
     def type_of(self, x: Argument) -> str:
