@@ -46,7 +46,9 @@ def test_what_has_no_symmetric_result(axes: dict[str, object], what: str) -> Non
     assert legality.why_not(variant(**axes)) is None or "symmetric" not in (legality.why_not(variant(**axes)) or "")
 
 
-@pytest.mark.parametrize("words", [(), ("scale",), ("scale", "add"), ("mul", "gelu"), ("accumulate",), ("save", "relu")])
+@pytest.mark.parametrize(
+    "words", [(), ("scale",), ("scale", "add"), ("mul", "gelu"), ("accumulate",), ("save", "relu")]
+)
 @pytest.mark.parametrize("schedule", ["tiled", "persistent", "split_k"])
 def test_what_has_one(words: tuple[str, ...], schedule: str) -> None:
     for dtype in ("bf16", "fp16", "tf32x3", "fp32"):
