@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -180,7 +180,8 @@ def _chosen(
     if smallest and families.known[name].spec.select == "fastest":
         offered |= {sample.row for sample in (*samples, *borrowed)}
     won = [each.winner for each in standing if each.winner and _row_of(each.winner) in offered]
-    complete = _complete(standing, families, name)
+    # What another GPU measured of a kernel has rates, by which `doubtful` judges it.
+    complete = _complete(standing, families, name, {sample.row[1] for sample in borrowed})
     held = {winner.place: winner for winner in winners.current(old, digests)}
     for winner in won:
         rival = new.get(winner.place)
@@ -270,15 +271,18 @@ def _why_none(family: _Family, entry: JournalEntry) -> str:
     return "that the fitted cost model doubts, or that others replace"
 
 
-def _complete(standing: Iterable[TrialOutcome], families: Families, name: str) -> set[tuple[str, tuple[int, ...]]]:
-    """The contracts and sizes at which every kernel was a candidate: of one trial, or timed in several."""
+def _complete(
+    standing: Iterable[TrialOutcome], families: Families, name: str, lent: Collection[str]
+) -> set[tuple[str, tuple[int, ...]]]:
+    """The contracts and sizes at which every kernel, but those that are `lent`, was a candidate or timed in several."""
     found, timed = set(), dict[tuple[str, tuple[int, ...]], set[str]]()
     for each in standing:
         if each.winner is not None:
             place = each.winner.place
             measured = timed.setdefault(place, set())
             measured |= {time.kernel for time in each.times}
-            if each.whole or measured.issuperset(k.name for k in families.known[name].contracts[place[0]]):
+            kernels = {kernel.name for kernel in families.known[name].contracts[place[0]]}
+            if each.whole or measured.issuperset(kernels.difference(lent)):
                 found.add(place)
     return found
 
