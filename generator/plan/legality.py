@@ -57,9 +57,8 @@ def why_not(v: Variant) -> str | None:
 
 def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> str | None:
     """Why `select` cannot choose a configuration of `v`, or None; with `rows_alike`, whatever M is."""
-    if v.products.divided and (rows_alike or select == "autotune"):
-        word = "autotune" if select == "autotune" else "invariant: rows"
-        return f"{word} is not made for groups, whose sizes only the device knows; use heuristic without it"
+    if v.products.divided and select == "autotune":
+        return "autotune is not made for groups, whose sizes only the device knows; use heuristic"
     if rows_alike:
         if select == "autotune":
             return f"the autotuner's choice is keyed on M; use heuristic or table {WITH_ROWS}"

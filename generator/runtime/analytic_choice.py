@@ -87,7 +87,7 @@ class Costs:
             costs = [cost(row, *front, M, N, K, *figures) for _, row, cost in found]
         if not found:
             return None
-        if skewed:
+        if skewed and not self.typical_m:
             others = [[cost(row, *each, *figures) for _, row, cost in found] for each in skewed]
             costs = spreading.scores([costs, *others])
         kernel, row, _ = found[costs.index(min(costs))]

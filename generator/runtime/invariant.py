@@ -14,11 +14,14 @@ from torch import Tensor
 
 from .call import Call
 from .contracts import Operands
-from .extents import Extent, M
+from .extents import Extent, M, R, T
 from .launchable import address
 
 # Several rows, so that their pitch is checked, and a multiple of 16, so that M itself is no reason to refuse operands.
 ROWS = 16
+
+# The sizes that count rows: those of a product, of A if the product names some of them, and of all groups together.
+COUNTS = (M, R, T)
 
 # So many elements of any type are a multiple of 128 bytes.
 LINE = 128
@@ -41,7 +44,7 @@ def nominal(
 def _like(x: Any, extents: tuple[Extent | int, ...], unit: int | None) -> Any:
     """A matrix like `x`, of this shape and with stride 1 along `unit`, that has ROWS rows; `x` if it has no M."""
     dimensions = len(extents)
-    if not isinstance(x, Tensor) or dimensions < 2 or extents[-2] != M or x.dim() != dimensions:
+    if not isinstance(x, Tensor) or dimensions < 2 or extents[-2] not in COUNTS or x.dim() != dimensions:
         return x
     front, columns = [min(size, 2) for size in x.shape[:-2]], x.shape[-1]
     if unit != dimensions - 1:

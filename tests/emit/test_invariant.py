@@ -127,6 +127,46 @@ def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Fa
     assert len(found) == 1
 
 
+@pytest.mark.parametrize("select", ["heuristic", "fastest"])
+def test_groups_have_the_same_configuration_for_any_rows(render: Family, select: str) -> None:
+    """However many rows there are in all, in how many groups, and whether `rows` names them or not."""
+    text = BASE.replace("rcr", "[rcr, rrr]") + "batch: grouped\nepilogue: [none, swiglu]\ntargets: [sm90]\n"
+    implementation = "" if select == "fastest" else "load: [pointer, descriptor]\nstore: pointer\nschedule: [tiled, persistent]\n"
+    family = render(f"{text}{implementation}select: {select}\ninvariant: rows\n")
+    with importlib.import_module("alike._runtime.memoryless").mode():
+        for contract in family._KERNELS:
+            found = {named: set() for named in (False, True)}
+            for groups in (1, 8, 128):
+                shape = (groups, 512, 1024) if "_rrr_" in contract else (groups, 1024, 512)
+                b = torch.empty(shape, dtype=torch.float16, device=CUDA)
+                offsets = torch.empty(groups, dtype=torch.int32, device=CUDA)
+                for total in ROWS:
+                    a = matrix(total, 512, torch.float16)
+                    given = (a, b if "_rrr_" in contract else b.mT, offsets)
+                    found[False].add(str(getattr(family, contract).which(*given)))
+                    rows = torch.empty(2 * total, dtype=torch.int32, device=CUDA)
+                    found[True].add(str(getattr(family, contract).which(*given, rows=rows)))
+            assert [len(each) for each in found.values()] == [1, 1], (contract, found)
+            # Only pointers can follow `rows`, so the two are different kernels where descriptors win.
+            assert all("_pointer_" in each for each in found[True])
+
+
+def test_the_gradients_of_groups_are_rendered_too(render: Family) -> None:
+    """That of B is a sum over the rows of a group, whose number has no part in what is chosen either."""
+    family = render(BASE + "batch: grouped\nbackward: kernels\ntargets: [sm90]\ninvariant: rows\n")
+    (name,) = [name for name in family._KERNELS if name.startswith("gmmk_")]
+    with importlib.import_module("alike._runtime.memoryless").mode():
+        found = set()
+        for m in (1, 3, 64, 1024):
+            a = torch.empty(m, 4096, dtype=torch.float16, device=CUDA)
+            a = a if name.split("_")[2][0] == "r" else matrix(4096, m, torch.float16).mT
+            b = matrix(4096, 512, torch.float16)
+            b = b if name.split("_")[2][1] == "r" else matrix(512, 4096, torch.float16).mT
+            offsets = torch.empty(8, dtype=torch.int32, device=CUDA)
+            found.add(str(getattr(family, name).which(a, b, offsets)))
+        assert len(found) == 1
+
+
 def test_a_kernel_alone_has_the_configuration_that_loses_least_on_average(render: Family) -> None:
     family = render(BASE + "targets: [sm90]\ninvariant: rows\n")
     (name,) = family._KERNELS["gemm_fp16_rcr_none"]

@@ -183,7 +183,6 @@ def test_groups_come_one_after_the_other(family: Rendered) -> None:
         ("load: descriptor\nstore: pointer\nlayout: crr", "column-major A"),
         ("epilogue: row_sum", "reduced over tiles"),
         ("select: autotune", "autotune is not made for groups"),
-        ("invariant: rows", "rows is not made for groups"),
     ],
 )
 def test_what_groups_cannot_have_is_refused_with_a_reason(

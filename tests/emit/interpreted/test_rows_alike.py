@@ -95,6 +95,33 @@ def test_rows_of_a_batch_depend_on_neither_size(render: Render) -> None:
         assert torch.equal(function(a[:count, :m], b[:count]), whole[:count, :m])
 
 
+@pytest.mark.parametrize("load", ["pointer", "descriptor"])
+def test_a_row_of_a_group_depends_on_no_other_rows(render: Render, load: str) -> None:
+    """Neither on how many its group has and where it begins, nor on how many groups have rows at all."""
+    spec = "summary: Rows alike.\nlayout: rcr\ndtype: fp16\nbatch: grouped\nepilogue: [none, swiglu]\n"
+    family = render(f"alike_groups_{load}", f"{spec}load: {load}\nstore: pointer\nschedule: [tiled, persistent]\ninvariant: rows\n")
+    torch.manual_seed(0)
+    a, b = torch.randn(150, K).half(), torch.randn(3, N, K).half().mT
+
+    def product(function: Any, *counts: int) -> list[list[int]]:
+        """The rows of `a` in the second group; the others have as many rows as they are given, of any values."""
+        before, own, behind = counts
+        x = torch.cat([torch.randn(before, K).half(), a[:own], torch.randn(behind, K).half()])
+        offsets = torch.tensor([before, before + own, before + own + behind], dtype=torch.int32)
+        return bits(function(x, b, offsets)[before : before + own])
+
+    for contract in family._KERNELS:
+        function = getattr(family, contract)
+        whole = product(function, 0, 150, 0)
+        for counts in ((0, 1, 0), (1, 1, 0), (63, 17, 5), (70, 64, 1), (2, 149, 80)):
+            assert product(function, *counts) == whole[: counts[1]], (contract, counts)
+        # Rows that `rows` names are those of another kernel where descriptors are what the family has.
+        if load == "pointer":
+            rows = torch.arange(150, dtype=torch.int32)
+            named = function(a, b, torch.tensor([0, 150, 150], dtype=torch.int32), rows=rows)
+            assert bits(named) == whole
+
+
 def test_the_gradient_of_a_row_does_not_depend_on_other_rows(render: Render) -> None:
     """That of A: the one of B is a sum over rows."""
     spec = SPEC.partition("exclude")[0].format(load="pointer", schedule="tiled") + "backward: kernels\n"
