@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from generator.epilogue.chain import Step
 from generator.epilogue.operations import COLUMNS, HALVES
+from generator.language.built_in import OPERATIONS
+from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, WORDS
 from generator.lowering import docstrings
 from generator.lowering.call_table import parameters, returned
-from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, paragraph
+from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, paragraph, tuple_of
 from generator.plan.contract_call import call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
@@ -195,6 +198,37 @@ def alike(contracts: Sequence[LinearContract]) -> tuple[str, ...]:
         listed = [f'torch.{dtype}: "{contract}"' for dtype, contract in types.items()]
         found.append(collected(f'"{each.contract}": {{', listed, "},", 2 * INDENT))
     return tuple(found)
+
+
+def products(family: Family) -> tuple[str, ...]:
+    """The contracts that compute what products of torch do, with chains of built-in operations, as entries."""
+    found = []
+    for name, v in _variants(family).items():
+        dtype, chain = v.dtype, v.epilogue
+        exact = dtype.plain and dtype.a == dtype.b and dtype.sum == "fp32" and dtype.precision in (None, "ieee", "tf32")
+        floating = ELEMENTS[dtype.a].floating and ELEMENTS[dtype.a].bits >= 16 and dtype.out not in QUANTISED
+        alone = not chain.outputs and not chain.reads_out and v.words.get("result", "full") == "full"
+        if not (
+            exact and floating and alone and all(step.meaning == OPERATIONS.get(step.operation) for step in chain.steps)
+        ):
+            continue
+        types = [f"torch.{ELEMENTS[each].torch}" for each in (dtype.a, dtype.b, dtype.out)]
+        parts = [f'"{v.batch}"', f'"{v.layout.word}"', *types]
+        parts += [f'precision="{dtype.precision}"'] if dtype.a == "fp32" else []
+        parts += [f"chain={tuple_of([_applied(step) for step in chain.steps])}"] if chain.steps else []
+        parts += [f'rounding="{v.rounding}"'] if chain.rounded(dtype.sum, dtype.out) != chain else []
+        found.append(bracketed(f'"{name}": TorchProduct(', parts, "),", INDENT))
+    return tuple(found)
+
+
+def _applied(step: Step) -> str:
+    """An operation of a chain, as the library describes it."""
+    parts = [f'"{step.operation}"']
+    keywords = [f'"{operand.name}"' for _, operand in step.operands]
+    parts += [f"({', '.join(keywords)},)"] if keywords else []
+    settings = [f'("{name}", {value!r})' for name, value in step.settings]
+    parts += [f"settings=({', '.join(settings)},)"] if settings else []
+    return f"Applied({', '.join(parts)})"
 
 
 def weights(family: Family) -> tuple[str, ...]:

@@ -37,13 +37,16 @@ from generator.plan.kernels import Family, Kernel
 from generator.plan.memory_needs import differing_needs_of, needs_of, needs_of_all
 
 #: The family's files other than kernels and the library: the package, its types, what tells type checkers that it has
-#: any, layers, those of torchao, winners, costs, the packing of weights, and the shared memory of configurations.
-PACKAGE, STUBS, TYPED, NN, AO, TUNED, ANALYTIC, PACK, SHARED_MEMORY = (
+#: any, layers, those of torchao, the pass of Inductor, products of torch, winners, costs, the packing of weights, and
+#: the shared memory of configurations.
+PACKAGE, STUBS, TYPED, NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, PACK, SHARED_MEMORY = (
     "__init__.py",
     "__init__.pyi",
     "py.typed",
     "nn.py",
     "ao.py",
+    "inductor.py",
+    "_products.py",
     "_tuned.py",
     "_analytic.py",
     "_pack.py",
@@ -213,6 +216,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     linear = family.spec.package == "torch" and family_package.linear(family.contracts)
     modules = (NN,) if linear else ()
     modules = (*modules, AO) if torchao_layers(family) else modules
+    modules = (*modules, INDUCTOR, PRODUCTS) if products(family) else modules
     modules = (*modules, PACK) if family_package.weights(family) else modules
     modules = (*modules, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     modules = (*modules, TUNED) if family.measured else modules
@@ -246,6 +250,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "workspaces": workspaces(family),
         "linear": bool(family_package.linear(family.contracts)),
         "torchao_weights": bool(torchao_layers(family)),
+        **dict.fromkeys(("graph_pass", "overriding", "torch_products"), bool(products(family))),
         "pack": bool(family_package.weights(family)),
         **{f"pack_{part}": True for part in family_package.converters(family)},
         "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),
@@ -263,6 +268,11 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         needed |= more
         waiting += more
     return ("__init__", *(name for name in LIBRARY if name in needed))
+
+
+def products(family: Family) -> tuple[str, ...]:
+    """The contracts that compute products of torch, as entries; none if torch does not know the functions."""
+    return family_package.products(family) if family.spec.package == "torch" else ()
 
 
 def workspaces(family: Family) -> bool:
@@ -319,8 +329,10 @@ def package_source(family: Family, name: str) -> str:
             batched=family_package.batched(family),
             additive=family_package.additive(family),
             gradients=family_package.gradients(family),
-            linear=bool(family_package.linear(family.contracts)),
-            torchao=bool(torchao_layers(family)),
+            modules_on_demand=["nn"] * bool(family_package.linear(family.contracts))
+            + ["ao"] * bool(torchao_layers(family))
+            + ["inductor"] * bool(products(family)),
+            products=bool(products(family)),
             summary=summary,
             tuned=bool(family.measured),
             fastest=fastest,
@@ -336,6 +348,7 @@ def package_source(family: Family, name: str) -> str:
                 plain=spec.package == "plain",
                 linear=spec.package == "torch" and bool(family_package.linear(family.contracts)),
                 torchao=bool(torchao_layers(family)),
+                products=bool(products(family)),
                 stubs=family_package.stubs(family),
             )
         )
@@ -348,6 +361,11 @@ def package_source(family: Family, name: str) -> str:
         layers = torchao_layers(family)
         rows = any("Stored(" in entry for entry in layers)
         body = environment().get_template("ao.py.j2").render(layers=layers, rows=rows, name=spec.name)
+    elif name == INDUCTOR:
+        body = environment().get_template("inductor.py.j2").render()
+    elif name == PRODUCTS:
+        entries = products(family)
+        body = environment().get_template("products.py.j2").render(products=entries, applied="Applied(" in str(entries))
     elif name == SHARED_MEMORY:
         needed = [
             (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from .launchable import is_fake, is_plain, require_tensor
 from .rows import along, rows_of, shaped_as
+from .torch_products import first
 
 _FAMILY = importlib.import_module(__package__.rpartition(".")[0])
 
@@ -55,7 +55,7 @@ class Linear(torch.nn.Linear):
 
     def _take(self, contract: str | None) -> None:
         wanted = self.weight.dtype, self.bias is not None
-        found = _first(PLAIN, wanted) if contract is None else contract
+        found = first(CONTRACTS, wanted, PLAIN) if contract is None else contract
         if found is None:
             raise ValueError(f"no contract of PLAIN fits {_told(*wanted)}; {_fitting(*wanted)}")
         if CONTRACTS.get(found) != wanted:
@@ -72,7 +72,7 @@ class Linear(torch.nn.Linear):
             return super().forward(x)
         wanted = weight.dtype, self.bias is not None
         if CONTRACTS[contract] != wanted:
-            alike = _first(PLAIN if contract in PLAIN else ALIKE[contract].values(), wanted)
+            alike = first(CONTRACTS, wanted, PLAIN if contract in PLAIN else ALIKE[contract].values())
             if alike is None:
                 raise ValueError(f"{self.contract} has no like for {_told(*wanted)}; {_fitting(*wanted)}")
             contract = alike
@@ -89,11 +89,6 @@ class Linear(torch.nn.Linear):
         return f"{super().extra_repr()}, contract={self.contract}"
 
 
-def _first(contracts: Iterable[str], wanted: tuple[torch.dtype, bool]) -> str | None:
-    """The first of the contracts for a type, with a bias or without, or None."""
-    # A list, which torch.compile traces.
-    fitting = [name for name in contracts if CONTRACTS[name] == wanted]
-    return fitting[0] if fitting else None
 
 
 def _told(dtype: torch.dtype, bias: bool) -> str:

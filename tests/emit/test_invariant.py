@@ -131,7 +131,9 @@ def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Fa
 def test_groups_have_the_same_configuration_for_any_rows(render: Family, select: str) -> None:
     """However many rows there are in all, in how many groups, and whether `rows` names them or not."""
     text = BASE.replace("rcr", "[rcr, rrr]") + "batch: grouped\nepilogue: [none, swiglu]\ntargets: [sm90]\n"
-    implementation = "" if select == "fastest" else "load: [pointer, descriptor]\nstore: pointer\nschedule: [tiled, persistent]\n"
+    implementation = (
+        "" if select == "fastest" else "load: [pointer, descriptor]\nstore: pointer\nschedule: [tiled, persistent]\n"
+    )
     family = render(f"{text}{implementation}select: {select}\ninvariant: rows\n")
     with importlib.import_module("alike._runtime.memoryless").mode():
         for contract in family._KERNELS:

@@ -1,0 +1,269 @@
+"""Torch's products in eager mode, computed by this family: `override_aten` of the family.
+
+The kernels of torch's operators are replaced in its dispatcher, below autograd, autocast and transforms. A call that no
+contract fits runs the kernel that was there.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from .call_signatures import SIGNATURES, kind_of
+from .contracts import Function
+from .launchable import as_plain
+from .torch_products import Applied, Matrices, Report, TorchProduct, addend, fp32_precision
+
+#: The operators that are replaced; torch makes `linear`, `matmul`, `@` and `einsum` of them.
+OPERATORS = tuple(
+    f"{name}{overload}"
+    for name, overloads in {
+        "mm": ("", ".out", ".dtype", ".dtype_out"),
+        "addmm": ("", ".out", "_"),
+        "bmm": ("", ".out", ".dtype", ".dtype_out"),
+        "baddbmm": ("", ".out", "_"),
+        "mv": ("", ".out"),
+        "_grouped_mm": ("",),
+    }.items()
+    for overload in overloads
+)
+
+# One for all families of a process: the handlers of calls, the newest last, and the library that calls them.
+_shared: Any = vars(torch.library).setdefault(
+    "_products_overridden", SimpleNamespace(lock=threading.RLock(), handlers=[], library=None)
+)
+
+
+class _Asked(NamedTuple):
+    """A call of an operator as a product: `finish` makes the operator's result of it."""
+
+    batch: str
+    a: Tensor
+    b: Tensor
+    dtype: torch.dtype
+    out: Tensor | None
+    finish: Callable[[Tensor], Tensor]
+    added: Tensor | None = None
+    alpha: float = 1
+    beta: float = 1
+    offsets: Tensor | None = None
+
+
+class Override:
+    """Torch's products while a family computes them; also a context manager, at whose end they are torch's again.
+
+    `remove` ends it. Of several, those of other families too, the newest is asked first, and each may end before the
+    others. `report` counts the calls.
+    """
+
+    def __init__(self, products: Mapping[str, TorchProduct], function: Callable[[str], Function]) -> None:
+        self.report = Report()
+        self._products, self._function = products, function
+        self._decided: dict[tuple[object, ...], tuple[str, Function | None, str, tuple[int, ...] | None]] = {}
+        self._handler = self._handle
+        self._entered = 0
+        self._add()
+
+    def __enter__(self) -> Override:
+        self._entered += 1
+        self._add()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entered -= 1
+        if self._entered <= 0:
+            self.remove()
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+    @property
+    def installed(self) -> bool:
+        """Whether calls are handled now."""
+        return self._handler in _shared.handlers
+
+    def _add(self) -> None:
+        with _shared.lock:
+            if self.installed:
+                return
+            if _shared.library is None:
+                _shared.library = _overriding(_shared.handlers)
+            _shared.handlers.append(self._handler)
+
+    def remove(self) -> None:
+        """End it, if it has not ended yet; with the last one of a process, torch's dispatcher is what it was."""
+        with _shared.lock:
+            if not self.installed:
+                return
+            _shared.handlers.remove(self._handler)
+            if not _shared.handlers:
+                _shared.library._destroy()
+                _shared.library = None
+
+    def _handle(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        """The result of a call; NotImplemented if it is left to torch."""
+        asked = _asked(name, *arguments, **options)
+        if asked is None:
+            return NotImplemented
+        word = name.partition(".")[0].rstrip("_")
+        if isinstance(asked, str):
+            self.report.kept[word, asked] += 1
+            return NotImplemented
+        a, b, added, out = (as_plain(x) for x in (asked.a, asked.b, asked.added, asked.out))
+        with torch.no_grad():
+            set_to = torch.are_deterministic_algorithms_enabled(), a.dtype == torch.float32 and fp32_precision()
+            kinds = map(kind_of, (a, b, added, out, asked.offsets))
+            key = name, asked.batch, asked.dtype, asked.alpha, asked.beta, *set_to, *kinds
+            if key not in self._decided:
+                if len(self._decided) >= SIGNATURES:
+                    self._decided.clear()
+                self._decided[key] = self._decide(asked._replace(a=a, b=b, added=added, out=out))
+            told, function, operand, shape = self._decided[key]
+            if function is None:
+                self.report.kept[word, told] += 1
+                return NotImplemented
+            operands: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
+            if added is not None and shape is not None:
+                operands[operand] = added.reshape(shape)
+            try:
+                found: Any = function.direct(a, b, out, None, operands)
+            except (TypeError, ValueError) as error:
+                # Memory that a result shares with an operand, which torch refuses itself or allows.
+                self.report.kept[word, str(error)] += 1
+                return NotImplemented
+            self.report.replaced[word, told] += 1
+            return asked.finish(found)
+
+    def _decide(self, asked: _Asked) -> tuple[str, Function | None, str, tuple[int, ...] | None]:
+        """The contract of a call, its function, and the operand that is added with its shape; or why there is none."""
+        matrices = Matrices(asked.batch, asked.a, asked.b, asked.dtype, asked.out)
+        chain: tuple[Applied, ...] = ()
+        shape, why = None, ""
+        if asked.added is not None:
+            result = (*asked.a.shape[:-1], asked.b.shape[-1])
+            chain, shape, why = addend(asked.added, result, asked.alpha, asked.beta)
+        if why:
+            return why, None, "", None
+        # Torch rounds once, what is added too.
+        name = matrices.fitting(self._products, chain, ("late",))
+        if name is None:
+            return matrices.why_none(self._products, chain[0].operation if chain else "none"), None, "", None
+        function, operand = self._function(name), chain[0].operands[0] if chain else ""
+        operands: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
+        if asked.added is not None and shape is not None:
+            operands[operand] = asked.added.reshape(shape)
+        try:
+            function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **operands})
+            function.step(asked.a, asked.b, asked.out, operands)
+        except (TypeError, ValueError) as error:
+            return f"{name}: {error}", None, "", None
+        return name, function, operand, shape
+
+
+def _overriding(handlers: list[Callable[..., Any]]) -> Any:
+    """A library in which torch's products ask the handlers."""
+    # On the CPU kernels run in Triton's interpreter only.
+    keys = ("CUDA", "CPU") if triton.knobs.runtime.interpret else ("CUDA",)
+    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    replaced = 0
+    with warnings.catch_warnings():
+        # Torch warns of every kernel that is replaced.
+        warnings.simplefilter("ignore")
+        for key in keys:
+            for name in OPERATORS:
+                try:
+                    kernel = torch.library.get_kernel(f"aten::{name}", key)
+                except RuntimeError:
+                    # A torch without such an operator, or built without such a device.
+                    continue
+                library.impl(name, _asking(handlers, name, kernel), key, with_keyset=True)
+                replaced += 1
+    if not replaced:
+        library._destroy()
+        raise RuntimeError("this torch has no products of a GPU: it is built without one, and nothing is interpreted")
+    return library
+
+
+def _asking(handlers: list[Callable[..., Any]], name: str, kernel: Any) -> Callable[..., Any]:
+    """A kernel of the operator `name` that asks the handlers, and then the kernel that was there."""
+
+    def asking(keys: Any, *arguments: Any, **options: Any) -> Any:
+        for handler in reversed(handlers):
+            found = handler(name, arguments, options)
+            if found is not NotImplemented:
+                return found
+        return kernel.call_boxed(keys, *arguments, **options)
+
+    return asking
+
+
+def _asked(name: str, *arguments: Any, **options: Any) -> _Asked | str | None:
+    """The product of a call; None or a reason for one that is left to torch, as what torch refuses is."""
+    word = name.partition(".")[0].rstrip("_")
+    if word == "_grouped_mm":
+        return _grouped(*arguments, **options)
+    added = None
+    if word in ("addmm", "baddbmm"):
+        added, *arguments = arguments  # type: ignore[assignment]
+    a, b, *more = arguments
+    out: Tensor | None = options.get("out")
+    dtype: torch.dtype = more[0] if more else options.get("out_dtype", a.dtype)
+    shape, finish = _shape(word, a, b), _unchanged
+    if shape is None or any([x.device != a.device or x.dtype != a.dtype for x in (b, added) if x is not None]):
+        return None
+    if out is not None and (tuple(out.shape) != shape or out.dtype != dtype or out.device != a.device):
+        # Torch gives it the shape, or refuses it.
+        return None
+    target = added if name.endswith("_") else out
+    if word == "mv":
+        b, finish, target, out = b.unsqueeze(1), _as_vector, out, None
+    if target is not None and (added is not None or word == "mv"):
+        # The result may be what is added, which a kernel must not read and write.
+        if tuple(target.shape) != shape:
+            return None
+        into, made = target, finish
+        out, finish = None, lambda x: into.copy_(made(x))
+    alpha, beta = options.get("alpha", 1), options.get("beta", 1)
+    return _Asked("strided" if "bmm" in word else "none", a, b, dtype, out, finish, added, alpha, beta)
+
+
+def _shape(word: str, a: Tensor, b: Tensor) -> tuple[int, ...] | None:
+    """The shape of the result of a product; None if the operands have others than torch allows."""
+    dimensions = {"mv": (2, 1), "bmm": (3, 3), "baddbmm": (3, 3)}.get(word, (2, 2))
+    if (a.dim(), b.dim()) != dimensions or a.shape[-1] != b.shape[-1 if word == "mv" else -2]:
+        return None
+    if a.dim() == 3 and a.shape[0] != b.shape[0]:
+        return None
+    return (*a.shape[:-1], *(() if word == "mv" else b.shape[-1:]))
+
+
+def _grouped(
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> _Asked | str | None:
+    """As `_asked`, of a grouped product."""
+    if bias is not None:
+        return "a grouped product with a bias"
+    dtype = out_dtype or a.dtype
+    batch = {(2, 3): "grouped", (2, 2): "grouped_k"}.get((a.dim(), b.dim()))
+    if offs is None or batch is None:
+        return "groups are divided along N" if offs is not None else "a grouped product without offsets"
+    return _Asked(batch, a, b, dtype, None, _unchanged, offsets=offs)
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+def _as_vector(x: Tensor) -> Tensor:
+    return x.squeeze(1)

@@ -1,0 +1,178 @@
+"""Products of torch that this family's contracts compute: which contract fits one, and what became of those of a model.
+
+Layers (`linear`), torch's operators in eager mode (`overriding`) and graphs of Inductor (`graph_pass`) all ask `first`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+_T = TypeVar("_T")
+
+
+class Applied(NamedTuple):
+    """An operation of a contract's chain: its name in a spec, the keywords of its operands, and its settings."""
+
+    operation: str
+    operands: tuple[str, ...] = ()
+    settings: tuple[tuple[str, float | str], ...] = ()
+
+
+class TorchProduct(NamedTuple):
+    """What a contract computes, as far as torch has products like it.
+
+    `batch` and `layout` are those of a spec. `precision` is "ieee" or "tf32" for fp32, else empty. `rounding` is that
+    of the spec, and empty where nothing is rounded between the product and the result.
+    """
+
+    batch: str
+    layout: str
+    a: torch.dtype
+    b: torch.dtype
+    out: torch.dtype
+    precision: str = ""
+    chain: tuple[Applied, ...] = ()
+    rounding: str = ""
+
+
+#: What is added to a product in the same rounding, as torch's `addmm` does.
+BIAS, ADD = Applied("bias", ("bias",)), Applied("add", ("add",))
+
+
+def first(contracts: Mapping[str, _T], wanted: _T, among: Iterable[str] | None = None) -> str | None:
+    """The first of the contracts, or of those `among` them, that is what is wanted, or None."""
+    # A list, which torch.compile traces.
+    fitting = [name for name in (contracts if among is None else among) if contracts[name] == wanted]
+    return fitting[0] if fitting else None
+
+
+class Matrices(NamedTuple):
+    """The operands of a product of torch, of which fake tensors suffice, and the type of its result.
+
+    `out` is the tensor that is filled, or None for a new one, which is row-major.
+    """
+
+    batch: str
+    a: Any
+    b: Any
+    dtype: torch.dtype
+    out: Any = None
+
+    @property
+    def precision(self) -> str:
+        """How torch multiplies fp32 now."""
+        return fp32_precision() if self.a.dtype == torch.float32 else ""
+
+    @property
+    def layouts(self) -> list[str]:
+        """The layouts that fit, that by which the operands were most likely made first."""
+        results = "rs" if self.out is None else letters(self.out)
+        return ["".join(each) for each in itertools.product(letters(self.a), letters(self.b), results)]
+
+    def fitting(
+        self, products: Mapping[str, TorchProduct], chain: tuple[Applied, ...], roundings: Iterable[str]
+    ) -> str | None:
+        """The contract of this product and a chain behind it, or None."""
+        alike = TorchProduct(self.batch, "", self.a.dtype, self.b.dtype, self.dtype, self.precision, chain)
+        # One that rounds nothing on the way is that of every rounding.
+        for layout, rounding in itertools.product(self.layouts, dict.fromkeys(("", *roundings))):
+            name = first(products, alike._replace(layout=layout, rounding=rounding))
+            if name is not None:
+                return name
+        return None
+
+    def why_none(self, products: Mapping[str, TorchProduct], chain: str) -> str:
+        """Why no contract fits, with a chain in words."""
+        found = [x for x in products.values() if x.batch == self.batch]
+        if not found:
+            return f"no contract has {_BATCHES[self.batch]}"
+        types = self.a.dtype, self.b.dtype, self.dtype
+        found = [x for x in found if (x.a, x.b, x.out) == types]
+        if not found:
+            a, b, out = (str(x).removeprefix("torch.") for x in types)
+            return f"no contract multiplies {a} by {b} to {out}"
+        found = [x for x in found if x.precision == self.precision]
+        if not found:
+            return f"no contract multiplies fp32 as torch is set to, {self.precision}"
+        has = ", ".join(dict.fromkeys(x.layout for x in found))
+        found = [x for x in found if x.layout in self.layouts]
+        if not found:
+            return f"no contract has the layout {self.layouts[0]}; this type has {has}"
+        chains = dict.fromkeys("+".join(step.operation for step in x.chain) or "none" for x in found)
+        return f"no contract of {found[0].layout} has {chain}; those there have {', '.join(chains)}"
+
+
+_BATCHES = {
+    "none": "single products",
+    "strided": "batches: `batch: strided`",
+    "grouped": "groups: `batch: grouped`",
+    "grouped_k": "groups along K: `batch: grouped_k`",
+}
+
+
+def letters(x: Any) -> str:
+    """The letters of the layouts that a matrix has; of both, that of its strides first."""
+    rows, columns = x.shape[-2:]
+    along, across = x.stride(-1), x.stride(-2)
+    order = "rc" if along == 1 or across != 1 else "cr"
+    fits = {"r": along == 1 or columns <= 1, "c": across == 1 or rows <= 1}
+    return "".join(letter for letter in order if fits[letter]) + "s"
+
+
+def fp32_precision() -> str:
+    """How torch multiplies fp32 on a GPU now: "ieee", or "tf32"."""
+    backends: Any = torch.backends
+    for holder in (backends.cuda.matmul, backends):
+        word = getattr(holder, "fp32_precision", "none")
+        if word != "none":
+            return "tf32" if word == "tf32" else "ieee"
+    return "ieee"
+
+
+def addend(c: Any, shape: Any, alpha: float, beta: float) -> tuple[tuple[Applied, ...], tuple[int, ...] | None, str]:
+    """What `beta * c + alpha * product` adds to a product of this shape.
+
+    Returns the chain, the shape in which `c` is its operand, and why no chain has it.
+    """
+    if alpha != 1:
+        return (), None, f"alpha is {alpha}"
+    if beta == 0:
+        return (), None, ""
+    if beta != 1:
+        return (), None, f"beta is {beta}"
+    own, columns = tuple(c.shape), shape[-1]
+    if own and own[-1] == columns and all([size == 1 for size in own[:-1]]):
+        return (BIAS,), (columns,), ""
+    if own == tuple(shape):
+        return (ADD,), own, ""
+    return (), None, f"what is added has the shape {tuple(own)}, neither a row nor that of the result"
+
+
+class Report:
+    """What became of torch's products: counts by operator and contract, or by operator and reason.
+
+    `replaced` are computed by a contract, and `kept` are left to torch. `apart` are replaced, but what follows them is
+    not part of it, although a contract has such a chain.
+    """
+
+    def __init__(self) -> None:
+        self.replaced, self.kept, self.apart = (Counter[tuple[str, str]]() for _ in range(3))
+
+    def clear(self) -> None:
+        """Begin to count again."""
+        for each in (self.replaced, self.kept, self.apart):
+            each.clear()
+
+    def __str__(self) -> str:
+        told = {"replaced": self.replaced, "left to torch": self.kept, "replaced without what follows": self.apart}
+        lines = []
+        for title, counts in told.items():
+            if counts or counts is not self.apart:
+                lines.append(f"{title}: {sum(counts.values())}")
+            lines += [f"  {count} {operator}: {what}" for (operator, what), count in counts.most_common()]
+        return "\n".join(lines)
