@@ -215,7 +215,7 @@ def products(family: Family) -> tuple[str, ...]:
         types = [f"torch.{ELEMENTS[each].torch}" for each in (dtype.a, dtype.b, dtype.out)]
         parts = [f'"{v.batch}"', f'"{v.layout.word}"', *types]
         parts += [f'precision="{dtype.precision}"'] if dtype.a == "fp32" else []
-        parts += [f"chain={tuple_of([_applied(step) for step in chain.steps])}"] if chain.steps else []
+        parts += [tuple_of([_applied(step) for step in chain.steps], 2 * INDENT, "chain=")] if chain.steps else []
         parts += [f'rounding="{v.rounding}"'] if chain.rounded(dtype.sum, dtype.out) != chain else []
         found.append(bracketed(f'"{name}": TorchProduct(', parts, "),", INDENT))
     return tuple(found)
@@ -223,12 +223,9 @@ def products(family: Family) -> tuple[str, ...]:
 
 def _applied(step: Step) -> str:
     """An operation of a chain, as the library describes it."""
-    parts = [f'"{step.operation}"']
-    keywords = [f'"{operand.name}"' for _, operand in step.operands]
-    parts += [f"({', '.join(keywords)},)"] if keywords else []
-    settings = [f'("{name}", {value!r})' for name, value in step.settings]
-    parts += [f"settings=({', '.join(settings)},)"] if settings else []
-    return f"Applied({', '.join(parts)})"
+    named, keywords = f'"{step.operation}"', [f'"{operand.name}"' for _, operand in step.operands]
+    settings = [f"{name}={value!r}" for name, value in step.settings]
+    return f"applied({', '.join([named, *keywords, *settings])})"
 
 
 def weights(family: Family) -> tuple[str, ...]:

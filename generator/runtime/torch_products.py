@@ -40,8 +40,13 @@ class TorchProduct(NamedTuple):
     rounding: str = ""
 
 
+def applied(operation: str, *operands: str, **settings: float | str) -> Applied:
+    """An operation with keywords of operands, and settings."""
+    return Applied(operation, operands, tuple(settings.items()))
+
+
 #: What is added to a product in the same rounding, as torch's `addmm` does.
-BIAS, ADD = Applied("bias", ("bias",)), Applied("add", ("add",))
+BIAS, ADD = applied("bias", "bias"), applied("add", "add")
 
 
 def first(contracts: Mapping[str, _T], wanted: _T, among: Iterable[str] | None = None) -> str | None:

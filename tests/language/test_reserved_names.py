@@ -16,8 +16,10 @@ from generator.emit import manifest_reader
 from generator.emit.render import (
     ANALYTIC,
     AO,
+    INDUCTOR,
     NN,
     PACK,
+    PRODUCTS,
     SHARED_MEMORY,
     TUNED,
 )
@@ -257,7 +259,7 @@ def test_names_that_an_operand_may_have() -> None:
 
 
 def test_names_of_the_families_own_files_are_free() -> None:
-    names = (NN, AO, TUNED, ANALYTIC, PACK, SHARED_MEMORY)
+    names = (NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, PACK, SHARED_MEMORY)
     own = {"family.py.j2", "plain_family.py.j2", "gradient.py.j2", "stubs.pyi.j2"}
     own.update(f"{name.removeprefix('_')}.j2" for name in names)
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2", "standalone.j2"}

@@ -70,7 +70,8 @@ PRIVATE = re.compile(r"torch\._|_python_dispatch|triton\.(runtime|backends|tools
 
 
 def test_no_other_module_has_such_names() -> None:
-    own = {"private", "descriptors", "interpreted_bf16"}
+    # Inductor has no documented interface for its passes' patterns; the modules are imported for it alone.
+    own = {"private", "descriptors", "interpreted_bf16", "chain_search", "graph_pass"}
     for path in RUNTIME.glob("*.py"):
         if path.stem not in own:
             code = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]

@@ -1,0 +1,322 @@
+"""Graphs of torch.compile whose products a family computes: `inductor.install`."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.helpers.emit.calls import drawn
+from tests.helpers.support import ROOT, python
+
+SPEC = """\
+summary: Products of a model.
+layout: [rcr, rrr]
+dtype: {dtype}
+batch: [none, strided]
+epilogue: [none, bias, add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, scale, bias+scale_n+tanh, [{{clamp: {{min: 0, max: 6}}}}]]
+rounding: [late, torch]
+load: pointer
+tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
+exclude:
+  - {{batch: strided, epilogue: [add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, bias+scale_n+tanh], because: not here}}
+  - {{layout: rrr, epilogue: [add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, bias+scale_n+tanh], because: not here}}
+"""
+N, K = 24, 32
+
+Render = Callable[[str, str], ModuleType]
+Model = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def family(render: Render) -> ModuleType:
+    assert "compiling" not in sys.modules
+    return render("compiling", SPEC.format(dtype="[fp16, fp32]"))
+
+
+@pytest.fixture(autouse=True)
+def undone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test begins without compiled graphs, and leaves Inductor's options as they were."""
+    from torch._inductor import config
+
+    torch._dynamo.reset()
+    before = config.post_grad_custom_pre_pass
+    with config.patch(force_disable_caches=True):
+        yield
+    assert config.post_grad_custom_pre_pass is before is None
+
+
+def weights(dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    shapes = {"w": (N, K), "v": (N, K), "back": (K, N), "wide": (2 * N, K)}
+    found = {name: drawn(shape, dtype, seed=at) / 4 for at, (name, shape) in enumerate(shapes.items())}
+    return {**found, "bias": drawn((N,), dtype, seed=9), "vector": drawn((N,), dtype, seed=10)}
+
+
+def models(dtype: torch.dtype) -> dict[str, tuple[Model, list[str]]]:
+    """What a model writes, and the chains of the contracts that compute its products."""
+    given = weights(dtype)
+    w, v, back, wide, bias, vector = given.values()
+    linear = functional.linear
+
+    def parts(x: torch.Tensor) -> torch.Tensor:
+        both = linear(x, wide)
+        return functional.silu(both[..., :N]) * both[..., N:]
+
+    def chunks(x: torch.Tensor) -> torch.Tensor:
+        gate, up = linear(x, wide).chunk(2, dim=-1)
+        return functional.silu(gate) * up
+
+    return {
+        "a linear layer": (lambda x: linear(x, w), ["none"]),
+        "with a bias": (lambda x: linear(x, w, bias), ["bias"]),
+        "a bias that is added apart": (lambda x: x @ w.T + bias, ["bias"]),
+        "a residual": (lambda x: x + linear(linear(x, w), back), ["none", "add"]),
+        "relu": (lambda x: torch.relu(linear(x, w, bias)), ["bias_relu"]),
+        "gelu": (lambda x: functional.gelu(linear(x, w, bias), approximate="tanh"), ["bias_gelutanh"]),
+        "a gate of two layers": (lambda x: functional.silu(linear(x, w)) * linear(x, v), ["silu_mul", "none"]),
+        "its factors exchanged": (lambda x: linear(x, v) * functional.silu(linear(x, w)), ["silu_mul", "none"]),
+        "a gate of one layer": (chunks, ["swiglu"]),
+        "a gate of slices": (parts, ["swiglu"]),
+        "clamp": (lambda x: linear(x, w).clamp(0, 6), ["clamp_0_min_6_max"]),
+        "relu6": (lambda x: functional.relu6(linear(x, w)), ["clamp_0_min_6_max"]),
+        "a number": (lambda x: linear(x, w) * 0.25, ["scale"]),
+        "three operations": (lambda x: torch.tanh(linear(x, w, bias) * vector), ["bias_scalen_tanh"]),
+        "attention": (lambda x: (x @ x.mT) * 0.125, ["scale"]),
+        # What no contract has as it is: its product is replaced alone.
+        "another clamp": (lambda x: linear(x, w).clamp(0, 5), ["none"]),
+        "another gelu": (lambda x: functional.gelu(linear(x, w, bias)), ["bias"]),
+        "a gate of exchanged halves": (
+            lambda x: operator.mul(*[f(y) for f, y in zip((torch.relu, functional.silu), chunks_of(x, wide))]),
+            ["none"],
+        ),
+        "a value that is read again": (lambda x: (torch.relu(y := linear(x, w, bias)), y), ["bias"]),
+        "a row that is repeated": (lambda x: linear(x[:1], w) + x[..., :1], ["none"]),
+        "a column": (lambda x: linear(x, w) + x[..., :1], ["none"]),
+        "another result type": (lambda x: linear(x, w).double() + bias, ["none"]),
+    }
+
+
+def chunks_of(x: torch.Tensor, wide: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return functional.linear(x, wide).chunk(2, dim=-1)
+
+
+NAMES = [*models(torch.float32)]
+
+
+def chains(report: Any) -> list[str]:
+    found = [contract.split("_", 3)[3] for (_, contract), count in report.replaced.items() for _ in range(count)]
+    return sorted(name.removesuffix("_roundingtorch") for name in found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_graph_has_the_contracts_operators_and_their_values(
+    family: ModuleType, launches: list[str], name: str
+) -> None:
+    model, expected = models(torch.float16)[name]
+    x = drawn((2, 5, K), torch.float16, seed=20)
+    wanted = model(x)
+    with family.inductor.install() as installed:
+        found = torch.compile(model)(x)
+    assert chains(installed.report) == sorted(expected) and not installed.report.kept, str(installed)
+    assert len(launches) == len(expected)
+    for one, other in zip(*([y if isinstance(y, tuple) else (y,) for y in (found, wanted)]), strict=True):
+        assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)
+
+
+def test_two_dimensions_and_fp32_have_the_same_chains(family: ModuleType) -> None:
+    for name in ("a gate of one layer", "a residual", "gelu", "three operations"):
+        torch._dynamo.reset()
+        model, expected = models(torch.float32)[name]
+        x = drawn((6, K), torch.float32, seed=20)
+        with family.inductor.install("torch") as installed:
+            found = torch.compile(model)(x)
+        # Nothing is rounded on the way, so that both roundings are the same.
+        assert chains(installed.report) == sorted(expected), str(installed)
+        torch.testing.assert_close(found, model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_with_the_rounding_of_torch_the_bits_are_those_of_eager_mode(family: ModuleType) -> None:
+    """Where the sum of a product is exact: of small whole numbers."""
+    w, v, wide = (drawn(shape, torch.float32, seed=at).round().half() for at, shape in enumerate([(N, K)] * 2 + [(2 * N, K)]))
+    x, bias = drawn((3, 7, K), torch.float32, seed=20).round().half(), drawn((N,), torch.float16, seed=9)
+
+    def gate(x: torch.Tensor) -> Any:
+        up = (x @ wide.T).chunk(2, -1)
+        return functional.silu(x @ w.T) * (x @ v.T), torch.relu(x @ w.T + bias), functional.silu(up[0]) * up[1]
+
+    from torch._inductor import config
+
+    with config.patch(emulate_precision_casts=True), family.inductor.install("torch") as installed:
+        found = torch.compile(gate)(x)
+    told = {contract for _, contract in installed.report.replaced}
+    assert {f"gemm_fp16_rcr_{chain}_roundingtorch" for chain in ("silu_mul", "bias_relu", "swiglu")} <= told
+    assert all(torch.equal(one, other) for one, other in zip(found, gate(x)))
+    # `addmm` adds in fp32, which no chain that rounds on the way does.
+    torch._dynamo.reset()
+    with family.inductor.install("torch") as installed:
+        torch.compile(lambda x: torch.relu(functional.linear(x, w, bias)))(x)
+    assert installed.report.replaced == {("addmm", "gemm_fp16_rcr_bias"): 1}
+    with pytest.raises(ValueError, match="rounding must be one of late, torch, got 'early'"):
+        family.inductor.install("early")
+
+
+def test_sizes_that_change_share_a_graph(family: ModuleType, launches: list[str]) -> None:
+    model, expected = models(torch.float16)["a gate of two layers"]
+    with family.inductor.install() as installed:
+        compiled = torch.compile(model, dynamic=True)
+        for rows in (5, 8, 31):
+            x = drawn((2, rows, K), torch.float16, seed=rows)
+            launches.clear()
+            with torch.compiler.set_stance("default" if rows == 5 else "fail_on_recompile"):
+                torch.testing.assert_close(compiled(x), model(x), rtol=1e-2, atol=1e-2)
+            assert len(launches) == 2
+    assert chains(installed.report) == sorted(expected)
+
+
+def test_a_backward_pass_is_replaced_too(family: ModuleType) -> None:
+    """What it reads of the forward pass stays in the graph, so that a chain is left apart there, with its reason."""
+    layer = torch.nn.Sequential(torch.nn.Linear(K, N), torch.nn.Tanh(), torch.nn.Linear(N, K))
+    x = drawn((6, K), torch.float32)
+    expected = torch.autograd.grad(layer(x).square().sum(), [*layer.parameters()])
+    with family.inductor.install() as installed:
+        found = torch.autograd.grad(torch.compile(layer)(x).square().sum(), [*layer.parameters()])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert installed.report.replaced["addmm", "gemm_fp32_rcr_bias"] == 2
+    assert installed.report.replaced["mm", "gemm_fp32_rrr_none"] == 1
+    # The gradients of weights have a column-major A.
+    assert installed.report.kept == {("mm", "no contract has the layout crr; this type has rcr, rrr"): 2}
+
+
+def test_a_chain_that_is_read_elsewhere_is_reported(family: ModuleType) -> None:
+    w, bias = (weights(torch.float16)[name] for name in ("w", "bias"))
+    with family.inductor.install() as installed:
+        torch.compile(lambda x: (torch.relu(y := functional.linear(x, w, bias)), y))(drawn((6, K), torch.float16))
+    assert str(installed) == (
+        "replaced: 1\n  1 addmm: gemm_fp16_rcr_bias\nleft to torch: 0\nreplaced without what follows: 1\n"
+        "  1 addmm: gemm_fp16_rcr_bias_relu: a value on the way is used elsewhere, too"
+    )
+
+
+def test_what_no_contract_fits_stays(family: ModuleType, launches: list[str]) -> None:
+    x, w = drawn((6, K), torch.float32), weights(torch.float32)["w"]
+    calls = {
+        "no contract multiplies float64 by float64 to float64": lambda x: x.double() @ w.double().T,
+        "alpha is 2": lambda x: torch.addmm(w[0, :N], x, w.T, alpha=2),
+        "no contract has the layout crr; this type has rcr, rrr": lambda x: x.T @ x,
+    }
+    for reason, model in calls.items():
+        torch._dynamo.reset()
+        with family.inductor.install() as installed:
+            found = torch.compile(model)(x)
+        ((_, told),) = installed.report.kept
+        assert told == reason and not installed.report.replaced and not launches
+        torch.testing.assert_close(found, model(x))
+
+
+def test_kernels_that_need_multiples_or_aligned_operands_are_not_taken(render: Render) -> None:
+    """A graph serves any number of rows, and operands wherever they begin."""
+    plain = "summary: x\nlayout: rcr\ndtype: fp16\ntile: [{m: 16, n: 16, k: 16, warps: 1}]\n"
+    weight = drawn((N, 40), torch.float16)
+    for name, more, reason in (
+        ("compiling_multiples", "load: pointer\nmasking: none\n", "K is 40, not a multiple of BLOCK_K"),
+        ("compiling_aligned", "load: descriptor\n", "descriptors need operands that are aligned"),
+    ):
+        torch._dynamo.reset()
+        family = render(name, plain + more)
+        with family.inductor.install() as installed:
+            found = torch.compile(lambda x: x @ weight.T)(drawn((16, 40), torch.float16))
+        assert found.shape == (16, N)
+        ((_, told),) = installed.report.kept
+        assert reason in told and not installed.report.replaced
+
+
+class Passes:
+    """A pass of somebody else, with a name for Inductor's cache."""
+
+    def __new__(cls, name: str) -> Any:
+        from torch._inductor.custom_graph_pass import CustomGraphPass
+
+        class Counted(CustomGraphPass):
+            seen = 0
+
+            def __call__(self, graph: torch.fx.Graph) -> None:
+                self.seen += 1
+
+            def uuid(self) -> Any:
+                return name
+
+        return Counted()
+
+
+def test_passes_are_composed_and_removed_in_any_order(family: ModuleType, render: Render) -> None:
+    from torch._inductor import config
+
+    other = render("compiling_too", SPEC.format(dtype="fp16"))
+    x, w = drawn((6, K), torch.float32), weights(torch.float32)["w"]
+
+    def compiled() -> list[int]:
+        torch._dynamo.reset()
+        for each in (first, second):
+            each.report.clear()
+        half, whole = torch.compile(lambda x: (x.half() @ w.half().T, x @ w.T))(x)
+        assert half.shape == whole.shape == (6, N)
+        return [sum(each.report.replaced.values()) for each in (first, second)]
+
+    theirs = Passes("theirs")
+    with config.patch(post_grad_custom_pre_pass=theirs):
+        first, second = family.inductor.install(), other.inductor.install()
+        assert first.uuid() != second.uuid() and "theirs" in str(second.uuid())
+        # Those that were installed before come first.
+        assert compiled() == [2, 0] and theirs.seen == 1
+        first.remove()
+        assert compiled() == [0, 1] and theirs.seen == 2
+        first.remove()
+        assert config.post_grad_custom_pre_pass is second
+        second.remove()
+        assert config.post_grad_custom_pre_pass is theirs and compiled() == [0, 0]
+        # A pass without a name for the cache, of which several may be given, and one that comes after a family's.
+        with config.patch(post_grad_custom_pre_pass=lambda graph: None):
+            assert family.inductor.install().uuid() is None
+            config.post_grad_custom_pre_pass = second = Passes("behind")
+            second.report = first.report
+    with pytest.raises(KeyError), family.inductor.install() as first, family.inductor.install() as again:
+        with again:
+            assert again.installed
+        assert again.installed and config.post_grad_custom_pre_pass is again
+        raise KeyError
+    assert config.post_grad_custom_pre_pass is None and not first.installed
+
+
+def test_the_cache_keeps_graphs_apart(family: ModuleType, tmp_path: Path) -> None:
+    """A process with the pass does not take the graph of one without it, and a later one takes that of the first."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(family.__path__[0]).parent)!r})
+import torch, compiling
+assert "torch._inductor" not in sys.modules
+from torch._dynamo.utils import counters
+torch.manual_seed(0)
+w, x = torch.randn(24, 32), torch.randn(6, 32)
+call = lambda x: torch.relu(x @ w.T)
+if sys.argv[1] == "installed":
+    installed = compiling.inductor.install()
+found = torch.compile(call)(x)
+assert torch.allclose(found, call(x), atol=1e-5)
+hits = counters["inductor"]["fxgraph_cache_hit"]
+print(hits, sum(installed.report.replaced.values()) if sys.argv[1] == "installed" else 0)
+"""
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    told = []
+    for how in ("plain", "installed", "installed", "plain"):
+        ran = python("-c", code, how, cwd=tmp_path, env=env)
+        assert ran.returncode == 0, ran.stderr
+        told.append(ran.stdout.split())
+    assert told == [["0", "0"], ["0", "1"], ["1", "0"], ["1", "0"]]
