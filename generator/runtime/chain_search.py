@@ -65,6 +65,8 @@ WRITTEN: dict[str, list[_Function]] = {
     "geglu_tanh": _gate(_gelu_tanh),
     "reglu": _gate(functional.relu),
 }
+#: Operations that torch has no function of, so that models round between their parts, and second ways that round more.
+_IN_PARTS, _FIRST_WAY = ("swiglu", "geglu", "geglu_tanh", "quick_gelu"), ("silu",)
 _GATES = ("swiglu", "geglu", "geglu_tanh", "reglu")
 _INTERLEAVED = ("order", "interleaved")
 #: The shape of an operand by the operation: of a vector along N, of one along M, a number; others have the result's.
@@ -89,12 +91,14 @@ class Found(NamedTuple):
     covered: list[AnyNode]
 
 
-def search(product: AnyNode, chain: Sequence[Applied]) -> Found | str:
-    """The chain behind `product`, or why it is not there."""
+def search(product: AnyNode, chain: Sequence[Applied], *, exact: bool = False) -> Found | str:
+    """The chain behind `product`, or why it is not there; `exact`: only if it rounds where torch's functions do."""
+    if exact and any([step.operation in _IN_PARTS for step in chain]):
+        return "torch rounds between the parts of its operations"
     gates = [index for index, step in enumerate(chain) if step.operation in _GATES]
     before, behind = (chain[: gates[0]], chain[gates[0] :]) if gates else (chain, ())
     why = "other operations follow"
-    for first in _patterns(tuple(before), product.meta["val"].dtype):
+    for first in _patterns(tuple(before), product.meta["val"].dtype, exact):
         trial = _Trial({}, {}, [])
         if not trial.matches(first, [product]):
             continue
@@ -106,7 +110,7 @@ def search(product: AnyNode, chain: Sequence[Applied]) -> Found | str:
             continue
         end = trial.last or product
         for halves in _halves(end, _INTERLEAVED in behind[0].settings):
-            for second in _patterns(tuple(behind), product.meta["val"].dtype):
+            for second in _patterns(tuple(behind), product.meta["val"].dtype, exact):
                 gated = _Trial(dict(trial.nodes), dict(trial.operands), [*trial.through, *halves.through])
                 if gated.matches(second, [halves.gate, halves.x]):
                     found = gated.found(product)
@@ -126,11 +130,12 @@ class _Pattern(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def _patterns(chain: tuple[Applied, ...], dtype: torch.dtype) -> list[_Pattern]:
-    """The chain in each of the ways to write it."""
+def _patterns(chain: tuple[Applied, ...], dtype: torch.dtype, exact: bool) -> list[_Pattern]:
+    """The chain in each of the ways to write it; `exact`: with one rounding for each operation."""
     ways: list[list[_Function]] = [[]]
     for step in chain:
-        ways = [[*way, written] for way in ways for written in WRITTEN[step.operation]]
+        written = WRITTEN[step.operation][: 1 if exact and step.operation in _FIRST_WAY else None]
+        ways = [[*way, each] for way in ways for each in written]
     found = [_traced(chain, way, dtype) for way in ways]
     # The same nodes, written in two ways, are looked for once.
     return [*{str([(x.target, x.args, x.kwargs) for x in each.nodes]): each for each in found}.values()]

@@ -163,7 +163,8 @@ class GraphPass(_Pass):  # type: ignore[misc]
             name = matrices.fitting(self._products, chain, self._roundings(chain, start))
             if name is None:
                 continue
-            found = search(node, chain[len(start) :])
+            exact = self.rounding == "torch" and bool(self._products[name].rounding)
+            found = search(node, chain[len(start) :], exact=exact)
             if isinstance(found, str):
                 reasons.append(f"{name}: {found}")
                 if found == READ_ELSEWHERE:

@@ -1,0 +1,255 @@
+"""A decoder like Qwen3's with a family that its code does not name: `python measured/scripts/whole_models.py FILE`.
+
+Compiled: a forward pass and steps of decoding under `torch.compile`, plain and with `inductor.install()`; of a family
+without chains, and of one that has those of the model. In eager mode: a forward pass with `override_aten()` of a family
+with `invariant: rows`, whose logits must have the same bits in batches of 1, 7 and 64, and what that costs. The models
+take turns in every round; a ratio is torch's time by the family's, the median over rounds, with the quartiles. FILE
+receives JSON; the exit status is 1 if a bit differs. Needs a GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor, nn
+from torch.nn import functional
+
+from generator.commands.command_line import main as render
+
+#: Sizes of Qwen3 8B, of which there are fewer layers.
+HIDDEN, INNER, HEADS, GROUPS, WIDTH, LAYERS, WORDS = 4096, 12288, 32, 8, 128, 4, 32768
+#: Sequences and their length: of one token each, as in decoding, and of prompts.
+COMPILED = ((1, 1), (16, 1), (1, 512), (4, 1024))
+BATCHES, LENGTH = (1, 7, 64), 33
+EAGER = (1, 7, 16, 64)
+ROUNDS = 20
+
+PLAIN = "summary: Products.\nlayout: [rcr, rrr]\ndtype: bf16\nbatch: [none, strided]\n"
+SPECS = {
+    "plain": PLAIN + "select: fastest\n",
+    "chains": PLAIN
+    + "epilogue: [none, add, silu+mul]\nselect: fastest\nexclude:\n"
+    + '  - {batch: strided, epilogue: [add, silu+mul], because: "attention has none of them"}\n',
+    "alike": PLAIN + "select: fastest\ninvariant: rows\n",
+}
+
+
+class Norm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        scaled: Tensor = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
+        return self.weight * scaled.to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(HIDDEN, heads * WIDTH, bias=False) for heads in (HEADS, GROUPS, GROUPS))
+        self.o = nn.Linear(HEADS * WIDTH, HIDDEN, bias=False)
+        self.q_norm, self.k_norm = Norm(WIDTH), Norm(WIDTH)
+
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        def turned(x: Tensor) -> Tensor:
+            first, second = x.chunk(2, -1)
+            return x * cosine + torch.cat((-second, first), -1) * sine
+
+        def heads(x: Tensor) -> Tensor:
+            return x.unflatten(-1, (-1, WIDTH)).transpose(1, 2)
+
+        q, k, v = heads(self.q(x)), heads(self.k(x)), heads(self.v(x))
+        q, k = turned(self.q_norm(q)), turned(self.k_norm(k))
+        k, v = (each.repeat_interleave(HEADS // GROUPS, 1) for each in (k, v))
+        # Written out: the products of attention are replaced too, and each row is computed alike.
+        scores = q @ k.mT * WIDTH**-0.5
+        length = x.shape[1]
+        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        found = scores.masked_fill(later, -torch.inf).softmax(-1, dtype=torch.float32).to(x.dtype) @ v
+        result: Tensor = self.o(found.transpose(1, 2).flatten(2))
+        return result
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.before, self.behind = Attention(), Norm(HIDDEN), Norm(HIDDEN)
+        self.gate, self.up = (nn.Linear(HIDDEN, INNER, bias=False) for _ in range(2))
+        self.down = nn.Linear(INNER, HIDDEN, bias=False)
+
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        x = x + self.attention(self.before(x), cosine, sine)
+        y = self.behind(x)
+        result: Tensor = x + self.down(functional.silu(self.gate(y)) * self.up(y))
+        return result
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.norm = nn.Embedding(WORDS, HIDDEN), Norm(HIDDEN)
+        self.layers = nn.ModuleList([Layer() for _ in range(LAYERS)])
+        self.head = nn.Linear(HIDDEN, WORDS, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.words(tokens)
+        place = torch.arange(tokens.shape[1], device=tokens.device, dtype=torch.float32)
+        rates = 1e6 ** -(torch.arange(0, WIDTH, 2, device=tokens.device) / WIDTH)
+        angles = torch.outer(place, rates).repeat(1, 2)
+        cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        for layer in self.layers:
+            x = layer(x, cosine, sine)
+        result: Tensor = self.head(self.norm(x))
+        return result
+
+
+def families(folder: Path) -> dict[str, ModuleType]:
+    found = {}
+    sys.path.insert(0, str(folder))
+    for name, text in SPECS.items():
+        (folder / f"{name}.yaml").write_text(text)
+        if render([str(folder / f"{name}.yaml"), "--out", str(folder)]):
+            raise SystemExit(f"{name}.yaml cannot be rendered")
+        found[name] = importlib.import_module(name)
+    return found
+
+
+def ratios(calls: dict[str, Callable[[], object]]) -> dict[str, Any]:
+    """Milliseconds of each call, and torch's by each, by rounds in which each call has a turn."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        for _ in range(3):
+            call()
+    for number in range(ROUNDS):
+        for name in list(calls) if number % 2 else list(calls)[::-1]:
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            calls[name]()
+            torch.cuda.synchronize()
+            times[name].append(1e3 * (time.perf_counter() - begun))
+    found: dict[str, Any] = {}
+    for name, own in times.items():
+        quartiles = statistics.quantiles([a / b for a, b in zip(times["torch"], own, strict=True)], n=4)
+        found[name] = {"ms": round(statistics.median(own), 4), "ratio": [round(each, 4) for each in quartiles]}
+    return found
+
+
+def tokens(*shape: int) -> Tensor:
+    return torch.randint(WORDS, shape, device="cuda")
+
+
+def compiled(model: Decoder, found: dict[str, ModuleType]) -> dict[str, Any]:
+    """Times of graphs of each size, plain and with each family's pass; errors against fp32 and reports."""
+    results: dict[str, Any] = {}
+    for sizes in COMPILED:
+        x, calls, told = tokens(*sizes), dict[str, Callable[[], object]](), dict[str, Any]()
+        exact = model.float()(x)
+        model.bfloat16()
+        for name, family in {"torch": None, "plain": found["plain"], "chains": found["chains"]}.items():
+            torch._dynamo.reset()
+            installed = None if family is None else family.inductor.install()
+            call = torch.compile(model, dynamic=False)
+            logits = call(x).float()
+            error = ((logits - exact).norm() / exact.norm()).item()
+            told[name] = {"error": error, "report": None if installed is None else str(installed).splitlines()}
+            graph = captured(call, x)
+            calls[name] = graph.replay
+            if installed is not None:
+                installed.remove()
+        results["x".join(map(str, sizes))] = {"times": ratios(calls), **told}
+        print("compiled", sizes, json.dumps(results["x".join(map(str, sizes))]), flush=True)
+    return results
+
+
+def milliseconds(model: Decoder, x: Tensor) -> float:
+    """The median time of a call in eager mode, with that of the host."""
+    taken = []
+    for number in range(ROUNDS + 3):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        model(x)
+        torch.cuda.synchronize()
+        # The first three warm up.
+        taken += [1e3 * (time.perf_counter() - begun)] * (number > 2)
+    return round(statistics.median(taken), 4)
+
+
+def captured(call: Callable[[Tensor], Tensor], x: Tensor) -> torch.cuda.CUDAGraph:
+    """A graph of one call, so that the host's time is in none."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call(x)
+        stream.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            call(x)
+    return graph
+
+
+def alike(model: Decoder, family: ModuleType) -> dict[str, Any]:
+    """Whether the logits of a sequence have the same bits in batches of each size, with the override and without."""
+    x = tokens(max(BATCHES), LENGTH)
+
+    def differing() -> list[int]:
+        whole = model(x).view(torch.int16)
+        return [count for count in BATCHES if not torch.equal(model(x[:count]).view(torch.int16), whole[:count])]
+
+    without = differing()
+    with family.override_aten() as override:
+        found = {"differing": differing(), "differing_without": without, "report": str(override).splitlines()}
+    print("alike", json.dumps(found), flush=True)
+    return found
+
+
+def cost(model: Decoder, family: ModuleType) -> dict[str, Any]:
+    """Times of a forward pass in eager mode, of sequences of one token and of LENGTH, with the override and without."""
+    results: dict[str, Any] = {}
+    for length in (1, LENGTH):
+        for count in EAGER:
+            x = tokens(count, length)
+            replayed: dict[str, Callable[[], object]] = {"torch": captured(model, x).replay}
+            eager = {"torch": milliseconds(model, x)}
+            with family.override_aten():
+                replayed["rows"] = captured(model, x).replay
+                eager["rows"] = milliseconds(model, x)
+            results[f"{count}x{length}"] = {"device": ratios(replayed), "eager ms": eager}
+            print("cost", count, length, json.dumps(results[f"{count}x{length}"]), flush=True)
+    return results
+
+
+@torch.no_grad()
+def main(path: Path) -> int:
+    """Measure everything, and write it after each part."""
+    torch.manual_seed(0)
+    place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
+    results: dict[str, Any] = {**place, "layers": LAYERS, "hidden": HIDDEN, "inner": INNER}
+    with TemporaryDirectory() as folder:
+        found = families(Path(folder))
+        model = Decoder().cuda().bfloat16()
+        results["alike"] = alike(model, found["alike"])
+        parts = {"cost": lambda: cost(model, found["alike"]), "compiled": lambda: compiled(model, found)}
+        for name, part in parts.items():
+            try:
+                results[name] = part()
+            except Exception as error:
+                results[name] = {"error": f"{type(error).__name__}: {error}"[:400]}
+                print(name, results[name], flush=True)
+            path.write_text(json.dumps(results, indent=1) + "\n")
+    return int(bool(results["alike"]["differing"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

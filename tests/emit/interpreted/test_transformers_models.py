@@ -1,0 +1,107 @@
+"""Models of `transformers`, random and tiny: compiled with a family's pass, and in eager mode with its products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.ecosystem
+
+SPEC = """\
+summary: The layers of a model.
+layout: [rcr, rrr]
+dtype: fp32
+batch: [none, strided, grouped]
+epilogue: [none, bias, add, silu+mul]
+load: pointer
+tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
+{more}exclude:
+  - {{batch: [strided, grouped], epilogue: [bias, add, silu+mul], because: no model has these}}
+  - {{batch: grouped, layout: rrr, because: no model has these}}
+"""
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 64,
+}
+EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+
+Render = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(params=["Llama", "Qwen3", "Mixtral"])
+def model(request: pytest.FixtureRequest) -> Any:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    name = request.param
+    config = getattr(transformers, f"{name}Config")(**SIZES, **(EXPERTS if name == "Mixtral" else {}), head_dim=16)
+    config._attn_implementation = "eager"
+    return getattr(transformers, f"{name}ForCausalLM")(config).eval()
+
+
+@pytest.fixture(scope="module")
+def family(render: Render) -> ModuleType:
+    return render("model_layers", SPEC.format(more=""))
+
+
+@pytest.fixture(scope="module")
+def alike(render: Render) -> ModuleType:
+    return render("model_rows", SPEC.format(more="invariant: rows\n"))
+
+
+def tokens(count: int) -> torch.Tensor:
+    torch.manual_seed(1)
+    return torch.randint(64, (count, 16))
+
+
+@torch.no_grad()
+def test_a_compiled_model_has_the_familys_operators(family: ModuleType, model: Any) -> None:
+    torch._dynamo.reset()
+    expected = model(tokens(2), use_cache=False).logits
+    from torch._inductor import config
+
+    with config.patch(force_disable_caches=True), family.inductor.install() as installed:
+        found = torch.compile(model)(tokens(2), use_cache=False).logits
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    told = {contract.split("_", 1)[1] for _, contract in installed.report.replaced}
+    assert {"fp32_rcr_none", "fp32_rcr_add"} <= told, str(installed)
+    if not model.config.model_type.startswith("mixtral"):
+        # The gate of each layer, and the residuals of attention and of the layer.
+        assert installed.report.replaced["mm", "gemm_fp32_rcr_silu_mul"] == SIZES["num_hidden_layers"]
+        assert installed.report.replaced["mm", "gemm_fp32_rcr_add"] == 2 * int(SIZES["num_hidden_layers"])
+        assert not installed.report.kept, str(installed)
+
+
+@torch.no_grad()
+def test_a_sequence_has_the_same_bits_in_every_batch(alike: ModuleType, model: Any) -> None:
+    """All products of the model are the family's; what torch computes itself, such as a softmax, is one row's.
+
+    On a CPU torch computes the last elements of a tensor in another way, if they do not fill a vector: 16 tokens do.
+    """
+    many = tokens(7)
+    with alike.override_aten() as override:
+        whole = model(many, use_cache=False).logits
+        for count in (1, 2, 5):
+            assert torch.equal(model(many[:count], use_cache=False).logits, whole[:count]), count
+    left = {operator for operator, _ in override.report.kept}
+    assert sum(override.report.replaced.values()) > 4 * 7 * 2 and not left, str(override)
+
+
+def test_a_model_learns_with_it(family: ModuleType, model: Any) -> None:
+    def gradients() -> list[torch.Tensor]:
+        loss = model(tokens(2), labels=tokens(2), use_cache=False).loss
+        return [*torch.autograd.grad(loss, [*model.parameters()], allow_unused=True)]
+
+    expected = gradients()
+    with family.override_aten() as override:
+        found = gradients()
+    assert sum(override.report.replaced.values()) > 20
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
