@@ -205,12 +205,11 @@ def products(family: Family) -> tuple[str, ...]:
     found = []
     for name, v in _variants(family).items():
         dtype, chain = v.dtype, v.epilogue
-        exact = dtype.plain and dtype.a == dtype.b and dtype.sum == "fp32" and dtype.precision in (None, "ieee", "tf32")
-        floating = ELEMENTS[dtype.a].floating and ELEMENTS[dtype.a].bits >= 16 and dtype.out not in QUANTISED
+        if not dtype.plain or dtype.a != dtype.b or dtype.sum != "fp32" or dtype.out in QUANTISED:
+            continue
+        exact = ELEMENTS[dtype.a].bits >= 16 and dtype.precision in (None, "ieee", "tf32")
         alone = not chain.outputs and not chain.reads_out and v.words.get("result", "full") == "full"
-        if not (
-            exact and floating and alone and all(step.meaning == OPERATIONS.get(step.operation) for step in chain.steps)
-        ):
+        if not (exact and alone and all(step.meaning == OPERATIONS.get(step.operation) for step in chain.steps)):
             continue
         types = [f"torch.{ELEMENTS[each].torch}" for each in (dtype.a, dtype.b, dtype.out)]
         parts = [f'"{v.batch}"', f'"{v.layout.word}"', *types]
