@@ -223,7 +223,7 @@ def products(family: Family) -> tuple[str, ...]:
 def _applied(step: Step) -> str:
     """An operation of a chain, as the library describes it."""
     named, keywords = f'"{step.operation}"', [f'"{operand.name}"' for _, operand in step.operands]
-    settings = [f"{name}={value!r}" for name, value in step.settings]
+    settings = [f"{name}=" + (f'"{x}"' if isinstance(x, str) else repr(x)) for name, x in step.settings]
     return f"applied({', '.join([named, *keywords, *settings])})"
 
 
