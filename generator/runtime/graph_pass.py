@@ -7,6 +7,7 @@ fits becomes the contract's operator, with what follows it as far as a contract 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -247,6 +248,17 @@ class GraphPass(_Pass):  # type: ignore[misc]
         new.append(call)
         call.meta["val"] = target(*[x.meta["val"] if is_node(x) else x for x in arguments])
         return call
+
+
+def install(rounding: str = "late") -> GraphPass:
+    """Install the pass and return it: its `report` counts what it replaced, `remove` removes it, as does `with`.
+
+    A chain behind a product is computed in fp32 and rounded once with "late", as Inductor computes what it fuses. With
+    "torch" only contracts fit that round where torch does, operation for operation. Raises ValueError for another.
+    """
+    family = importlib.import_module(__package__.rpartition(".")[0])
+    products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
+    return GraphPass(products, family._KERNELS, family._kernel, family._contract, rounding)
 
 
 class _Shaped:
