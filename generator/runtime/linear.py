@@ -89,8 +89,6 @@ class Linear(torch.nn.Linear):
         return f"{super().extra_repr()}, contract={self.contract}"
 
 
-
-
 def _told(dtype: torch.dtype, bias: bool) -> str:
     return f"a weight of {dtype} {'with' if bias else 'without'} bias"
 
