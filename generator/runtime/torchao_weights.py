@@ -256,7 +256,7 @@ def _packed(module: torch.nn.Module, config: Config, *, parameter_name: str = "w
     if len(layers) > 1:
         names = ", ".join([layer.name for layer in layers])
         raise ValueError(
-            f"several contracts fit a weight of {weight.dtype}: name one of them, Config(contract=…): {names}"
+            f"several contracts fit a weight of {weight.dtype}: name one of them as `contract`: {names}"
         )
     if not reason and not layers:
         reason = (

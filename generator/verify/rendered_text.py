@@ -23,6 +23,8 @@ from generator.verify.jobs import Failure
 
 #: The packages that a rendered file may import besides Python's standard library.
 _PACKAGES = frozenset({"torch", "triton"})
+#: What a module of the library imports besides, which the rest of a family does without.
+_MORE = {"torchao_weights.py": {"torchao"}}
 #: The modules of Python's standard library.
 _STANDARD = sys.stdlib_module_names
 #: The control characters of ASCII. A carriage return alone ends a line for Python, but not in all editors.
@@ -74,7 +76,7 @@ def check(file: Path, listed: Listed | None = None) -> Text:
         line = data.count(b"\n", 0, error.start) + 1
         return Text((Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8"),))
     with _without_collection():
-        found = tuple(Failure(*words) for words in _failures(data, text, listed))
+        found = tuple(Failure(*words) for words in _failures(file.name, data, text, listed))
     stated, actual = stated_and_actual_digest(text)
     return Text(found, parsed=not any(failure.case == "parse" for failure in found), rendered=stated == actual)
 
@@ -91,7 +93,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _failures(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
+def _failures(name: str, data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
     yield from _hidden(text)
     edited = [*_edited(data, text, listed)]
     if edited and not (listed is not None and listed.unformatted == unformatted_digest(text)):
@@ -104,7 +106,7 @@ def _failures(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[s
     yield from _encoding(data)
     if not text.isascii():
         yield from _not_ascii(text, tree)
-    others = sorted(_imports(tree) - _PACKAGES - _STANDARD)
+    others = sorted(_imports(tree) - _PACKAGES - _STANDARD - _MORE.get(name, set()))
     if others:
         yield "imports", "the file needs only torch, triton and Python", f"it imports {', '.join(others)}"
     if listed is not None and listed.tables:

@@ -153,7 +153,7 @@ def grouped(families: Sequence[Rendered]) -> set[tuple[str, str]]:
 
 
 def test_another_operator_of_device_code_makes_all_fall_that_have_it(render: Render, tmp_path: Path) -> None:
-    found = render(("swizzle.j2", "pid_n = within // height", "pid_n = within % height"))
+    found = render(("swizzle.j2", "{{ result.at_n }} = within // height", "{{ result.at_n }} = within % height"))
     before, after = standing(committed()), standing(found)
     fallen = grouped(found)
     assert 0 < len(fallen) < sum(len(family.kernels) for family in found)

@@ -93,6 +93,6 @@ MUTATIONS = (
         "a call with unaligned operands runs what was compiled for aligned ones",
         by="gpu",
         contract="gemm_fp16_rcr_bias_relu",
-        own="_runtime/functions.py",
+        own="_runtime/call_signatures.py",
     ),
 )
