@@ -31,10 +31,10 @@ LIMITS = {
     "measured/nvidia_h100_80gb_hbm3/launching_modules.json": 3,
     "measured/nvidia_h100_80gb_hbm3/launching_tables.json": 5,
     "measured/nvidia_h100_80gb_hbm3/llama_int4.json": 2,
-    "measured/nvidia_h100_80gb_hbm3/bench_unseen_tokens.json": 300,
+    "measured/nvidia_h100_80gb_hbm3/bench_unseen_tokens.json": 240,
     "measured/nvidia_h100_80gb_hbm3/symmetric.json": 80,
     "measured/nvidia_h100_80gb_hbm3/training.json": 4,
-    "measured/nvidia_h100_80gb_hbm3/tune_gemm16.jsonl": 900,
+    "measured/nvidia_h100_80gb_hbm3/tune_gemm16.jsonl": 880,
     "measured/nvidia_h100_80gb_hbm3/tune_fp32.jsonl": 470,
     "measured/nvidia_h100_80gb_hbm3/tune_tf32x3.jsonl": 205,
     "measured/nvidia_h200/bench_batched.json": 50,
@@ -82,7 +82,7 @@ LIMITS = {
     "measured/resources.csv": 395,
     "measured/verifying.json": 1,
     "specs/tuned/nvidia_h100_80gb_hbm3/fp32.json": 145,
-    "specs/tuned/nvidia_h100_80gb_hbm3/gemm16.json": 155,
+    "specs/tuned/nvidia_h100_80gb_hbm3/gemm16.json": 180,
     "specs/tuned/nvidia_h100_80gb_hbm3/tf32x3.json": 85,
     "specs/tuned/nvidia_h200/batched.json": 60,
     "specs/tuned/nvidia_h200/fp8_blocks.json": 45,
@@ -97,7 +97,7 @@ LIMITS = {
     "specs/tuned/nvidia_h200/weights8_rcr.json": 155,
 }
 #: The most of all files together, in the same unit.
-TOTAL = 18_100
+TOTAL = 19_450
 
 FILES = {
     path.relative_to(ROOT).as_posix(): path

@@ -43,7 +43,7 @@ def with_gradients() -> set[str]:
 def test_a_family_has_a_kernel_for_each_chain_that_is_run_backwards(family: Cli) -> None:
     assert family("family.yaml").status == 0
     assert chained() == sorted(CHAINED)
-    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in ("none", "gelu", "swiglu", *CHAINED)}
+    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in ("none", "bias", "gelu", "swiglu", *CHAINED)}
     manifest = json.loads((FOLDER / "manifest.json").read_text())
     assert not [name for name in manifest["kernels"] if name.endswith("__gradient")]
     assert manifest["files"].keys() == contents(FOLDER).keys() - {"manifest.json"}

@@ -257,9 +257,7 @@ def _packed(module: torch.nn.Module, config: Config, *, parameter_name: str = "w
         layers = [x for x in layers if config.contract in (x.plain, x.biased)]
     if len(layers) > 1:
         names = ", ".join([layer.name for layer in layers])
-        raise ValueError(
-            f"several contracts fit a weight of {weight.dtype}: name one of them as `contract`: {names}"
-        )
+        raise ValueError(f"several contracts fit a weight of {weight.dtype}: name one of them as `contract`: {names}")
     if not reason and not layers:
         reason = (
             f"its weight is of {weight.dtype} {'with' if bias else 'without'} bias; what fits has {_fitting(config)}"
