@@ -34,8 +34,7 @@ DEVICE = MEASURED / "nvidia_h200"
 OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
 GENERATED = ROOT / "generated"
 
-#: Families that no GPU has run at the level gpu yet, and other versions of Triton not in the interpreter: docs/proving.md
-#: says so.
+#: Families that no GPU has run at the level gpu yet, nor other versions of Triton, as docs/proving.md says.
 NEWER = ("symmetric", "widths", "widths_stored")
 
 #: The results that pages summarize, by suite; `_other` are those of the other GPU where both have some.
@@ -251,12 +250,11 @@ def of_family(name: str) -> str:
 
 
 FIGURES: Mapping[str, Callable[..., str]] = {
-    "newer": newer,
     each.__name__: each
     for each in (
         *(mean, exact_mean, least, sizes, under, aligned_sizes, aligned_mean, aligned_under, suite_sizes),
         *(contract_mean, distinct_under, shapes),
-        *(kernels, proved, product, recorded, rendered, lines, unchosen, of_family),
+        *(kernels, newer, proved, product, recorded, rendered, lines, unchosen, of_family),
     )
 }
 
