@@ -12,6 +12,7 @@ from generator.language.model import Variant
 from generator.language.vocabulary import Schedule
 from generator.lowering.blocks import TileBlock
 from generator.lowering.edges import Edges
+from generator.lowering.lines import INDENT, bracketed
 from generator.lowering.operands import Matrix
 from generator.lowering.stored_operands import (
     Conversion,
@@ -188,7 +189,9 @@ class Accumulation:
                 product = f"tl.dot({tiles}{self.dot_options})"
                 lines += self._scaled(piece, end, product, self.step_factors, add=True)
             else:
-                lines.append(f"{acc} = tl.dot({tiles}, {acc}{self.dot_options})")
+                depth = 2 * INDENT if self.v.traits.looped else INDENT
+                items = f"{tiles}, {acc}{self.dot_options}".split(", ")
+                lines += bracketed(f"{acc} = tl.dot(", items, ")", depth).splitlines()
         return "\n".join(lines)
 
     @property
