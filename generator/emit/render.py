@@ -146,6 +146,8 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "problem": _macros(k.problem_template),
         "swizzle": _macros("swizzle.j2"),
         "result": _macros(f"result/{kernel.variant.result}.j2"),
+        # An order of tiles that somebody adds need not know of them.
+        "of_result": [_macros(f"result/{kernel.variant.result}.j2")] if kernel.variant.symmetric else [],
         "epilogue": _macros("epilogue.j2"),
         "tile": _macros("tile.j2"),
         "workspace": _macros("workspace.j2"),

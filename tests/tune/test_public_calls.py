@@ -153,7 +153,9 @@ def test_the_smallest_portfolio_keeps_what_the_journal_does_not_have(bench: Benc
     assert [w["config"] for w in after["winners"]] == [w["config"] for w in before["winners"]]
 
 
-def test_a_second_device_borrows_what_the_first_one_measured(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_device_borrows_what_the_first_one_measured(
+    bench: Bench,
+) -> None:
     assert bench.tune() == 0
     lines = bench.journal.read_text().replace("NVIDIA H200", "NVIDIA H100 80GB HBM3").splitlines(keepends=True)
     other = [line for line in lines if "gemm_fp16_rcr_none" in line]
@@ -162,10 +164,8 @@ def test_a_second_device_borrows_what_the_first_one_measured(bench: Bench, capsy
     assert tuning_call.again(parse([*arguments, "--tuned", "alone.json"])) == 0
     assert tuning_call.again(parse([*arguments, "--tuned", "also.json", "--also", str(bench.journal)])) == 0
     alone, also = (json.loads((bench.folder / name).read_text()) for name in ("alone.json", "also.json"))
-    # One size has no rates; its winner is the device's own, and nothing of the other one is a winner.
+    # Winners are the device's own.
     assert alone["winners"] == also["winners"] != []
-    assert alone["rates"] == [] and {rate["contract"] for rate in also["rates"]} == {"gemm_fp16_rcr_none"}
-    capsys.readouterr()
     for wrong, told in (
         ("h100.jsonl", "has measurements of nvidia_h100_80gb_hbm3; name a journal of one other GPU"),
         ("nothing.jsonl", "has measurements of no GPU; name a journal of one other GPU"),

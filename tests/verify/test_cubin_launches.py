@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import struct
 from collections.abc import Iterator, Mapping
@@ -65,6 +66,14 @@ class Case:
     @property
     def kernels(self) -> list[Any]:
         return [self.module._kernel(name) for name in self.module._KERNELS[self.contract]]
+
+
+@pytest.fixture(autouse=True)
+def without_collection() -> Iterator[None]:
+    """Python 3.11 fails in `ast.parse`, by which Triton reads a kernel, if garbage is collected at a bad moment."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,8 @@ def test_what_needs_no_product_launches_none(family: ModuleType, launches: list[
         launches.clear()
         found.sum().backward()
         assert launches.count("gemm_kernel") == products, needed
-        assert launches.count("gradient_kernel") == 1
+        # What is only added has the gradient of the result, added up by torch.
+        assert launches.count("gradient_kernel") == 0
 
 
 def test_each_result_alone_has_a_gradient(family: ModuleType) -> None:
