@@ -24,19 +24,23 @@ parallel.workers_by_default = lambda: _SHARE
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {
     "bounds/test_order_proof.py": (),
+    "bounds/test_symmetric.py": (),
     "bounds/test_where.py": (),
     "drawn/test_drawn.py": (),
     "emit/test_copies.py": (),
     "emit/test_interpreted.py": tuple(
         f"test_interpreted_families[test_{name}]"
         for name in (
+            "backward_launches",
             "compiled",
             "drawn_gradients",
             "gradient_calls",
             "gradients",
+            "graph_pass",
             "group_gradients",
             "layers_as_torch",
             "opcheck",
+            "overridden_products",
             "recorded_calls",
             "stored_operands",
             "torch_modes",
@@ -57,12 +61,14 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_batches.py": (),
     "verify/test_coverage.py": (),
     "verify/test_cubin_launches.py": (),
+    "verify/test_cubin_package.py": (),
     "verify/test_decoding.py": (),
     "verify/test_groups.py": (),
     "verify/test_operations.py": (),
     "verify/test_plugin.py": (),
     "verify/test_shared_tiles.py": (),
     "verify/test_stored_operands.py": (),
+    "verify/test_symmetric.py": (),
     "verify/test_two_kernels.py": (),
 }
 _ON_DEMAND = ("browser", "drawn", "ecosystem", "install", "mutations", "operators", "product")
