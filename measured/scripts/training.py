@@ -278,8 +278,11 @@ def main(path: Path, folder: Path) -> None:
             path.write_text(json.dumps({**place, "steps": found}, indent=1) + "\n")
         torch.distributed.destroy_process_group()
         return
-    found = {"host": host_times(ours), "layers": layers(ours), "steps": steps(ours)}
-    path.write_text(json.dumps({**place, **found}, indent=1) + "\n")
+    found: dict[str, Any] = dict(place)
+    for name, part in (("host", host_times), ("layers", layers), ("steps", steps)):
+        # After each part, because a machine may be taken back.
+        found[name] = part(ours)
+        path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
