@@ -153,9 +153,10 @@ def test_the_smallest_portfolio_keeps_what_the_journal_does_not_have(bench: Benc
     assert [w["config"] for w in after["winners"]] == [w["config"] for w in before["winners"]]
 
 
-def test_a_second_device_borrows_what_the_first_one_measured(
-    bench: Bench,
-) -> None:
+def test_a_second_device_borrows_what_the_first_one_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two sizes are enough, in this process.
+    monkeypatch.setattr("generator.tune.rate_fit._FEWEST", 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
     assert bench.tune() == 0
     lines = bench.journal.read_text().replace("NVIDIA H200", "NVIDIA H100 80GB HBM3").splitlines(keepends=True)
     other = [line for line in lines if "gemm_fp16_rcr_none" in line]
@@ -166,6 +167,9 @@ def test_a_second_device_borrows_what_the_first_one_measured(
     alone, also = (json.loads((bench.folder / name).read_text()) for name in ("alone.json", "also.json"))
     # Winners are the device's own.
     assert alone["winners"] == also["winners"] != []
+    # It has measured one size of one contract, which is too few for rates.
+    borrowed = {"gemm_fp16_rcr_none", "gemm_fp16_rrr_none"}
+    assert alone["rates"] == [] and {rate["contract"] for rate in also["rates"]} == borrowed
     for wrong, told in (
         ("h100.jsonl", "has measurements of nvidia_h100_80gb_hbm3; name a journal of one other GPU"),
         ("nothing.jsonl", "has measurements of no GPU; name a journal of one other GPU"),
