@@ -144,10 +144,9 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
 
     def first(ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], *, unseen: bool) -> dict[str, Any]:
         """The gradients of a backward pass, and that of the sum, by the functions of its products."""
-        out = grads["out"]
         if gradient.get("symmetric"):
             grads = {x: None if value is None else _of_upper(value) for x, value in grads.items()}
-            out = grads["out"]
+        out = grads["out"]
         if out is None:
             known = next(x for x in grads.values() if x is not None)
             out = known.new_zeros(()).expand(ctx.shape)
@@ -155,7 +154,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         found = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
         for (x, dims), dtype in zip(sums.items(), ctx.types):
             if needed[x]:
-                found[x] = backward_launches.added(out, dims, dtype)
+                found[x] = backward_launches.total(out, dims, dtype)
         rows = given.get("rows")
         offsets = {"offsets": given["offsets"]} if grouped else {}
         if needed["a"]:
@@ -189,17 +188,15 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
                 name, turned = gradient[x]
                 left, right = (summed, given["b"].mT) if x == "a" else (given["a"].mT, summed)
                 read = (_SUMMED, "b") if x == "a" else ("a", _SUMMED)
-                if turned:
-                    left, right, read = right.mT, left.mT, read[::-1]
-                calls[x] = products[name].repeated(left, right), *read, turned
+                call = products[name].repeated(*_oriented(left, right, turned))
+                calls[x] = call, *(read[::-1] if turned else read), turned
         place = results.index("out")
         totals = {x: (place, dims, dtype) for (x, dims), dtype in zip(sums.items(), ctx.types) if needed[x]}
         return backward_launches.launches(launch, made, names, chain.read if chain else (), calls, totals, needed)
 
     def product(entry: tuple[str, bool], left: Tensor, right: Tensor, offsets: Operands, unseen: bool) -> Tensor:
         name, turned = entry
-        if turned:
-            left, right = right.mT, left.mT
+        left, right = _oriented(left, right, turned)
         # These contracts have no auxiliary outputs: they return one tensor.
         found: Any = (
             products[name].direct(left, right, None, None, offsets)
@@ -219,6 +216,11 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         return zeros
 
     return Autograd(backward, setup, save)
+
+
+def _oriented(left: Tensor, right: Tensor, turned: bool) -> tuple[Tensor, Tensor]:
+    """The operands of a product, or those of its transposed."""
+    return (right.mT, left.mT) if turned else (left, right)
 
 
 def _sums(contract: Contract) -> dict[str, tuple[int, ...]]:

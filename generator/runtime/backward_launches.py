@@ -48,7 +48,7 @@ class Launches(NamedTuple):
         for repeat, left, right in self.products:
             found.append(repeat.made_of([given[left], given[right], None])[3])
         for place, dims, dtype in self.sums:
-            found.append(added(given[place], dims, dtype))
+            found.append(total(given[place], dims, dtype))
         return [None if place is None else made[place] if place >= 0 else found[-1 - place] for place in self.results]
 
 
@@ -66,8 +66,7 @@ def launches(
     `names` are those of the call's list, and of the gradient of the sum behind it, of which `read` are the chain's
     operands. `made` has the place of each gradient in the chain's list, or that of the sum's in the call's. `products`
     has for the gradients of `a` and `b` the cached call, what it reads, and whether it makes the transposed gradient;
-    `sums` those of other operands.
-    `wanted` says of each argument whether its gradient is needed.
+    `sums` those of other operands. `wanted` says of each argument whether its gradient is needed.
     """
     places = {name: place for place, name in enumerate(names)}
     repeated: list[Product] = []
@@ -83,7 +82,7 @@ def launches(
     return Launches(chain, [places[name] for name in read], made["sum"], repeated, [*sums.values()], every)
 
 
-def added(x: Tensor, dims: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def total(x: Tensor, dims: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """A tensor in another type, added up in fp32 along some dimensions."""
     if not dims:
         return x.to(dtype)

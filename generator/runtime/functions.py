@@ -33,10 +33,7 @@ from .contracts import (
     Step,
     registering,
 )
-from .launchable import require_apart
-
-# The types of operands that torch need not see: numbers, and tensors that are of no subclass.
-_PLAIN = {float, int, type(None)}
+from .launchable import require_apart, special
 
 _REFUSED = "no kernel accepts the operands:\n"
 
@@ -136,10 +133,10 @@ def contract(
             return seen(a, b, out, config, operands)
         needs = recording() and (a.requires_grad or b.requires_grad)
         if operands or out is not None:
-            special = _special(out, *operands.values())
-            if special is None or (out is not None and (needs or special)):
+            kind = special(out, *operands.values())
+            if kind is None or (out is not None and (needs or kind)):
                 return seen(a, b, out, config, operands)
-            needs = needs or special
+            needs = needs or kind
         if needs:
             return record(a, b, config, operands)
         found = direct(a, b, out, config, operands)
@@ -162,8 +159,8 @@ def contract(
             return None
         if not (x.dim() > 1 and x.is_contiguous() and weight.is_contiguous()):
             return None
-        special = _special(*operands.values())
-        if special or (special is not None and recording() and (x.requires_grad or weight.requires_grad)):
+        kind = special(*operands.values())
+        if kind or (kind is not None and recording() and (x.requires_grad or weight.requires_grad)):
             return recorded(x, weight, None, operands, of_layer=True)
         return None
 
@@ -362,22 +359,6 @@ def _deferred(action: str, gemm: Function) -> Callable[..., Any]:
 
     deferred.__name__ = deferred.__qualname__ = action
     return deferred
-
-
-def _special(*operands: Any) -> bool | None:
-    """Whether a gradient is recorded for one of these operands; None where torch must see a call with them.
-
-    Such operands are of a subclass, or views of negated memory.
-    """
-    recording, found = torch.is_grad_enabled(), False
-    for x in operands:
-        if type(x) is Tensor or type(x) is torch.nn.Parameter:
-            if x.is_neg():
-                return None
-            found = found or (recording and x.requires_grad)
-        elif type(x) not in _PLAIN:
-            return None
-    return found
 
 
 def _on_gpu(x: Tensor) -> bool:

@@ -22,7 +22,7 @@ from .chain_search import READ_ELSEWHERE, VIEWS, AnyNode, Found, aten, is_node, 
 from .contracts import Function, KernelModule
 from .registration import NAMESPACE, operator
 from .signatures import Signature
-from .torch_products import Applied, Matrices, Report, TorchProduct, addend
+from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
 
 #: What a size that is known at run time only stands for: most numbers are no multiples of a tile.
 _ANY = 8191
@@ -48,7 +48,7 @@ _Aware: Any = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", None)
 _Pass: Any = _Aware or _Plain
 
 
-class GraphPass(_Pass):  # type: ignore[misc]
+class GraphPass(Installed, _Pass):  # type: ignore[misc]
     """The pass, which calls those that were there first; also a context manager, at whose end it is removed.
 
     `remove` removes it. Of several passes of families each may be removed before the others. `report` counts the
@@ -69,7 +69,6 @@ class GraphPass(_Pass):  # type: ignore[misc]
         self.rounding = rounding
         self.before: Any = None
         self.installed = False
-        self._entered = 0
         self._products = {name: x for name, x in products.items() if searched(x.chain)}
         # The longest chain first.
         self._chains = sorted(dict.fromkeys(x.chain for x in self._products.values()), key=len, reverse=True)
@@ -106,19 +105,6 @@ class GraphPass(_Pass):  # type: ignore[misc]
             else:
                 later.before = self.before
             self.before = None
-
-    def __enter__(self) -> GraphPass:
-        self._entered += 1
-        self.install()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._entered -= 1
-        if self._entered <= 0:
-            self.remove()
-
-    def __str__(self) -> str:
-        return str(self.report)
 
     def uuid(self) -> Any | None:
         """What Inductor's cache knows a graph by: the family, and the passes before; None if one of these has none."""

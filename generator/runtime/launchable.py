@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+# The types of operands that torch need not see: numbers, and tensors that are of no subclass.
+_NUMBERS = {float, int, type(None)}
+
 #: Whether torch.jit.trace records.
 is_tracing: Callable[[], bool] = vars(torch.jit)["is_tracing"]
 
@@ -39,6 +42,22 @@ def require_number(name: str, x: Any) -> float:
 def is_plain(x: object) -> bool:
     """Whether a tensor is of no subclass but torch's parameters."""
     return type(x) is torch.Tensor or type(x) is torch.nn.Parameter
+
+
+def special(*operands: Any) -> bool | None:
+    """Whether a gradient is recorded for one of these operands; None where torch must see a call with them.
+
+    Such operands are of a subclass, or views of negated memory.
+    """
+    recording, found = torch.is_grad_enabled(), False
+    for x in operands:
+        if is_plain(x):
+            if x.is_neg():
+                return None
+            found = found or (recording and x.requires_grad)
+        elif type(x) not in _NUMBERS:
+            return None
+    return found
 
 
 def is_fake(x: torch.Tensor) -> bool:

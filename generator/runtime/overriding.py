@@ -19,7 +19,7 @@ from torch import Tensor
 from .call_signatures import SIGNATURES, kind_of
 from .contracts import Function
 from .launchable import as_plain
-from .torch_products import Applied, Matrices, Report, TorchProduct, addend, fp32_precision
+from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, fp32_precision
 
 #: The operators that are replaced; torch makes `linear`, `matmul`, `@` and `einsum` of them.
 OPERATORS = tuple(
@@ -56,7 +56,7 @@ class _Asked(NamedTuple):
     offsets: Tensor | None = None
 
 
-class Override:
+class Override(Installed):
     """Torch's products while a family computes them; also a context manager, at whose end they are torch's again.
 
     `remove` ends it. Of several, those of other families too, the newest is asked first, and each may end before the
@@ -68,28 +68,15 @@ class Override:
         self._products, self._function = products, function
         self._decided: dict[tuple[object, ...], tuple[str, Function | None, str, tuple[int, ...] | None]] = {}
         self._handler = self._handle
-        self._entered = 0
-        self._add()
-
-    def __enter__(self) -> Override:
-        self._entered += 1
-        self._add()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._entered -= 1
-        if self._entered <= 0:
-            self.remove()
-
-    def __str__(self) -> str:
-        return str(self.report)
+        self.install()
 
     @property
     def installed(self) -> bool:
         """Whether calls are handled now."""
         return self._handler in _shared.handlers
 
-    def _add(self) -> None:
+    def install(self) -> None:
+        """Handle the calls, if it does not."""
         with _shared.lock:
             if self.installed:
                 return

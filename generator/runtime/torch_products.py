@@ -6,6 +6,7 @@ Layers (`linear`), torch's operators in eager mode (`overriding`) and graphs of 
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 _T = TypeVar("_T")
+_I = TypeVar("_I", bound="Installed")
 
 
 class Applied(NamedTuple):
@@ -181,3 +183,34 @@ class Report:
                 lines.append(f"{title}: {sum(counts.values())}")
             lines += [f"  {count} {operator}: {what}" for (operator, what), count in counts.most_common()]
         return "\n".join(lines)
+
+
+class Installed(ABC):
+    """What stays installed until `remove`: a context manager too, of which the end of the outermost block removes it.
+
+    `report` says what became of torch's products.
+    """
+
+    report: Report
+    _entered = 0
+
+    @abstractmethod
+    def install(self) -> None:
+        """Install it, if it is not."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove it, if it is installed."""
+
+    def __enter__(self: _I) -> _I:
+        self._entered += 1
+        self.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entered -= 1
+        if self._entered <= 0:
+            self.remove()
+
+    def __str__(self) -> str:
+        return str(self.report)
