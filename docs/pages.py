@@ -24,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -277,17 +278,24 @@ def _fp32_errors() -> str:
 
 def _training() -> str:
     """Times of training by torch and by a family, as `measured/scripts/training.py` writes them."""
-    one = json.loads((OTHER / "training.json").read_text(encoding="utf-8"))
-    two = json.loads((DEVICE / "training_two.json").read_text(encoding="utf-8"))
-    times = [(f"`{chain}`: {what}", "µs", each) for chain, of in one["host"].items() for what, each in of.items()]
-    times += [(f"layer {size}, against torch.compile", "ms", each) for size, each in one["layers"].items()]
-    times += [(f"step of the model, {how}", "ms", each) for how, each in one["steps"].items() if how != "loss"]
-    times += [(f"step on two {two['device']}, {how}", "ms", each) for how, each in two["steps"].items()]
-    rows = [
-        (name, f"{each['torch']:.4g} {unit}", f"{each['family']:.4g} {unit}", f"{each['ratio']:.2f}")
-        for name, unit, each in times
+    found = [json.loads((folder / "training.json").read_text(encoding="utf-8")) for folder in (OTHER, DEVICE)]
+    times = [
+        {
+            **{(f"`{chain}`: {what}", "µs"): each for chain, of in one["host"].items() for what, each in of.items()},
+            **{(f"layer {size}, against torch.compile", "ms"): each for size, each in one["layers"].items()},
+            **{(f"step of the model, {how}", "ms"): each for how, each in one["steps"].items() if how != "loss"},
+        }
+        for one in found
     ]
-    return markdown((one["device"], "torch", "family", "ratio"), rows)
+    two = json.loads((DEVICE / "training_two.json").read_text(encoding="utf-8"))["steps"]
+    times[1] |= {(f"step on two GPUs, {how}", "ms"): each for how, each in two.items() if "ratio" in each}
+    rows = [(name, unit, *(_taken(of.get((name, unit))) for of in times)) for name, unit in times[1]]
+    return markdown(("torch and family, ratio", "unit", *(one["device"] for one in found)), rows)
+
+
+def _taken(each: dict[str, Any] | None) -> str:
+    """Torch's time, the family's and their ratio."""
+    return f"{each['torch']:.4g} and {each['family']:.4g}, {each['ratio']:.2f}" if each else ""
 
 
 #: What the commands of first_hour.md printed, and how long they took: mode -> where, and its steps.

@@ -58,6 +58,7 @@ LIMITS = {
     "measured/nvidia_h200/moe.json": 6,
     "measured/nvidia_h200/preparing.json": 5,
     "measured/nvidia_h200/profile.csv": 2,
+    "measured/nvidia_h200/training.json": 4,
     "measured/nvidia_h200/training_two.json": 1,
     "measured/nvidia_h200/tune_batched.jsonl": 100,
     "measured/nvidia_h200/tune_fused.jsonl": 410,

@@ -20,7 +20,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -220,13 +220,13 @@ def steps(ours: Any) -> dict[str, Any]:
     return found
 
 
-def two_gpus(ours: Any) -> dict[str, Any]:
+def two_gpus(ours: Any) -> Iterator[tuple[str, Any]]:
     """Milliseconds of a step of a perceptron by DDP, and of the model by FSDP2 and by tensor parallelism."""
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     mesh = torch.distributed.device_mesh.init_device_mesh("cuda", (torch.distributed.get_world_size(),))
     torch.manual_seed(0)
-    x, found = random(512, 2048), {}
+    x = random(512, 2048)
     with torch.device("cuda"):
         plain = nn.Sequential(*(nn.Sequential(nn.Linear(2048, 2048), nn.GELU()) for _ in range(24))).bfloat16()
     replaced = copy.deepcopy(plain)
@@ -236,7 +236,7 @@ def two_gpus(ours: Any) -> dict[str, Any]:
         wrapped = nn.parallel.DistributedDataParallel(model)
         return lambda: wrapped(x).square().mean().backward()
 
-    found["DDP"] = interleaved({"torch": parallel(plain), "family": parallel(replaced)}, 21, 3, host=False)
+    yield "DDP", interleaved({"torch": parallel(plain), "family": parallel(replaced)}, 21, 3, host=False)
     tokens = torch.randint(VOCABULARY, TOKENS, device="cuda")
     both = models(ours)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -244,17 +244,16 @@ def two_gpus(ours: Any) -> dict[str, Any]:
         for block in model.blocks:
             fully_shard(block, mesh=mesh, mp_policy=policy)
         fully_shard(model, mesh=mesh, mp_policy=policy)
-    found["FSDP2"] = interleaved({name: step(m, tokens) for name, m in both.items()}, 21, 3, host=False)
+    yield "FSDP2", interleaved({name: step(m, tokens) for name, m in both.items()}, 21, 3, host=False)
     for model in both.values():
         for block in model.blocks:
             block.compile()
-    found["FSDP2, compiled"] = interleaved({name: step(m, tokens) for name, m in both.items()}, 21, 3, host=False)
+    yield "FSDP2, compiled", interleaved({name: step(m, tokens) for name, m in both.items()}, 21, 3, host=False)
     divided = models(ours)
     for model in divided.values():
         tensor_parallel(model, mesh)
-    found["losses of tensor parallelism"] = {name: float(step(m, tokens)()) for name, m in divided.items()}
-    found["tensor parallelism"] = interleaved({name: step(m, tokens) for name, m in divided.items()}, 21, 3, host=False)
-    return found
+    yield "losses of tensor parallelism", {name: float(step(m, tokens)()) for name, m in divided.items()}
+    yield "tensor parallelism", interleaved({name: step(m, tokens) for name, m in divided.items()}, 21, 3, host=False)
 
 
 def tensor_parallel(model: Model, mesh: DeviceMesh) -> None:
@@ -272,10 +271,12 @@ def main(path: Path, folder: Path) -> None:
     ours = family(folder)
     place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     if "LOCAL_RANK" in os.environ:
-        found = two_gpus(ours)
-        if torch.distributed.get_rank() == 0:
-            print(json.dumps(found), flush=True)
-            path.write_text(json.dumps({**place, "steps": found}, indent=1) + "\n")
+        timed: dict[str, Any] = {}
+        for name, value in two_gpus(ours):
+            timed[name] = value
+            if torch.distributed.get_rank() == 0:
+                print(name, json.dumps(value), flush=True)
+                path.write_text(json.dumps({**place, "steps": timed}, indent=1) + "\n")
         torch.distributed.destroy_process_group()
         return
     found: dict[str, Any] = dict(place)
