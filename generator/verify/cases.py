@@ -127,8 +127,9 @@ def _blocks(fit: Fit) -> tuple[int, int, int]:
     return m, n, k
 
 
-#: Tile columns of which two rows fill the multiprocessors of a large GPU, and steps of which all but few run alike.
-_WIDE, _STEPS = 66, 38
+#: Tile columns of which two rows fill the multiprocessors of a large GPU, as tiles of a triangle with so many on a side
+#: do, and steps of which all but few run alike.
+_WIDE, _SIDE, _STEPS = 66, 16, 38
 
 
 def _overlapping(fit: Fit, row: int) -> Iterator[Case]:
@@ -139,7 +140,8 @@ def _overlapping(fit: Fit, row: int) -> Iterator[Case]:
     parts = fit.tile.split if v.traits.splits else 1
     steps = max(_STEPS, parts * _STEPS // 4)
     reason = "a tile for each multiprocessor, and many steps along K, which overlap"
-    yield Case(f"row{row}-overlapping", f"configuration {row}: {reason}", fit(m + m // 2, _WIDE * n, steps * k), row)
+    sizes = (_SIDE * n - n // 2,) * 2 if v.symmetric else (m + m // 2, _WIDE * n)
+    yield Case(f"row{row}-overlapping", f"configuration {row}: {reason}", fit(*sizes, steps * k), row)
 
 
 def _layouts(fit: Fit, row: int) -> Iterator[Case]:

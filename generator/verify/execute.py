@@ -249,6 +249,9 @@ def run_case(
         _check_surroundings(setup)
     except NoMemory as error:
         return Outcome(not_run=str(error))
+    except torch.OutOfMemoryError as error:
+        # Other processes may use the GPU: what did not run says nothing about the kernel.
+        return Outcome(not_run=str(error).partition(" GPU ")[0])
     except Fault as error:
         return Outcome(fault=str(error))
     except Exception as error:

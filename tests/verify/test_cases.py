@@ -59,6 +59,10 @@ def test_hardware_runs_each_configuration_on_a_full_device() -> None:
         m, n, k = found[row].sizes
         assert -(-m // tile.m) * -(-n // tile.n) >= 132 and k // tile.k // tile.split >= 9
     assert not any(case.name.endswith("overlapping") for case in cases(made, hardware=False))
+    square = kernel("result: symmetric\n")
+    (full,) = (case for case in cases(square, hardware=True) if case.name == "row0-overlapping")
+    side = -(-full.sizes[0] // square.tiles[0].n)
+    assert full.sizes[0] == full.sizes[1] and 132 <= side * (side + 1) // 2 < 2 * 132
     assert not any(c.name.endswith("overlapping") for c in cases(kernel("schedule: naive\n"), hardware=True))
 
 

@@ -159,6 +159,25 @@ def test_a_kernel_without_accesses_is_not_proved(verify: Callable[..., Any]) -> 
     assert result.state is JobState.NOT_PROVED and result.not_proved[0][0] == "accesses"
 
 
+def busy_gpu(folder: Path, name: str) -> JobResult:
+    """A job whose launcher finds the memory of its GPU in use by others."""
+    import torch
+
+    from generator.verify import execute
+
+    def none(*arguments: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1 GiB")
+
+    with patch.object(execute, "_check_surroundings", none):
+        return worker.run(Job("interpret", folder, name, False, case="primes"), contextlib.nullcontext())
+
+
+def test_a_case_on_a_gpu_that_others_use_up_is_not_proved(interpreted: Callable[..., Any]) -> None:
+    result = interpreted(busy_gpu, GENERATED / "ladder", KERNEL)
+    assert not result.failures
+    assert result.not_proved == (("primes", "CUDA out of memory. Tried to allocate 2.00 MiB."),)
+
+
 def short_of_memory(folder: Path, name: str, contract: bool, small: bool) -> JobResult:
     """A job of the interpreter where no large operand, and if `small` none at all, can be had."""
     from generator.problem.poisoned_operands import NoMemory
