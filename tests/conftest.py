@@ -33,6 +33,7 @@ LONG: dict[str, tuple[str, ...]] = {
         for name in (
             "backward_launches",
             "compiled",
+            "composed_products",
             "drawn_gradients",
             "gradient_calls",
             "gradients",

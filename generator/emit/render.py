@@ -60,6 +60,7 @@ LIBRARY = tuple(sorted(path.stem for path in _LIBRARY.glob("*.py")))
 OPTIONAL = frozenset(
     {
         "autograd",
+        "composed_products",
         "copies",
         "grouped_calls",
         "interpreted_bf16",
@@ -253,6 +254,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "linear": bool(family_package.linear(family.contracts)),
         "torchao_weights": bool(torchao_layers(family)),
         **dict.fromkeys(("graph_pass", "overriding", "torch_products"), bool(products(family))),
+        "composed_products": family.spec.rows_alike and bool(products(family)),
         "pack": bool(family_package.weights(family)),
         **{f"pack_{part}": True for part in family_package.converters(family)},
         "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),

@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .call import Call
+from .call import Call, Operand
 from .contracts import Operands
-from .extents import Extent, M, R, T
+from .extents import B, M, R, T
 from .launchable import address
 
 # Several rows, so that their pitch is checked, and a multiple of 16, so that M itself is no reason to refuse operands.
@@ -33,26 +33,45 @@ def nominal(
     """`a`, `b`, `out` and `operands` of a call, with ROWS rows in place of M; `table` describes them.
 
     A matrix of rows has the alignment of the call's, by address and pitch, which does not depend on M. Where the pitch
-    follows M, or any strides are taken, it is aligned. What has no M stays as it is.
+    follows M, or any strides are taken, it is aligned. What has no M stays as it is. Of a batch all operands have the
+    first product alone, or the first two where the distance of matrices is a reason to refuse a kernel.
     """
     given: Operands = {"a": a, "b": b, "out": out, **operands}
     known = {x.name: x for x in (*table.operands, *table.results)}
-    like = {name: _like(x, known[name].shape, known[name].unit) for name, x in given.items()}
+    matrices = 1 if all([_regular(x, known[name]) for name, x in given.items()]) else 2
+    like = {name: _like(x, known[name], matrices) for name, x in given.items()}
     return like.pop("a"), like.pop("b"), like.pop("out"), like
 
 
-def _like(x: Any, extents: tuple[Extent | int, ...], unit: int | None) -> Any:
-    """A matrix like `x`, of this shape and with stride 1 along `unit`, that has ROWS rows; `x` if it has no M."""
-    dimensions = len(extents)
-    if not isinstance(x, Tensor) or dimensions < 2 or extents[-2] not in COUNTS or x.dim() != dimensions:
+def _has_rows(operand: Operand) -> bool:
+    return len(operand.shape) > 1 and operand.shape[-2] in COUNTS
+
+
+def _regular(x: Any, operand: Operand) -> bool:
+    """Whether the matrices of a batch are refused where the first one alone is, and only there."""
+    if not isinstance(x, Tensor) or x.dim() != 3 or x.dim() != len(operand.shape) or x.shape[0] < 2:
+        return True
+    if _has_rows(operand) and operand.unit != 2:
+        # Its distance of matrices follows M.
+        return True
+    pitch = _pitch(x) if _has_rows(operand) else x.stride(1) if x.stride(2) == 1 else x.stride(2)
+    return x.stride(0) != 0 and (_aligned(x, x.stride(0)) or not _aligned(x, pitch))
+
+
+def _like(x: Any, operand: Operand, matrices: int) -> Any:
+    """A matrix like `x`, the operand of a call, with ROWS rows; `x` if it has no M. A batch has so many matrices."""
+    extents, dimensions = operand.shape, len(operand.shape)
+    if not isinstance(x, Tensor) or x.dim() != dimensions:
         return x
-    front, columns = [min(size, 2) for size in x.shape[:-2]], x.shape[-1]
-    if unit != dimensions - 1:
+    if not _has_rows(operand):
+        if not dimensions or extents[0] != B:
+            return x
+        return x.as_strided((min(x.shape[0], matrices), *x.shape[1:]), x.stride(), x.storage_offset())
+    front, columns = [min(size, matrices) for size in x.shape[:-2]], x.shape[-1]
+    if operand.unit != dimensions - 1:
         return x.new_empty((*front, columns, ROWS)).mT
-    # The stride of a single row may be anything; from its columns on, it is that of the buffer.
-    steps = x.stride(-2) if x.shape[-2] > 1 or x.stride(-2) >= columns else columns
     # Whole lines, or no multiple of 16 bytes: nothing else of the pitch has a part in the choice.
-    pitch = -(-columns // LINE) * LINE + (not _aligned(x, steps))
+    pitch = -(-columns // LINE) * LINE + (not _aligned(x, _pitch(x)))
     apart = ROWS * pitch
     if dimensions == 3 and x.shape[0] > 1:
         if x.stride(0) == 0:
@@ -64,6 +83,12 @@ def _like(x: Any, extents: tuple[Extent | int, ...], unit: int | None) -> Any:
     offset = address(x) % 16 // x.element_size()
     memory = x.new_empty(offset + (len(front) + 1) * ROWS * pitch + columns + 1)
     return memory.as_strided((*front, ROWS, columns), strides, offset)
+
+
+def _pitch(x: Tensor) -> int:
+    """The row pitch. The stride of a single row may be anything; from its columns on, it is that of the buffer."""
+    steps, columns = x.stride(-2), x.shape[-1]
+    return steps if x.shape[-2] > 1 or steps >= columns else columns
 
 
 def _aligned(x: Tensor, stride: int) -> bool:

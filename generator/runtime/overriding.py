@@ -1,7 +1,8 @@
 """Torch's products in eager mode, computed by this family: `override_aten` of the family.
 
 The kernels of torch's operators are replaced in its dispatcher, below autograd, autocast and transforms. A call that no
-contract fits runs the kernel that was there.
+contract fits runs the kernel that was there. For a family whose rows do not depend on each other, operators that torch
+makes of these products are made of them in one way for every number of rows (`composed_products`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import torch
 import triton
 from torch import Tensor
 
+from .alignment import repeats
 from .call_signatures import SIGNATURES, kind_of
 from .contracts import Function
-from .launchable import as_plain
-from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, fp32_precision
+from .launchable import as_plain, is_plain
+from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, fp32_precision, letters
 
 #: The operators that are replaced; torch makes `linear`, `matmul`, `@` and `einsum` of them.
 OPERATORS = tuple(
@@ -30,15 +32,27 @@ OPERATORS = tuple(
         "bmm": ("", ".out", ".dtype", ".dtype_out"),
         "baddbmm": ("", ".out", "_"),
         "mv": ("", ".out"),
+        "addmv": ("", ".out", "_"),
+        "dot": ("", ".out"),
+        "_int_mm": ("", ".out"),
         "_grouped_mm": ("",),
+        # These are reported as left to torch.
+        "_addmm_activation": ("", ".out"),
+        "_scaled_mm": ("", ".out"),
+        "_scaled_grouped_mm": ("",),
     }.items()
     for overload in overloads
 )
+#: Those of them that no contract computes.
+UNKNOWN = ("_addmm_activation", "_scaled_mm", "_scaled_grouped_mm")
 
-# One for all families of a process: the handlers of calls, the newest last, and the library that calls them.
-_shared: Any = vars(torch.library).setdefault(
-    "_products_overridden", SimpleNamespace(lock=threading.RLock(), handlers=[], library=None)
-)
+
+def _shared(name: str) -> Any:
+    """What is one for all families of a process: the handlers of calls, the newest last, and the library that asks."""
+    return vars(torch.library).setdefault(name, SimpleNamespace(lock=threading.RLock(), handlers=[], library=None))
+
+
+_overridden, _composing = _shared("_products_overridden"), _shared("_products_composed")
 
 
 class _Asked(NamedTuple):
@@ -56,6 +70,19 @@ class _Asked(NamedTuple):
     offsets: Tensor | None = None
 
 
+class _Decided(NamedTuple):
+    """The contract of a call, or why there is none; `copied`: what repeats a matrix over a batch is copied first.
+
+    What is added is `operand`, with this shape.
+    """
+
+    told: str
+    function: Function | None = None
+    operand: str = ""
+    shape: tuple[int, ...] | None = None
+    copied: bool = False
+
+
 class Override(Installed):
     """Torch's products while a family computes them; also a context manager, at whose end they are torch's again.
 
@@ -63,36 +90,52 @@ class Override(Installed):
     others. `report` counts the calls.
     """
 
-    def __init__(self, products: Mapping[str, TorchProduct], function: Callable[[str], Function]) -> None:
+    def __init__(
+        self, products: Mapping[str, TorchProduct], function: Callable[[str], Function], *, alike: bool = False
+    ) -> None:
+        """`alike`: the number of rows has no part in what the contracts compute, and shall have none in a model."""
         self.report = Report()
-        self._products, self._function = products, function
-        self._decided: dict[tuple[object, ...], tuple[str, Function | None, str, tuple[int, ...] | None]] = {}
-        self._handler = self._handle
+        self._products, self._function, self._alike = products, function, alike
+        self._types = {(x.a, x.b) for x in products.values()}
+        self._decided: dict[tuple[object, ...], _Decided] = {}
+        # Bound methods are made anew each time.
+        self._handler, self._composer = self._handle, self._compose
         self.install()
 
     @property
     def installed(self) -> bool:
         """Whether calls are handled now."""
-        return self._handler in _shared.handlers
+        return self._handler in _overridden.handlers
 
     def install(self) -> None:
         """Handle the calls, if it does not."""
-        with _shared.lock:
+        with _overridden.lock:
             if self.installed:
                 return
-            if _shared.library is None:
-                _shared.library = _overriding(_shared.handlers)
-            _shared.handlers.append(self._handler)
+            _install(_overridden, self._handler, OPERATORS, ("",))
+            if self._alike:
+                from . import composed_products
+
+                _install(_composing, self._composer, composed_products.OPERATORS, ("", "Autograd"))
 
     def remove(self) -> None:
         """End it, if it has not ended yet; with the last one of a process, torch's dispatcher is what it was."""
-        with _shared.lock:
-            if not self.installed:
-                return
-            _shared.handlers.remove(self._handler)
-            if not _shared.handlers:
-                _shared.library._destroy()
-                _shared.library = None
+        with _overridden.lock:
+            if self.installed:
+                _remove(_overridden, self._handler)
+                if self._alike:
+                    _remove(_composing, self._composer)
+
+    def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        """The result of an operator that is made of products; NotImplemented if torch shall make it."""
+        from . import composed_products
+
+        first, *others = composed_products.operands(name, arguments, options) or [None]
+        if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in self._types:
+            return NotImplemented
+        if not all([is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in (first, *others)]):
+            return NotImplemented
+        return composed_products.composed(name, arguments, options)
 
     def _handle(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of a call; NotImplemented if it is left to torch."""
@@ -112,13 +155,15 @@ class Override(Installed):
                 if len(self._decided) >= SIGNATURES:
                     self._decided.clear()
                 self._decided[key] = self._decide(asked._replace(a=a, b=b, added=added, out=out))
-            told, function, operand, shape = self._decided[key]
+            told, function, operand, shape, copied = self._decided[key]
             if function is None:
                 self.report.kept[word, told] += 1
                 return NotImplemented
             operands: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
             if added is not None and shape is not None:
-                operands[operand] = added.reshape(shape)
+                operands[operand] = _shaped(added, shape)
+            if copied:
+                a, b = _apart(a), _apart(b)
             try:
                 found: Any = function.direct(a, b, out, None, operands)
             except (TypeError, ValueError) as error:
@@ -128,43 +173,62 @@ class Override(Installed):
             self.report.replaced[word, told] += 1
             return asked.finish(found)
 
-    def _decide(self, asked: _Asked) -> tuple[str, Function | None, str, tuple[int, ...] | None]:
-        """The contract of a call, its function, and the operand that is added with its shape; or why there is none."""
+    def _decide(self, asked: _Asked) -> _Decided:
+        """The contract of a call, and how it is called; or why there is none."""
         matrices = Matrices(asked.batch, asked.a, asked.b, asked.dtype, asked.out)
         chain: tuple[Applied, ...] = ()
         shape, why = None, ""
         if asked.added is not None:
             result = (*asked.a.shape[:-1], asked.b.shape[-1])
-            chain, shape, why = addend(asked.added, result, asked.alpha, asked.beta)
+            chain, shape, why = addend(asked.added, result, asked.alpha, asked.beta, alike=self._alike)
         if why:
-            return why, None, "", None
+            return _Decided(why)
         # Torch rounds once, what is added too.
         name = matrices.fitting(self._products, chain, ("late",))
         if name is None:
-            return matrices.why_none(self._products, chain[0].operation if chain else "none"), None, "", None
+            return _Decided(matrices.why_none(self._products, chain[0].operation if chain else "none"))
         function, operand = self._function(name), chain[0].operands[0] if chain else ""
         operands: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
-        if asked.added is not None and shape is not None:
-            operands[operand] = asked.added.reshape(shape)
+        copied = False
         try:
+            if asked.added is not None and shape is not None:
+                operands[operand] = _shaped(asked.added, shape)
             function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **operands})
-            function.step(asked.a, asked.b, asked.out, operands)
-        except (TypeError, ValueError) as error:
-            return f"{name}: {error}", None, "", None
-        return name, function, operand, shape
+            step = function.step(asked.a, asked.b, asked.out, operands)
+            if self._alike and (repeats(asked.a) or repeats(asked.b)):
+                # A batch of one repeats nothing, and shall run the same kernel.
+                copied = function.step(_apart(asked.a), _apart(asked.b), asked.out, operands) != step
+        except (RuntimeError, TypeError, ValueError) as error:
+            return _Decided(f"{name}: {error}")
+        return _Decided(name, function, operand, shape, copied)
 
 
-def _overriding(handlers: list[Callable[..., Any]]) -> Any:
-    """A library in which torch's products ask the handlers."""
+def _install(shared: Any, handler: Callable[..., Any], operators: tuple[str, ...], keys: tuple[str, ...]) -> None:
+    """Let calls of the operators ask the handler, at dispatch keys that begin so."""
+    if shared.library is None:
+        shared.library = _overriding(shared.handlers, operators, keys)
+    shared.handlers.append(handler)
+
+
+def _remove(shared: Any, handler: Callable[..., Any]) -> None:
+    shared.handlers.remove(handler)
+    if not shared.handlers:
+        shared.library._destroy()
+        shared.library = None
+
+
+def _overriding(handlers: list[Callable[..., Any]], operators: tuple[str, ...], levels: tuple[str, ...]) -> Any:
+    """A library in which torch's operators ask the handlers, at keys of devices that begin with one of the words."""
     # On the CPU kernels run in Triton's interpreter only.
-    keys = ("CUDA", "CPU") if triton.knobs.runtime.interpret else ("CUDA",)
+    devices = ("CUDA", "CPU") if triton.knobs.runtime.interpret else ("CUDA",)
+    keys = [f"{level}{device}" for device in devices for level in levels]
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     replaced = 0
     with warnings.catch_warnings():
         # Torch warns of every kernel that is replaced.
         warnings.simplefilter("ignore")
         for key in keys:
-            for name in OPERATORS:
+            for name in operators:
                 try:
                     kernel = torch.library.get_kernel(f"aten::{name}", key)
                 except RuntimeError:
@@ -196,12 +260,16 @@ def _asked(name: str, *arguments: Any, **options: Any) -> _Asked | str | None:
     word = name.partition(".")[0].rstrip("_")
     if word == "_grouped_mm":
         return _grouped(*arguments, **options)
+    if word in UNKNOWN:
+        return "no contract computes this operator"
     added = None
-    if word in ("addmm", "baddbmm"):
+    if word in ("addmm", "baddbmm", "addmv"):
         added, *arguments = arguments  # type: ignore[assignment]
     a, b, *more = arguments
     out: Tensor | None = options.get("out")
     dtype: torch.dtype = more[0] if more else options.get("out_dtype", a.dtype)
+    if word == "_int_mm":
+        dtype = torch.int32
     shape, finish = _shape(word, a, b), _unchanged
     if shape is None or any([x.device != a.device or x.dtype != a.dtype for x in (b, added) if x is not None]):
         return None
@@ -209,9 +277,13 @@ def _asked(name: str, *arguments: Any, **options: Any) -> _Asked | str | None:
         # Torch gives it the shape, or refuses it.
         return None
     target = added if name.endswith("_") else out
-    if word == "mv":
-        b, finish, target, out = b.unsqueeze(1), _as_vector, out, None
-    if target is not None and (added is not None or word == "mv"):
+    if b.dim() == 1:
+        if added is not None:
+            if tuple(added.shape) not in ((), (1,), shape):
+                return None
+            added = added.expand(shape).unsqueeze(1)
+        a, b, finish, out = a if a.dim() == 2 else a.unsqueeze(0), b.unsqueeze(1), lambda x: x.reshape(shape), None
+    if target is not None and (added is not None or len(shape) < 2):
         # The result may be what is added, which a kernel must not read and write.
         if tuple(target.shape) != shape:
             return None
@@ -223,12 +295,12 @@ def _asked(name: str, *arguments: Any, **options: Any) -> _Asked | str | None:
 
 def _shape(word: str, a: Tensor, b: Tensor) -> tuple[int, ...] | None:
     """The shape of the result of a product; None if the operands have others than torch allows."""
-    dimensions = {"mv": (2, 1), "bmm": (3, 3), "baddbmm": (3, 3)}.get(word, (2, 2))
-    if (a.dim(), b.dim()) != dimensions or a.shape[-1] != b.shape[-1 if word == "mv" else -2]:
+    known = {"dot": (1, 1), "mv": (2, 1), "addmv": (2, 1), "bmm": (3, 3), "baddbmm": (3, 3)}
+    if (a.dim(), b.dim()) != known.get(word, (2, 2)) or a.shape[-1] != b.shape[-2 if b.dim() > 1 else 0]:
         return None
     if a.dim() == 3 and a.shape[0] != b.shape[0]:
         return None
-    return (*a.shape[:-1], *(() if word == "mv" else b.shape[-1:]))
+    return (*a.shape[:-1], *(b.shape[-1:] if b.dim() > 1 else ()))
 
 
 def _grouped(
@@ -252,5 +324,13 @@ def _unchanged(x: Tensor) -> Tensor:
     return x
 
 
-def _as_vector(x: Tensor) -> Tensor:
-    return x.squeeze(1)
+def _shaped(added: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """What is added to a product, in the shape of its operand."""
+    return added.reshape(shape) if len(shape) == 1 or tuple(added.shape) == shape else added.expand(shape).contiguous()
+
+
+def _apart(x: Tensor) -> Tensor:
+    """A copy of the same layout if one matrix is repeated over a batch."""
+    if not repeats(x):
+        return x
+    return x.mT.contiguous().mT if letters(x)[0] == "c" else x.contiguous()

@@ -126,7 +126,9 @@ def letters(x: Any) -> str:
     """The letters of the layouts that a matrix has; of both, that of its strides first."""
     rows, columns = x.shape[-2:]
     along, across = x.stride(-1), x.stride(-2)
-    order = "rc" if along == 1 or across != 1 else "cr"
+    # A single row with a step of 1 to the next one is that of a matrix whose columns are contiguous.
+    row = rows == 1 and columns > 1
+    order = "cr" if across == 1 and (along != 1 or row) else "rc"
     fits = {"r": along == 1 or columns <= 1, "c": across == 1 or rows <= 1}
     return "".join(letter for letter in order if fits[letter]) + "s"
 
@@ -141,10 +143,13 @@ def fp32_precision() -> str:
     return "ieee"
 
 
-def addend(c: Any, shape: Any, alpha: float, beta: float) -> tuple[tuple[Applied, ...], tuple[int, ...] | None, str]:
+def addend(
+    c: Any, shape: Any, alpha: float, beta: float, *, alike: bool = False
+) -> tuple[tuple[Applied, ...], tuple[int, ...] | None, str]:
     """What `beta * c + alpha * product` adds to a product of this shape.
 
-    Returns the chain, the shape in which `c` is its operand, and why no chain has it.
+    Returns the chain, the shape in which `c` is its operand, and why no chain has it. With `alike` the number of rows
+    has no part in it: a vector is a bias, and all else is a matrix of the result's shape, to which `c` is expanded.
     """
     if alpha != 1:
         return (), None, f"alpha is {alpha}"
@@ -153,6 +158,8 @@ def addend(c: Any, shape: Any, alpha: float, beta: float) -> tuple[tuple[Applied
     if beta != 1:
         return (), None, f"beta is {beta}"
     own, columns = tuple(c.shape), shape[-1]
+    if alike and len(own) > 1:
+        return (ADD,), tuple(shape), ""
     if own and own[-1] == columns and all([size == 1 for size in own[:-1]]):
         return (BIAS,), (columns,), ""
     if own == tuple(shape):

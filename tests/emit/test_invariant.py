@@ -128,6 +128,37 @@ def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Fa
 
 
 @pytest.mark.parametrize("select", ["heuristic", "fastest"])
+def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render: Family, select: str) -> None:
+    """Queries by keys, and weights by values, whose number of rows and of columns is that of tokens."""
+    words = "" if select == "fastest" else "load: [pointer, descriptor]\n"
+    text = f"{BASE.replace('rcr', '[rcr, rrr]')}batch: strided\n{words}targets: [sm90]\n"
+    family = render(f"{text}select: {select}\ninvariant: rows\n")
+    with importlib.import_module("alike._runtime.memoryless").mode():
+        for tokens, width in ((33, 128), (33, 64), (1, 128), (48, 32), (2048, 128), (33, 12)):
+            found: dict[str, set[str]] = {"scores": set(), "values": set(), "last": set()}
+            for count in (1, 2, 32, 224, 2048):
+                query, key = (torch.empty(count, tokens, width, dtype=torch.float16, device=CUDA) for _ in "ab")
+                scores = torch.empty(count, tokens, tokens, dtype=torch.float16, device=CUDA)
+                found["scores"].add(str(family.bmm_fp16_rcr_none.which(query, key.mT)))
+                found["values"].add(str(family.bmm_fp16_rrr_none.which(scores, key)))
+                # One token of each sequence, of keys that are the beginning of a longer buffer.
+                found["last"].add(str(family.bmm_fp16_rcr_none.which(_strided(query, (count, 1, width)), key.mT)))
+            assert all(len(each) == 1 for each in found.values()), (tokens, width, found)
+            # One matrix that is repeated, and matrices at odd distances, run what takes them.
+            repeated = key.as_strided((count, width, tokens), (0, 1, width))
+            repeated = family.bmm_fp16_rcr_none.which(query, repeated)
+            assert "_pointer_" in repeated[0]
+            odd = torch.empty(3 * (tokens * width + 1), dtype=torch.float16, device=CUDA)
+            odd = odd.as_strided((3, tokens, width), (tokens * width + 1, width, 1))
+            assert "_pointer_" in family.bmm_fp16_rcr_none.which(_strided(query, (3, tokens, width)), odd.mT)[0]
+
+
+def _strided(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """A part of `x` that begins with it."""
+    return x.as_strided(shape, x.stride())
+
+
+@pytest.mark.parametrize("select", ["heuristic", "fastest"])
 def test_groups_have_the_same_configuration_for_any_rows(render: Family, select: str) -> None:
     """However many rows there are in all, in how many groups, and whether `rows` names them or not."""
     text = BASE.replace("rcr", "[rcr, rrr]") + "batch: grouped\nepilogue: [none, swiglu]\ntargets: [sm90]\n"

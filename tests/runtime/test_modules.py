@@ -34,7 +34,7 @@ def modules(folder: Path, spec: str) -> set[str]:
         ("dtype: bf16\n", {"copies", "interpreted_bf16"}),
         ("batch: grouped\n", {"grouped_calls", "spreading"}),
         ("backward: kernels\n", {"autograd", "copies", "recorded", "turned"}),
-        ("invariant: rows\n", set()),
+        ("invariant: rows\n", {"composed_products"}),
     ],
 )
 def test_a_family_has_the_modules_that_it_needs(tmp_path: Path, more: str, expected: set[str]) -> None:

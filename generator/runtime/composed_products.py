@@ -1,0 +1,164 @@
+"""Torch's `matmul`, `linear` and `einsum`, made of `mm`, `addmm` and `bmm` in one way for any number of rows.
+
+Torch makes them of other operators for one sequence than for several: it views or copies an operand, folds a batch into
+rows or does not, and adds a bias within the product or behind it. A copy has another layout, so that another contract
+computes it. Here the number of rows and the size of a batch have no part in what is called: dimensions are put together
+by their strides alone, also where one has a single element, and a copy keeps the layout of its matrices.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from .torch_products import letters
+
+#: The operators that are composed, with those that fill a tensor of the caller.
+OPERATORS = ("matmul", "matmul.out", "linear", "linear.out", "einsum")
+#: The shape of a result, and what computes it.
+Made: TypeAlias = "tuple[tuple[int, ...], Callable[[], Tensor]]"
+
+
+def composed(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """The result of a call of one of `OPERATORS`; NotImplemented for operands that torch refuses, or treats otherwise.
+
+    The operands are plain tensors of one type on one device.
+    """
+    word, options = name.partition(".")[0], dict(options)
+    out: Tensor | None = options.pop("out", None)
+    made = _COMPOSE[word](*arguments, **options)
+    if made is None:
+        return NotImplemented
+    shape, compute = made
+    if out is None:
+        return compute()
+    if tuple(out.shape) != shape:
+        # Torch gives it the shape, or refuses it.
+        return NotImplemented
+    return out.copy_(compute())
+
+
+def operands(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
+    """The tensors of a call, without those that are left out."""
+    given = [*arguments, *options.values()]
+    if name == "einsum":
+        given = [x for each in given if isinstance(each, (list, tuple)) for x in each if isinstance(x, Tensor)]
+    return [x for x in given if x is not None]
+
+
+def _matmul(a: Tensor, b: Tensor) -> Made | None:
+    if 0 in (a.dim(), b.dim()) or a.shape[-1] != b.shape[-2 if b.dim() > 1 else 0]:
+        return None
+    try:
+        batch = _broadcast(a, b)
+    except RuntimeError:
+        return None
+    shape = (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.dim() > 1 else ()))
+    return shape, lambda: _product(a, b)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """`a @ b`, of operands whose shapes fit."""
+    if b.dim() == 1:
+        return _product(a, b.unsqueeze(1)).squeeze(-1)
+    if a.dim() == 1:
+        return _product(a.unsqueeze(0), b).squeeze(-2)
+    if b.dim() == 2:
+        return torch.mm(_merged(a, (a.dim() - 1, 1)), b).view(*a.shape[:-1], b.shape[1])
+    if a.dim() == 2:
+        # As torch has it: the matrix is a weight, and the columns of the batch are rows of one product.
+        return _product(b.mT, a.T).mT.contiguous()
+    batch = _broadcast(a, b)
+    x, y = (_merged(x.expand(*batch, *x.shape[-2:]), (len(batch), 1, 1)) for x in (a, b))
+    return torch.bmm(x, y).view(*batch, a.shape[-2], b.shape[-1])
+
+
+def _broadcast(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """The dimensions in front of the matrices of a product; RuntimeError if they do not fit."""
+    return tuple(torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]))  # type: ignore[no-untyped-call]
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Made | None:
+    if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1]:
+        return None
+    if bias is not None and bias.shape != weight.shape[:1]:
+        return None
+    shape = (*x.shape[:-1], weight.shape[0])
+
+    def compute() -> Tensor:
+        rows = x.unsqueeze(0) if x.dim() == 1 else _merged(x, (x.dim() - 1, 1))
+        found = torch.mm(rows, weight.T) if bias is None else torch.addmm(bias, rows, weight.T)
+        return found.view(shape)
+
+    return shape, compute
+
+
+def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = None) -> Made | None:
+    """A product of two operands, each of whose dimensions is in the other one or in the result."""
+    inputs, arrow, result = equation.replace(" ", "").partition("->")
+    words = inputs.split(",")
+    if len(tensors) != 2 or len(words) != 2 or not "".join((*words, result)).isalpha():
+        return None
+    if not arrow:
+        result = "".join(sorted(letter for letter in {*inputs} - {","} if inputs.count(letter) == 1))
+    sizes = [dict(zip(word, x.shape)) for word, x in zip(words, tensors)]
+    distinct = all([len({*word}) == len(word) == x.dim() for word, x in zip(words, tensors)])
+    agree = all([sizes[1].get(letter, count) == count for letter, count in sizes[0].items()])
+    if not (distinct and agree) or len({*result}) != len(result):
+        return None
+    size = sizes[0] | sizes[1]
+    both = {*words[0]} & {*words[1]}
+    batch, summed = [x for x in result if x in both], [x for x in words[0] if x in both and x not in result]
+    if not summed or {*size} - {*summed} != {*result}:
+        return None
+    # The rows are what comes first in the result.
+    others = [x for x in result if x not in both]
+    if others and others[0] in words[1]:
+        words, tensors = words[::-1], tensors[::-1]
+    rows, columns = ([x for x in result if x in word and x not in both] for word in words)
+
+    def compute() -> Tensor:
+        front = (len(batch),) if batch else ()
+        a, b = (
+            _merged(x.permute([word.index(letter) for letter in order]), (*front, *groups))
+            for x, word, order, groups in (
+                (tensors[0], words[0], [*batch, *rows, *summed], (len(rows), len(summed))),
+                (tensors[1], words[1], [*batch, *summed, *columns], (len(summed), len(columns))),
+            )
+        )
+        made = [*batch, *rows, *columns]
+        found = (torch.bmm if batch else torch.mm)(a, b).view([size[letter] for letter in made])
+        return found.permute([made.index(letter) for letter in result])
+
+    return tuple([size[x] for x in result]), compute
+
+
+def _merged(x: Tensor, groups: tuple[int, ...]) -> Tensor:
+    """`x` with each group of so many dimensions as one: a view if strides follow each other, else a copy.
+
+    A group of none has one element.
+    """
+    ends = list(itertools.accumulate(groups))
+    sizes = [math.prod(x.shape[end - count : end]) for count, end in zip(groups, ends)]
+    if max(groups) <= 1 and min(groups) == 1:
+        return x
+    if not all([_follow(x, end - count, end) for count, end in zip(groups, ends)]):
+        last = groups[-2:] == (1, 1) and letters(x)[0] == "c"
+        x = x.mT.contiguous().mT if last else x.contiguous()
+    return x.reshape(sizes)
+
+
+def _follow(x: Tensor, start: int, end: int) -> bool:
+    """Whether dimensions are one by their strides, as those of every other size with these strides would be."""
+    strides, sizes = x.stride()[start:end], x.shape[start:end]
+    if len(sizes) > 1 and 0 in strides:
+        return False
+    return all([outer == inner * size for outer, inner, size in zip(strides, strides[1:], sizes[1:])])
+
+
+_COMPOSE: Mapping[str, Callable[..., Made | None]] = {"matmul": _matmul, "linear": _linear, "einsum": _einsum}
