@@ -1,20 +1,28 @@
-"""A decoder like Qwen3's with a family that its code does not name: `python measured/scripts/whole_models.py FILE`.
+"""A decoder like Qwen3's with a family that its code does not name.
 
-Compiled: a forward pass and steps of decoding under `torch.compile`, plain and with `inductor.install()`; of a family
-without chains, and of one that has those of the model. In eager mode: a forward pass with `override_aten()` of a family
-with `invariant: rows`, whose logits must have the same bits in batches of 1, 7 and 64, and what that costs. The models
-take turns in every round; a ratio is torch's time by the family's, the median over rounds, with the quartiles. FILE
-receives JSON; the exit status is 1 if a bit differs. Needs a GPU.
+python measured/scripts/whole_models.py FILE [alike] [cost] [compiled] [--seconds 150]
+
+- `alike`: a forward pass in eager mode with `override_aten()` of a family with `invariant: rows`. Its logits must have
+  the same bits in batches of 1, 7 and 64, of one token and of several, and no product may be left to torch.
+- `cost`: what that costs, in a table.
+- `compiled`: a forward pass under `torch.compile`, plain and with `inductor.install()`, of a family without chains and
+  of one that has those of the model.
+
+Without a name all parts run, in this order. The models take turns in every round; a ratio is torch's time by the
+family's, the median over rounds, with the quartiles. FILE receives JSON after every size; what would begin after so
+many seconds is skipped, and said so. The exit status is 1 if a bit differs, if a product is left to torch, or if a part
+fails. Needs a GPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -28,12 +36,13 @@ from torch.nn import functional
 from generator.commands.command_line import main as render
 
 #: Sizes of Qwen3 8B, of which there are fewer layers.
-HIDDEN, INNER, HEADS, GROUPS, WIDTH, LAYERS, WORDS = 4096, 12288, 32, 8, 128, 4, 32768
-#: Sequences and their length: of one token each, as in decoding, and of prompts.
-COMPILED = ((1, 1), (16, 1), (1, 512), (4, 1024))
+HIDDEN, INNER, HEADS, GROUPS, WIDTH, LAYERS, WORDS = 4096, 12288, 32, 8, 128, 2, 32768
+#: Sequences and their length: of one token each, as in decoding, and of a prompt.
+COMPILED = ((16, 1), (1, 512))
 BATCHES, LENGTH = (1, 7, 64), 33
-EAGER = (1, 7, 16, 64)
-ROUNDS = 20
+ROUNDS = 10
+
+BEGUN = time.perf_counter()
 
 PLAIN = "summary: Products.\nlayout: [rcr, rrr]\ndtype: bf16\nbatch: [none, strided]\n"
 SPECS = {
@@ -75,7 +84,7 @@ class Attention(nn.Module):
         q, k = turned(self.q_norm(q)), turned(self.k_norm(k))
         k, v = (each.repeat_interleave(HEADS // GROUPS, 1) for each in (k, v))
         # Written out: the products of attention are replaced too, and each row is computed alike.
-        scores = q @ k.mT * WIDTH**-0.5
+        scores = torch.matmul(q, k.transpose(2, 3)) * WIDTH**-0.5
         length = x.shape[1]
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         found = scores.masked_fill(later, -torch.inf).softmax(-1, dtype=torch.float32).to(x.dtype) @ v
@@ -116,10 +125,12 @@ class Decoder(nn.Module):
         return result
 
 
-def families(folder: Path) -> dict[str, ModuleType]:
+def families(folder: Path, names: Iterable[str]) -> dict[str, ModuleType]:
+    """The families of specs, rendered into a folder."""
     found = {}
     sys.path.insert(0, str(folder))
-    for name, text in SPECS.items():
+    for name in names:
+        text = SPECS[name]
         (folder / f"{name}.yaml").write_text(text)
         if render([str(folder / f"{name}.yaml"), "--out", str(folder)]):
             raise SystemExit(f"{name}.yaml cannot be rendered")
@@ -131,8 +142,7 @@ def ratios(calls: dict[str, Callable[[], object]]) -> dict[str, Any]:
     """Milliseconds of each call, and torch's by each, by rounds in which each call has a turn."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
-        for _ in range(3):
-            call()
+        call()
     for number in range(ROUNDS):
         for name in list(calls) if number % 2 else list(calls)[::-1]:
             torch.cuda.synchronize()
@@ -151,39 +161,16 @@ def tokens(*shape: int) -> Tensor:
     return torch.randint(WORDS, shape, device="cuda")
 
 
-def compiled(model: Decoder, found: dict[str, ModuleType]) -> dict[str, Any]:
-    """Times of graphs of each size, plain and with each family's pass; errors against fp32 and reports."""
-    results: dict[str, Any] = {}
-    for sizes in COMPILED:
-        x, calls, told = tokens(*sizes), dict[str, Callable[[], object]](), dict[str, Any]()
-        exact = model.float()(x)
-        model.bfloat16()
-        for name, family in {"torch": None, "plain": found["plain"], "chains": found["chains"]}.items():
-            torch._dynamo.reset()
-            installed = None if family is None else family.inductor.install()
-            call = torch.compile(model, dynamic=False)
-            logits = call(x).float()
-            error = ((logits - exact).norm() / exact.norm()).item()
-            told[name] = {"error": error, "report": None if installed is None else str(installed).splitlines()}
-            graph = captured(call, x)
-            calls[name] = graph.replay
-            if installed is not None:
-                installed.remove()
-        results["x".join(map(str, sizes))] = {"times": ratios(calls), **told}
-        print("compiled", sizes, json.dumps(results["x".join(map(str, sizes))]), flush=True)
-    return results
-
-
 def milliseconds(model: Decoder, x: Tensor) -> float:
     """The median time of a call in eager mode, with that of the host."""
     taken = []
-    for number in range(ROUNDS + 3):
+    for number in range(ROUNDS + 2):
         torch.cuda.synchronize()
         begun = time.perf_counter()
         model(x)
         torch.cuda.synchronize()
-        # The first three warm up.
-        taken += [1e3 * (time.perf_counter() - begun)] * (number > 2)
+        # The first two warm up.
+        taken += [1e3 * (time.perf_counter() - begun)] * (number > 1)
     return round(statistics.median(taken), 4)
 
 
@@ -191,7 +178,7 @@ def captured(call: Callable[[Tensor], Tensor], x: Tensor) -> torch.cuda.CUDAGrap
     """A graph of one call, so that the host's time is in none."""
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
-        for _ in range(3):
+        for _ in range(2):
             call(x)
         stream.synchronize()
         with torch.cuda.graph(graph, stream=stream):
@@ -199,57 +186,133 @@ def captured(call: Callable[[Tensor], Tensor], x: Tensor) -> torch.cuda.CUDAGrap
     return graph
 
 
-def alike(model: Decoder, family: ModuleType) -> dict[str, Any]:
+#: A part: for each size in turn, its name and what was found.
+Part = Iterator[tuple[str, dict[str, Any]]]
+
+
+def alike(model: Decoder, found: dict[str, ModuleType]) -> Part:
     """Whether the logits of a sequence have the same bits in batches of each size, with the override and without."""
-    x = tokens(max(BATCHES), LENGTH)
-
-    def differing() -> list[int]:
-        whole = model(x).view(torch.int16)
-        return [count for count in BATCHES if not torch.equal(model(x[:count]).view(torch.int16), whole[:count])]
-
-    without = differing()
-    with family.override_aten() as override:
-        found = {"differing": differing(), "differing_without": without, "report": str(override).splitlines()}
-    print("alike", json.dumps(found), flush=True)
-    return found
-
-
-def cost(model: Decoder, family: ModuleType) -> dict[str, Any]:
-    """Times of a forward pass in eager mode, of sequences of one token and of LENGTH, with the override and without."""
-    results: dict[str, Any] = {}
     for length in (1, LENGTH):
-        for count in EAGER:
+        x = tokens(max(BATCHES), length)
+
+        def differing(x: Tensor = x) -> list[int]:
+            whole = model(x).view(torch.int16)
+            return [count for count in BATCHES if not torch.equal(model(x[:count]).view(torch.int16), whole[:count])]
+
+        without, exact = differing(), model(x).float()
+        with found["alike"].override_aten() as override:
+            own = differing()
+            apart = ((model(x).float() - exact).norm() / exact.norm()).item()
+        left = {f"{operator}: {why}": count for (operator, why), count in override.report.kept.items()}
+        replaced = {f"{operator}: {name}": count for (operator, name), count in override.report.replaced.items()}
+        told = {"differing": own, "differing_without": without, "from_torch": apart, "left": left, "replaced": replaced}
+        yield f"{length} tokens", told
+
+
+def cost(model: Decoder, found: dict[str, ModuleType]) -> Part:
+    """Times of a forward pass in eager mode, of sequences of one token and of LENGTH, with the override and without."""
+    for length in (1, LENGTH):
+        for count in BATCHES:
             x = tokens(count, length)
             replayed: dict[str, Callable[[], object]] = {"torch": captured(model, x).replay}
             eager = {"torch": milliseconds(model, x)}
-            with family.override_aten():
+            with found["alike"].override_aten():
                 replayed["rows"] = captured(model, x).replay
                 eager["rows"] = milliseconds(model, x)
-            results[f"{count}x{length}"] = {"device": ratios(replayed), "eager ms": eager}
-            print("cost", count, length, json.dumps(results[f"{count}x{length}"]), flush=True)
-    return results
+            yield f"{count}x{length}", {"device": ratios(replayed), "eager ms": eager}
+
+
+def compiled(model: Decoder, found: dict[str, ModuleType]) -> Part:
+    """Times of graphs of each size, plain and with each family's pass; errors against fp32 and reports."""
+    for sizes in COMPILED:
+        x, calls, told = tokens(*sizes), dict[str, Callable[[], object]](), dict[str, Any]()
+        exact = model.float()(x)
+        model.bfloat16()
+        for name, family in {"torch": None, "plain": found["plain"], "chains": found["chains"]}.items():
+            begun = time.perf_counter()
+            torch._dynamo.reset()
+            installed = None if family is None else family.inductor.install()
+            try:
+                call = torch.compile(model, dynamic=False)
+                error = ((call(x).float() - exact).norm() / exact.norm()).item()
+                calls[name] = captured(call, x).replay
+            finally:
+                if installed is not None:
+                    installed.remove()
+            report = None if installed is None else str(installed).splitlines()
+            told[name] = {"error": error, "seconds": round(time.perf_counter() - begun, 1), "report": report}
+        yield "x".join(map(str, sizes)), {"times": ratios(calls), **told}
+
+
+#: Each part with the families that it needs.
+PARTS: dict[str, tuple[Callable[[Decoder, dict[str, ModuleType]], Part], tuple[str, ...]]] = {
+    "alike": (alike, ("alike",)),
+    "cost": (cost, ("alike",)),
+    "compiled": (compiled, ("plain", "chains")),
+}
+
+
+def table(costs: dict[str, Any]) -> str:
+    """The costs as a table of Markdown."""
+    lines = [
+        "| sequences x tokens | torch, ms | rows, ms | torch / rows | eager torch, ms | eager rows, ms |",
+        "|---" * 6 + "|",
+    ]
+    for name, each in costs.items():
+        if "device" in each:
+            device, eager = each["device"], each["eager ms"]
+            ratio = device["rows"]["ratio"][1]
+            shown = [name, device["torch"]["ms"], device["rows"]["ms"], f"{ratio:.2f}", eager["torch"], eager["rows"]]
+            lines.append(f"| {' | '.join(map(str, shown))} |")
+    return "\n".join(lines)
 
 
 @torch.no_grad()
-def main(path: Path) -> int:
-    """Measure everything, and write it after each part."""
+def main(path: Path, parts: list[str], limit: float) -> int:
+    """Measure the parts, and write what was found after each size."""
     torch.manual_seed(0)
     place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     results: dict[str, Any] = {**place, "layers": LAYERS, "hidden": HIDDEN, "inner": INNER}
+    wrong = False
     with TemporaryDirectory() as folder:
-        found = families(Path(folder))
+        found = families(Path(folder), dict.fromkeys(name for part in parts for name in PARTS[part][1]))
         model = Decoder().cuda().bfloat16()
-        results["alike"] = alike(model, found["alike"])
-        parts = {"cost": lambda: cost(model, found["alike"]), "compiled": lambda: compiled(model, found)}
-        for name, part in parts.items():
-            try:
-                results[name] = part()
-            except Exception as error:
-                results[name] = {"error": f"{type(error).__name__}: {error}"[:400]}
-                print(name, results[name], flush=True)
-            path.write_text(json.dumps(results, indent=1) + "\n")
-    return int(bool(results["alike"]["differing"]))
+        for part in parts:
+            own: dict[str, Any] = {}
+            results[part] = own
+            steps = PARTS[part][0](model, found)
+            while True:
+                elapsed = time.perf_counter() - BEGUN
+                if elapsed > limit:
+                    own["skipped"] = f"what is left, after {elapsed:.0f} s"
+                    break
+                try:
+                    name, each = next(steps)
+                except StopIteration:
+                    break
+                except Exception as error:
+                    own["error"], wrong = f"{type(error).__name__}: {error}"[:400], True
+                    break
+                each["taken_s"] = round(time.perf_counter() - BEGUN - elapsed, 1)
+                wrong |= bool(each.get("differing") or each.get("left"))
+                own[name] = each
+                print(part, name, json.dumps(each), flush=True)
+                path.write_text(json.dumps(results, indent=1) + "\n")
+            print(part, own.get("error", own.get("skipped", "done")), flush=True)
+        results["seconds"] = round(time.perf_counter() - BEGUN, 1)
+        path.write_text(json.dumps(results, indent=1) + "\n")
+        if "cost" in results:
+            print(table(results["cost"]))
+    print(f"{results['seconds']} s; {'WRONG' if wrong else 'right'}")
+    return int(wrong)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=150)
+    given = parser.parse_args()
+    if unknown := {*given.parts} - {*PARTS}:
+        parser.error(f"no part {unknown.pop()!r}; there are {', '.join(PARTS)}")
+    sys.exit(main(given.file, given.parts or [*PARTS], given.seconds))
