@@ -13,7 +13,7 @@ Rated: TypeAlias = tuple[
     int, int, int, int, int, tuple[float, ...], float, float, float, float, float, float, float, float
 ]
 #: What bounds the seconds of a configuration from below, as `bounds` returns it.
-Bound: TypeAlias = tuple[float, float, float, float, float, float, int]
+Bound: TypeAlias = tuple[float, float, float, float, float, float, float, float, int]
 
 #: A step takes the norm, with this exponent, of its least seconds and of those of the programs that share the unit.
 SHARPNESS = 4
@@ -102,49 +102,60 @@ def seconds(
     return found
 
 
-def bounds(configurations: list[Rated], sizes: tuple[int, ...], multiprocessors: int) -> list[Bound]:
-    """What bounds the `seconds` of each configuration from below, for `sizes` and every larger M (`possible`).
+def bounds(configurations: list[Rated], least_m: int, multiprocessors: int) -> list[Bound]:
+    """What bounds the `seconds` of each configuration from below, for every M from `least_m` on, and all other sizes.
 
-    Each has the least seconds of one tile and the launch; the seconds of the launch; those of each product of elements
-    of A and B; those of each byte of A and C, of B, and of C for its partial sums; and the configuration's index. The
-    first number puts them in order.
+    Each has the seconds of each product of elements of A and B, by which they are in order; those of each element of C;
+    those of the launch and one tile; those of that tile for each element along K; those of the launch; those of each
+    byte of A and C, of B, and of C for its partial sums; and the configuration's index.
     Rates are positive and the exponents are below 1, so that a part that is at most 1 is at most its power.
     """
-    *batch, M, N, K = sizes
-    products = batch[0] if batch else 1
     found = []
     for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, _, of_b, of_sums) in enumerate(
         configurations
     ):
-        tiles = products * -(-M // m) * -(-N // n) * split
+        tiles = -(-least_m // m) * split
         # From M = m on, at least half of the tiles' rows are rows of C; so it is with the waves.
-        part = max(LEAST, min(0.5, M / m)) ** rows if rows > 0 else 1.0
+        part = max(LEAST, min(0.5, least_m / m)) ** rows if rows > 0 else 1.0
         part *= max(LEAST, min(0.5, tiles / multiprocessors)) ** wave if wave > 0 else 1.0
-        least = launch + step[1] * -(-K // (k * split)) * part + tile
-        product = step[resident] / (resident * m * n * k * multiprocessors)
-        found.append((least, launch, product, 1 / bandwidth, of_b / bandwidth, of_sums / bandwidth, index))
+        # As if every multiprocessor always had all its programs.
+        own = resident * m * n * multiprocessors
+        product, element = step[resident] / (own * k), tile * split / own
+        along = step[1] * part / (k * split)
+        moved = 1 / bandwidth, of_b / bandwidth, of_sums / bandwidth
+        found.append((product, element, launch + tile, along, launch, *moved, index))
     return sorted(found)
 
 
-def possible(bounds: list[Bound], sizes: tuple[int, ...], width: int, limit: float) -> list[int]:
-    """The indices of the configurations that may take at most `limit` seconds, by their `bounds`, in order."""
+def possible(bounds: list[Bound], sizes: tuple[int, ...], width: int, limit: float) -> list[tuple[float, int]]:
+    """The configurations that may take at most `limit` seconds, by their `bounds`: the square of the bound, and index.
+
+    They are in no order.
+    """
     *batch, M, N, K = sizes
     products = batch[0] if batch else 1
     a, b, c = products * M * K * width, products * K * N * width, products * M * N * width
-    multiplied = products * M * N * K
+    elements, moved = products * M * N, a + c
+    multiplied = elements * K
     # Rounding may have raised a bound.
     limit *= 1 + 1e-9
-    found = []
-    for least, launch, product, of_a, of_b, of_sums, index in bounds:
-        if least > limit:
+    square, found = limit * limit, []
+    for product, element, least, along, launch, of_a, of_b, of_sums, index in bounds:
+        arithmetic = multiplied * product
+        if arithmetic > limit:
             break
-        spare = limit - c * of_sums
-        traffic, arithmetic = launch + (a + c) * of_a + b * of_b, launch + multiplied * product
+        arithmetic += launch + elements * element
+        least += along * K
         if arithmetic < least:
             arithmetic = least
-        if spare > 0 and arithmetic * arithmetic + traffic * traffic <= spare * spare:
-            found.append(index)
-    return sorted(found)
+        traffic = launch + moved * of_a + b * of_b
+        bound = arithmetic * arithmetic + traffic * traffic
+        if bound > square:
+            continue
+        if of_sums and (limit < c * of_sums or bound > (limit - c * of_sums) ** 2):
+            continue
+        found.append((bound, index))
+    return found
 
 
 def _slower(m: float, n: float, cycles: float, crossing: tuple[bool, bool]) -> float:

@@ -23,19 +23,21 @@ from .contracts import Choice, Config, KernelModule, Sizes
 Key: TypeAlias = tuple[str, str]
 #: The rates of a contract's configurations, by the kernel's name after the contract and the index in its CONFIGS.
 Rates: TypeAlias = dict[str, dict[int, tuple[float, ...]]]
+#: How many configurations are compared before the others are bounded by the fastest of them.
+FEW = 4
 #: Whether the row pitch of A is not a multiple of 128 bytes, and that of B.
 Crossing: TypeAlias = tuple[bool, bool]
 
 
 class Nearby:
-    """What is cached for `sizes` and up to twice their M.
+    """What is cached for so many `rows` and up to twice as many, whatever the other sizes are.
 
     `chosen` is the index of the last choice among the configurations with rates, and `bounds` are those of modelled
     times.
     """
 
-    def __init__(self, sizes: Sizes) -> None:
-        self.sizes = sizes
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
         self.chosen: int | None = None
         self.bounds: list[fitted.Bound] | None = None
 
@@ -50,11 +52,12 @@ class Measurements:
     numbers of rows for which configurations are compared, M of a call has no part in the choice.
 
     `rated` returns, for a device, a contract and its kernels, the configurations with rates, each with its kernel; and
-    what `fitted.seconds` reads of each. `near` returns what is cached for sizes. Both cache what they return.
+    what `fitted.seconds` reads of each. `near` returns what is cached for a number of rows. Both cache what they
+    return.
     """
 
     rated: Callable[[torch.device, str, tuple[KernelModule, ...]], tuple[list[Choice], list[fitted.Rated]]]
-    near: Callable[[torch.device, str, tuple[KernelModule, ...], Sizes], Nearby]
+    near: Callable[[torch.device, str, tuple[KernelModule, ...], int], Nearby]
 
     def __init__(
         self,
@@ -137,23 +140,37 @@ class Measurements:
         crossing: Crossing,
     ) -> Choice | None:
         """The kernel and the configuration of the least modelled time that take `sizes`, or None without rates."""
-        *batch, M, N, K = sizes
+        M, N, K = sizes[-3:]
         multiprocessors = _device(device)[1]
         rows, rated = self.rated(device, name, kernels)
-        near = self.near(device, name, kernels, (*batch, 1 << (M.bit_length() - 1), N, K))
-        candidates: Sequence[int]
-        candidates, last = range(len(rows)), near.chosen
-        if last is not None and _takes(*rows[last], M, N, K):
-            # What was chosen for another M is among the fastest: most others cannot be as fast.
+        near = self.near(device, name, kernels, 1 << (M.bit_length() - 1))
+        last, timed = near.chosen, list[tuple[float, int]]()
+
+        def fastest(more: Sequence[int]) -> tuple[float, int | None]:
+            """The least time and its configuration, the first of several, of those that take the sizes, `more` too."""
+            times = fitted.seconds([rated[index] for index in more], sizes, multiprocessors, width, crossing)
+            timed.extend(zip(times, more))
+            timed.sort()
+            for time, index in timed:
+                if _takes(*rows[index], M, N, K):
+                    return time, index
+            return math.inf, None
+
+        limit, found = (math.inf, None) if last is None else fastest([last])
+        if found is None:
+            _, found = fastest([index for index in range(len(rows)) if index != last])
+        else:
+            # What was chosen for other sizes is among the fastest: most others cannot be as fast.
             if near.bounds is None:
-                near.bounds = fitted.bounds(rated, near.sizes, multiprocessors)
-            (limit,) = fitted.seconds([rated[last]], sizes, multiprocessors, width, crossing)
-            candidates = fitted.possible(near.bounds, sizes, width, limit)
-        times = fitted.seconds([rated[index] for index in candidates], sizes, multiprocessors, width, crossing)
-        least, found = math.inf, None
-        for index, seconds in zip(candidates, times):
-            if seconds < least and _takes(*rows[index], M, N, K):
-                least, found = seconds, index
+                near.bounds = fitted.bounds(rated, near.rows, multiprocessors)
+            possible = [each for each in fitted.possible(near.bounds, sizes, width, limit) if each[1] != last]
+            possible.sort()
+            # Those of the least bounds are measured first: the fastest of them excludes most of the others.
+            limit, found = fastest([index for _, index in possible[:FEW]])
+            limit = (limit * (1 + 1e-9)) ** 2
+            more = [index for bound, index in possible[FEW:] if bound <= limit]
+            if more:
+                _, found = fastest(more)
         near.chosen = found
         return None if found is None else rows[found]
 
@@ -176,9 +193,9 @@ class Measurements:
         scores = spreading.scores([fitted.seconds(rated, sizes, multiprocessors, width, crossing) for sizes in ways])
         return rows[taking[scores.index(min(scores))]]
 
-    def _near(self, device: torch.device, name: str, kernels: tuple[KernelModule, ...], sizes: Sizes) -> Nearby:
-        """What will be cached for these sizes and up to twice their M."""
-        return Nearby(sizes)
+    def _near(self, device: torch.device, name: str, kernels: tuple[KernelModule, ...], rows: int) -> Nearby:
+        """What will be cached for so many rows and up to twice as many."""
+        return Nearby(rows)
 
     def _rated(
         self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]
