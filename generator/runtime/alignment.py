@@ -24,8 +24,10 @@ def crosses(x: Tensor) -> bool:
 
 def is_aligned(x: Tensor) -> bool:
     """Whether the base and all strides of `x` are multiples of 16 bytes."""
+    if address(x) % 16:
+        return False
     step = 16 // x.element_size()
-    return address(x) % 16 == 0 and not any([stride % step for stride in _extents(x)[1]])
+    return not any([stride % step for stride in _extents(x)[1]])
 
 
 def repeats(x: Tensor) -> bool:
@@ -39,5 +41,7 @@ def _extents(x: Tensor) -> tuple[int, list[int]]:
     *strides, down, along = x.stride()
     if down == 1 and rows > 1:
         rows, columns, down = columns, rows, along
+    if not shape:
+        return columns, [down] if rows > 1 else []
     steps = [stride for size, stride in zip(shape, strides) if size > 1]
     return columns, [*steps, down] if rows > 1 else steps

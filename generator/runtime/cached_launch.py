@@ -14,12 +14,16 @@ import torch
 from torch import Tensor
 
 from . import relaunch
-from .call import Call, Plan, Planned, in_turn
+from .call import Call, Plan, Planned, State, in_turn
+from .call_signatures import SIGNATURES
 from .contracts import CachedCall, Config, KernelModule, Operands, Result
 from .private import driver
 
 # What Triton compiles a kernel for -> the compiled kernel, after its first launch.
 _compiled: dict[tuple[object, ...], Any] = {}
+
+# A table, and which operands and results a call has -> where they are.
+_placed: dict[tuple[object, ...], _Places] = {}
 
 
 def launched(
@@ -31,15 +35,16 @@ def launched(
     operands: Operands,
     *,
     accepted: bool = False,
+    state: State | None = None,
 ) -> tuple[Result, CachedCall]:
     """Run a kernel's plan; return the result, and a function that runs it for other calls of this signature.
 
     `row` is the kernel's configuration; None lets the kernel choose. `accepted`: the kernel is known to accept the
-    operands. Raises what the kernel's call does.
+    operands. `state`: the call with its sizes, where they are known. Raises what the kernel's call does.
     """
     given = {"a": a, "b": b, "out": out, **operands}
     table = module.CALL
-    plan = table.plan_of(table.state(given), row, accepted=accepted)
+    plan = table.plan_of(table.state(given) if state is None else state, row, accepted=accepted)
     call: CachedCall | None = started(table, plan, given, a)
     results = tuple(plan.results.values())
     if call is None:
@@ -79,7 +84,9 @@ def _first(table: Call, plan: Plan, given: Operands, *, repeatable: bool) -> Rep
             _compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
         return call
     call = Repeat(table, plan, compiled, given)
-    call.run([*given.values(), *_made(table, plan, given).values(), *(plan.memory[name] for name in _shared(table))])
+    tensors = {**plan.results, **plan.memory}
+    places = _places(table, plan, given)
+    call.run([*given.values(), *[tensors[name] for name in (*places.made, *places.shared)]])
     return call
 
 
@@ -96,11 +103,39 @@ def _shared(table: Call) -> list[str]:
     return [each.name for each in table.memory if hasattr(each, "cleared")]
 
 
-def _made(table: Call, plan: Plan, given: Operands) -> dict[str, Tensor]:
-    """The tensors that every call allocates: results that are not given, and memory of its own."""
-    shared = _shared(table)
-    made = {name: x for name, x in {**plan.results, **plan.memory}.items() if x is not None}
-    return {name: x for name, x in made.items() if given.get(name) is None and name not in shared}
+class _Places:
+    """Where the tensors of a call are in the list that `Repeat` makes: the same for all sizes.
+
+    `made` are the names of those that every call allocates: results that are not given, and memory of its own.
+    `slots` has for each launch the index of a parameter's tensor.
+    """
+
+    def __init__(self, table: Call, plan: Plan, given: Operands) -> None:
+        self.shared = _shared(table)
+        made = [name for name, x in {**plan.results, **plan.memory}.items() if x is not None]
+        self.made = [name for name in made if given.get(name) is None and name not in self.shared]
+        # The index of each operand, and of each tensor that a call allocates, in the list that a call makes.
+        places = {name: place for place, (name, value) in enumerate(given.items()) if value is not None}
+        places.update((name, len(given) + index) for index, name in enumerate([*self.made, *self.shared]))
+        self.cleared = [places[name] for name in table.cleared]
+        self.reduced = [(places[x.name], x.run, places[x.parts]) for x in table.reduced if x.name in places]
+        # The place of a gradient that is not needed is that of None.
+        self.results = [places.get(name, -1) for name in plan.results]
+        self.slots = [
+            {name: places[owner] for name, owner in each.owners.items() if owner in places} for each in plan.launches
+        ]
+
+
+def _places(table: Call, plan: Plan, given: Operands) -> _Places:
+    """The places of a call, which are cached by the table, and by which operands and results there are."""
+    there = [x is not None for each in (given, plan.results) for x in each.values()]
+    key = table, *given, *there
+    found = _placed.get(key)
+    if found is None:
+        if len(_placed) >= SIGNATURES:
+            _placed.clear()
+        found = _placed[key] = _Places(table, plan, given)
+    return found
 
 
 class Repeat:
@@ -117,25 +152,21 @@ class Repeat:
         self.device, self.index = device, device.index
         active = driver.active
         self.stream, self.current = active.get_current_stream, active.get_current_device
-        made, shared = _made(table, plan, given), _shared(table)
-        self.made = [(x.shape, x.stride(), x.dtype) for x in made.values()]
+        places = _places(table, plan, given)
+        tensors = {**plan.results, **plan.memory}
+        made = [tensors[name] for name in places.made]
+        self.made = [(x.shape, x.stride(), x.dtype) for x in made]
         self.workspace: tuple[int, int] | None = None
-        if shared:
+        if places.shared:
             # Only families with such launches have the module.
             from . import workspaces
 
             self.workspaces = workspaces
-            work, counters = (plan.memory[name] for name in shared)
+            work, counters = (plan.memory[name] for name in places.shared)
             self.workspace = work.nbytes, counters.numel()
-        # The index of each operand, and of each tensor that a call allocates, in the list that a call makes.
-        places = {name: place for place, (name, value) in enumerate(given.items()) if value is not None}
-        places.update((name, len(given) + index) for index, name in enumerate([*made, *shared]))
-        self.cleared = [places[name] for name in table.cleared]
-        self.reduced = [(places[x.name], x.run, places[x.parts]) for x in table.reduced if x.name in places]
-        # The place of a gradient that is not needed is that of None.
-        self.results = [places.get(name, -1) for name in plan.results]
+        self.cleared, self.reduced, self.results = places.cleared, places.reduced, places.results
         self.result = self.results[0] if len(self.results) == 1 else None
-        self.launches = [_launch(each, kernel, places) for each, kernel in zip(plan.launches, compiled)]
+        self.launches = [_launch(*each) for each in zip(plan.launches, compiled, places.slots)]
 
     def transposed(self) -> Repeat:
         """The same launches, whose only result is seen with its last two dimensions exchanged."""
@@ -183,13 +214,12 @@ class Repeat:
         return given
 
 
-def _launch(plan: Planned, compiled: Any, places: Mapping[str, int]) -> relaunch.RepeatedLaunch:
-    """One of a plan's launches with its compiled kernel, for operands at `places` in the list that a call makes."""
+def _launch(plan: Planned, compiled: Any, slots: Mapping[str, int]) -> relaunch.RepeatedLaunch:
+    """One of a plan's launches with its compiled kernel; `slots` has the index of a parameter's tensor."""
     grid = plan.grid
     if callable(grid):
         # The grid of an autotuned kernel depends on the configuration that it chose for these sizes.
         grid = grid({**plan.arguments, **plan.kernel.best_config.all_kwargs()})
     # `triton.heuristics` adds only constants, which a launch does not read.
     values = {name: plan.arguments.get(name) for name in plan.kernel.arg_names}
-    slots = {name: places[owner] for name, owner in plan.owners.items() if owner in places}
     return relaunch.RepeatedLaunch(compiled, (*grid, 1, 1)[:3], values, slots)

@@ -57,7 +57,7 @@ def worth_aligning(a: Tensor, b: Tensor) -> bool:
     """
     m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
     copied = (0 if is_aligned(a) else m) + (0 if is_aligned(b) else n)
-    return k > 0 and copied > 0 and m * n > 16 * copied and not repeats(a) and not repeats(b)
+    return copied > 0 and k > 0 and m * n > 16 * copied and not repeats(a) and not repeats(b)
 
 
 def worth_lining(a: Tensor, b: Tensor) -> bool:

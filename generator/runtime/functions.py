@@ -17,7 +17,7 @@ import triton
 from torch import Tensor
 
 from . import cached_launch, private, relaunch
-from .call import Call, written
+from .call import Call, State, written
 from .call_signatures import SIGNATURES, kind_of, kind_of_product
 from .contract_errors import name_contract
 from .contracts import (
@@ -258,7 +258,7 @@ def contract(
 
             interpreted_bf16.check(a, b)
         if kind is not None:
-            following = step(a, b, out, operands)
+            following, state = planned(a, b, out, operands)
             if following[0] is not None:
                 copier, continued, _ = following
                 call = _copying(continued, copier)
@@ -266,7 +266,9 @@ def contract(
                 return call(a, b, out, operands)
             _, target, row = following
             if _on_gpu(a):
-                result, call = cached_launch.launched(target, row, a, b, out, operands, accepted=nominal is None)
+                result, call = cached_launch.launched(
+                    target, row, a, b, out, operands, accepted=nominal is None, state=state
+                )
                 _cache(cached, kind, call)
                 return result
             return target.gemm(a, b, **operands, out=out, config=row)
@@ -297,9 +299,13 @@ def contract(
         With a copier, the call continues as a call of that function with what the copier returns for `a` and `b`.
         Raises ValueError if no kernel accepts the operands.
         """
+        return planned(a, b, out, operands)[0]
+
+    def planned(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> tuple[Step, State | None]:
+        """As `step`, and the call with its sizes where they have been found on the way."""
         twin = None if other is None else other(a, b, _on_gpu(a))
         if twin is not None:
-            return *twin, None
+            return (*twin, None), None
         like = chosen_by(a, b, out, operands)
         gpu = _on_gpu(a) and min(a.dim(), b.dim()) > 1
         copying = gpu and copied
@@ -310,7 +316,7 @@ def contract(
             state = table.state({"a": like[0], "b": like[1], "out": like[2], **like[3]})
             found = best([load(kernel) for kernel in kernels], state)
             if found is not None and found[0].CALL.reason(state) is None:
-                return None, *found
+                return (None, *found), state if nominal is None else None
             comparable = found is not None
         taking, reasons = accepting(*like)
         refused = aligning and len(taking) < len(kernels)
@@ -319,14 +325,14 @@ def contract(
             like_a, like_b = copier.like(a, b)
             more, _ = accepting(like_a, like_b, out, operands)
             if more and (not refused or not taking or more[0] is not taking[0]):
-                return copier, shown, None
+                return (copier, shown, None), None
         if not taking:
             raise ValueError(_REFUSED + "\n".join(reasons))
         found = None
         if best is not None and comparable:
             found = best(taking, table.state({"a": like[0], "b": like[1], **like[3]}))
         # Where neither measurements nor a cost model compare kernels, the first one chooses its own configuration.
-        return (None, *found) if found else (None, taking[0], None)
+        return ((None, *found) if found else (None, taking[0], None)), None
 
     shown: Any = gemm
     if grouped:

@@ -85,20 +85,24 @@ def launchable(given: Mapping[str, Any]) -> bool:
     if is_tracing():
         raise NotImplementedError("torch.jit.trace does not record it; use torch.export")
     real = without = None
+    recording = torch.is_grad_enabled()
     for name, x in given.items():
         if not isinstance(x, torch.Tensor):
             continue
-        if x.requires_grad and torch.is_grad_enabled():
+        if recording and x.requires_grad:
             raise RuntimeError(
                 f"{name} requires a gradient, and a kernel records none: call it under torch.no_grad(), or call the "
                 "function of a family that is rendered with `package: torch` and `backward: kernels`"
             )
-        plain, fake = is_plain(x), is_fake(x)
-        # A stand-in of `prepare` has an address that Triton can compile for; it is never launched.
-        if not (plain or fake or hasattr(x, "stand_in")):
-            raise TypeError(f"{name} must be a plain tensor, got {type(x).__name__}")
-        if plain and forward_ad.unpack_dual(x).tangent is not None:  # type: ignore[no-untyped-call]
-            raise NotImplementedError("no derivatives in forward mode are computed; use torch.autograd")
+        if is_plain(x):
+            fake = x.is_meta
+            if forward_ad.unpack_dual(x).tangent is not None:  # type: ignore[no-untyped-call]
+                raise NotImplementedError("no derivatives in forward mode are computed; use torch.autograd")
+        else:
+            fake = is_fake(x)
+            # A stand-in of `prepare` has an address that Triton can compile for; it is never launched.
+            if not (fake or hasattr(x, "stand_in")):
+                raise TypeError(f"{name} must be a plain tensor, got {type(x).__name__}")
         if x.is_neg():
             raise TypeError(f"{name} must be a plain tensor, got a view of negated memory")
         if fake:

@@ -30,14 +30,14 @@ Crossing: TypeAlias = tuple[bool, bool]
 
 
 class Nearby:
-    """What is cached for so many `rows` and up to twice as many, whatever the other sizes are.
+    """What is cached for so many rows, `least_m`, and up to twice as many, whatever the other sizes are.
 
-    `chosen` is the index of the last choice among the configurations with rates, and `bounds` are those of modelled
-    times.
+    `rows` are the configurations with rates, each with its kernel, and `rated` is what `fitted.seconds` reads of them.
+    `chosen` is the index of the last choice among them, and `bounds` are those of modelled times.
     """
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
+    def __init__(self, least_m: int, rows: list[Choice], rated: list[fitted.Rated], multiprocessors: int) -> None:
+        self.least_m, self.rows, self.rated, self.multiprocessors = least_m, rows, rated, multiprocessors
         self.chosen: int | None = None
         self.bounds: list[fitted.Bound] | None = None
 
@@ -141,9 +141,8 @@ class Measurements:
     ) -> Choice | None:
         """The kernel and the configuration of the least modelled time that take `sizes`, or None without rates."""
         M, N, K = sizes[-3:]
-        multiprocessors = _device(device)[1]
-        rows, rated = self.rated(device, name, kernels)
         near = self.near(device, name, kernels, 1 << (M.bit_length() - 1))
+        rows, rated, multiprocessors = near.rows, near.rated, near.multiprocessors
         last, timed = near.chosen, list[tuple[float, int]]()
 
         def fastest(more: Sequence[int]) -> tuple[float, int | None]:
@@ -162,7 +161,7 @@ class Measurements:
         else:
             # What was chosen for other sizes is among the fastest: most others cannot be as fast.
             if near.bounds is None:
-                near.bounds = fitted.bounds(rated, near.rows, multiprocessors)
+                near.bounds = fitted.bounds(rated, near.least_m, multiprocessors)
             possible = [each for each in fitted.possible(near.bounds, sizes, width, limit) if each[1] != last]
             possible.sort()
             # Those of the least bounds are measured first: the fastest of them excludes most of the others.
@@ -195,7 +194,7 @@ class Measurements:
 
     def _near(self, device: torch.device, name: str, kernels: tuple[KernelModule, ...], rows: int) -> Nearby:
         """What will be cached for so many rows and up to twice as many."""
-        return Nearby(rows)
+        return Nearby(rows, *self.rated(device, name, kernels), _device(device)[1])
 
     def _rated(
         self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]

@@ -161,8 +161,9 @@ class RepeatedLaunch:
         form = _forms.get(compiled)
         if form is None:
             form = _forms[compiled] = _Form(compiled, values)
-        self.entry = entry = form.entry.on(grid)
-        self.put, self.head = entry.put, None if entry.spread else [*entry.head, None]
+        self.entry = entry = form.entry
+        self.grid, self.put = grid, entry.put
+        self.head = None if entry.spread else [*grid, *entry.head[Entry.STREAM :], None]
         self.first, self.fixed = form.first, form.fixed.copy()
         if entry.spread:
             self.fixed[: Entry.STREAM] = grid
@@ -195,7 +196,7 @@ class RepeatedLaunch:
                 argument = made[address] = make(address)
             arguments[place] = argument
         if _hooked():
-            self.entry(stream, arguments[self.first :])
+            self.entry.on(self.grid)(stream, arguments[self.first :])
         elif self.head is None:
             arguments[Entry.STREAM] = stream
             self.put(*arguments)
