@@ -1,14 +1,17 @@
 """Packages of cubins on the GPU at hand: right results in C, C++ and Python, and the host time of a launch.
 
-PYTHONPATH=. python measured/scripts/cubin.py [generated [RESULTS.json]]
+PYTHONPATH=. python measured/scripts/cubin.py [generated [RESULTS.json]] [--only KIND ...] [--seconds 100]
 
 For each kind of launch a package is made for this GPU, its C file is compiled by the C compiler at hand (`CC`, else cc,
 gcc or clang), and its examples compare products with float64. Then results of the package, called by ctypes in this
-process, are compared bit for bit with those of the family's function. Exit status 1 if anything is wrong.
+process, are compared bit for bit with those of the family's function. Packages are made side by side, one for each two
+processors; the GPU runs one kind at a time. RESULTS.json is written after each kind, and a kind that is not made after
+so many seconds is skipped, and said so. Exit status 1 if anything is wrong or fails.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 import json
@@ -18,6 +21,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import TimeoutError as TooLong
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +37,8 @@ from generator.verify.cubin_operands import dtype_of
 ROOT = Path(__file__).resolve().parents[2]
 #: Microseconds of the host that a launch may take.
 MOST = 6.0
+#: Seconds of one command.
+LONGEST = 90
 
 _TILE = "tile: [{m: 128, n: 128, k: 64, warps: 8, stages: 3}]\ntargets: [sm90]\n"
 #: Kinds of which no shipped family has a contract of their own.
@@ -57,20 +65,20 @@ class Kind:
 
 
 KINDS = (
-    Kind("plain", "gemm16", "gemm_fp16_rcr_none", ("4096x4096,1,16,64,1000,4096", "1000x4096,64")),
-    Kind("chain", "fp16_rcr", "gemm_fp16_rcr_bias_gelutanh", ("4096x4096,1,64,4096", "1000x520,7,300")),
-    Kind("batch", "batched", "bmm_bf16_rcr_bias_relu", ("1024x512,1,64,300",), 4),
-    Kind("split-K", "split_k", "gemm_fp16_rcr_bias_silu", ("4096x4096,1,64", "1000x4096,33")),
-    Kind("stream-K", "stream_k", "gemm_fp16_rcr_none", ("4096x4096,64,1000",)),
+    Kind("plain", "gemm16", "gemm_fp16_rcr_none", ("4096x4096,1,64,1000", "1000x4096,64")),
+    Kind("chain", "fp16_rcr", "gemm_fp16_rcr_bias_gelutanh", ("4096x4096,64", "1000x520,7")),
+    Kind("batch", "batched", "bmm_bf16_rcr_bias_relu", ("1024x512,1,300",), 4),
+    Kind("split-K", "split_k", "gemm_fp16_rcr_bias_silu", ("4096x4096,64", "1000x4096,33")),
+    Kind("stream-K", "stream_k", "gemm_fp16_rcr_none", ("4096x4096,1000",)),
     Kind("fp32", "fp32_rcr", "gemm_fp32_rcr_none", ("1024x1024,64",)),
-    Kind("tf32", "tf32_rcr", "gemm_tf32_rcr_none", ("1024x1024,64,1024",)),
-    Kind("fp8", "fp8e4m3_rcr", "gemm_fp8e4m3_rcr_none", ("4096x4096,16,1024",)),
-    Kind("int4", "int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none", ("4096x4096,1,16",)),
+    Kind("tf32", "tf32_rcr", "gemm_tf32_rcr_none", ("1024x1024,1000",)),
+    Kind("fp8", "fp8e4m3_rcr", "gemm_fp8e4m3_rcr_none", ("4096x4096,16",)),
+    Kind("int4", "int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none", ("4096x4096,16",)),
     Kind("groups", "grouped", "gmm_bf16_rcr_none", ("1024x512,128",), 4),
-    Kind("descriptor", "descriptor", "*", ("4096x4096,128,1000",)),
-    Kind("persistent", "persistent", "*", ("4096x4096,128,4096",)),
-    Kind("column", "column", "*", ("1024x512,64,128",)),
-    Kind("atomic", "atomic", "*", ("1024x4096,64,128",), repeats=False),
+    Kind("descriptor", "descriptor", "*", ("4096x4096,1000",)),
+    Kind("persistent", "persistent", "*", ("4096x4096,4096",)),
+    Kind("column", "column", "*", ("1024x512,128",)),
+    Kind("atomic", "atomic", "*", ("1024x4096,64",), repeats=False),
 )
 
 
@@ -85,14 +93,22 @@ def compiler(variable: str, *names: str) -> str:
 def run(*command: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """A command with what it prints; its failure is the caller's."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True)
+    words = [str(word) for word in command]
+    try:
+        return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 1, "", f"it took more than {LONGEST} s")
+
+
+class Failed(Exception):
+    """A command failed; the message is what it printed."""
 
 
 def must(*command: object) -> str:
-    """What a command prints; the script ends if it fails."""
+    """What a command prints; raises Failed if it fails."""
     done = run(*command)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}")
+        raise Failed(f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
@@ -101,6 +117,7 @@ def made(kind: Kind, generated: Path, folder: Path, device: str) -> Path:
     families = generated
     if kind.family in SPECS:
         families = folder / "families"
+        families.mkdir(exist_ok=True)
         (folder / f"{kind.family}.yaml").write_text(f"summary: For C.\n{SPECS[kind.family]}")
         must(sys.executable, "-m", "generator", folder / f"{kind.family}.yaml", "--out", families)
     out = folder / f"packed_{re.sub('[^a-z0-9]', '_', kind.name.lower())}"
@@ -213,37 +230,67 @@ def one_as_python(
     return equal
 
 
-def main(generated: Path, results: Path | None) -> int:
+def checked(kind: Kind, out: Path, generated: Path, folder: Path) -> dict[str, Any]:
+    """What was found of a kind whose package is made."""
+    right, times = examples(out)
+    same = same_as_python(kind, out, generated, folder)
+    return {"right": right, "same_bits_as_python": same, "launch_us": times}
+
+
+def main(generated: Path, results: Path | None, kinds: list[Kind], limit: float) -> int:
     """Make, run and compare every kind; return the exit status."""
+    begun = time.perf_counter()
     name = torch.cuda.get_device_name()
     device = slug(name)
     if device not in DEVICES:
         sys.exit(f"no figures of {name}: kernels can be chosen for {', '.join(DEVICES)}")
     c = compiler("CC", "cc", "gcc", "clang")
+    compiler("CXX", "c++", "g++", "clang++")
     version = must(c, "--version").splitlines()[0]
-    print(f"{name}, torch {torch.__version__}, Triton {triton.__version__}, {version}")
-    found: dict[str, Any] = {}
+    print(f"{name}, torch {torch.__version__}, Triton {triton.__version__}, {version}", flush=True)
+    place = {"device": name, "torch": torch.__version__, "triton": triton.__version__, "compiler": version}
+    found: dict[str, dict[str, Any]] = {kind.name: {"skipped": f"not made after {limit:.0f} s"} for kind in kinds}
+    generated = generated.resolve()
     with tempfile.TemporaryDirectory() as scratch:
-        for kind in KINDS:
-            print(kind.name)
-            folder = Path(scratch)
-            out = made(kind, generated.resolve(), folder, device)
-            right, times = examples(out)
-            same = same_as_python(kind, out, generated.resolve(), folder)
-            found[kind.name] = {"right": right, "same_bits_as_python": same, "launch_us": times}
+        folder = Path(scratch)
+        pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2))
+        waiting = {pool.submit(made, kind, generated, folder, device): kind for kind in kinds}
+        try:
+            for future in as_completed(waiting, timeout=limit):
+                kind = waiting[future]
+                try:
+                    found[kind.name] = checked(kind, future.result(), generated, folder)
+                except Exception as error:
+                    found[kind.name] = {"error": f"{type(error).__name__}: {error}"[:2000]}
+                found[kind.name]["after_s"] = round(time.perf_counter() - begun, 1)
+                print(kind.name, json.dumps(found[kind.name]), flush=True)
+                if results is not None:
+                    results.write_text(json.dumps({"place": place, "kinds": found}, indent=1) + "\n")
+                if time.perf_counter() - begun > limit:
+                    break
+        except TooLong:
+            pass
+        # What a command still does is ended by its own limit.
+        pool.shutdown(wait=True, cancel_futures=True)
     print(f"\n{'kind':12} {'right':>6} {'as Python':>10} {'launch, us':>16}")
     for kind_name, each in found.items():
-        times = each["launch_us"]
-        shown = f"{min(times):.2f} to {max(times):.2f}" if times else "-"
-        print(f"{kind_name:12} {each['right']!s:>6} {each['same_bits_as_python']!s:>10} {shown:>16}")
-    slow = [name for name, each in found.items() if max(each["launch_us"], default=0) > MOST]
-    print(f"launches over {MOST} us: {', '.join(slow) or 'none'}")
+        times = each.get("launch_us")
+        shown = f"{min(times):.2f} to {max(times):.2f}" if times else each.get("error", each.get("skipped", "-"))[:60]
+        print(f"{kind_name:12} {each.get('right', '-')!s:>6} {each.get('same_bits_as_python', '-')!s:>10} {shown:>16}")
+    slow = [name for name, each in found.items() if max(each.get("launch_us") or [0]) > MOST]
+    print(f"launches over {MOST} us: {', '.join(slow) or 'none'}; {time.perf_counter() - begun:.0f} s")
     if results is not None:
-        place = {"device": name, "torch": torch.__version__, "triton": triton.__version__, "compiler": version}
         results.write_text(json.dumps({"place": place, "kinds": found}, indent=1) + "\n")
-    return 0 if all(each["right"] and each["same_bits_as_python"] for each in found.values()) else 1
+    wrong = [name for name, each in found.items() if not (each.get("right") and each.get("same_bits_as_python"))]
+    return int(any("skipped" not in found[name] for name in wrong))
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    sys.exit(main(Path(arguments[0] if arguments else "generated"), Path(arguments[1]) if len(arguments) > 1 else None))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("generated", nargs="?", type=Path, default=Path("generated"))
+    parser.add_argument("results", nargs="?", type=Path)
+    parser.add_argument("--only", nargs="+", metavar="KIND", choices=[kind.name for kind in KINDS])
+    parser.add_argument("--seconds", type=float, default=100)
+    given = parser.parse_args()
+    chosen = [kind for kind in KINDS if given.only is None or kind.name in given.only]
+    sys.exit(main(given.generated, given.results, chosen, given.seconds))
