@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from generator.bench.benchmark_run import BenchmarkOptions, answer
 from generator.bench.plain_rows import FORMATS
 from generator.bench.suite import DEFAULT_SUITE, peers
+from generator.commands.answering import status_of
 from generator.commands.argument_types import above_0, positive, reported, workers
 from generator.files.program import program
-from generator.language.errors import CallError, SpecError
-
-_WRONG_CALL = 2
 
 _EPILOG = (
     "Exit status: 0 done; 1 a result was wrong, a kernel failed or a file cannot be written; "
@@ -26,14 +23,7 @@ _EPILOG = (
 
 def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
-    call = parse(argv)
-    try:
-        return answer(call)
-    except SpecError as error:
-        print(error, file=sys.stderr)
-    except CallError as error:
-        print(f"bench: {error}", file=sys.stderr)
-    return _WRONG_CALL
+    return status_of(answer, parse(argv), "bench")
 
 
 def parse(argv: Sequence[str]) -> BenchmarkOptions:

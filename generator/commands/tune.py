@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from generator.commands.answering import status_of
 from generator.commands.argument_types import above_0, add_device, gpus, positive, workers
 from generator.files.program import program
-from generator.language.errors import CallError, SpecError
 from generator.tune import executors
 from generator.tune.options import CANDIDATES, TuningOptions
 from generator.tune.tuning_call import answer
-
-_WRONG_CALL = 2
 
 _EPILOG = (
     "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its GPU, or "
@@ -26,14 +23,7 @@ _EPILOG = (
 
 def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
-    call = parse(argv)
-    try:
-        return answer(call)
-    except SpecError as error:
-        print(error, file=sys.stderr)
-    except CallError as error:
-        print(f"tune: {error}", file=sys.stderr)
-    return _WRONG_CALL
+    return status_of(answer, parse(argv), "tune")
 
 
 def parse(argv: Sequence[str]) -> TuningOptions:

@@ -8,15 +8,13 @@ Jobs that a level leaves out, and reports with a reason, do not change the exit 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from generator.commands.answering import status_of
 from generator.commands.argument_types import reported
 from generator.files.program import program
-from generator.files.reading import FileError
 from generator.language.call_numbers import MOST_PROCESSES, whole_number
-from generator.language.errors import CallError, SpecError
 from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
 from generator.verify.coverage import Coverage
@@ -27,17 +25,7 @@ from generator.verify.verification_call import VerificationOptions, answer
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `verify` with the command line's arguments; return the exit status."""
-    arguments = parser().parse_args(argv, namespace=VerificationOptions())
-    try:
-        return answer(arguments)
-    except SpecError as error:
-        print(error, file=sys.stderr)
-    except CallError as error:
-        print(f"error: {error}", file=sys.stderr)
-    except FileError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 2
+    return status_of(answer, parser().parse_args(argv, namespace=VerificationOptions()), "error")
 
 
 def _target(text: str) -> str:
