@@ -73,7 +73,7 @@ class _Asked(NamedTuple):
 class _Decided(NamedTuple):
     """The contract of a call, or why there is none; `copied`: what repeats a matrix over a batch is copied first.
 
-    What is added is `operand`, with this shape.
+    What is added is `operand`, with this shape. `outer`: each element is one product, which torch multiplies.
     """
 
     told: str
@@ -81,6 +81,7 @@ class _Decided(NamedTuple):
     operand: str = ""
     shape: tuple[int, ...] | None = None
     copied: bool = False
+    outer: bool = False
 
 
 class Override(Installed):
@@ -155,7 +156,10 @@ class Override(Installed):
                 if len(self._decided) >= SIGNATURES:
                     self._decided.clear()
                 self._decided[key] = self._decide(asked._replace(a=a, b=b, added=added, out=out))
-            told, function, operand, shape, copied = self._decided[key]
+            told, function, operand, shape, copied, outer = self._decided[key]
+            if outer:
+                self.report.replaced[word, told] += 1
+                return asked.finish(a * b)
             if function is None:
                 self.report.kept[word, told] += 1
                 return NotImplemented
@@ -185,6 +189,10 @@ class Override(Installed):
             return _Decided(why)
         # Torch rounds once, what is added too.
         name = matrices.fitting(self._products, chain, ("late",))
+        one = asked.a.shape[-1] == 1 and asked.a.dtype == asked.dtype and asked.dtype.is_floating_point
+        if name is None and self._alike and one and asked.added is None and asked.out is None and asked.offsets is None:
+            # Such as angles of rotary embeddings, often of a type of their own.
+            return _Decided("K is 1: elementwise", outer=True)
         if name is None:
             return _Decided(matrices.why_none(self._products, chain[0].operation if chain else "none"))
         function, operand = self._function(name), chain[0].operands[0] if chain else ""

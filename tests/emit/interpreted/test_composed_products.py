@@ -132,6 +132,17 @@ def test_what_is_written_has_the_bits_of_what_is_returned(family: ModuleType) ->
         assert torch.matmul(x, WEIGHT.T, out=torch.empty(0)).shape == (3, M, N)
 
 
+def test_a_product_of_one_step_needs_no_contract(family: ModuleType, launches: list[str]) -> None:
+    """The angles of rotary embeddings, of a type that the family does not multiply: each element is one product."""
+    rates, places = drawn(3, 8, 1).double(), torch.arange(16.0).double().expand(3, 1, 16)
+    expected = rates @ places
+    with family.override_aten() as override:
+        assert torch.equal(rates @ places, expected) and not launches
+        assert torch.equal(torch.mm(rates[0], places[0]), expected[0])
+    assert not override.report.kept
+    assert {told for _, told in override.report.replaced} == {"K is 1: elementwise"}
+
+
 def test_vectors(family: ModuleType) -> None:
     x, y = drawn(K), drawn(K, seed=1)
     matrix = drawn(M, K, seed=2)
