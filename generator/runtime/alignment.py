@@ -7,19 +7,21 @@ from torch import Tensor
 from .launchable import address
 
 
-def all_whole(*operands: Tensor) -> bool:
-    """Whether pointer, strides and inner extent of each operand are divisible by 16, as Triton specialises."""
-    for x in operands:
-        inner, steps = _extents(x)
-        if address(x) % 16 or inner % 16 or any([step % 16 for step in steps]):
-            return False
-    return True
+def whole_and_crossing(x: Tensor) -> tuple[bool, bool]:
+    """Whether pointer, strides and inner extent of `x` are divisible by 16, as Triton specialises; and `crosses`."""
+    inner, steps = _extents(x)
+    whole = not (address(x) % 16 or inner % 16 or any([step % 16 for step in steps]))
+    return whole, _crossing(x, steps)
 
 
 def crosses(x: Tensor) -> bool:
     """Whether the row pitch of `x` is not a multiple of 128 bytes, so that loads touch two lines of the L2."""
-    steps = [step * x.element_size() for step in _extents(x)[1]]
-    return any([step % 128 and 128 % step for step in steps])
+    return _crossing(x, _extents(x)[1])
+
+
+def _crossing(x: Tensor, steps: list[int]) -> bool:
+    size = x.element_size()
+    return any([step * size % 128 and 128 % (step * size) for step in steps])
 
 
 def is_aligned(x: Tensor) -> bool:

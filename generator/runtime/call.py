@@ -406,7 +406,11 @@ class Call:
                 wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[len(operand.shape)]
                 raise ValueError(f"{operand.name} must have {wanted}, got shape {tuple(x.shape)}")
             for extent, number in zip(operand.shape, x.shape):
-                _measure(operand.name, extent, number, known, x)
+                if type(extent) is not Size or type(number) is not int or number > _MOST:
+                    _measure(operand.name, extent, number, known, x)
+                elif known.setdefault(extent.name, number) != number:
+                    # Raises, with a reason.
+                    _measure(operand.name, extent, number, known, x)
             for name, extent in self.containers:
                 _require_whole(name, extent, known)
         first = self.operands[0].name

@@ -30,11 +30,13 @@ def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: A
             return None
         # Measurements are of loads from whole rows; others are as fast only if the hardware copies them, where it can.
         fast = taking
-        if described and not alignment.all_whole(a, b):
+        whole_a, crossing_a = alignment.whole_and_crossing(a)
+        whole_b, crossing_b = alignment.whole_and_crossing(b)
+        if described and not (whole_a and whole_b):
             fast = [x for x in taking if any(["a_desc" in launch.tensors for launch in x.CALL.launches])]
         found: Choice | None = None
         if tuned is not None:
-            crossing = alignment.crosses(a), alignment.crosses(b)
+            crossing = crossing_a, crossing_b
             found = tuned.choose(name, fast, sizes, a.element_size(), a.device, crossing, tuple(skewed))
         if found is None and analytic is not None:
             found = analytic.choose(name, tuple(fast or taking), sizes, a.device, tuple(skewed))
