@@ -46,7 +46,7 @@ MUTATIONS = (
         "a gradient is lost without a word",
         "library",
         RELU,
-        (("if x.requires_grad and torch.is_grad_enabled():", "if not name:"),),
+        (("if recording and x.requires_grad:", "if not name:"),),
         "a model is trained without the gradient of this product",
         own="_runtime/launchable.py",
         says="was accepted",
