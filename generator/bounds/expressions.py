@@ -33,8 +33,8 @@ from generator.bounds.terms import Condition, ReturnedNumber, either, equal, eve
 
 #: The arguments of tl.load and tl.store that do not affect addresses.
 _IDLE = frozenset({"other", "padding_option", "cache_modifier", "eviction_policy", "volatile"})
-#: The operand whose elements are numbers of rows, which a kernel compares and addresses by.
-NAMES = "rows"
+#: The operands whose elements are numbers of rows, which a kernel compares and addresses by.
+NAMES = frozenset({"rows", "scatter"})
 #: Expressions that bind names or run later, which are not supported.
 _BINDING = (ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Starred)
 
@@ -212,7 +212,7 @@ class Expressions:
         values = {name: self.value(value) for name, value in given.items()}
         mask, checked = values.get("mask", TRUE), values.get("boundary_check", Several(()))
         self.sites.append(sites.plain(self.place(node), kind, values["pointer"], mask, checked))
-        if isinstance(found := values["pointer"], Pointer) and found.operand == NAMES:
+        if isinstance(found := values["pointer"], Pointer) and found.operand in NAMES:
             # Any number: what is proved of it holds in every lane.
             return LaneIntegers(variable(f"name {node.lineno}"), found.shape, "32")
         return Opaque(f"data of line {node.lineno}")

@@ -222,6 +222,8 @@ class Launcher:
         for result in self.call.results:
             if result.name in self.tensors:
                 shape = runtime_theorems.tensor(result, self.names).shape
+                # An operand may name other rows than those of the products.
+                shape = shape if result.named is None else (own[0], *shape[1:])
                 if shape != own and (result.name == "out" or shape != (*own[:-1], own[-1] * 2)):
                     raise NotUnderstood(result.line, f"{result.name} of shape {result.shape}, of products {self.sizes}")
 

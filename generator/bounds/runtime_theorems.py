@@ -16,9 +16,9 @@ from generator.bounds.symbolic_values import Descriptor
 from generator.bounds.terms import Condition, Poly, at_most, either, equal, poly, variable
 from generator.runtime.extents import Extent, Operation, Size
 
-#: B is how many matrices a batch has, G how many groups there are, T how many rows they have together, and R how many A
-#: has: nothing is said of those that a call does not have.
-SIZES = ("B", "G", "T", "R", "M", "N", "K")
+#: B is how many matrices a batch has, G how many groups there are, T how many rows they have together, R how many A and
+#: S how many C has: nothing is said of those that a call does not have.
+SIZES = ("B", "G", "T", "R", "S", "M", "N", "K")
 #: The largest size (`call._MOST`), so that a tile that begins below it has offsets of 32 bits.
 LARGEST = 2**31 - 2**16
 #: The span from which on `arguments.Index.value` gives offsets 64 bits.
@@ -76,12 +76,28 @@ def sizes(call: TableObject) -> tuple[Names, list[Condition]]:
                 facts.append(at_most(term(operand.line, extent, known), LARGEST))
     if not known.keys() <= set(SIZES):
         raise NotUnderstood(call.line, f"sizes other than {', '.join(SIZES)}")
+    for result in call.results:
+        if result.named is not None:
+            facts += _rows_of(call, result, known)
     for operand in call.operands:
         for extent in operand.fields.get("shape", ()):
             if isinstance(extent, Operation) and extent.symbol == "//":
                 whole, together = (term(operand.line, x, known) for x in (extent.left, extent.right))
                 facts.append(equal(whole % together, 0))
     return known, list(dict.fromkeys(facts))
+
+
+def _rows_of(call: TableObject, result: TableObject, known: dict[str, Poly]) -> list[Condition]:
+    """What holds of S, the rows of a result that an operand may name.
+
+    `Result.rows` refuses more rows than the limit; where the operand is left out, they are those of the products.
+    """
+    naming = [x for x in call.operands if x.name == result.named and x.kind == "Operand" and x.absent is not None]
+    if len(naming) != 1 or "S" in known or len(result.shape) != 2 or naming[0].shape != result.shape[:1]:
+        raise NotUnderstood(result.line, f"the result {result.name}, whose rows {result.named} names")
+    rows = known["S"] = variable("S")
+    as_products = equal(rows, term(result.line, result.shape[0], known))
+    return [at_most(0, rows), at_most(rows, LARGEST), either([equal(given(result.named), 1), as_products])]
 
 
 def _measured(operand: TableObject, extent: Extent | int) -> str:
@@ -137,12 +153,14 @@ def tensor(made: TableObject, names: Names) -> LaunchedTensor:
     """A tensor that is passed to a kernel.
 
     `Operand.taken` refuses another shape, and another stride than 1 along `unit`; `Number.taken` a tensor of several
-    elements. `Result.taken` also refuses one that overlaps itself, and makes one of the last dimension's stride 1 or,
-    by `unit`, of the last but one's. So does `Memory.new`, whose rows may be padded. A `Workspace` is a vector.
+    elements. `Result.sizes_in` says that one with `named` has S rows. `Result.taken` also refuses one that overlaps
+    itself, and makes one of the last dimension's stride 1 or, by `unit`, of the last but one's. So does `Memory.new`, whose rows may be padded. A `Workspace` is a vector.
     """
     if made.kind == "Number":
         return LaunchedTensor(made.name, (poly(1),), 0)
     shape, unit = tuple(term(made.line, extent, names) for extent in made.shape), made.unit
+    if made.kind == "Result" and made.named is not None:
+        shape = (names["S"], *shape[1:])
     last = len(shape) - 1
     known = 0 <= last <= 2 and (unit is None or 0 <= unit <= last)
     if made.kind != "Operand":

@@ -29,7 +29,7 @@ EXPORTS: Mapping[str, tuple[str, ...]] = {
     "descriptors": ("Described",),
     "extents": (
         *("BLOCK_K", "BLOCK_M", "BLOCK_N", "LEFT_N", "MIDDLE_M", "MIDDLE_N", "PROGRAMS", "SPLIT", "STAGES", "TOP_M"),
-        *("B", "G", "K", "M", "N", "R", "T"),
+        *("B", "G", "K", "M", "N", "R", "S", "T"),
         *("ceil", "least", "power"),
     ),
     "gradient_calls": ("Contiguous", "Gradient", "GradientCall", "Groups", "Total"),
@@ -157,13 +157,15 @@ class CallTable:
 
     def _operand(self, x: Argument) -> str:
         # Without rows the products have those of A.
-        return argument(x, absent=self.call.a.extents[0] if x in self.call.optional else "")
+        absent = {self.call.rows: self.call.a.extents[0], self.call.scatter: "T"}
+        return argument(x, absent=absent[x] if x in self.call.optional else "")
 
     def _result(self, x: Argument) -> str:
         parts = [f'"{x.name}"', x.shape, x.torch_dtype, f"unit={x.unit}"]
-        return bracketed(
-            "Result(", [*parts, *["read=True"] * (x is self.call.out and self.call.reads_out)], ")", 2 * INDENT
-        )
+        if x is self.call.out:
+            parts += ["read=True"] * self.call.reads_out
+            parts += [f'named="{self.call.scatter.name}"'] if self.call.scatter is not None else []
+        return bracketed("Result(", parts, ")", 2 * INDENT)
 
     # The launches: what kernels are passed, their grids, and what is allocated for them.
 
@@ -306,7 +308,7 @@ class CallTable:
             majors = "".join(f"{TARGETS[target].capability // 10}, " for target in able)
             majors = majors.rstrip() if len(able) == 1 else majors.rstrip(", ")
             found.append(("Capability", f'"a scaled product needs {" or ".join(able)}"', f"majors=({majors})"))
-        if k.descriptors and self.call.optional:
+        if k.descriptors and self.call.rows is not None:
             found.append(("Absent", '"rows"', '"descriptors copy neighbouring rows of a, and rows names others"'))
         if k.described:
             size = sizes["N" if k.c.layout == "row" else "M"]

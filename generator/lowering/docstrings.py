@@ -151,7 +151,9 @@ def groups(v: Variant) -> str:
         "rows up to offsets[0] of a are multiplied by b[0], those from there up to offsets[1] by b[1], and so on. Rows "
         "past the last end are not written. An end counts as between the one before it and T, whatever it is. offsets "
         "stay on the device: nothing waits for them. rows, if given, names the row of a for each row of the product; a "
-        "row that a does not have stands for zeros."
+        "row that a does not have stands for zeros. scatter, if given, names the row of out for each row of the "
+        "product; out is then given and has any number of rows: those that nothing names keep what they hold, and a "
+        "row that out does not have is skipped."
     )
 
 

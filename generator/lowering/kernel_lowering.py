@@ -33,6 +33,8 @@ def view(kernel: Kernel) -> View:
     described = call(kernel.variant)
     products = v.products
     c = _matrix("c", "M", "N", described.out, products)
+    if described.scatter is not None:
+        c = replace(c, scattered=True, line="offs_c")
     storages = {storage.letter: storage for storage in kernel.variant.dtype.stored}
     b = _matrix("b", "K", "N", described.b, products, v.epilogue.order, storages["b"].packed)
     beside = [_matrix(x.name, *_EXTENTS[x.name[0]], x, products) for x in described.stored]

@@ -46,6 +46,8 @@ class Matrix:
     first_column: str = ""
     #: Whether its rows are those that the kernel calls offs_a and in_a, which are not counted from the product's first.
     gathered: bool = False
+    #: The same of C, whose rows the kernel calls offs_c and in_c.
+    scattered: bool = False
     #: Of a B with two columns for each of C, their order.
     order: str | None = None
     #: Of A or B, the blocks of its rows or columns in a tile, each with a descriptor of its own.
@@ -185,7 +187,7 @@ class Matrix:
     @property
     def base(self) -> str:
         """The kernel's pointer to the first element of its matrix."""
-        found = [(self.number, self.batch_stride), ("" if self.gathered else self.first_row, self.row_stride)]
+        found = [(self.number, self.batch_stride), ("" if self.gathered or self.scattered else self.first_row, self.row_stride)]
         found.append((self.first_column, self.column_stride))
         moved = (f" + {first}{f' * {stride}' if stride else ''}" for first, stride in found if first)
         return "".join((f"{self.name}_ptr", *moved))

@@ -57,7 +57,8 @@ def output_view(
     """
     writer = output.writer
     if writer.shape == MATRIX:
-        matrix = replace(like, name=output.name, variable=output.name, place=place)
+        # Outputs beside C stay by the rows of the product.
+        matrix = replace(like, name=output.name, variable=output.name, place=place, scattered=False, line="offs_m")
         return OutputView(output.name, output.shape, writer.reduction, matrix, stored(x, kind, out, whole=whole))
     parts = Matrix(output.name, f"{output.name}_parts", "tiles", writer.shape, "row", like.number)
     return OutputView(output.name, writer.shape, writer.reduction, parts, stored(x, kind, REDUCED, whole=whole))

@@ -254,6 +254,9 @@ class Standalone:
                     whole[name] = max(together, whole.get(name, 1))
             if "absent" in operand.options:
                 size, other = ast.unparse(shape.elts[0]), ast.unparse(operand.options["absent"])
+                if size == other:
+                    # Nothing is measured by it.
+                    continue
                 named = f'_shape("{operand.name}", {operand.name}, 1)[0]'
                 yield f"{size} = {other} if {operand.name} is None else {named}"
                 known |= sizes
@@ -273,6 +276,15 @@ class Standalone:
                 )
                 yield from derived
                 known |= sizes
+        for result in self._all("results"):
+            if "named" in result.options:
+                naming = ast.literal_eval(result.options["named"])
+                yield f"if {naming} is not None and {result.name} is None:"
+                yield f'    raise ValueError("{result.name} must be given: {naming} names its rows")'
+                own, *_ = result.arguments[1].elts  # type: ignore[attr-defined]
+                rows = f'_shape("{result.name}", {result.name}, {len(result.arguments[1].elts)})[0]'  # type: ignore[attr-defined]
+                yield f"S = {ast.unparse(own)} if {naming} is None else {rows}"
+                sized.append("S")
         for name, together in whole.items():
             yield f"if {name} % {together}:"
             why = f"{together} elements are stored together, so it must be a multiple of {together}"
@@ -321,7 +333,8 @@ class Standalone:
         """A name, its value, its shape, its type, the device and the dimension of stride 1."""
         yield f'"{x.name}"'
         yield x.name
-        yield _spelled(x.arguments[1])
+        shape = _spelled(x.arguments[1])
+        yield shape if "named" not in x.options else re.sub(r"^\(\w+", "(S", shape)
         yield _spelled(x.arguments[2]) if len(x.arguments) > 2 else "None"
         yield "a.device"
         if "unit" in x.options:

@@ -330,12 +330,14 @@ class View(Accumulation):
             ]
         else:
             found = [slot(self.a), slot(self.b)]
-        divided = (*self.call.positional, *(x for x in self.call.optional if self.a.gathered))
+        passed = {"rows": self.a.gathered, "scatter": self.c.scattered}
+        divided = (*self.call.positional, *(x for x in self.call.optional if passed[x.name]))
         found += [Slot(f"{x.name}_ptr", f'"{x.name}"', x.name) for x in divided]
         found += [slot(x) for x in (*self.scales, self.c, *self.operands, *self.saved, *self.parts)]
         if self.schedule.workspace and not self.schedule.joins:
             found += [Slot(f"{name}_ptr", f'"{name}"', name) for name in ("work", "counters")]
-        found += [Slot(size, self.call.named(size)) for size in (*self.sizes, *["R"] * self.a.gathered)]
+        named = (*["R"] * self.a.gathered, *["S"] * self.c.scattered)
+        found += [Slot(size, self.call.named(size)) for size in (*self.sizes, *named)]
         return (*found, *stride_slots(self.strided))
 
     @property

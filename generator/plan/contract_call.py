@@ -104,6 +104,8 @@ class ContractCall:
     offsets: Argument | None
     #: What may name the row of A for each row of the products, an optional keyword.
     rows: Argument | None
+    #: What may name the row of the result for each row of the products, an optional keyword.
+    scatter: Argument | None
     #: What belongs to A and B as they are stored: scales and zero points.
     stored: tuple[Argument, ...]
     #: What the epilogue reads, in the order of its steps, and what it writes beside the result, in the same order.
@@ -132,7 +134,7 @@ class ContractCall:
     @property
     def optional(self) -> tuple[Argument, ...]:
         """Operands that may be left out, behind the others."""
-        return () if self.rows is None else (self.rows,)
+        return tuple(x for x in (self.rows, self.scatter) if x is not None)
 
     @property
     def positional(self) -> tuple[Argument, ...]:
@@ -209,6 +211,7 @@ def call(v: Variant) -> ContractCall:
         b=matrix("b", (_containers(b), columns), layout.b, b.container),
         offsets=Argument("offsets", (Size(products.count),), "int32") if products.divided else None,
         rows=Argument("rows", (T,), "int32") if by_rows else None,
+        scatter=Argument("scatter", (T,), "int32") if by_rows else None,
         stored=(*scales(a), *scales(b)),
         operands=tuple(operand(found.name, found.shape) for found in epilogue.operands),
         out=matrix("out", (M, N), layout.c, dtype.out),

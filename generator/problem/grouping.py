@@ -48,15 +48,15 @@ def spans(ends: Iterable[int], total: int) -> list[tuple[int, int]]:
 
 
 def extents(
-    m: int, n: int, k: int, *, batch: int, groups: int = 0, divided: str | None = None, more: int = 0
+    m: int, n: int, k: int, *, batch: int, groups: int = 0, divided: str | None = None, more: int = 0, places: int = 0
 ) -> dict[str, int]:
     """The sizes of a call by the names of `generator.plan.contract_call`.
 
-    `divided` is the size that groups divide, "M" or "K"; A has `more` rows than the products.
+    `divided` is the size that groups divide, "M" or "K"; A has `more` rows than the products, and C `places` more.
     """
     sizes = {"B": batch, "M": m, "N": n, "K": k}
     if divided:
-        sizes |= {"G": groups, "T": sizes[divided], "R": sizes[divided] + more}
+        sizes |= {"G": groups, "T": sizes[divided], "R": sizes[divided] + more, "S": sizes[divided] + places}
     return sizes
 
 

@@ -71,6 +71,8 @@ def _of_groups(
     ends = given.pop("offsets")
     assert isinstance(ends, torch.Tensor)
     rows = given.pop("rows", None)
+    # Where the rows of C belong is not what they are.
+    given.pop("scatter", None)
     if isinstance(rows, torch.Tensor):
         given = {name: _named(x, rows) if name in ("a", "a_scale") else x for name, x in given.items()}
     by_rows = variant.products.divided == "M"

@@ -74,6 +74,10 @@ class Operand:
         """Whether a size is taken from it, and is another one where it is left out."""
         return self.absent is not None and self.absent != self.shape[0]
 
+    def sizes_in(self, state: State) -> tuple[int, ...]:
+        """The shape that a tensor of the caller must have."""
+        return state.all_of(self.shape)
+
     def taken(self, x: Any, state: State) -> Any:
         """The tensor of the caller; raises TypeError or ValueError unless it is what the operand must be."""
         if x is None and self.absent is not None:
@@ -88,7 +92,7 @@ class Operand:
         if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
             wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
             raise TypeError(f"{self.name} must be {wanted}, got {x.dtype}")
-        shape = state.all_of(self.shape)
+        shape = self.sizes_in(state)
         if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
             raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}")
         require_dense(self.name, x)
@@ -106,9 +110,29 @@ class Operand:
 
 @dataclass(frozen=True)
 class Result(Operand):
-    """A tensor that a call fills, and makes where it is not given; one that is `read` must be given."""
+    """A tensor that a call fills, and makes where it is not given; one that is `read` must be given.
+
+    Where the operand `named` is given, it names the rows to fill: then the tensor must be given, with S rows.
+    """
 
     read: bool = False
+    named: str | None = None
+
+    def sizes_in(self, state: State) -> tuple[int, ...]:
+        shape = super().sizes_in(state)
+        return shape if self.named is None else (state.numbers["S"], *shape[1:])
+
+    def rows(self, given: Mapping[str, Any], known: Mapping[str, int]) -> int:
+        """S, of a result with `named`; raises TypeError or ValueError for a tensor of which `named` can name no row."""
+        if given.get(self.named or "") is None:
+            return self.shape[0].of(known)  # type: ignore[union-attr]
+        x = given.get(self.name)
+        if x is None:
+            raise ValueError(f"{self.name} must be given: {self.named} names its rows")
+        rows = require_tensor(self.name, x).shape[0] if x.dim() else 0
+        if type(rows) is int and rows > _MOST:
+            raise ValueError(f"{self.name} has {rows} rows: a size must be at most 2**31 - 2**16")
+        return rows
 
     def taken(self, x: Any, state: State) -> Any:
         if x is None and self.read:
@@ -413,6 +437,9 @@ class Call:
                     _measure(operand.name, extent, number, known, x)
             for name, extent in self.containers:
                 _require_whole(name, extent, known)
+        for result in self.results:
+            if result.named is not None:
+                known["S"] = result.rows(given, known)
         first = self.operands[0].name
         device = given[first].device
         # torch.compile traces no knobs of Triton; the call that it records asks again.

@@ -107,8 +107,9 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "power": lambda x, y: 1 << (max(x, y, 1) - 1).bit_length(),
 }
 
-# The sizes of a call: B products of a batch or G groups, whose rows are T together and R in `a`; then M, N and K.
-B, G, T, R, M, N, K = map(Size, "BGTRMNK")
+# The sizes of a call: B products of a batch or G groups, whose rows are T together, R in `a` and S in `out`; then M, N
+# and K.
+B, G, T, R, S, M, N, K = map(Size, "BGTRSMNK")
 # What a configuration says, and how many programs the device runs at once.
 BLOCK_M, BLOCK_N, BLOCK_K = map(Size, ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
 LEFT_N, MIDDLE_N, TOP_M, MIDDLE_M = map(Size, ("LEFT_N", "MIDDLE_N", "TOP_M", "MIDDLE_M"))

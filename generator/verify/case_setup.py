@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -18,7 +18,8 @@ from generator.plan.kernels import Kernel
 from generator.problem.drawn_values import Draw, Recipe, is_of_bits
 from generator.problem.element_types import OPERAND_TYPES, has_infinity, torch_type
 from generator.problem.layouts import matrix_strides
-from generator.problem.poisoned_operands import PoisonedOperand, fill, place
+from generator.problem.poisoned_operands import PoisonedOperand, fill, place, poison
+from generator.runtime.extents import S
 from generator.verify.case_sizes import Case, sizes_of
 
 #: A stride in elements that is a multiple of 16 bytes for every type.
@@ -47,7 +48,8 @@ _LARGEST_MARGIN = 1 << 18
 class Setup:
     """The arguments of a launcher; `tensors` are those behind A and B, and `scalars` the ones that are Python numbers.
 
-    `outputs` are the caller's tensors for results other than `out`; `c` is a copy of `out`'s values if they are read.
+    `outputs` are the caller's tensors for results other than `out`. If `out`'s values are read, `before` is a copy of
+    them, and `c` what each row of the product reads of them.
     """
 
     a: PoisonedOperand
@@ -57,6 +59,7 @@ class Setup:
     scalars: dict[str, float]
     outputs: dict[str, PoisonedOperand]
     c: torch.Tensor | None = None
+    before: torch.Tensor | None = None
 
     @property
     def written(self) -> list[PoisonedOperand]:
@@ -148,6 +151,13 @@ class _CaseDraw(Draw):
             found[2 * at + 1 : 2 * at + 2] = wrong
         return found
 
+    def places(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int) -> torch.Tensor:
+        """Names of `count` rows of C, at least as many: each at most once, and some that it does not have."""
+        found = torch.randperm(count, generator=self.generator)[: shape[0]].to(dtype)
+        for at, wrong in enumerate((-1, count, 2**31 - 1, -(2**31))):
+            found[2 * at + 1 : 2 * at + 2] = wrong
+        return found
+
 
 class _Builder:
     def __init__(self, kernel: Kernel, case: Case, device: torch.device) -> None:
@@ -170,14 +180,25 @@ class _Builder:
         if described.rows is not None and self.case.named:
             given.append(described.rows)
             recipes["rows"] = partial(self.draw.rows, count=self.sizes["R"])
+        result = described.out
+        if described.scatter is not None and self.case.scattered:
+            given.append(described.scatter)
+            recipes["scatter"] = partial(self.draw.places, count=self.sizes["S"])
+            result = replace(result, dimensions=(S, *result.dimensions[1:]))
         tensors = {x.name: self.write(self.tensor(x), recipes[x.name]) for x in given}
         out = None
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
-            out = self.tensor(described.out)
+            out = self.tensor(result)
+            if self.case.scattered:
+                # A buffer that is too large for it has no poison, which tells what nothing has named.
+                poison(out.view)
         setup = Setup(tensors.pop("a"), tensors.pop("b"), out, tensors, {}, {})
         if out is not None and described.reads_out:
             self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
-            setup.c = out.view.clone()
+            setup.c = setup.before = out.view.clone()
+            if "scatter" in setup.tensors:
+                places = setup.tensors["scatter"].view
+                setup.c = setup.before[places.clamp(0, self.sizes["S"] - 1).long()]
         for output in described.outputs:
             if self.case.given_out or output.name in (self.case.huge, self.case.apart):
                 setup.outputs[output.name] = self.tensor(output)
@@ -293,7 +314,7 @@ class _Builder:
                 # Of one byte, 0xFF is NaN in every type.
                 bits = operand.view.view(torch.uint8) if operand.view.element_size() == 1 else operand.view
                 bits[..., 0, -1] = 0xFF if bits.dtype == torch.uint8 else float("nan")
-            if operand.view.dim() == 1 and operand.view.numel() > 2 and operand.name not in ("offsets", "rows"):
+            if operand.view.dim() == 1 and operand.view.numel() > 2 and operand.name not in ("offsets", "rows", "scatter"):
                 operand.view[1], operand.view[2] = float("-inf"), float("nan")
         for operand in setup.inputs:
             if operand.before is not None:

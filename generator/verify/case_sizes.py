@@ -54,6 +54,8 @@ class Case:
     ends: tuple[int, ...] | None = None
     #: Whether the rows of A are named, of which it then has a few more. Only for groups of rows.
     named: bool = False
+    #: Whether the rows of C are named, of which it then has a few more. Only for groups of rows.
+    scattered: bool = False
     #: On a GPU the case runs twice, and the results are compared bit for bit.
     repeat: bool = False
 
@@ -126,7 +128,7 @@ def read_step(variant: Variant) -> int:
     return 16 * 8 // variant.multiplied.dtype.stored_b.bits
 
 
-#: How many rows A has besides those that the products have, where rows are named.
+#: How many rows A, or C, has besides those that the products have, where its rows are named.
 _MORE_ROWS = 3
 
 
@@ -135,8 +137,8 @@ def sizes_of(variant: Variant, case: Case) -> Mapping[str, int]:
     divided = variant.products.divided
     sizes = dict(zip("MNK", case.sizes, strict=True))
     groups = len(case.offsets(sizes[divided])) if divided else 0
-    more = _MORE_ROWS * case.named
-    return extents(*case.sizes, batch=case.batch, groups=groups, divided=divided, more=more)
+    more, places = _MORE_ROWS * case.named, _MORE_ROWS * case.scattered
+    return extents(*case.sizes, batch=case.batch, groups=groups, divided=divided, more=more, places=places)
 
 
 def leading_extents(variant: Variant, case: Case) -> tuple[int, ...]:

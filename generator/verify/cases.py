@@ -278,6 +278,15 @@ def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
         yield named
         yield replace(named, name="groups-named-unaligned", padded=True, unaligned=True, strided="gaps")
         yield replace(named, name="groups-named-huge", reason="the same, far apart", huge="a")
+    if by_rows:
+        reason = "rows of C are named, some outside it, and some of its rows are not"
+        scattered = replace(case("scattered", reason, ragged), scattered=True)
+        yield scattered
+        yield replace(scattered, name="groups-scattered-huge", reason="the same, far apart", huge="c")
+        if not fit.variant.loading.descriptors:
+            reason = "rows of A and C are named, without alignment"
+            both = replace(scattered, name="groups-scattered-unaligned", reason=reason, named=True, padded=True)
+            yield replace(both, unaligned=True, strided="gaps")
     yield case("first-empty", "the first and the last groups have no rows", (0, 0, total - 3, total, total, total))
     yield case("one-has-all", "one group of several has all rows", (0, total, total))
     yield case("one", "a single group, which ends before T", (total - 2,))

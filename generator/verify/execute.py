@@ -232,7 +232,7 @@ def run_case(
         worst = 0.0
         for argument, tensor, wanted in zip(call(v).results, (result, *outputs), (expected, *beside), strict=True):
             worst = max(worst, _check(argument, setup, kernel.variant, case, tensor, wanted, machine))
-        if case.row is not None:
+        if case.row is not None and not case.scattered:
             corners = machine.corners_of_sums() if v.traits.joins else machine.corners(result)
             matrices = sizes_of(v, case).get(v.products.count, 1)
             groups = spans(case.offsets(case.sizes[0]), case.sizes[0]) if v.products.divided == "M" else None
@@ -296,16 +296,24 @@ def _check(
     sizes = sizes_of(v, case)
     shape = x.sizes(sizes)
     told = "the result" if x.name == "out" else x.name
-    tensor = _tensor(x, told, shape, setup, result)
+    scattered = case.scattered and x.name == "out"
+    tensor = _tensor(x, told, (sizes["S"], *shape[1:]) if scattered else shape, setup, result)
     divided = "T" in x.extents
     if divided:
         used = max((last for _, last in spans(case.offsets(sizes["T"]), sizes["T"])), default=0)
-        rest = tensor[used:]
-        before = unwritten(rest) if setup.c is None or x.name != "out" else rest == setup.c[used:]
+        # The row of the result for each row of the product, which keeps what it held where that has no row.
+        places = setup.tensors["scatter"].view[:used] if scattered else torch.arange(used, device=tensor.device)
+        there = (places >= 0) & (places < len(tensor))
+        places, kept = places[there].long(), torch.ones(len(tensor), dtype=torch.bool, device=tensor.device)
+        kept[places] = False
+        rest = tensor[kept]
+        before = unwritten(rest) if setup.before is None or x.name != "out" else rest == setup.before[kept]
         if not bool(before.all()):
-            raise Fault(f"elements of {told} past the end of the last group were written")
-        tensor, shape = tensor[:used], (used, *shape[1:])
-        expected = Bounded(expected.value[:used], expected.error[:used])
+            where = "that nothing names" if scattered else "past the end of the last group"
+            raise Fault(f"elements of {told} {where} were written")
+        tensor = tensor[places] if scattered else tensor[:used]
+        expected = Bounded(*(each[:used][there] for each in (expected.value, expected.error)))
+        shape = tuple(tensor.shape)
     missing = 0
     if tensor.numel():
         # Sums are torch's to write, where no kernel is watched.

@@ -115,6 +115,8 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         yield replace(aligned, name="groups-one", reason="G = 1 is a constant to Triton", ends=(total,))
         if v.products.divided == "M" and not v.loading.descriptors:
             yield replace(aligned, name="groups-named", reason="rows of A are named", named=True)
+        if v.products.divided == "M":
+            yield replace(aligned, name="groups-scattered", reason="rows of C are named", scattered=True)
         yield replace(aligned, name="groups-many", reason="more groups than lanes of a warp", ends=(total,) * 48)
     if "strided" in (v.layout.a, v.layout.b, v.layout.c):
         yield replace(aligned, name="strided-columns", reason="strided operands, column after column", strided="column")

@@ -170,7 +170,7 @@ def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         # There are as many groups as offsets.
         return
     words = (name, f"({count},)", f"({count + 1},)")
-    spoil = changed(name, lambda x: torch.cat([x, x[:1]]))
+    spoil = changed(name, _one_more)
     yield Refusal("offsets-shape", "there is one offset more", ValueError, words, spoil)
     total = sizes_of(kernel.variant, case)["T"]
     if kernel.variant.loading.descriptors:
@@ -184,6 +184,14 @@ def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         ("gaps", ValueError, ("rows", "stride"), _naming(lambda x: x.repeat_interleave(2)[::2])),
     ):
         yield Refusal(f"rows-{name}", f"rows are wrong: {name}", error, told, spoil)
+    for name, error, told, spoil in (
+        ("list", TypeError, ("scatter", "list"), _scattering(lambda x: x.tolist())),
+        ("dtype", TypeError, ("scatter", "int32", "int64"), _scattering(lambda x: x.long())),
+        ("length", ValueError, ("scatter", f"({total},)", f"({total + 1},)"), _scattering(_one_more)),
+        ("device", ValueError, ("scatter", "meta"), _scattering(lambda x: x.to("meta"))),
+        ("no-out", ValueError, ("out must be given", "scatter"), _scattering(lambda x: x, filled=False)),
+    ):
+        yield Refusal(f"scatter-{name}", f"scatter is wrong: {name}", error, told, spoil)
     spoil = changed("b", lambda b: b[0])
     yield Refusal("matrix-b", "b is a single matrix", ValueError, ("b must have three dimensions",), spoil)
 
@@ -193,6 +201,22 @@ def _naming(wrong: Callable[[torch.Tensor], object]) -> Callable[[Call], None]:
 
     def spoil(given: Call) -> None:
         given["rows"] = wrong(torch.arange(len(given["a"]), dtype=torch.int32, device=given["a"].device))
+
+    return spoil
+
+
+def _one_more(x: torch.Tensor) -> torch.Tensor:
+    """A vector with one element more."""
+    return torch.cat([x, x[:1]])
+
+
+def _scattering(wrong: Callable[[torch.Tensor], object], *, filled: bool = True) -> Callable[[Call], None]:
+    """Names the rows of out in their order, as `wrong` changes it; without `filled` out is not given."""
+
+    def spoil(given: Call) -> None:
+        given["scatter"] = wrong(torch.arange(len(given["a"]), dtype=torch.int32, device=given["a"].device))
+        if not filled:
+            given.pop("out", None)
 
     return spoil
 
