@@ -15,7 +15,7 @@ dB = A^T @ dS. The entry of a contract has
 Rows of A that `offsets` put into groups have a gradient of such rows, of which those in no group are zero, and dB is
 divided along K. The result of the first product is then the gradient, and column-major where it would be transposed.
 Where `rows` names the rows of A, the gradients of those of the product are added up for each row of A, and A^T has the
-rows that are named.
+rows that are named. Where `scatter` names the rows of C, the gradients of the product's rows are those of the rows named.
 """
 
 from __future__ import annotations
@@ -151,6 +151,10 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
             known = next(x for x in grads.values() if x is not None)
             out = known.new_zeros(()).expand(ctx.shape)
             grads = {**grads, "out": out}
+        if "scatter" in given:
+            # The gradients of the product's rows, where it wrote them.
+            out = named(out, given["scatter"], turned=False)
+            grads = {**grads, "out": out}
         found = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
         for (x, dims), dtype in zip(sums.items(), ctx.types):
             if needed[x]:
@@ -250,6 +254,29 @@ def named(a: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
     places = torch.where(there, rows, 0)
     found = a.mT.index_select(1, places).mT if turned else a.index_select(0, places)
     return torch.where(there[:, None], found, 0)
+
+
+def places_of(scatter: Tensor, offsets: Tensor, rows: int) -> Tensor:
+    """The row of C for each row of the product, int64; `rows`, behind the last one, where that is not written.
+
+    Rows past the last end are not, and nor are those for which `scatter` names no row of C.
+    """
+    ends = torch.cat([offsets.new_zeros(1), offsets.clamp(0, len(scatter))])
+    there = (scatter >= 0) & (scatter < rows) & (torch.arange(len(scatter), device=scatter.device) < ends.max())
+    return torch.where(there, scatter, rows).long()
+
+
+def unfilled(gradient: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
+    """The gradient of a C whose rows a call fills as `scatter` says: that of what it was then, zero in those rows."""
+    places = places_of(scatter, offsets, len(gradient))
+    filled = torch.zeros(len(gradient) + 1, dtype=torch.bool, device=gradient.device).index_fill(0, places, True)
+    return gradient.masked_fill(filled[:-1, None], 0)
+
+
+def placed(out: Tensor, found: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
+    """`out` with the rows of a product written as `scatter` says, by operations of torch, which know its gradient."""
+    more = torch.cat([out, out.new_zeros(1, out.shape[1])])
+    return out.copy_(more.index_copy(0, places_of(scatter, offsets, len(out)), found)[:-1])
 
 
 def _added(gradient: Tensor, rows: Tensor, count: int) -> Tensor:

@@ -25,9 +25,10 @@ CachedCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Operands], Resu
 #: A call by the operators of a contract: it takes `a`, `b`, `out`, `config` and the other operands.
 ConfiguredCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Config | int | None, Operands], Result]
 
-#: A call for which a gradient is recorded: it takes `a`, `b`, `config`, the other operands, and whether `a` and `b` are
-#: the input (..., K) and the weight (N, K) of a layer, whose result is (..., N).
-RecordedCall: TypeAlias = Callable[[Tensor, Tensor, Config | int | None, Operands, bool], Result]
+#: A call for which a gradient is recorded: it takes `a`, `b`, `out`, whose rows `scatter` names, or None, `config`, the
+#: other operands, and whether `a` and `b` are the input (..., K) and the weight (N, K) of a layer, whose result is
+#: (..., N).
+RecordedCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Config | int | None, Operands, bool], Result]
 
 
 def without_sum(found: Any) -> Result:

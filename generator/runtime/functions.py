@@ -135,20 +135,21 @@ def contract(
         if operands or out is not None:
             kind = special(out, *operands.values())
             if kind is None or (out is not None and (needs or kind)):
-                return seen(a, b, out, config, operands)
+                scattered = kind is not None and operands.get("scatter") is not None
+                return (record if scattered else seen)(a, b, out, config, operands)
             needs = needs or kind
         if needs:
-            return record(a, b, config, operands)
+            return record(a, b, None, config, operands)
         found = direct(a, b, out, config, operands)
         if out is not None or (operands and outputs):
             written(out, *map(operands.get, outputs))
         return found
 
-    def record(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands) -> Result:
+    def record(a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands) -> Result:
         """A call for which a gradient is recorded."""
         if gradient is None or private.transforming() or any([x in operands for x in outputs]):
-            return seen(a, b, None, config, operands)
-        return recorded(a, b, config, operands, of_layer=False)
+            return seen(a, b, out, config, operands)
+        return recorded(a, b, config, operands, of_layer=False, out=out)
 
     def layer(x: Tensor, weight: Tensor, operands: Operands) -> Result | None:
         """The call of a layer with its input (..., K) and weight (N, K); the result is (..., N).
@@ -164,7 +165,15 @@ def contract(
             return recorded(x, weight, None, operands, of_layer=True)
         return None
 
-    def recorded(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands, *, of_layer: bool) -> Result:
+    def recorded(
+        a: Tensor,
+        b: Tensor,
+        config: Config | int | None,
+        operands: Operands,
+        *,
+        of_layer: bool,
+        out: Tensor | None = None,
+    ) -> Result:
         """A call that a function of torch's records."""
         nonlocal recorder
         check(operands)
@@ -174,7 +183,7 @@ def contract(
 
                 recorder = functions_of_torch.recorder(described())
         try:
-            return recorder(a, b, config, operands, of_layer)
+            return recorder(a, b, out, config, operands, of_layer)
         except (TypeError, ValueError) as error:
             name_contract(error, name)
             raise

@@ -50,6 +50,9 @@ def caller(contract: Contract) -> ConfiguredCall:
         gemm = contract.function(gradient["saving"])
         gemm.register()
         saving = operator(gradient["saving"]), Signature(gemm.table)
+    placed: Callable[..., Tensor] | None = None
+    if gradient and "scatter" in signature.optional:
+        from .autograd import placed
     casts = None if contract.casts is None else {x: contract.function(other) for x, other in contract.casts.items()}
 
     def returned(
@@ -109,6 +112,8 @@ def caller(contract: Contract) -> ConfiguredCall:
                 within.sharded = False
         if torch.is_grad_enabled():
             recorded = [x for x, value in tensors.items() if value.requires_grad]
+            if recorded and placed is not None and [*results] == ["out"] and operands.get("scatter") is not None:
+                return scattered(a, b, results["out"], config, operands)
             if recorded and (gradient is None or results):
                 which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"
                 raise RuntimeError(f"{name}: {which}, and {_NONE[contract.backward] if gradient is None else _FILLED}")
@@ -125,6 +130,17 @@ def caller(contract: Contract) -> ConfiguredCall:
             results |= {x.name: x.new(state) for x in contract.table.results if x.name not in results}
         filler(*signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
         return out if len(results) == 1 else tuple(results[x] for x in signature.results)
+
+    def scattered(a: Tensor, b: Tensor, out: Tensor, config: int | None, operands: Operands) -> Result:
+        """A call that fills rows of `out`, for which a gradient is recorded: the product, whose rows torch writes."""
+        assert placed is not None
+        scatter = operands["scatter"]
+        # The shapes are checked, and the result is not used.
+        contract.table.checked({"a": a, "b": b, "out": out, **operands})
+        found = call(a, b, None, config, {**operands, "scatter": None})
+        result, *outputs = found if isinstance(found, tuple) else (found,)
+        filled = placed(out, result, scatter, operands["offsets"])
+        return (filled, *outputs) if outputs else filled
 
     return call
 

@@ -27,8 +27,10 @@ def recorder(contract: Contract) -> RecordedCall:
     if "saving" in entry:
         saving = contract.function(entry["saving"])
 
-        def instead(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands, of_layer: bool) -> Result:
-            return without_sum(saving.recorded(a, b, config, operands, of_layer=of_layer))
+        def instead(
+            a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands, of_layer: bool
+        ) -> Result:
+            return without_sum(saving.recorded(a, b, config, operands, of_layer=of_layer, out=out))
 
         return instead
     signature = Signature(contract.table)
@@ -39,9 +41,11 @@ def recorder(contract: Contract) -> RecordedCall:
         @staticmethod
         def forward(ctx: Any, a: Tensor, b: Tensor, *arguments: Any) -> Result:
             # The tensors among the operands are arguments of their own, for torch.
-            *_, config, operands, of_layer = arguments
+            *_, config, out, operands, of_layer = arguments
             product = (rows_of(a), b.t()) if of_layer else (a, b)
-            found = direct(*product, None, config, operands)
+            found = direct(*product, out, config, operands)
+            if out is not None:
+                ctx.mark_dirty(out)
             save(ctx, a, b, operands, found, of_layer)
             ctx.leading = leading = a.shape[:-1] if of_layer and a.dim() > 2 else None
             if leading is not None:
@@ -54,16 +58,25 @@ def recorder(contract: Contract) -> RecordedCall:
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
             if not ctx.of_layer:
-                return *backward(ctx, *gradients), None, None
+                return *backward(ctx, *gradients), of_out(ctx, gradients[0]), None, None
             out, *others = gradients
             of_a, of_b, *of_others = backward(ctx, None if out is None else rows_of(out), *others)
             if of_a is not None and ctx.leading is not None:
                 of_a = of_a.reshape(*ctx.leading, of_a.shape[1])
-            return of_a, None if of_b is None else of_b.mT, *of_others, None, None
+            return of_a, None if of_b is None else of_b.mT, *of_others, None, None, None
+
+    def of_out(ctx: Any, gradient: Tensor | None) -> Tensor | None:
+        """The gradient of what an `out` held, whose rows the call has filled that `scatter` names."""
+        if gradient is None or not ctx.needs_input_grad[-3]:
+            return None
+        given = dict(zip(ctx.names, ctx.saved_tensors))
+        return autograd.unfilled(gradient, given["scatter"], given["offsets"])
 
     apply: Callable[..., Result] = private.applied(Recorded)
 
-    def call(a: Tensor, b: Tensor, config: Config | int | None, operands: Operands, of_layer: bool) -> Result:
-        return apply(*signature.packed(a, b, operands), config, operands, of_layer)
+    def call(
+        a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands, of_layer: bool
+    ) -> Result:
+        return apply(*signature.packed(a, b, operands), config, out, operands, of_layer)
 
     return call

@@ -127,7 +127,7 @@ class _Packing:
             self.best = ranking.best(name, self.table, [each.name for each in self.described], *modules)
         # Groups divide M, or K in contracts whose names begin with `gmmk_`.
         total = SIZES["M"] if name.startswith("gmm_") else SIZES["K"]
-        self.sizes = {**SIZES, "T": total, "R": total}
+        self.sizes = {**SIZES, "T": total, "R": total, "S": total}
         tensors = [x for x in (*self.table.operands, *self.table.results) if x.absent is None]
         self.operands = {x.name: self.operand(x) for x in tensors}
         self.found: dict[tuple[object, ...], _Planned] = {}
@@ -214,7 +214,7 @@ class _Packing:
     def given(self, alignment: str, m: int, n: int, k: int, *, least: bool) -> dict[str, Any]:
         """The operands of a call, without memory."""
         total = m if self.name.startswith("gmm_") else k
-        numbers = {"M": m, "N": n, "K": k, "B": self.count, "G": self.count, "T": total, "R": total}
+        numbers = {"M": m, "N": n, "K": k, "B": self.count, "G": self.count, "T": total, "R": total, "S": total}
         given: dict[str, Any] = {}
         for x in (*self.table.operands, *self.table.results):
             if x.absent is not None or not x.shape:

@@ -1,0 +1,137 @@
+"""Rows of a grouped product that are written where `scatter` says, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.emit.calls import Seen, contracts, operands, results
+
+SPEC = """\
+summary: Experts with their backward pass.
+layout: [rcr, rrr]
+dtype: fp32
+batch: grouped
+epilogue: [none, scale_m+swiglu, silu+add, bias+save]
+load: pointer
+backward: kernels
+exclude:
+  - {layout: rrr, epilogue: [scale_m+swiglu, silu+add, bias+save], because: "few tests"}
+"""
+NAME = "gmm_fp32_rcr_none"
+ROWS = 50
+ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
+
+
+@pytest.fixture(scope="module")
+def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+    return render("scattered_groups", SPEC)
+
+
+def scattering(count: int) -> torch.Tensor:
+    """Rows of a result with ROWS of them, each named at most once; some that it does not have."""
+    found = torch.randperm(ROWS, generator=torch.Generator().manual_seed(8))[:count].int()
+    found[3], found[8], found[11], found[12] = -1, ROWS, 2**31 - 1, -(2**31)
+    return found
+
+
+def written(scatter: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """Whether each row of a product is written anywhere."""
+    last = int(offsets.clamp(0, len(scatter)).max())
+    return (scatter >= 0) & (scatter < ROWS) & (torch.arange(len(scatter)) < last)
+
+
+def grouped(family: ModuleType) -> list[str]:
+    return [name for name in contracts(family) if name.startswith("gmm_") and "whole" not in name]
+
+
+@pytest.mark.parametrize("ends", ENDS, ids=str)
+def test_rows_are_written_where_they_are_named(family: ModuleType, ends: list[int]) -> None:
+    for name in grouped(family):
+        given = operands(contracts(family)[name]) | {"offsets": torch.tensor(ends, dtype=torch.int32)}
+        plain = results(getattr(family, name)(**given))
+        scatter = scattering(len(plain[0]))
+        held = torch.randn(ROWS, plain[0].shape[1])
+        out = held.clone()
+        found = results(getattr(family, name)(**given, scatter=scatter, out=out))
+        there = written(scatter, given["offsets"])
+        expected = held.index_copy(0, scatter[there].long(), plain[0][there])
+        assert found[0] is out and torch.equal(out, expected)
+        last = int(given["offsets"].clamp(0, len(scatter)).max())
+        for x, y in zip(found[1:], plain[1:], strict=True):
+            assert torch.equal(x[:last], y[:last])
+
+
+def test_wrong_calls_are_refused_under_the_name_of_the_contract(family: ModuleType) -> None:
+    given = operands(contracts(family)[NAME])
+    gemm = getattr(family, NAME)
+    scatter, out = scattering(41), torch.zeros(ROWS, 24)
+    for error, words, wrong in (
+        (ValueError, "out must be given: scatter names its rows", {"scatter": scatter}),
+        (ValueError, r"scatter must have shape \(41,\), got \(40,\)", {"scatter": scatter[:40], "out": out}),
+        (TypeError, "scatter must be torch.int32, got torch.int64", {"scatter": scatter.long(), "out": out}),
+        (ValueError, r"out must have shape \(50, 24\), got \(50, 23\)", {"scatter": scatter, "out": out[:, :23]}),
+        (ValueError, r"out must have shape \(41, 24\), got \(50, 24\)", {"out": out}),
+    ):
+        with pytest.raises(error, match=f"{NAME}: {words}"):
+            gemm(**given, **wrong)
+
+
+def test_torch_sees_the_keyword(family: ModuleType) -> None:
+    given, scatter = operands(contracts(family)[NAME]), scattering(41)
+    gemm = getattr(family, NAME)
+    with Seen(family) as seen:
+        gemm(**given, scatter=scatter, out=torch.zeros(ROWS, 24))
+    operator, arguments = seen.calls[0]
+    assert "Tensor? scatter" in str(operator._schema)
+    torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
+    out = torch.zeros(ROWS, 24)
+    assert gemm.which(**given, scatter=scatter, out=out)[0].startswith(NAME)
+    compiled = torch.compile(lambda **x: gemm(**x) + 1, fullgraph=True, backend="aot_eager")
+    found = compiled(**given, scatter=scatter, out=torch.zeros(ROWS, 24))
+    assert torch.equal(found, gemm(**given, scatter=scatter, out=out) + 1)
+
+
+def stepped(run: Callable[..., Any], given: dict[str, torch.Tensor], held: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The gradients of all that a call reads, and of what the tensor that it fills held."""
+    leaves = {x: value.clone() for x, value in given.items()}
+    for value in (*leaves.values(), held := held.clone().requires_grad_()):
+        if value.is_floating_point():
+            value.requires_grad_()
+    run(held * 1, leaves).square().sum().backward()
+    grads = {x: value.grad for x, value in leaves.items() if value.is_floating_point()}
+    return {**grads, "out": held.grad}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("ends", ENDS[::3], ids=str)
+def test_gradients_are_those_of_the_rows_that_were_written(family: ModuleType, ends: list[int]) -> None:
+    for name in (name for name in family._GRADIENTS if name in grouped(family)):
+        given = operands(contracts(family)[name]) | {"offsets": torch.tensor(ends, dtype=torch.int32)}
+        gemm, scatter = getattr(family, name), scattering(41)
+        there = written(scatter, given["offsets"])
+        held = torch.randn(ROWS, 24)
+
+        def ours(out: torch.Tensor, x: dict[str, torch.Tensor]) -> torch.Tensor:
+            return results(gemm(**x, scatter=scatter, out=out))[0]
+
+        def theirs(out: torch.Tensor, x: dict[str, torch.Tensor]) -> torch.Tensor:
+            return out.index_copy(0, scatter[there].long(), results(gemm(**x))[0][there])
+
+        expected = stepped(theirs, given, held)
+        for run in (ours, torch.compile(ours, fullgraph=True, backend="aot_eager")):
+            found = stepped(run, given, held)
+            assert found.keys() == expected.keys()
+            for x, value in expected.items():
+                assert torch.equal(found[x], value), (name, x)
+
+
+def test_without_a_kernel_for_it_a_gradient_is_refused(render: Callable[[str, str], ModuleType]) -> None:
+    family = render("scattered_plain", SPEC.replace("backward: kernels\n", ""))
+    given = operands(contracts(family)[NAME])
+    given["b"].requires_grad_()
+    with pytest.raises(RuntimeError, match=f"{NAME}: b requires a gradient, .*backward: kernels"):
+        getattr(family, NAME)(**given, scatter=scattering(41), out=torch.zeros(ROWS, 24))
