@@ -288,6 +288,11 @@ def grouped(family: Family) -> bool:
     return any(variant.products.divided for variant in _variants(family).values())
 
 
+def combines(family: Family) -> bool:
+    """Whether the family has `combine`: contracts whose rows are in groups."""
+    return any(variant.products.divided == "M" for variant in _variants(family).values())
+
+
 @dataclass(frozen=True)
 class Stub:
     """The types of one contract's function: the declaration of its name, the heads of its methods, and its formula."""

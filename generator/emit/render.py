@@ -247,6 +247,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "ranking": bool(family.measured) or fastest,
         "spreading": bool(family.measured) or fastest or family_package.grouped(family),
         "grouped_calls": family_package.grouped(family),
+        "combine" if family.spec.package == "torch" else "combined": family_package.combines(family),
         "invariant": family.spec.rows_alike,
         "turned": bool(family_package.twins(family) or family_package.across_k(family)),
         "tensor_maps": "descriptors" in needed,
@@ -317,6 +318,7 @@ def package_source(family: Family, name: str) -> str:
                 tuned=bool(family.measured),
                 fastest=spec.select == "fastest",
                 rows_alike=spec.rows_alike,
+                combines=family_package.combines(family),
             )
         )
     elif name == PACKAGE:
@@ -337,6 +339,7 @@ def package_source(family: Family, name: str) -> str:
             + ["ao"] * bool(torchao_layers(family))
             + ["inductor"] * bool(products(family)),
             products=bool(products(family)),
+            combines=family_package.combines(family),
             summary=summary,
             tuned=bool(family.measured),
             fastest=fastest,
@@ -353,6 +356,7 @@ def package_source(family: Family, name: str) -> str:
                 linear=spec.package == "torch" and bool(family_package.linear(family.contracts)),
                 torchao=bool(torchao_layers(family)),
                 products=bool(products(family)),
+                combines=family_package.combines(family),
                 stubs=family_package.stubs(family),
             )
         )

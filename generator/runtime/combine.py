@@ -1,0 +1,205 @@
+"""`combine`: the second half of experts, which adds for each token the rows of a product that are its own.
+
+The terms of a token are added in one order, and so are the gradients of a row that several tokens read: results repeat
+bit for bit, which those of atomic additions do not. A call that torch must see is one of an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import cached_launch, private, registration
+from .call import Call, written
+from .call_signatures import SIGNATURES, deterministic, kind_of
+from .combined import DOTS, SPREAD, SUM
+from .contract_errors import name_contract
+from .contracts import registering
+from .launchable import as_plain, is_fake, special
+
+_FILLED = "a call that fills `out` records none: do not give it, or use torch.no_grad()"
+_NONE = "this family records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
+
+
+class Launched:
+    """The only result of calls of a table, whose launches are repeated for others of the same signature."""
+
+    def __init__(self, table: Call) -> None:
+        self.table, (self.name,) = table, [x.name for x in table.results]
+        self.cached: dict[tuple[object, ...], cached_launch.Repeat] = {}
+
+    def __call__(self, *given: Tensor | None) -> Tensor:
+        """The result for the table's operands, in their order, and the tensor to fill, if there is one."""
+        kind: tuple[object, ...] | None = None
+        if isinstance(given[0], Tensor) and not is_fake(given[0]):
+            kind = *map(kind_of, given), deterministic()
+            again = self.cached.get(kind)
+            if again is not None:
+                tensors = again.made_of([*given, *[None] * (len(self.table.operands) + 1 - len(given))])
+                found: Tensor = tensors[again.results[0]]
+                return found
+        names = [*(x.name for x in self.table.operands), self.name]
+        operands = dict(zip(names, [*given, *[None] * (len(names) - len(given))]))
+        plan = self.table.plan_of(self.table.state(operands))
+        first = operands[names[0]]
+        call = cached_launch.started(self.table, plan, operands, first) if isinstance(first, Tensor) else None
+        if call is not None and kind is not None and first.is_cuda:  # type: ignore[union-attr]
+            if len(self.cached) >= SIGNATURES:
+                self.cached.clear()
+            self.cached[kind] = call
+        return plan.results[self.name]
+
+
+summed, spread, dots = Launched(SUM), Launched(SPREAD), Launched(DOTS)
+
+
+def function(backward: bool) -> Callable[..., Tensor]:
+    """`combine` of a family, whose contracts have gradients if `backward`."""
+
+    def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+        """For each token the sum over j of `weights[t, j] * y[index[t, j]]`, in fp32 and in the order of j.
+
+        `y` is (rows, N), `index` int32 (tokens, k), `weights` (tokens, k) of any floating type, 1 where there are none.
+        The result, a new (tokens, N) tensor or `out` filled, is rounded once to y's type. An index outside `y` adds
+        nothing. The same operands give the same bits.
+
+        Raises RuntimeError where a gradient would be recorded and none is computed, TypeError for what is no tensor and
+        for a wrong type, else ValueError.
+        """
+        try:
+            return _combine(y, index, weights, out, backward)
+        except (TypeError, ValueError, RuntimeError) as error:
+            name_contract(error, "combine")
+            raise
+
+    combine.__qualname__, combine.__module__ = "combine", registration.FAMILY
+    return combine
+
+
+def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | None, backward: bool) -> Tensor:
+    given = {"y": y, "index": index, "weights": weights, "out": out}
+    if not all([x is None or isinstance(x, Tensor) for x in given.values()]) or y is None or index is None:
+        # It says which one is no tensor.
+        return summed(y, index, weights, out)
+    recorded = [x for x, value in given.items() if value is not None and value.requires_grad]
+    if recorded and torch.is_grad_enabled() and (out is not None or not backward):
+        which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"
+        raise RuntimeError(f"{which}, and {_FILLED if backward else _NONE}")
+    seen = (
+        torch.compiler.is_compiling()
+        or private.is_tracing()
+        or private.count_modes()
+        or private.forward_mode._current_level >= 0
+        or private.transforming()
+        or special(*given.values()) is None
+    )
+    if seen:
+        register()
+        if out is None:
+            found: Tensor = _operator("combine")(y, index, weights)
+            return found
+        _operator("combine_out")(y, index, weights, out)
+        return out
+    if recorded and torch.is_grad_enabled():
+        return _Recorded.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
+    found = summed(y, index, weights, out)
+    if out is not None:
+        written(out)
+    return found
+
+
+def inverse(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """The terms of `index` by the row of y that they read, in their order for each row, and where those of each end."""
+    places = torch.where((index >= 0) & (index < rows), index, rows).flatten()
+    places, order = places.sort(stable=True)
+    each = torch.arange(rows, dtype=places.dtype, device=index.device)
+    return order.int(), torch.searchsorted(places, each, right=True, out_int32=True)
+
+
+def gradients(
+    grad: Tensor, y: Tensor, index: Tensor, weights: Tensor | None, needed: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of `y` and of `weights`, of which those that are not `needed` are None."""
+    of_y = spread(grad, *inverse(index, len(y)), index, weights) if needed[0] else None
+    return of_y, dots(grad, y, index, weights) if needed[1] else None
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+class _Recorded(torch.autograd.Function):
+    """`combine` with its gradients, for calls that torch need not see."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, index: Tensor, weights: Tensor | None) -> Tensor:
+        _setup(ctx, (y, index, weights), y)
+        return summed(y, index, weights)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        y, index, weights = ctx.saved_tensors
+        of_y, of_weights = gradients(grad, y, index, weights, (ctx.needs_input_grad[0], ctx.needs_input_grad[2]))
+        return of_y, None, of_weights
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    y, index, weights = ctx.saved_tensors
+    of_y = of_weights = None
+    if ctx.needs_input_grad[0]:
+        of_y = _operator("combine_spread")(grad, *inverse(index, y.shape[0]), index, weights)
+    if ctx.needs_input_grad[2]:
+        of_weights = _operator("combine_dots")(grad, y, index, weights)
+    return of_y, None, of_weights
+
+
+def _filled(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor) -> None:
+    summed(y, index, weights, out)
+    written(out)
+
+
+_registered: list[str] = []
+
+
+def _operator(name: str) -> Any:
+    return registration.operator(name)
+
+
+def _plainly(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with tensors of subclasses that have no other memory as plain ones."""
+    return lambda *given: run(*map(as_plain, given))
+
+
+def register() -> bool:
+    """Register the operators, once; torch.compile runs this as it traces."""
+    with registering:
+        if not _registered:
+            terms = "Tensor y, Tensor index, Tensor? weights"
+            spreads = "Tensor grad, Tensor order, Tensor ends, Tensor index, Tensor? weights"
+            for schema, run in (
+                (f"combine({terms}) -> Tensor", summed),
+                (f"combine_out({terms}, Tensor(a!) out) -> ()", _filled),
+                (f"combine_spread({spreads}) -> Tensor", spread),
+                ("combine_dots(Tensor grad, Tensor y, Tensor index, Tensor weights) -> Tensor", dots),
+            ):
+                name = schema.partition("(")[0]
+                registration.register(schema, _plainly(run), _described(run))
+                if name != "combine_out":
+                    registration.loop_over_batch(name)
+                _registered.append(name)
+            torch.library.register_autograd(
+                f"{registration.NAMESPACE}::combine", _backward, setup_context=_setup, lib=registration.LIBRARY
+            )
+    return True
+
+
+def _described(run: Callable[..., Any]) -> Callable[..., Any]:
+    """What an operator returns for fake tensors, of which nothing is launched."""
+    return run
+
+
+register = private.constant(register)
