@@ -186,6 +186,41 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, .
     return tuple(found)
 
 
+#: The chains of one gated linear unit whose rows of the gate come first, which `nn.Experts` has (`experts.GATES`).
+_GATES = ("swiglu", "geglu", "geglu_tanh", "reglu")
+
+
+def experts(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The contracts of stacked experts: those of gated products by type and gate, and plain ones by type, as entries.
+
+    There are none of a type without both.
+    """
+    gated: dict[tuple[str, str], str] = {}
+    down: dict[str, str] = {}
+    for name, kernels in contracts.items():
+        v = kernels[0].variant
+        floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
+        fits = v.batch == "grouped" and v.layout.word == "rcr" and floating and ELEMENTS[v.dtype.a].bits >= 16
+        if not fits or v.rounding != DEFAULTS["rounding"]:
+            continue
+        torch_type = ELEMENTS[v.dtype.a].torch
+        if v.epilogue.word == "none":
+            down.setdefault(torch_type, name)
+        elif v.epilogue.word in _GATES and v.epilogue.steps[0].built_in:
+            gated.setdefault((torch_type, v.epilogue.word), name)
+    gated = {key: name for key, name in gated.items() if key[0] in down}
+    down = {dtype: name for dtype, name in down.items() if any(dtype == each for each, _ in gated)}
+    return (
+        tuple(f'(torch.{dtype}, "{gate}"): "{name}"' for (dtype, gate), name in gated.items()),
+        tuple(f'torch.{dtype}: "{name}"' for dtype, name in down.items()),
+    )
+
+
+def layers(family: Family) -> bool:
+    """Whether the family has `nn`: contracts of linear layers, or of experts."""
+    return family.spec.package == "torch" and bool(linear(family.contracts) or any(experts(family.contracts)))
+
+
 def alike(contracts: Sequence[LinearContract]) -> tuple[str, ...]:
     """Each contract of a linear layer with the first ones of the same chain by type, as entries."""
     found = []

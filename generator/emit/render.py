@@ -216,8 +216,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's modules other than kernels, with `/` behind the folder of those of the library."""
     if family.spec.package == "files":
         return ()
-    linear = family.spec.package == "torch" and family_package.linear(family.contracts)
-    modules = (NN,) if linear else ()
+    modules = (NN,) if family_package.layers(family) else ()
     modules = (*modules, AO) if torchao_layers(family) else modules
     modules = (*modules, INDUCTOR, PRODUCTS) if products(family) else modules
     modules = (*modules, PACK) if family_package.weights(family) else modules
@@ -253,6 +252,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "tensor_maps": "descriptors" in needed,
         "workspaces": workspaces(family),
         "linear": bool(family_package.linear(family.contracts)),
+        "experts": family.spec.package == "torch" and any(family_package.experts(family.contracts)),
         "torchao_weights": bool(torchao_layers(family)),
         **dict.fromkeys(("graph_pass", "overriding", "torch_products"), bool(products(family))),
         "composed_products": family.spec.rows_alike and bool(products(family)),
@@ -335,7 +335,7 @@ def package_source(family: Family, name: str) -> str:
             batched=family_package.batched(family),
             additive=family_package.additive(family),
             gradients=family_package.gradients(family),
-            modules_on_demand=["nn"] * bool(family_package.linear(family.contracts))
+            modules_on_demand=["nn"] * family_package.layers(family)
             + ["ao"] * bool(torchao_layers(family))
             + ["inductor"] * bool(products(family)),
             products=bool(products(family)),
@@ -353,7 +353,7 @@ def package_source(family: Family, name: str) -> str:
             .get_template("stubs.pyi.j2")
             .render(
                 plain=spec.package == "plain",
-                linear=spec.package == "torch" and bool(family_package.linear(family.contracts)),
+                layers=family_package.layers(family),
                 torchao=bool(torchao_layers(family)),
                 products=bool(products(family)),
                 combines=family_package.combines(family),
@@ -364,7 +364,9 @@ def package_source(family: Family, name: str) -> str:
         linear = family_package.linear(family.contracts)
         plain = collected("PLAIN[:] = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
         alike = family_package.alike(linear)
-        body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain, alike=alike)
+        gated, down = family_package.experts(family.contracts)
+        listed = {"linear": linear, "plain": plain, "alike": alike, "gated": gated, "down": down}
+        body = environment().get_template("nn.py.j2").render(listed)
     elif name == AO:
         layers = torchao_layers(family)
         rows = any("Stored(" in entry for entry in layers)

@@ -1,0 +1,294 @@
+"""Experts of a mixture, computed by this family: stacked gated linear units, of which each token is given to a few.
+
+`Experts` has the parameters and the arguments of the experts of `transformers`. `replace_experts` puts it in their place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import combine, private
+from .launchable import is_fake, is_plain, require_tensor, special
+
+_FAMILY = importlib.import_module(__package__.rpartition(".")[0])
+
+#: The contract of the first product for each type and gate, and that of the second one for each type. `nn` fills them.
+GATED: dict[tuple[torch.dtype, str], str] = {}
+DOWN: dict[torch.dtype, str] = {}
+#: The function of the gate, by the word of a contract's chain.
+GATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "swiglu": torch.nn.functional.silu,
+    "geglu": torch.nn.functional.gelu,
+    "geglu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "reglu": torch.nn.functional.relu,
+}
+#: From so many pairs of token and expert on, the rows of the input are copied in the order of experts: kernels that load
+#: by descriptors read neighbouring rows alone, and are faster by more than the copy takes.
+COPIED = 2048
+
+
+class Routing(NamedTuple):
+    """Pairs of token and expert in the order of experts, and of tokens for each.
+
+    `offsets` has the end of each expert's pairs, `rows` the token of each pair, `order` which pair it is, and `places`,
+    (tokens, k), where each pair is; -1 where there is no such expert, whose pairs are behind the last end.
+    """
+
+    offsets: Tensor
+    rows: Tensor
+    order: Tensor
+    places: Tensor
+
+
+def routed(top_k_index: Tensor, count: int) -> Routing:
+    """The pairs of `top_k_index` (tokens, k) in the order of `count` experts; nothing waits for the device."""
+    tokens, k = top_k_index.shape
+    experts = top_k_index.flatten()
+    there = (experts >= 0) & (experts < count)
+    ordered, order = torch.where(there, experts, count).sort(stable=True)
+    numbers = torch.arange(max(count, tokens * k), device=experts.device, dtype=torch.int32)
+    offsets = torch.searchsorted(ordered, numbers[:count].to(ordered.dtype), right=True, out_int32=True)
+    places = torch.empty(tokens * k, dtype=torch.int32, device=experts.device)
+    places = places.scatter(0, order, numbers[: tokens * k])
+    order = order.int()
+    return Routing(offsets, order // max(k, 1), order, torch.where(there, places, -1).view(tokens, k))
+
+
+class _Gathered(torch.autograd.Function):
+    """The tokens' rows in the order of experts; the gradients of a token's rows add in the order of its experts."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        return x.index_select(0, rows)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (places,) = ctx.saved_tensors
+        return combine.summed(grad, places), None, None
+
+
+class _Combined(torch.autograd.Function):
+    """The weighted sums of the experts' results; each result is a term of one token."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, weights: Tensor, offsets: Tensor, order: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(y, weights, offsets, order, places)
+        return combine.summed(y, places, weights)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        y, weights, offsets, order, places = ctx.saved_tensors
+        of_y = of_weights = None
+        if ctx.needs_input_grad[0]:
+            # Behind the last end there are no terms.
+            ends = torch.arange(1, len(order) + 1, dtype=torch.int32, device=order.device)
+            of_y = combine.spread(grad, order, torch.minimum(ends, offsets[-1:]), places, weights)
+        if ctx.needs_input_grad[1]:
+            of_weights = combine.dots(grad, y, places, weights)
+        return of_y, of_weights, None, None, None
+
+
+class Experts(torch.nn.Module):
+    """Gated experts: for each token the weighted sum of `down(act(gate(x)) * up(x))` of those that it is given to.
+
+    `gate_up_proj` is (experts, 2 * intermediate_size, hidden_size), the rows of the gate first, and `down_proj`
+    (experts, hidden_size, intermediate_size). `gate` is a word of GATES. A call takes the contracts of that gate for
+    the type that the weights have then. Results and gradients repeat bit for bit. Raises ValueError where the family
+    has no contracts for the gate and the type.
+    """
+
+    # Where it is public, and where pickled layers look for it.
+    __module__ = f"{_FAMILY.__name__}.nn"
+
+    def __init__(
+        self,
+        num_experts: int,
+        hidden_size: int,
+        intermediate_size: int,
+        *,
+        gate: str = "swiglu",
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        shapes = (num_experts, 2 * intermediate_size, hidden_size), (num_experts, hidden_size, intermediate_size)
+        up, down = (torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype)) for shape in shapes)
+        self.gate_up_proj, self.down_proj = up, down
+        self._take(gate)
+        self.reset_parameters()
+
+    def _take(self, gate: str) -> None:
+        self.gate = gate
+        self._contracts()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights of each expert as torch.nn.Linear draws its own."""
+        for x in (self.gate_up_proj, self.down_proj):
+            bound = 1 / math.sqrt(x.shape[-1]) if x.shape[-1] else 0
+            torch.nn.init.uniform_(x, -bound, bound)
+
+    def _contracts(self) -> tuple[Any, Any]:
+        """The functions of both products."""
+        dtype = self.gate_up_proj.dtype
+        up, down = GATED.get((dtype, self.gate)), DOWN.get(dtype)
+        if up is None or down is None:
+            raise ValueError(f"no contracts fit experts of {dtype} with {self.gate}; {_fitting()}")
+        return getattr(_FAMILY, up), getattr(_FAMILY, down)
+
+    def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        """The experts of `hidden_states` (tokens, hidden_size): (tokens, hidden_size), of its type.
+
+        `top_k_index` (tokens, k) names experts, in any integer type, and `top_k_weights` (tokens, k) weights their
+        results. An expert that there is not, as parallel ones are, adds nothing.
+        """
+        x, index = require_tensor("hidden_states", hidden_states), require_tensor("top_k_index", top_k_index)
+        weights = require_tensor("top_k_weights", top_k_weights)
+        if x.dim() != 2 or index.dim() != 2 or index.shape[0] != x.shape[0] or weights.shape != index.shape:
+            shapes = f"{tuple(x.shape)}, {tuple(index.shape)} and {tuple(weights.shape)}"
+            raise ValueError(f"expected shapes (tokens, hidden_size), (tokens, k) and (tokens, k), got {shapes}")
+        up, down = self._contracts()
+        first, second = self.gate_up_proj, self.down_proj
+        routing = routed(index, first.shape[0])
+        rows = {"rows": routing.rows}
+        x = x.to(first.dtype).contiguous()
+        known = not _seen(x, weights, first, second)
+        recording = torch.is_grad_enabled() and any([each.requires_grad for each in (x, weights, first, second)])
+        if known and recording:
+            x, rows = _Gathered.apply(x, routing.rows, routing.places), {}  # type: ignore[no-untyped-call]
+        elif known and index.numel() >= COPIED:
+            x, rows = x.index_select(0, routing.rows), {}
+        h = up(x, first.mT, routing.offsets, **rows)
+        y = down(h, second.mT, routing.offsets)
+        if known and recording and first.shape[0]:
+            parts = routing.offsets, routing.order, routing.places
+            found = _Combined.apply(y, weights, *parts)  # type: ignore[no-untyped-call]
+        else:
+            found = _FAMILY.combine(y, routing.places, weights)
+        return found.to(hidden_states.dtype)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        count, columns, size = self.gate_up_proj.shape
+        return f"{count}, hidden_size={size}, intermediate_size={columns // 2}, gate={self.gate}"
+
+
+def _seen(*tensors: Tensor) -> bool:
+    """Whether torch must see a call with these tensors."""
+    return (
+        torch.compiler.is_compiling()
+        or private.is_tracing()
+        or bool(private.count_modes())
+        or private.forward_mode._current_level >= 0
+        or private.transforming()
+        or special(*tensors) is None
+    )
+
+
+def _fitting() -> str:
+    """The experts that contracts of the family fit."""
+    fitted = ", ".join(f"{dtype} with {gate}" for dtype, gate in GATED if dtype in DOWN)
+    return f"those that contracts fit: {fitted or 'none'}"
+
+
+class Replaced(list[str]):
+    """The names of the modules that were replaced; `left` has those of other experts, each with why it was left."""
+
+    def __init__(self, names: list[str], left: dict[str, str]) -> None:
+        super().__init__(names)
+        self.left = left
+
+
+def replace_experts(model: torch.nn.Module) -> Replaced:
+    """Replace the experts of `model` that contracts fit, in place, and return their names.
+
+    These are modules of `transformers` whose implementation can be chosen (`experts_implementation`): with stacked
+    weights `gate_up_proj` and `down_proj`, called with hidden states, indices and weights. Each becomes `Experts` with
+    the same parameters, under all of its names. Other experts are left, and `left` of the result says why.
+    """
+    replaced, left = [], {}
+    made: dict[int, Experts] = {}
+    for name, module in [*model.named_modules(remove_duplicate=False)]:
+        if not _are_experts(name, module) or isinstance(module, Experts):
+            continue
+        gate = _gate_of(getattr(module, "act_fn", None))
+        reason = _why_left(module, gate) if name else "it is the model itself, for which `nn.Experts` is"
+        if reason:
+            left[name] = reason
+            continue
+        if id(module) not in made:
+            layer = made[id(module)] = Experts.__new__(Experts)
+            layer.__dict__.update(module.__dict__)
+            layer._take(str(gate))
+        parent, _, last = name.rpartition(".")
+        setattr(model.get_submodule(parent), last, made[id(module)])
+        replaced.append(name)
+    return Replaced(replaced, left)
+
+
+# What experts of `transformers` say of themselves, with what is computed here, and why those that differ are left.
+_FORM = {
+    "has_gate": (True, "they have no gate"),
+    "is_transposed": (False, "their weights are transposed"),
+    "is_concatenated": (True, "the rows of gate and up alternate"),
+    "has_bias": (False, "they add a bias"),
+    "has_post_expert_norm": (False, "they normalise the result of each expert"),
+}
+
+
+def _are_experts(name: str, module: torch.nn.Module) -> bool:
+    """Whether a module is one of stacked experts, or a list of them."""
+    last = name.rpartition(".")[2]
+    return (
+        all(hasattr(module, x) for x in ("gate_up_proj", "down_proj", "act_fn", "num_experts"))
+        or hasattr(module, "is_concatenated")
+        or (last == "experts" and isinstance(module, torch.nn.ModuleList))
+    )
+
+
+def _why_left(module: torch.nn.Module, gate: str | None) -> str:
+    """Why experts are not replaced; empty if they are."""
+    if isinstance(module, torch.nn.ModuleList):
+        return "each expert is a module of its own"
+    if not all(hasattr(module, x) for x in ("has_gate", "is_transposed", "is_concatenated", "has_bias")):
+        return f"{type(module).__name__} does not say how its weights are stored"
+    for word, (wanted, reason) in _FORM.items():
+        if bool(getattr(module, word, wanted)) != wanted:
+            return reason
+    if "forward" in module.__dict__:
+        return "they have a `forward` of their own, as hooks set it"
+    apply_gate = getattr(type(module), "_apply_gate", None)
+    if getattr(apply_gate, "__name__", "") != "_default_apply_gate":
+        return f"{type(module).__name__} has a gate of its own"
+    if gate is None:
+        return f"no gate is made with {type(getattr(module, 'act_fn', None)).__name__}"
+    parameters = dict(module.named_parameters())
+    if set(parameters) != {"gate_up_proj", "down_proj"} or [*module.buffers()]:
+        return "they have other parameters than gate_up_proj and down_proj"
+    up, down = parameters["gate_up_proj"], parameters["down_proj"]
+    if not all(is_plain(x) or is_fake(x) for x in (up, down)):
+        return "a weight is of a tensor subclass"
+    count, columns, size = up.shape if up.dim() == 3 else (0, 0, 0)
+    if (count, 2 * down.shape[-1], down.shape[1]) != (count, columns, size) or down.shape[0] != count:
+        return f"their weights have shapes {tuple(up.shape)} and {tuple(down.shape)}"
+    if (up.dtype, gate) not in GATED or down.dtype not in DOWN or up.dtype != down.dtype:
+        return f"no contracts fit experts of {up.dtype} with {gate}; {_fitting()}"
+    return ""
+
+
+def _gate_of(activation: Any) -> str | None:
+    """The word of the gate with an activation, which is found by what it computes; None if there is none."""
+    x = torch.linspace(-6, 6, 97, device="cpu")
+    try:
+        found = activation(x)
+        return next((word for word, function in GATES.items() if torch.equal(found, function(x))), None)
+    except Exception:
+        # It takes something else.
+        return None

@@ -1,0 +1,204 @@
+"""`nn.Experts` of a family, forward and backward, and `nn.replace_experts`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+SPEC = """\
+summary: Experts with their backward pass.
+layout: rcr
+dtype: [fp32, fp16]
+batch: grouped
+epilogue: [none, swiglu, geglu, geglu_tanh, scale_m]
+load: pointer
+backward: kernels
+"""
+TOKENS, HIDDEN, INNER, COUNT, CHOSEN = 13, 24, 16, 5, 3
+
+
+@pytest.fixture(scope="module")
+def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+    return render("experts_of_layers", SPEC)
+
+
+def by_torch(layer: Any, x: Tensor, index: Tensor, weights: Tensor, act: Callable[[Tensor], Tensor]) -> Tensor:
+    """What experts compute, in float64."""
+    rows = []
+    for t in range(len(x)):
+        total = torch.zeros(x.shape[1], dtype=torch.float64)
+        for j in range(index.shape[1]):
+            if 0 <= (e := int(index[t, j])) < len(layer.down_proj):
+                gate, up = (layer.gate_up_proj[e].double() @ x[t].double()).chunk(2)
+                total = total + weights[t, j].double() * (layer.down_proj[e].double() @ (act(gate) * up))
+        rows.append(total)
+    return torch.stack(rows)
+
+
+def drawn(outside: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(TOKENS, HIDDEN, generator=generator)
+    index = torch.stack([torch.randperm(COUNT, generator=generator)[:CHOSEN] for _ in range(TOKENS)])
+    if outside:
+        # Experts of another device.
+        index[2, 1], index[5] = COUNT, -1
+    return x, index, torch.rand(TOKENS, CHOSEN, generator=generator)
+
+
+@pytest.mark.parametrize("gate", ["swiglu", "geglu", "geglu_tanh"])
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_a_layer_and_its_gradients_are_those_of_torch(family: ModuleType, gate: str, kind: torch.dtype) -> None:
+    layer = family.nn.Experts(COUNT, HIDDEN, INNER, gate=gate)
+    act = family._runtime.experts.GATES[gate]
+    x, index, weights = drawn()
+    index = index.to(kind)
+    with torch.no_grad():
+        alone = layer(x, index, weights)
+    leaves = x.clone().requires_grad_(), weights.clone().requires_grad_()
+    found = layer(leaves[0], index, leaves[1])
+    expected = by_torch(layer, *(theirs := (x.clone().requires_grad_(), index, weights.clone().requires_grad_())), act)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(alone.double(), expected, rtol=1e-5, atol=1e-5)
+    grad = torch.randn(TOKENS, HIDDEN)
+    ours = torch.autograd.grad(found, [*leaves, *layer.parameters()], grad)
+    reference = torch.autograd.grad(expected, [theirs[0], theirs[2], *layer.parameters()], grad.double())
+    for one, other in zip(ours, reference, strict=True):
+        torch.testing.assert_close(one, other.to(one.dtype), rtol=1e-4, atol=1e-5)
+    again = torch.autograd.grad(layer(leaves[0], index, leaves[1]), [*leaves, *layer.parameters()], grad)
+    assert all(torch.equal(one, other) for one, other in zip(ours, again, strict=True))
+
+
+def test_rows_that_are_copied_give_the_bits_of_those_that_are_named(
+    family: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.float16)
+    x, index, weights = drawn()
+    with torch.no_grad():
+        named = layer(x.half(), index, weights)
+        monkeypatch.setattr(family._runtime.experts, "COPIED", 0)
+        assert torch.equal(layer(x.half(), index, weights), named)
+    assert named.dtype == torch.float16
+
+
+def test_a_compiled_step_is_one_graph(family: ModuleType) -> None:
+    layer = family.nn.Experts(COUNT, HIDDEN, INNER)
+    x, index, weights = drawn()
+
+    def step(run: Callable[..., Tensor]) -> tuple[Tensor, ...]:
+        a, b = x.clone().requires_grad_(), weights.clone().requires_grad_()
+        return torch.autograd.grad(run(a, index, b).square().sum(), [a, b, *layer.parameters()])
+
+    for one, other in zip(
+        step(layer), step(torch.compile(layer, fullgraph=True, backend="aot_eager")), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_no_tokens_no_experts_and_wrong_calls(family: ModuleType) -> None:
+    layer = family.nn.Experts(COUNT, HIDDEN, INNER)
+    x, index, weights = drawn()
+    assert layer(x[:0], index[:0], weights[:0]).shape == (0, HIDDEN)
+    assert not layer(x, index[:, :0], weights[:, :0]).any()
+    assert not family.nn.Experts(0, HIDDEN, INNER)(x, index, weights).any()
+    with pytest.raises(ValueError, match=r"expected shapes \(tokens, hidden_size\), .*got \(13, 24\), \(13, 3\) and"):
+        layer(x, index, weights[:, :2])
+    with pytest.raises(TypeError, match="top_k_index must be a torch.Tensor, got list"):
+        layer(x, index.tolist(), weights)
+    with pytest.raises(ValueError, match="no contracts fit experts of torch.bfloat16 with swiglu; those that"):
+        family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="no contracts fit experts of torch.float32 with reglu"):
+        family.nn.Experts(COUNT, HIDDEN, INNER, gate="reglu")
+    assert "5, hidden_size=24, intermediate_size=16, gate=swiglu" in repr(layer)
+    again = pickle.loads(pickle.dumps(layer))
+    assert torch.equal(again(x, index, weights), layer(x, index, weights))
+
+
+class Stacked(nn.Module):
+    """Experts as those of `transformers` are."""
+
+    def __init__(self, act: Callable[[Tensor], Tensor], **form: bool) -> None:
+        super().__init__()
+        self.num_experts, self.act_fn = COUNT, act
+        self.gate_up_proj = nn.Parameter(torch.randn(COUNT, 2 * INNER, HIDDEN) / 5)
+        self.down_proj = nn.Parameter(torch.randn(COUNT, HIDDEN, INNER) / 5)
+        usual = {"has_gate": True, "has_bias": False, "is_transposed": False, "is_concatenated": True}
+        for word, value in {**usual, "has_post_expert_norm": False, **form}.items():
+            setattr(self, word, value)
+
+    def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        return by_torch(self, hidden_states, top_k_index, top_k_weights, self.act_fn).to(hidden_states.dtype)
+
+
+def _default_apply_gate(self: Any, x: Tensor) -> Tensor:
+    gate, up = x.chunk(2, -1)
+    return self.act_fn(gate) * up  # type: ignore[no-any-return]
+
+
+class Clamped(Stacked):
+    def _apply_gate(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Silent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_experts, self.act_fn = 1, nn.SiLU()
+        self.gate_up_proj, self.down_proj = nn.Parameter(torch.zeros(1, 4, 2)), nn.Parameter(torch.zeros(1, 2, 2))
+
+
+Stacked._apply_gate = _default_apply_gate  # type: ignore[attr-defined]
+
+
+def test_experts_of_a_model_are_replaced_and_others_named(family: ModuleType) -> None:
+    model = nn.ModuleDict({x: nn.Module() for x in "abcdefghijk"})
+    fits = Stacked(nn.SiLU())
+    model["a"].experts = model["b"].experts = fits
+    model["c"].experts = Stacked(nn.GELU())
+    model["d"].experts = Stacked(nn.SiLU(), is_transposed=True)
+    model["e"].experts = Stacked(nn.SiLU(), has_bias=True)
+    model["f"].experts = Clamped(nn.SiLU())
+    model["g"].experts = nn.ModuleList([nn.Linear(2, 2)])
+    model["h"].experts = Stacked(nn.Tanh())
+    model["i"].experts = Stacked(nn.SiLU()).bfloat16()
+    model["j"].experts = Silent()
+    model["k"].experts = hooked = Stacked(nn.SiLU())
+    hooked.forward = hooked.forward  # type: ignore[method-assign]
+    before, state = copy.deepcopy(fits), {name: x.clone() for name, x in model.state_dict().items()}
+    replaced = family.nn.replace_experts(model)
+    assert replaced == ["a.experts", "b.experts", "c.experts"]
+    assert model["a"].experts is model["b"].experts and type(model["a"].experts) is family.nn.Experts
+    assert model["c"].experts.gate == "geglu"
+    for place, words in {
+        "d": "transposed",
+        "e": "add a bias",
+        "f": "Clamped has a gate of its own",
+        "g": "each expert is a module of its own",
+        "h": "no gate is made with Tanh",
+        "i": "no contracts fit experts of torch.bfloat16 with swiglu",
+        "j": "Silent does not say how its weights are stored",
+        "k": "a `forward` of their own",
+    }.items():
+        assert words in replaced.left.pop(f"{place}.experts")
+    assert not replaced.left and family.nn.replace_experts(model) == []
+    assert all(torch.equal(x, state[name]) for name, x in model.state_dict().items())
+    x, index, weights = drawn()
+    torch.testing.assert_close(
+        model["a"].experts(x, index, weights), before(x, index, weights), rtol=1e-5, atol=1e-5
+    )
+    alone = family.nn.replace_experts(Stacked(nn.SiLU()))
+    assert alone == [] and "the model itself" in alone.left[""]
+    assert not family.nn.replace_experts(nn.Linear(2, 2)).left
+
+
+def test_families_without_both_products_have_no_experts(render: Callable[[str, str], ModuleType]) -> None:
+    half = render("half_of_experts", SPEC.replace("[none, swiglu, geglu, geglu_tanh, scale_m]", "[swiglu, scale_m]"))
+    assert not hasattr(half, "nn")
+    both = render("experts_and_linear", SPEC.replace("batch: grouped", "batch: [none, grouped]"))
+    assert both.nn.Linear(4, 4, bias=False)(torch.ones(2, 4)).shape == (2, 4) and both.nn.Experts(2, 4, 4).gate == "swiglu"
