@@ -154,7 +154,8 @@ def tensor(made: TableObject, names: Names) -> LaunchedTensor:
 
     `Operand.taken` refuses another shape, and another stride than 1 along `unit`; `Number.taken` a tensor of several
     elements. `Result.sizes_in` says that one with `named` has S rows. `Result.taken` also refuses one that overlaps
-    itself, and makes one of the last dimension's stride 1 or, by `unit`, of the last but one's. So does `Memory.new`, whose rows may be padded. A `Workspace` is a vector.
+    itself, and makes one of the last dimension's stride 1 or, by `unit`, of the last but one's. So does `Memory.new`,
+    whose rows may be padded. A `Workspace` is a vector.
     """
     if made.kind == "Number":
         return LaunchedTensor(made.name, (poly(1),), 0)

@@ -46,7 +46,7 @@ class Matrix:
     first_column: str = ""
     #: Whether its rows are those that the kernel calls offs_a and in_a, which are not counted from the product's first.
     gathered: bool = False
-    #: The same of C, whose rows the kernel calls offs_c and in_c.
+    #: Whether its rows are those that the kernel calls offs_c and in_c, counted from first_c.
     scattered: bool = False
     #: Of a B with two columns for each of C, their order.
     order: str | None = None
@@ -187,7 +187,8 @@ class Matrix:
     @property
     def base(self) -> str:
         """The kernel's pointer to the first element of its matrix."""
-        found = [(self.number, self.batch_stride), ("" if self.gathered or self.scattered else self.first_row, self.row_stride)]
+        first_row = "" if self.gathered else "first_c" if self.scattered else self.first_row
+        found = [(self.number, self.batch_stride), (first_row, self.row_stride)]
         found.append((self.first_column, self.column_stride))
         moved = (f" + {first}{f' * {stride}' if stride else ''}" for first, stride in found if first)
         return "".join((f"{self.name}_ptr", *moved))

@@ -15,7 +15,8 @@ dB = A^T @ dS. The entry of a contract has
 Rows of A that `offsets` put into groups have a gradient of such rows, of which those in no group are zero, and dB is
 divided along K. The result of the first product is then the gradient, and column-major where it would be transposed.
 Where `rows` names the rows of A, the gradients of those of the product are added up for each row of A, and A^T has the
-rows that are named. Where `scatter` names the rows of C, the gradients of the product's rows are those of the rows named.
+rows that are named. Where `scatter` names the rows of C, the gradients of the product's rows are those of the rows that
+it names.
 """
 
 from __future__ import annotations

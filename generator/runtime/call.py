@@ -125,11 +125,13 @@ class Result(Operand):
     def rows(self, given: Mapping[str, Any], known: Mapping[str, int]) -> int:
         """S, of a result with `named`; raises TypeError or ValueError for a tensor of which `named` can name no row."""
         if given.get(self.named or "") is None:
-            return self.shape[0].of(known)  # type: ignore[union-attr]
+            own: Any = self.shape[0]
+            found: int = own.of(known)
+            return found
         x = given.get(self.name)
         if x is None:
             raise ValueError(f"{self.name} must be given: {self.named} names its rows")
-        rows = require_tensor(self.name, x).shape[0] if x.dim() else 0
+        rows: int = require_tensor(self.name, x).shape[0] if x.dim() else 0
         if type(rows) is int and rows > _MOST:
             raise ValueError(f"{self.name} has {rows} rows: a size must be at most 2**31 - 2**16")
         return rows

@@ -166,7 +166,9 @@ def _of_columns(rows: list[Row], sizes: tuple[int, ...], device: torch.device) -
 
 def _strides(**tensors: str) -> Mapping[str, Stride]:
     """The strides of matrices by the ends of their names: `ymn` are those along the dimensions of y."""
-    return {f"stride_{ends[0]}{end}": Stride(name, at) for name, ends in tensors.items() for at, end in enumerate(ends[1:])}
+    return {
+        f"stride_{ends[0]}{end}": Stride(name, at) for name, ends in tensors.items() for at, end in enumerate(ends[1:])
+    }
 
 
 def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:

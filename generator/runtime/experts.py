@@ -1,6 +1,7 @@
 """Experts of a mixture, computed by this family: stacked gated linear units, of which each token is given to a few.
 
-`Experts` has the parameters and the arguments of the experts of `transformers`. `replace_experts` puts it in their place.
+`Experts` has the parameters and the arguments of the experts of `transformers`, in whose place `replace_experts` puts
+it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "geglu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "reglu": torch.nn.functional.relu,
 }
-#: From so many pairs of token and expert on, the rows of the input are copied in the order of experts: kernels that load
-#: by descriptors read neighbouring rows alone, and are faster by more than the copy takes.
+#: From so many pairs of token and expert on, the rows of the input are copied in the order of experts: kernels that
+#: load by descriptors read neighbouring rows alone, and are faster by more than the copy takes.
 COPIED = 2048
 
 

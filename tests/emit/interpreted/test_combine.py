@@ -22,7 +22,7 @@ batch: grouped
 load: pointer
 backward: kernels
 """
-#: Tokens, terms of each, rows, and columns: one of each, none, primes, a block and one more, more terms than are unrolled.
+#: Tokens, terms of each, rows, and columns: one of each, none, primes, a block and one more with many terms.
 SIZES = ((1, 1, 1, 1), (0, 2, 5, 7), (3, 0, 5, 7), (3, 2, 0, 7), (3, 2, 5, 0), (7, 3, 13, 129), (5, 9, 45, 1025))
 
 
@@ -147,7 +147,7 @@ def test_wrong_calls_are_refused(family: ModuleType) -> None:
         family.combine(y, index, weights, out=torch.zeros(7, 128))
     with pytest.raises(ValueError, match="combine: out shares memory with y"):
         family.combine(y, index[:, :1], out=y[:7])
-    with pytest.raises(RuntimeError, match="combine: y requires a gradient, .*do not give it"):
+    with pytest.raises(RuntimeError, match=r"combine: y requires a gradient, .*do not give it"):
         family.combine(y.requires_grad_(), index, weights, out=torch.zeros(7, 129))
     (first,) = torch.autograd.grad(family.combine(y, index, weights).square().sum(), y, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
@@ -158,14 +158,16 @@ def test_without_gradients_and_for_torch_alone(render: Callable[[str, str], Modu
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     family = render("combined_alone", SPEC.replace("backward: kernels\n", ""))
     assert torch.equal(family.combine(y, index, weights), by_torch(y, index, weights))
-    with pytest.raises(RuntimeError, match="combine: weights requires a gradient, .*backward: kernels"):
+    with pytest.raises(RuntimeError, match=r"combine: weights requires a gradient, .*backward: kernels"):
         family.combine(y, index, weights.clone().requires_grad_())
     plain = render("combined_plain", SPEC.replace("backward: kernels\n", "package: plain\n"))
     assert torch.equal(plain.combine(y, index, weights), by_torch(y, index, weights))
     with pytest.raises(TypeError, match="combine: index must be"):
         plain.combine(y, index.long())
     assert "combine" in dir(family) and "combine" in plain.__all__
-    single = render("combined_not", SPEC.replace("batch: grouped", "batch: grouped_k").replace("backward: kernels\n", ""))
+    single = render(
+        "combined_not", SPEC.replace("batch: grouped", "batch: grouped_k").replace("backward: kernels\n", "")
+    )
     assert not hasattr(single, "combine")
 
 

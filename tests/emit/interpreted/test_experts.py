@@ -95,9 +95,7 @@ def test_a_compiled_step_is_one_graph(family: ModuleType) -> None:
         a, b = x.clone().requires_grad_(), weights.clone().requires_grad_()
         return torch.autograd.grad(run(a, index, b).square().sum(), [a, b, *layer.parameters()])
 
-    for one, other in zip(
-        step(layer), step(torch.compile(layer, fullgraph=True, backend="aot_eager")), strict=True
-    ):
+    for one, other in zip(step(layer), step(torch.compile(layer, fullgraph=True, backend="aot_eager")), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
@@ -109,11 +107,11 @@ def test_no_tokens_no_experts_and_wrong_calls(family: ModuleType) -> None:
     assert not family.nn.Experts(0, HIDDEN, INNER)(x, index, weights).any()
     with pytest.raises(ValueError, match=r"expected shapes \(tokens, hidden_size\), .*got \(13, 24\), \(13, 3\) and"):
         layer(x, index, weights[:, :2])
-    with pytest.raises(TypeError, match="top_k_index must be a torch.Tensor, got list"):
+    with pytest.raises(TypeError, match=r"top_k_index must be a torch.Tensor, got list"):
         layer(x, index.tolist(), weights)
-    with pytest.raises(ValueError, match="no contracts fit experts of torch.bfloat16 with swiglu; those that"):
+    with pytest.raises(ValueError, match=r"no contracts fit experts of torch.bfloat16 with swiglu; those that"):
         family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.bfloat16)
-    with pytest.raises(ValueError, match="no contracts fit experts of torch.float32 with reglu"):
+    with pytest.raises(ValueError, match=r"no contracts fit experts of torch.float32 with reglu"):
         family.nn.Experts(COUNT, HIDDEN, INNER, gate="reglu")
     assert "5, hidden_size=24, intermediate_size=16, gate=swiglu" in repr(layer)
     again = pickle.loads(pickle.dumps(layer))
@@ -189,9 +187,7 @@ def test_experts_of_a_model_are_replaced_and_others_named(family: ModuleType) ->
     assert not replaced.left and family.nn.replace_experts(model) == []
     assert all(torch.equal(x, state[name]) for name, x in model.state_dict().items())
     x, index, weights = drawn()
-    torch.testing.assert_close(
-        model["a"].experts(x, index, weights), before(x, index, weights), rtol=1e-5, atol=1e-5
-    )
+    torch.testing.assert_close(model["a"].experts(x, index, weights), before(x, index, weights), rtol=1e-5, atol=1e-5)
     alone = family.nn.replace_experts(Stacked(nn.SiLU()))
     assert alone == [] and "the model itself" in alone.left[""]
     assert not family.nn.replace_experts(nn.Linear(2, 2)).left
@@ -201,4 +197,6 @@ def test_families_without_both_products_have_no_experts(render: Callable[[str, s
     half = render("half_of_experts", SPEC.replace("[none, swiglu, geglu, geglu_tanh, scale_m]", "[swiglu, scale_m]"))
     assert not hasattr(half, "nn")
     both = render("experts_and_linear", SPEC.replace("batch: grouped", "batch: [none, grouped]"))
-    assert both.nn.Linear(4, 4, bias=False)(torch.ones(2, 4)).shape == (2, 4) and both.nn.Experts(2, 4, 4).gate == "swiglu"
+    assert (
+        both.nn.Linear(4, 4, bias=False)(torch.ones(2, 4)).shape == (2, 4) and both.nn.Experts(2, 4, 4).gate == "swiglu"
+    )

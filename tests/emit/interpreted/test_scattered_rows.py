@@ -45,6 +45,11 @@ def written(scatter: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     return (scatter >= 0) & (scatter < ROWS) & (torch.arange(len(scatter)) < last)
 
 
+def rows_of(gemm: Callable[..., Any], given: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The first result of a call, for each row of the product."""
+    return results(gemm(**given))[0]
+
+
 def grouped(family: ModuleType) -> list[str]:
     return [name for name in contracts(family) if name.startswith("gmm_") and "whole" not in name]
 
@@ -112,14 +117,14 @@ def test_gradients_are_those_of_the_rows_that_were_written(family: ModuleType, e
     for name in (name for name in family._GRADIENTS if name in grouped(family)):
         given = operands(contracts(family)[name]) | {"offsets": torch.tensor(ends, dtype=torch.int32)}
         gemm, scatter = getattr(family, name), scattering(41)
-        there = written(scatter, given["offsets"])
+        places = scatter[there := written(scatter, given["offsets"])].long()
         held = torch.randn(ROWS, 24)
 
-        def ours(out: torch.Tensor, x: dict[str, torch.Tensor]) -> torch.Tensor:
-            return results(gemm(**x, scatter=scatter, out=out))[0]
+        def ours(out: torch.Tensor, x: dict[str, torch.Tensor], gemm: Any = gemm, scatter: Any = scatter) -> Any:
+            return rows_of(gemm, {**x, "scatter": scatter, "out": out})
 
-        def theirs(out: torch.Tensor, x: dict[str, torch.Tensor]) -> torch.Tensor:
-            return out.index_copy(0, scatter[there].long(), results(gemm(**x))[0][there])
+        def theirs(out: torch.Tensor, x: dict[str, torch.Tensor], gemm: Any = gemm, at: Any = (places, there)) -> Any:
+            return out.index_copy(0, at[0], rows_of(gemm, x)[at[1]])
 
         expected = stepped(theirs, given, held)
         for run in (ours, torch.compile(ours, fullgraph=True, backend="aot_eager")):

@@ -10,6 +10,7 @@ ENDS = "ends = tl.maximum(tl.minimum(behind, T), starts)"
 FOUND = "group = tl.sum((lasts <= number).to(tl.int32), 0)"
 ROWS = "M = tl.sum(tl.where(own, ends - starts, 0), 0)"
 END = "end = tl.maximum(tl.minimum(tl.load(offsets_ptr + group), T), start)"
+PLACES = "tl.load(scatter_ptr + start + offs_m, mask=in_m, other=-1)"
 SCALE = "tl.load(scale_m_ptr + start + offs_m, mask=in_m, other=0.0)"
 
 MUTATIONS = (
@@ -76,6 +77,58 @@ MUTATIONS = (
         (instead(SCALE, "start + ", ""),),
         "right for the first group",
         says="wrong",
+    ),
+    Mutation(
+        "a row is scattered where one of the first group belongs",
+        "group",
+        GROUPS,
+        (instead(PLACES, "start + ", ""),),
+        "right for the first group; other groups write over its rows",
+        says="that nothing names",
+    ),
+    Mutation(
+        "a row is scattered to the one behind its place",
+        "group",
+        GROUPS_WALKED,
+        (("offs_c = tl.load(", "offs_c = 1 + tl.load("),),
+        "each row is that of another token",
+        says="that nothing names",
+    ),
+    Mutation(
+        "scattered rows count from the first of the group",
+        "group",
+        GROUPS,
+        (("first_c = 0", "first_c = start"),),
+        "right for the first group; others write past the last row",
+        by="bounds",
+        says="row",
+    ),
+    Mutation(
+        "rows in front of C are written",
+        "group",
+        GROUPS,
+        (("in_c = (offs_c >= 0) & (offs_c < S)", "in_c = offs_c < S"),),
+        "a name below zero, as of a token that is left out, writes in front of C",
+        by="bounds",
+        says="row -1",
+    ),
+    Mutation(
+        "scattered rows are bounded by those of the product",
+        "group",
+        GROUPS,
+        (("(offs_c < S)", "(offs_c < T)"),),
+        "right where C has as many rows as the product",
+        by="bounds",
+        says="of out",
+    ),
+    Mutation(
+        "a tensor is made where names of its rows are given",
+        "library",
+        GROUPS,
+        (('if given.get(self.named or "") is None:', "if given.get(self.name) is None:"),),
+        "what is returned has no rows that were named",
+        own="_runtime/call.py",
+        says="out",
     ),
     Mutation(
         "programs without a tile go on",
