@@ -84,7 +84,7 @@ MUTATIONS = (
         GROUPS,
         (instead(PLACES, "start + ", ""),),
         "right for the first group; other groups write over its rows",
-        says="that nothing names",
+        says="never written",
     ),
     Mutation(
         "a row is scattered to the one behind its place",
@@ -92,7 +92,8 @@ MUTATIONS = (
         GROUPS_WALKED,
         (("offs_c = tl.load(", "offs_c = 1 + tl.load("),),
         "each row is that of another token",
-        says="that nothing names",
+        by="bounds",
+        says="row",
     ),
     Mutation(
         "scattered rows count from the first of the group",
