@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -181,3 +182,41 @@ def test_torch_sees_operators(family: ModuleType) -> None:
     assert family.combine(*(x.to("meta") for x in given)).shape == (7, 129)
     operator = getattr(torch.ops, family._runtime.registration.NAMESPACE).combine.default
     torch.library.opcheck(operator, given, test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
+
+
+#: Mistakes in the kernels: the texts that are replaced, and which of the three tables gives other bits then.
+MISTAKES = {
+    "the terms of a token in another order": ("SUM", {"+ j * stride_": "+ (K - 1 - j) * stride_"}),
+    "a weight of another term": ("SUM", {"j * stride_wj": "(K - 1 - j) * stride_wj"}),
+    "the weight of an index outside": ("SUM", {"tl.where(there, y, 0.0)": "y"}),
+    "a rounding after each term": ("SUM", {"y, 0.0)": "y.to(tl.bfloat16).to(tl.float32), 0.0)"}),
+    "the terms of a row in another order": (
+        "SPREAD",
+        {"order_ptr + at": "order_ptr + (first + tl.load(ends_ptr + row) - 1 - at)"},
+    ),
+    "the terms of a row behind": ("SPREAD", {"tl.maximum(row - 1, 0)": "row"}),
+    "the token behind": ("SPREAD", {"token = term // K": "token = tl.maximum(term // K - 1, 0)"}),
+    "a dot product without its last block": ("DOTS", {"tl.range(0, N, BLOCK_N)": "tl.range(0, N - 1, BLOCK_N)"}),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_kernel_gives_other_bits(family: ModuleType, mistake: str) -> None:
+    interpreter.install()
+    right = importlib.import_module(f"{family.__name__}._runtime.combined")
+    table, changes = MISTAKES[mistake]
+    path = Path(str(right.__file__))
+    text = path.read_text()
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, after)
+    name = f"combined_{list(MISTAKES).index(mistake)}"
+    path.with_name(f"{name}.py").write_text(text)
+    wrong = importlib.import_module(f"{family.__name__}._runtime.{name}")
+    y, index, weights = drawn(5, 9, 45, 1025, torch.float32)
+    grad = torch.randn(5, 1025)
+    order, ends = importlib.import_module(f"{family.__name__}._runtime.combine").inverse(index, len(y))
+    every = {"y": y, "index": index, "weights": weights, "grad": grad, "order": order, "ends": ends}
+    tables = [getattr(module, table) for module in (right, wrong)]
+    one, other = (each(**{x.name: every[x.name] for x in each.operands}) for each in tables)
+    assert not torch.equal(one, other)
