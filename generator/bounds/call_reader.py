@@ -75,9 +75,8 @@ _OPERAND = {
     "unit": (_either(_WHOLE, _NONE), None),
     "absent": (_either(_extent, _NONE), None),
 }
-_READ = {**_OPERAND, "read": (_FLAG, False)}
-_RESULT = {**_READ, "named": (_either(_TEXT, _NONE), None)}
-_MEMORY = {**_READ, "pitch": (_WHOLE, 1)}
+_RESULT = {**_OPERAND, "read": (_FLAG, False), "named": (_either(_TEXT, _NONE), None)}
+_MEMORY = {**_RESULT, "pitch": (_WHOLE, 1)}
 _CONDITION = _kind("Multiple", "AtMost")
 _NEED = _kind("Multiple", "AtMost", "Capability", "Older", "Absent", "NotDeterministic")
 _ARGUMENT = _either(_extent, _FLAG, _kind("Stride", "Index", "OnDevice", "Approximate"))

@@ -199,7 +199,7 @@ def _fitting() -> str:
     return f"those that contracts fit: {fitted or 'none'}"
 
 
-class Replaced(list[str]):
+class ReplacedExperts(list[str]):
     """The names of the modules that were replaced; `left` has those of other experts, each with why it was left."""
 
     def __init__(self, names: list[str], left: dict[str, str]) -> None:
@@ -207,7 +207,7 @@ class Replaced(list[str]):
         self.left = left
 
 
-def replace_experts(model: torch.nn.Module) -> Replaced:
+def replace_experts(model: torch.nn.Module) -> ReplacedExperts:
     """Replace the experts of `model` that contracts fit, in place, and return their names.
 
     These are modules of `transformers` whose implementation can be chosen (`experts_implementation`): with stacked
@@ -231,7 +231,7 @@ def replace_experts(model: torch.nn.Module) -> Replaced:
         parent, _, last = name.rpartition(".")
         setattr(model.get_submodule(parent), last, made[id(module)])
         replaced.append(name)
-    return Replaced(replaced, left)
+    return ReplacedExperts(replaced, left)
 
 
 # What experts of `transformers` say of themselves, with what is computed here, and why those that differ are left.

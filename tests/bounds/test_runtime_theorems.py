@@ -115,6 +115,26 @@ def test_an_operand_that_is_left_out_has_the_size_of_another() -> None:
     )
 
 
+def test_rows_of_a_result_that_are_named_are_those_that_it_has() -> None:
+    operands = (
+        Operand("a", (R, K), torch.float32),
+        Operand("b", (G, K, N), torch.float32),
+        Operand("rows", (T,), torch.int32, absent=R),
+        Operand("scatter", (T,), torch.int32, absent=T),
+    )
+    out = Result("out", (T, N), torch.float32, named="scatter")
+    grouped = call(operands=operands, sizes=(G, T, N, K), results=(out,))
+    given = {"a": huge(3, 7), "b": huge(2, 7, 5), "scatter": None}
+    assert grouped.state(given).numbers["S"] == 3
+    named = given | {"scatter": huge(3).int(), "out": huge(9, 5)}
+    state = grouped.state(named)
+    assert state.numbers["S"] == 9 and state.numbers["T"] == 3 and out.sizes_in(state) == (9, 5)
+    refused(lambda: grouped.state(named | {"out": None}), "out must be given: scatter names its rows")
+    refused(lambda: grouped.state(named | {"out": huge(MOST + 1, 5)}), "a size must be at most 2")
+    refused(lambda: out.taken(huge(9, 4), state), r"out must have shape \(9, 5\)")
+    refused(lambda: out.taken(huge(9, 5), grouped.state(given)), r"out must have shape \(3, 5\)")
+
+
 def test_nothing_is_launched_for_an_empty_result_or_against_a_need() -> None:
     plan = call().plan
     assert plan(**matrices(3, 5, 0)).launches and not plan(**matrices(0, 5, 7)).launches
@@ -183,7 +203,7 @@ def test_memory_is_as_large_as_its_extents_and_has_the_unit_that_is_assumed(
 def test_a_unit_that_no_new_tensor_has_is_not_understood() -> None:
     names = {"B": poly(2), "M": poly(3), "N": poly(5)}
     for kind in ("Result", "Memory"):
-        fields = {"name": "x", "shape": (B, M, N), "unit": 0, "pitch": 1}
+        fields = {"name": "x", "shape": (B, M, N), "unit": 0, "pitch": 1, "named": None}
         with pytest.raises(NotUnderstood, match="the tensor x"):
             runtime_theorems.tensor(TableObject(kind, 1, fields), names)
 

@@ -36,8 +36,9 @@ def test_a_group_begins_where_the_one_before_it_ends() -> None:
 def test_each_group_has_its_part_of_every_operand(batch: str, divided: str) -> None:
     words = {axis: DEFAULTS[axis] for axis in IMPLEMENTATION_AXES}
     described = call(Variant(Layout.of("rrr"), Dtype.of("fp32"), batch, Epilogue(), **words))
-    sizes = extents(4, 3, 5, batch=1, groups=2, divided=divided, more=2)
-    assert sizes == {"B": 1, "M": 4, "N": 3, "K": 5, "G": 2, "T": sizes[divided], "R": sizes[divided] + 2}
+    sizes = extents(4, 3, 5, batch=1, groups=2, divided=divided, more=2, places=1)
+    total = sizes[divided]
+    assert sizes == {"B": 1, "M": 4, "N": 3, "K": 5, "G": 2, "T": total, "R": total + 2, "S": total + 1}
     assert extents(4, 3, 5, batch=7) == {"B": 7, "M": 4, "N": 3, "K": 5}
     a = torch.arange(20.0).reshape(4, 5)
     b = torch.arange(30.0).reshape(2, 5, 3) if divided == "M" else torch.arange(15.0).reshape(5, 3)
