@@ -140,6 +140,7 @@ def launches(
     # Sums and maxima of tiles are made by torch, from memory that a call allocates.
     reduced = {x.name for x in gemm.table.reduced}
     table = {x.name: x for x in (*gemm.table.operands, *gemm.table.results) if x.name not in reduced}
+    naming = [(x.name, x.named) for x in gemm.table.results if x.named is not None]
     dtypes = dtypes or {}
     for name in {*(unaligned or ()), *dtypes} - table.keys():
         raise ValueError(f"{gemm.__name__} has no operand {name!r}; its operands are {', '.join(table)}")
@@ -156,6 +157,9 @@ def launches(
             specialised: dict[tuple[object, ...], tuple[object, ...]] = {}
             for place, values in enumerate(itertools.product(*(values for _, values in choices.values()))):
                 called = dict(zip(choices, values))
+                if any([called.get(named) is not None and called[name] is None for name, named in naming]):
+                    # Such a call is refused.
+                    continue
                 try:
                     copying, kernel, row, given = _followed(gemm, called)
                 except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -140,3 +141,10 @@ def test_without_a_kernel_for_it_a_gradient_is_refused(render: Callable[[str, st
     given["b"].requires_grad_()
     with pytest.raises(RuntimeError, match=f"{NAME}: b requires a gradient, .*backward: kernels"):
         getattr(family, NAME)(**given, scatter=scattering(41), out=torch.zeros(ROWS, 24))
+
+
+def test_what_is_prepared_has_calls_that_scatter(family: ModuleType) -> None:
+    module = importlib.import_module(f"{family.__name__}._runtime.prepare")
+    found = module.launches(getattr(family, NAME), 24, 33, M=41, B=4, device=torch.device("cpu"))
+    given = {(x.arguments["rows_ptr"] is not None, x.arguments["scatter_ptr"] is not None) for x in found}
+    assert given == {(False, False), (False, True), (True, False), (True, True)}
