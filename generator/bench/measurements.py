@@ -181,9 +181,9 @@ _DTYPE = values.mapping(
         "out": {"type": "string", "enum": sorted(RESULTS)},
         "precision": {"enum": [None, *_PRECISIONS]},
         # What these may have, `Dtype` says.
-        **dict.fromkeys(("scales", "zeros", "sparsity"), _OBJECT),
+        **dict.fromkeys(("scales", "zeros", "sparsity", "packing"), _OBJECT),
     },
-    optional=("scales", "zeros", "sparsity"),
+    optional=("scales", "zeros", "sparsity", "packing"),
 )
 _RECORD = values.mapping(
     {

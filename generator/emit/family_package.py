@@ -272,6 +272,7 @@ def weights(family: Family) -> tuple[str, ...]:
             parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
             parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
             parts += ["zeros=True"] * b.zeros + ["batched=True"] * variant.products.several
+            parts += ["fragments=True"] * b.fragments
             found.append(bracketed(f'"{name}": Stored(', parts, "),", 2 * INDENT))
     return tuple(found)
 

@@ -13,7 +13,7 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.formula import LONGEST
 from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, OUT, ROWS, SCALAR
 from generator.files.checked_json import Schema
-from generator.language.dtypes import PRECISIONS, SPARSITIES
+from generator.language.dtypes import PACKINGS, PRECISIONS, SPARSITIES
 from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.family_names import LONGEST_NAME, NAME
 from generator.language.model import Tile
@@ -102,6 +102,7 @@ _DTYPE = _object(
     {
         "scales": _object({}, {key: {**_list(_COUNT, 2, distinct=False), "maxItems": 2} for key in "ab"}),
         "zeros": _object({"b": {"enum": [True]}}),
+        "packing": _object({"b": _one_of(PACKINGS)}),
         "sparsity": _object({"b": _one_of(SPARSITIES)}),
     },
 )

@@ -12,6 +12,8 @@ from generator.language.dtypes import (
     ACCUMULATORS,
     DTYPE_SHORTHANDS,
     OFFSET,
+    PACKED,
+    PACKINGS,
     PRECISIONS,
     QUANTISED,
     RESULTS,
@@ -50,14 +52,14 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     b = _choose(reader, found, "b", a, tuple(dict.fromkeys((*ACCUMULATORS, *WEIGHTS))))
     if a is None or b is None:
         return None
-    sparse = _sparse(reader, found, a, b)
+    sparse, fragments = _sparse(reader, found, a, b), _fragments(reader, found, a, b)
     scales, zeros = _scales(reader, found, a, b), _zeros(reader, found, b)
     if not _multiplied(reader, found, a, b, scaled=bool(scales)):
         return None
     types = _types(reader, found, a, b, stored=a != b or a in FORMATS or bool(scales) or sparse)
     if types is None or len(reader.mistakes) > before:
         return None
-    return replace(types.scaled_by(scales, zeros=zeros), sparse=sparse)
+    return replace(types.scaled_by(scales, zeros=zeros), sparse=sparse, fragments=fragments)
 
 
 def _choose(
@@ -179,4 +181,20 @@ def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
         reader.wrong(entries["b"], f"dtype.sparsity.b: unknown value {shown(word)}; {nearest(str(word), SPARSITIES)}")
     elif a != b or element_of(a).bits != 16:
         reader.wrong(entries["b"], f"dtype.sparsity.b: needs a and b of one 16-bit type, and they are {a} and {b}")
+    return True
+
+
+def _fragments(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
+    """Whether B's elements lie in the order in which the matrix unit takes them."""
+    if "packing" not in found:
+        return False
+    entries = reader.mapping(found["packing"], ("b",), "dtype.packing", required=("b",))
+    if "b" not in entries:
+        return False
+    word = plain(entries["b"])
+    if word not in PACKINGS:
+        reader.wrong(entries["b"], f"dtype.packing.b: unknown value {shown(word)}; {nearest(str(word), PACKINGS)}")
+    elif b not in PACKED or element_of(a).bits != 16:
+        told = f"needs an a of 16 bits and a b of {', '.join(PACKED)}, and they are {a} and {b}"
+        reader.wrong(entries["b"], f"dtype.packing.b: {told}")
     return True

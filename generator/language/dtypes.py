@@ -36,6 +36,9 @@ WEIGHTS = (
 OFFSET = tuple(word for word in WEIGHTS if word in ELEMENTS and ELEMENTS[word].zeros)
 #: How many elements of how many along K are stored, of a B of 16 bits.
 SPARSITIES = ("2:4",)
+#: The orders of elements along K in words of 32 bits, and the types whose elements may lie so.
+PACKINGS = ("fragments",)
+PACKED = tuple(word for word in OFFSET if ELEMENTS[word].fragments)
 
 #: The types to which results are saturated and rounded to nearest even, integers first.
 QUANTISED: Mapping[str, ElementType] = {

@@ -65,6 +65,8 @@ class ElementType:
     zeros: bool = False
     #: The macro of templates/storage.j2 that converts a tile of the type; `cast` is Triton's own conversion.
     converts: str = "cast"
+    #: The macro for a tile of words in fragment order; empty for a type that is not stored so.
+    fragments: str = ""
     #: The macro of templates/math.j2 that saturates and rounds fp32 to the type, in a function `_to_WORD`, and the one
     #: for int32; empty for a type to which Triton's own conversion rounds.
     quantises: str = ""
@@ -228,6 +230,7 @@ ELEMENTS: Mapping[str, ElementType] = {
         weight=True,
         zeros=True,
         converts="int8",
+        fragments="int8_fragments",
         quantises="to_int8",
         saturates="saturate_int8",
         nan="NaN becomes 0",
@@ -244,6 +247,7 @@ ELEMENTS: Mapping[str, ElementType] = {
         weight=True,
         zeros=True,
         converts="int4",
+        fragments="int4_fragments",
     ),
     "uint4": ElementType(
         bits=4,
@@ -255,6 +259,7 @@ ELEMENTS: Mapping[str, ElementType] = {
         weight=True,
         zeros=True,
         converts="uint4",
+        fragments="int4_fragments",
     ),
     "e2m1": ElementType(
         bits=4,

@@ -87,6 +87,10 @@ DTYPE_KEYS: Mapping[str, Key] = {
     "sparsity": Key(
         "How many of how many elements of B along K are stored, of a B of 16 bits and A's type", ({"b": "2:4"},)
     ),
+    "packing": Key(
+        "In which order words of 32 bits hold the elements of a B of 4 or 8 bits: that of the matrix unit's registers",
+        ({"b": "fragments"},),
+    ),
 }
 
 #: The keys of a configuration.

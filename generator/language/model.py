@@ -11,7 +11,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
-from generator.language.dtypes import DTYPE_SHORTHANDS, PRECISIONS, SPARSITIES
+from generator.language.dtypes import DTYPE_SHORTHANDS, PACKINGS, PRECISIONS, SPARSITIES
 from generator.language.elements import FORMATS
 from generator.language.errors import Mistake
 from generator.language.storage import Block, Storage, element_of, kind_of
@@ -66,12 +66,15 @@ class Dtype:
     sparse: bool = False
     #: Whether the matrix unit multiplies the operands as they are stored, and by their scales: a scaled product.
     native: bool = False
+    #: Whether B's elements lie in words, in the order in which the matrix unit takes them.
+    fragments: bool = False
 
     @cached_property
     def word(self) -> str:
         """The word of the types, and of how the operands are stored: `bf16xint4_fp32_bf16_b128x1`."""
         blocks = [f"{x}{'x'.join(str(size or 'all') for size in sizes)}" for x, sizes in self.scales.items()]
-        return "_".join([self._types, *blocks, *["zeros"] * self.zeros, *["sparse24"] * self.sparse])
+        words = ["zeros"] * self.zeros + ["sparse24"] * self.sparse + ["fragments"] * self.fragments
+        return "_".join([self._types, *blocks, *words])
 
     def scaled_by(self, scales: Mapping[str, Sequence[int]], *, zeros: bool = False) -> Dtype:
         """These types, with blocks of scales as in `scales`, and zero points of B."""
@@ -87,6 +90,8 @@ class Dtype:
             found["scales"] = {x: list(sizes) for x, sizes in self.scales.items()}
         if self.zeros:
             found["zeros"] = {"b": True}
+        if self.fragments:
+            found["packing"] = {"b": PACKINGS[0]}
         return {**found, "sparsity": {"b": SPARSITIES[0]}} if self.sparse else found
 
     @classmethod
@@ -94,7 +99,8 @@ class Dtype:
         """The types of `data`; raise KeyError, TypeError or ValueError for other data."""
         scales = {x: [int(size) for size in sizes] for x, sizes in data.get("scales", {}).items()}
         types = cls(*(data[key] for key in ("a", "b", "acc", "out", "precision")))
-        return replace(types.scaled_by(scales, zeros=bool(data.get("zeros"))), sparse=bool(data.get("sparsity")))
+        types = types.scaled_by(scales, zeros=bool(data.get("zeros")))
+        return replace(types, sparse=bool(data.get("sparsity")), fragments=bool(data.get("packing")))
 
     @property
     def scales(self) -> dict[str, tuple[int, int]]:
@@ -122,7 +128,8 @@ class Dtype:
     def stored_b(self) -> Storage:
         """How B is stored."""
         block = _block(self.b, self.b_block)
-        return Storage("b", self.b, self._multiplied[1], block, self.zeros, self.sparse, self.native)
+        how = self.zeros, self.sparse, self.native, self.fragments
+        return Storage("b", self.b, self._multiplied[1], block, *how)
 
     @cached_property
     def _multiplied(self) -> tuple[str, str]:
@@ -309,6 +316,7 @@ class Variant:
         if not self.traits.decodes:
             return self
         dtype = replace(self.dtype, b=self.dtype.stored_b.multiplied, b_block=None, zeros=False, sparse=False)
+        dtype = replace(dtype, fragments=False)
         # The scalar units read a row of B from shared memory at once, and a column from the same banks.
         by_row = self.layout.b == "row" or self.dtype.precision == "ieee"
         layout = replace(self.layout, b="row" if by_row else "column")

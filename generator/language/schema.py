@@ -22,7 +22,7 @@ from generator.language import keys
 from generator.language.axis_values import POWERS
 from generator.language.built_in import BUILT_IN
 from generator.language.dtype_reader import LARGEST_BLOCK
-from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, PRECISIONS, RESULTS, SPARSITIES, WEIGHTS
+from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, PACKINGS, PRECISIONS, RESULTS, SPARSITIES, WEIGHTS
 from generator.language.family_names import LONGEST_NAME, NAME
 from generator.language.keys import Key
 from generator.language.model import Tile
@@ -158,6 +158,7 @@ def _dtype() -> Schema:
         "precision": {"enum": precisions},
         "scales": {**_entries("ab", _BLOCK), "minProperties": 1},
         "zeros": {**_entries("b", {"type": "boolean"}), "required": ["b"]},
+        "packing": {**_entries("b", {"enum": list(PACKINGS)}), "required": ["b"]},
         "sparsity": {**_entries("b", {"enum": list(SPARSITIES)}), "required": ["b"]},
     }
     rules = [

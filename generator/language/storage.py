@@ -11,6 +11,10 @@ from generator.language.elements import ELEMENTS, FORMATS, ElementType
 
 #: What holds several elements, or bits without a type of their own in torch.
 CONTAINER = "uint8"
+#: What holds elements of B in fragment order, and how many words along K are a group: one for each of the four threads
+#: that have a row of a fragment of the matrix unit.
+WORD = "int32"
+WORDS = 4
 #: The elements along K whose positions are in one byte, where two of four are stored.
 POSITIONED = 8
 #: The types that a scale may have.
@@ -55,6 +59,8 @@ class Storage:
     sparse: bool = False
     #: Whether the matrix unit multiplies the elements as they are stored, and by their scales.
     native: bool = False
+    #: Whether words of 32 bits hold the elements along K in the order in which the matrix unit takes them.
+    fragments: bool = False
 
     @property
     def element(self) -> ElementType:
@@ -69,6 +75,8 @@ class Storage:
     @property
     def container(self) -> str:
         """The type of the tensor that a call is given."""
+        if self.fragments:
+            return WORD
         return CONTAINER if self.bits < 8 else self.kind
 
     @property
@@ -84,6 +92,8 @@ class Storage:
     @property
     def together(self) -> int:
         """The elements along K that cannot be stored apart, of which K is a multiple."""
+        if self.fragments:
+            return WORDS * self.packed
         return POSITIONED if self.sparse else self.packed
 
     @property

@@ -217,7 +217,8 @@ class Accumulation:
         if b.converted:
             indices = [x.name for x in self.metadata] or [""] * len(self.b.tiles)
             named = zip(self.strips, indices, strict=True)
-            found += [conversion(b, f"b{end}", lines, self.b.shuffle, index) for (end, lines), index in named]
+            lead = "lead" * b.fragments
+            found += [conversion(b, f"b{end}", lines, self.b.shuffle, index, lead) for (end, lines), index in named]
         return tuple(found)
 
     @property
@@ -239,7 +240,8 @@ class Accumulation:
     @property
     def lead(self) -> str | None:
         """The word that a step sets in the pairs that it decodes, where that is a variable of the kernel."""
-        words = {tile.lead_of_pairs for tile in self.conversions if tile.shuffle and tile.shuffle.wide}
+        own = (tile for tile in self.conversions if tile.lead_name or (tile.shuffle and tile.shuffle.wide))
+        words = {tile.lead_of_pairs for tile in own}
         return next(iter(words), None)
 
     @cached_property

@@ -315,6 +315,9 @@ class CallTable:
             found.append(("Multiple", size, str(128 // ELEMENTS[k.v.dtype.out].bits), '"a descriptor writes"'))
         if k.read_step:
             found.append(("Multiple", "N", str(k.read_step), '"a descriptor reads the second half of b at"'))
+        if k.kernel.variant.dtype.fragments:
+            together = str(k.kernel.variant.dtype.together)
+            found.append(("Multiple", "K", together, '"b in fragments has"'))
         if k.decoding is not None:
             found.append(("AtMost", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
         if not k.schedule.repeatable:

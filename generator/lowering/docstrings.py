@@ -12,7 +12,7 @@ from generator.epilogue.operations import MATRIX
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS, every_target
 from generator.language.model import Variant
-from generator.language.storage import CONTAINER, SCALE_TYPES, Storage, element_of
+from generator.language.storage import CONTAINER, SCALE_TYPES, WORDS, Storage, element_of
 from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import MASKING, SWIZZLE
 from generator.lowering import approximate_math
@@ -204,6 +204,13 @@ def _stored(storage: Storage) -> str:
         parts.append(f"Of each four elements of {x} along K two are stored, and the others are 0.")
         parts.append(f"A byte of {storage.index} is for eight elements: its bits 0-1 and 2-3 are the places of the two")
         parts.append("among the first four, the lower first, and bits 4-5 and 6-7 those among the second four.")
+    elif storage.fragments:
+        integer = "two's complement" if storage.element.signed else "unsigned"
+        places = f"bits {storage.bits}j and {storage.bits}j + 16 (j from 0 to {storage.packed // 2 - 1}; {integer})"
+        parts.append(
+            f"Word i of each {WORDS} along K of {x} has elements 8j + 2i and 8j + 2i + 1 of {storage.together},"
+        )
+        parts.append(f"from {places} on, as a matrix unit takes them.")
     elif storage.packed > 1:
         integer = "two's complement" if storage.element.signed else "unsigned"
         kind = storage.element.format if storage.element.floating else integer

@@ -66,6 +66,9 @@ def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
     b = v.dtype.stored_b
     by_words = b.element.bits == _BITS_BY_WORDS and not b.element.floating
     wide = _WIDE if v.loading.descriptors and by_words else 0
+    if b.fragments:
+        # They are stored in an order that suits registers and leaves K as it is.
+        return None
     if not converts_as_loaded(v) or (v.loading.descriptors and (v.layout.a != "row" or not wide)):
         return None
     # A word has 32 bits, one of positions a bit for each element; they are read as shorter words in shorter steps.

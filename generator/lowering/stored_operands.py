@@ -136,15 +136,23 @@ class Conversion:
     shuffle: Shuffle | None
     #: The kernel's name for the positions of the elements that are stored; empty where all are.
     index: str = ""
+    #: The elements of a word in fragment order; 0 in another.
+    of_word: int = 0
+    #: The kernel's name for the bits that it sets in two numbers at once; empty where it writes them.
+    lead_name: str = ""
 
     @property
     def macro(self) -> str:
         """The macro of storage.j2 that converts it."""
-        return "sparse24" if self.index else ELEMENTS[self.word].converts
+        element = ELEMENTS[self.word]
+        return "sparse24" if self.index else element.fragments if self.of_word else element.converts
 
     @property
     def arranged(self) -> tuple[str, ...]:
         """The statements that put the elements of each line, as they follow each other in memory, in that order."""
+        if self.of_word:
+            reordered = f"{self.name} = {self.name}.permute((0, 1, 3, 2, 4))"
+            return (f"{reordered}.reshape(({self.lines}, BLOCK_K))",)
         if self.shuffle is not None:
             return () if self.shuffle.wide else self.shuffle.ordered(self.name, self.lines)
         return (f"{self.name} = {self.name}.reshape(({self.lines}, BLOCK_K))",) if self.packed else ()
@@ -175,8 +183,22 @@ class Conversion:
 
     @property
     def lead_of_pairs(self) -> str:
-        """The bits in front of two numbers of four bits, and those that make them count from 0."""
-        return self.twice(8 if self.signed else 0)
+        """The bits in front of two numbers, and those that make them count from 0."""
+        return self.twice(self.half)
+
+    @property
+    def half(self) -> int:
+        """How much more than its bits a number counts from, whose sign bit is flipped; 0 where none is.
+
+        An int8 has more bits than the mantissa of bf16 holds, and is the difference of two numbers.
+        """
+        element = ELEMENTS[self.word]
+        return 1 << element.bits - 1 if element.signed and element.bits <= self.mantissa else 0
+
+    @property
+    def set_bits(self) -> str:
+        """What sets the bits in front of two numbers."""
+        return self.lead_name or self.lead_of_pairs
 
     @property
     def mantissa(self) -> int:
@@ -194,9 +216,13 @@ class Conversion:
         return 1 << self.mantissa
 
 
-def conversion(storage: Storage, name: str, lines: str, shuffle: Shuffle | None = None, index: str = "") -> Conversion:
+def conversion(
+    storage: Storage, name: str, lines: str, shuffle: Shuffle | None = None, index: str = "", lead_name: str = ""
+) -> Conversion:
     """The conversion of a tile of an operand that is stored so."""
-    return Conversion(name, lines, storage.kind, storage.multiplied, storage.packed > 1, shuffle, index)
+    of_word = storage.packed if storage.fragments else 0
+    how = storage.packed > 1, shuffle, index, of_word, lead_name
+    return Conversion(name, lines, storage.kind, storage.multiplied, *how)
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,8 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         needs = "a summed product" if v.product == "summed" else "the matrix unit"
         return f"k is {tile.k}, and {needs} needs at least {least} for {kind}"
     for storage in v.multiplied.dtype.stored:
+        if tile.k < storage.together:
+            return f"k is {tile.k}, and {storage.letter} stores {storage.together} elements along K together"
         if storage.block is not None and not storage.native and storage.block.along % tile.k:
             many = f"{storage.block.along} elements along K"
             return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"

@@ -193,8 +193,8 @@ def _stored(v: Variant) -> str | None:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
     if v.loading.descriptors and v.epilogue.order is not None and not v.traits.decodes:
         return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
-    least = shallowest(v)
     for storage in v.dtype.stored:
+        least = max(shallowest(v), storage.together)
         if storage.scaled_by_step and storage.block is not None and storage.block.along % least:
             many = f"{storage.block.along} elements along K"
             return f"a scale of {storage.letter} is for {many}, and a step needs a multiple of {least}"

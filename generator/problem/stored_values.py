@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import torch
 
 from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype
-from generator.language.storage import Storage
+from generator.language.storage import WORDS, Storage
 from generator.problem.accumulation_bounds import accumulation_error, rounding_error
 from generator.problem.element_types import FP32_TINY, double, half_ulp, torch_type
 
@@ -21,6 +22,10 @@ def decoded(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor |
     """The elements of an operand before scales: float64, with all elements along K. `read` has what belongs to it."""
     if storage.sparse:
         return _filled(double(x), read[storage.index])
+    if storage.fragments:
+        codes = _in_order(storage, x)
+        numbers = [storage.element.value(code) for code in range(1 << storage.element.bits)]
+        return torch.tensor(numbers, dtype=torch.float64, device=x.device)[codes]
     if storage.packed == 1:
         return double(x)
     along = x.mT if storage.letter == "a" else x
@@ -29,6 +34,19 @@ def decoded(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor |
     values = values.mT if storage.letter == "a" else values
     numbers = [storage.element.value(code) for code in range(1 << storage.element.bits)]
     return torch.tensor(numbers, dtype=torch.float64, device=x.device)[values]
+
+
+def _in_order(storage: Storage, x: torch.Tensor) -> torch.Tensor:
+    """The bits of the elements (K, N) of words in fragment order."""
+    *front, words, columns = x.shape
+    wide, pairs = x.to(torch.int64), storage.packed // 2
+    codes = torch.empty(*front, words * storage.packed, columns, dtype=torch.int64, device=x.device)
+    for word in range(WORDS):
+        for pair, half in itertools.product(range(pairs), range(2)):
+            shift = storage.bits * pair + 16 * half
+            first = 2 * WORDS * pair + 2 * word + half
+            codes[..., first :: storage.together, :] = wide[..., word::WORDS, :] >> shift & (1 << storage.bits) - 1
+    return codes
 
 
 def scales(storage: Storage, x: torch.Tensor) -> torch.Tensor:

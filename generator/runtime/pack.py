@@ -35,7 +35,8 @@ class Stored(NamedTuple):
     """How a contract stores B (K, N).
 
     `block` is the number of rows and of columns that share a scale, 0 for all of them; it is empty without scales. With
-    `zeros` a value is (stored - zero) * scale.
+    `zeros` a value is (stored - zero) * scale. With `fragments` words of 32 bits hold the elements along K in the order
+    in which a matrix unit takes them.
     """
 
     word: str
@@ -43,6 +44,7 @@ class Stored(NamedTuple):
     block: tuple[int, ...] = ()
     zeros: bool = False
     batched: bool = False
+    fragments: bool = False
 
     @property
     def element(self) -> Element:
@@ -53,6 +55,16 @@ class Stored(NamedTuple):
     def sparse(self) -> bool:
         """Whether two of four elements along K are stored."""
         return self.element.kind == "2:4"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of `b`."""
+        return torch.int32 if self.fragments else self.element.dtype
+
+    @property
+    def together(self) -> int:
+        """The elements along K that are stored together."""
+        return 8 if self.sparse else 128 // self.element.bits if self.fragments else 8 // self.element.bits or 1
 
 
 #: How each contract of the family stores B; `_pack` fills it.
@@ -154,8 +166,9 @@ def dequantize(name: str, **keywords: Tensor) -> Tensor:
     expected = [keyword for keyword, given in has.items() if given]
     if keywords.keys() != set(expected):
         raise ValueError(f"{name} takes {', '.join(expected)}, got {', '.join(keywords) or 'nothing'}")
-    check("b", keywords["b"], (stored.element.dtype,), stored)
-    values = _values(keywords["b"], stored.element)
+    check("b", keywords["b"], (stored.dtype,), stored)
+    b = _in_order(keywords["b"], stored) if stored.fragments else keywords["b"]
+    values = _values(b, stored.element)
     if stored.sparse:
         return _filled(values, keywords["b_index"], stored)
     if not stored.block:
@@ -199,9 +212,8 @@ def _listed(dtypes: tuple[torch.dtype, ...]) -> str:
 
 def check_rows(K: int, stored: Stored, name: str) -> None:
     """Raise ValueError unless K rows fill the containers of their elements."""
-    multiple = 8 if stored.sparse else 8 // stored.element.bits or 1
-    if K % multiple:
-        raise ValueError(f"K must be a multiple of {multiple} for {name}, got {K}")
+    if K % stored.together:
+        raise ValueError(f"K must be a multiple of {stored.together} for {name}, got {K}")
 
 
 def _dense(weight: Tensor, stored: Stored, name: str) -> Tensor:
@@ -289,13 +301,44 @@ def _rounded(x: Tensor, element: Element) -> Tensor:
 
 
 def as_b(elements: Tensor, stored: Stored) -> Tensor:
-    """Elements (K, N) as `b`: those of four bits two to a byte, in the contract's layout."""
+    """Elements (K, N) as `b` in the contract's layout: those of four bits two to a byte, or words in fragment order."""
+    if stored.fragments:
+        return laid_out(_in_fragments(elements, stored), stored)
     return laid_out(_halves(elements) if stored.element.bits == 4 else elements, stored)
 
 
 def _halves(x: Tensor) -> Tensor:
     """Rows of four bits two to a byte, the even one in the low half."""
     return x[..., 0::2, :] | x[..., 1::2, :] << 4
+
+
+def _in_fragments(elements: Tensor, stored: Stored) -> Tensor:
+    """Elements (K, N) as int32 words, four of which hold a group of elements along K.
+
+    Word i has elements 8j + 2i and 8j + 2i + 1 of a group, for each j: from bit 4j and 4j + 16 on, or with 8 bits from
+    8j and 8j + 16 on. So a thread of a matrix unit of 16 elements a step has two neighbours in each half of a word.
+    """
+    bits = stored.element.bits
+    *batch, K, N = elements.shape
+    groups = elements.view(torch.uint8).reshape(*batch, K // stored.together, 16 // bits, 4, 2, N)
+    words = groups.new_zeros((*batch, K // stored.together, 4, N), dtype=torch.int64)
+    for j in range(16 // bits):
+        for half in range(2):
+            words |= groups[..., j, :, half, :].long() << bits * j + 16 * half
+    # As two's complement: a word whose highest bit is set is below 0.
+    return (words - (words >> 31 << 32)).int().reshape(*batch, K * bits // 32, N)
+
+
+def _in_order(b: Tensor, stored: Stored) -> Tensor:
+    """The `b` without fragment order that has the elements of one with it."""
+    bits = stored.element.bits
+    *batch, rows, N = b.shape
+    if rows % 4:
+        raise ValueError(f"b must have a multiple of 4 rows, got {rows}")
+    words = b.reshape(*batch, rows // 4, 4, N)
+    pairs = [torch.stack([words >> bits * j + 16 * half for half in range(2)], -2) for j in range(16 // bits)]
+    elements = (torch.stack(pairs, -4) & 2**bits - 1).to(torch.uint8).reshape(*batch, rows * 32 // bits, N)
+    return _halves(elements) if bits == 4 else elements.view(stored.element.dtype)
 
 
 def laid_out(x: Tensor, stored: Stored) -> Tensor:

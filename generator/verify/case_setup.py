@@ -124,8 +124,9 @@ class _CaseDraw(Draw):
         return torch.where(values.to(dtype).double() == 0, deviation, values).to(dtype)
 
     def bits(self, many: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Bytes: so many different ones, from 0."""
-        return self.whole(shape, torch.uint8, 0, many - 1).view(dtype)
+        """Bytes, or words of them: so many different ones, from 0."""
+        drawn = self.whole((*shape, dtype.itemsize), torch.uint8, 0, many - 1)
+        return drawn.reshape(-1).view(dtype).reshape(shape)
 
     def scales(self, storage: Storage, magnitude: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         if ELEMENTS[storage.scale_types[0]].powers:

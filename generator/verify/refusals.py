@@ -11,7 +11,7 @@ import torch
 import triton
 
 from generator.epilogue.operations import BOTH, ELEMENT, MATRIX, SCALAR
-from generator.language.storage import element_of
+from generator.language.storage import Storage, element_of
 from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
@@ -101,10 +101,22 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         yield Refusal("gradient", "a gradient would be lost", RuntimeError, lost, spoil)
 
 
+def _shorter(storage: Storage) -> Callable[[Call], None]:
+    """Take a word of B, and A's elements that it is multiplied by, from the end of K."""
+
+    def spoil(call: Call) -> None:
+        call["a"], call["b"] = call["a"][..., : -storage.packed], call["b"][..., :-1, :]
+
+    return spoil
+
+
 def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """A K that splits a container, and scales or positions of a wrong shape or type."""
     k, b = case.sizes[2], kernel.variant.dtype.stored_b
-    if b.together > 1 and kernel.variant.dtype.stored_a.packed == 1:
+    if b.fragments:
+        spoil, words = _shorter(b), (str(k - b.packed), f"multiples of {b.together}")
+        yield Refusal("part-of-k", "K ends inside a group of words", ValueError, words, spoil)
+    elif b.together > 1 and kernel.variant.dtype.stored_a.packed == 1:
         fewer = b.together // 2
         spoil, words = changed("a", lambda a: a[..., :-fewer]), (str(k - fewer), f"multiple of {b.together}")
         yield Refusal("odd-k", "K ends inside a byte, whose elements are stored together", ValueError, words, spoil)
