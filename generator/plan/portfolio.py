@@ -99,13 +99,16 @@ def halves(v: Variant, contract: str) -> bool:
 def _alike(v: Variant, chain: Epilogue) -> Iterator[str]:
     """The contracts with `chain` that are similar to that of `v`, the most similar first.
 
-    They are of the same types, of a type whose measurements may stand for theirs, and of types that differ in the
-    result only; with C in the same layout or in row-major; in a batch or alone.
+    They are of the same types, of a type or an order of elements whose measurements may stand for theirs, and of types
+    that differ in the result only; with C in the same layout or in row-major; in a batch or alone.
     """
     base = replace(v, epilogue=chain, rounding=DEFAULTS["rounding"])
     types = [v.dtype]
     if v.dtype.a == v.dtype.b and v.dtype.a in ELEMENTS and (a := ELEMENTS[v.dtype.a].measured_as):
         types.append(replace(v.dtype, a=a, b=a, out=ELEMENTS[v.dtype.out].measured_as or v.dtype.out))
+    if v.dtype.fragments:
+        # The same bytes in another order, which a kernel converts by fewer instructions.
+        types.append(replace(v.dtype, fragments=False))
     types += [replace(each, out=out) for each in list(types) for out in RESULTS if out != each.out]
     layouts = dict.fromkeys((v.layout, replace(v.layout, c="row")))
     for layout, batch, dtype in itertools.product(layouts, dict.fromkeys((v.batch, DEFAULTS["batch"])), types):

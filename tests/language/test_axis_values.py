@@ -22,7 +22,7 @@ ROW_KEYS = "legal: m, n, k, warps, group, stages, split, chiplets, ctas, warp_sp
 NUMBER = "expected a whole number of at least 1, found"
 EMPTY = "the list is empty; give at least one value or leave the key out"
 
-KEYS = "a, b, acc, out, precision, scales, zeros, sparsity"
+KEYS = "a, b, acc, out, precision, scales, zeros, sparsity, packing"
 #: What B may be where A is fp16.
 HALVES = ("fp16", *WEIGHTS)
 
@@ -90,7 +90,7 @@ def test_layout_mistakes(value: str, expected: list[str]) -> None:
         ("{a: fp16, acc: [fp16, fp32]}", ["3:23: dtype.acc: unknown value a list; legal: fp32, fp16"]),
         (
             "{a: fp16, size: 2}",
-            ["3:18: dtype: unknown key 'size'; legal: a, b, acc, out, precision, scales, zeros, sparsity"],
+            ["3:18: dtype: unknown key 'size'; legal: a, b, acc, out, precision, scales, zeros, sparsity, packing"],
         ),
     ],
 )

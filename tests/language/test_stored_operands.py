@@ -31,6 +31,15 @@ def dtype_of(text: str) -> Dtype:
         ("{a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}", "fp8e4m3_a1x128_b128x128"),
         ("{a: fp8e4m3, b: fp8e5m2, scales: {b: [0, 0]}}", "fp8e4m3xfp8e5m2_fp32_bf16_ballxall"),
         ("{a: int8, scales: {a: [1, 0], b: [0, 1]}}", "int8_int32_bf16_a1xall_ballx1"),
+        (
+            "{a: bf16, b: int4, scales: {b: [128, 1]}, packing: {b: fragments}}",
+            "bf16xint4_fp32_bf16_b128x1_fragments",
+        ),
+        (
+            "{a: fp16, b: uint4, scales: {b: [64, 1]}, zeros: {b: true}, packing: {b: fragments}}",
+            "fp16xuint4_fp32_fp16_b64x1_zeros_fragments",
+        ),
+        ("{a: fp16, b: int8, packing: {b: fragments}}", "fp16xint8_fp32_fp16_fragments"),
         ("{a: mxfp8e4m3, b: mxfp4}", "mxfp8e4m3xmxfp4_fp32_bf16"),
         ("{a: bf16, b: mxfp4}", "bf16xmxfp4_fp32_bf16"),
         ("{a: fp16, b: nvfp4}", "fp16xnvfp4_fp32_fp16"),
@@ -47,6 +56,16 @@ def test_a_packed_operand() -> None:
     assert (b.container, b.packed, b.multiplied, b.bits) == ("uint8", 2, "bf16", 4)
     assert b.block == Block(along=128, across=1) and b.converted and not b.plain
     assert b.bytes(64) == 32
+
+
+@pytest.mark.parametrize(("word", "packed", "together"), [("int4", 8, 32), ("uint4", 8, 32), ("int8", 4, 16)])
+def test_an_operand_in_fragment_order(word: str, packed: int, together: int) -> None:
+    dtype = dtype_of(f"{{a: bf16, b: {word}, scales: {{b: [128, 1]}}, packing: {{b: fragments}}}}")
+    b = dtype.stored_b
+    assert (b.container, b.packed, b.together, b.width, b.multiplied) == ("int32", packed, together, 4, "bf16")
+    assert b.converted and not b.plain and b.bytes(128) == 128 * b.bits // 8
+    assert dtype.together == together and Dtype.from_data(dtype.data) == dtype
+    assert dtype.data["packing"] == {"b": "fragments"} and not dtype.stored_a.fragments
 
 
 def test_an_operand_that_is_multiplied_as_it_is() -> None:
@@ -155,6 +174,22 @@ def test_scales_make_fp32_of_a_sum() -> None:
             ["3:32: dtype.sparsity.b: unknown value '1:4'; did you mean '2:4'? legal: 2:4"],
         ),
         ('{a: fp16, acc: fp16, sparsity: {b: "2:4"}}', ["3:23: dtype.acc: unknown value 'fp16'; legal: fp32"]),
+        (
+            "{a: fp16, b: int4, packing: {b: fragment}}",
+            ["3:40: dtype.packing.b: unknown value 'fragment'; did you mean 'fragments'? legal: fragments"],
+        ),
+        (
+            "{a: fp16, b: fp8e4m3, packing: {b: fragments}}",
+            [
+                "3:43: dtype.packing.b: needs an a of 16 bits and a b of int4, uint4, int8, "
+                "and they are fp16 and fp8e4m3"
+            ],
+        ),
+        (
+            "{a: int8, packing: {b: fragments}}",
+            ["3:31: dtype.packing.b: needs an a of 16 bits and a b of int4, uint4, int8, and they are int8 and int8"],
+        ),
+        ("{a: fp16, b: int8, packing: {}}", ["3:36: dtype.packing: the key 'b' is missing"]),
         (
             '{a: int8, sparsity: {b: "2:4"}}',
             ["3:32: dtype.sparsity.b: needs a and b of one 16-bit type, and they are int8 and int8"],

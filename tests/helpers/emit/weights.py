@@ -35,13 +35,24 @@ STORED = {
 }
 
 
+#: Those whose elements are in fragment order, and one that another test compares with.
+FRAGMENTS = {
+    "int4_fragments": 'Stored("int4", "column", (32, 1), fragments=True)',
+    "int4_zeros_fragments": 'Stored("int4", "column", (32, 1), zeros=True, fragments=True)',
+    "uint4_fragments_row": 'Stored("uint4", "row", (32, 1), zeros=True, fragments=True)',
+    "int8_fragments": 'Stored("int8", "column", (0, 1), fragments=True)',
+    "int8_batch_fragments": 'Stored("int8", "column", (0, 1), batched=True, fragments=True)',
+    "int8_batch": 'Stored("int8", "column", (0, 1), batched=True)',
+}
+
+
 @functools.cache
 def packing() -> ModuleType:
     """The public names of a `_pack.py` with the contracts of STORED."""
     module = ModuleType("packing")
     for each in ("pack", *(f"pack_{part}" for part in CONVERTERS)):
         vars(module).update(vars(importlib.import_module(f"generator.runtime.{each}")))
-    module.CONTRACTS.update({name: eval(stored, vars(module)) for name, stored in STORED.items()})
+    module.CONTRACTS.update({name: eval(stored, vars(module)) for name, stored in (STORED | FRAGMENTS).items()})
     return module
 
 
