@@ -114,7 +114,7 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield f"{b.bits}bit_b", f"B of {b.bits} bits, converted"
     if v.traits.decodes:
         yield "decoded", "before the tiles are computed"
-    if any(storage.scaled_by_step for storage in v.multiplied.dtype.stored):
+    if any(storage.scales_sums for storage in v.multiplied.dtype.stored):
         yield "scaled", "sums of steps scaled"
     if staged(v):
         yield "staged", "staged result"

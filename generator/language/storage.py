@@ -146,6 +146,19 @@ class Storage:
         """Whether several scales follow each other along K, so that each step's sum is multiplied by its own."""
         return self.block is not None and self.block.along > 0 and not self.native
 
+    @property
+    def scaled_alone(self) -> bool:
+        """Whether a kernel multiplies elements, and not each step's sum, by their scales.
+
+        The sum of a step then needs no registers of its own. Elements in fragment order are in registers for that.
+        """
+        return self.fragments and self.scaled_by_step and not self.zeros
+
+    @property
+    def scales_sums(self) -> bool:
+        """Whether each step's sum is multiplied by its own scale."""
+        return self.scaled_by_step and not self.scaled_alone
+
     def bytes(self, elements: int) -> int:
         """The bytes of so many elements in memory, and of their positions."""
         return elements * self.bits // 8 + elements // POSITIONED * self.sparse

@@ -293,8 +293,22 @@ class Accumulation:
 
     @property
     def step_factors(self) -> tuple[Factor, ...]:
-        """Those of each block along K."""
-        return tuple(found for found in self.factors if found.along)
+        """Those of each block along K that sums are multiplied by."""
+        return tuple(found for found in self.factors if found.along and not self.v.dtype.stored_b.scaled_alone)
+
+    @property
+    def element_factors(self) -> tuple[Factor, ...]:
+        """Those of each block along K that elements of B are multiplied by."""
+        return tuple(found for found in self.factors if found.along and self.v.dtype.stored_b.scaled_alone)
+
+    @property
+    def scaled_elements(self) -> tuple[str, ...]:
+        """The statements that multiply the elements of a step by scales of their type."""
+        found, triton = [], ELEMENTS[self.v.dtype.stored_b.multiplied].triton
+        for end, _ in self.strips if self.element_factors else ():
+            scale = next(x for x in self.element_factors if x.end in ("", end))
+            found.append(f"b{end} = b{end} * {scale.name}.to(tl.{triton}){'[:, None]' * scale.vector}")
+        return tuple(found)
 
     @property
     def whole_factors(self) -> tuple[Factor, ...]:

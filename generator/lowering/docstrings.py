@@ -182,7 +182,10 @@ def stored(v: Variant) -> str:
             found.append(f"It computes each value in fp32 and rounds it once, to {dense}.")
     elif v.dtype.zeros:
         found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
-    if v.dtype.scaled and not v.traits.decodes and not v.dtype.native:
+    if v.dtype.stored_b.scaled_alone and not v.traits.decodes:
+        to = v.dtype.stored_b.multiplied
+        found.append(f"A scale is rounded to {to}, and then its product with an element.")
+    elif v.dtype.scaled and not v.traits.decodes and not v.dtype.native:
         found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     if scaled and scaled[0].bytewise:

@@ -227,7 +227,7 @@ def _stored(v: Variant) -> tuple[Tile, ...]:
         tiles = _SPARSE_EXCHANGED
     elif v.dtype.stored_b.converted:
         tiles = _CONVERTED_EXCHANGED if exchanged else _CONVERTED
-        if not any(storage.scaled_by_step for storage in v.dtype.stored):
+        if not any(storage.scales_sums for storage in v.dtype.stored):
             tiles = (*(_CONVERTED_WHOLE_EXCHANGED if exchanged else _CONVERTED_WHOLE), *tiles)
     else:
         tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
@@ -330,7 +330,7 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return divided(_SCALED_PRODUCT) if v.traits.splits else _SCALED_PRODUCT
     if v.traits.pairs:
         return _of_several(v, bits)
-    if dtype.stored_b.converted or any(storage.scaled_by_step for storage in dtype.stored):
+    if dtype.stored_b.converted or any(storage.scales_sums for storage in dtype.stored):
         return _stored(v)
     found = of_32_bits(v) if bits == 32 else None
     if found is not None:
@@ -355,7 +355,7 @@ def _of_several(v: Variant, bits: int) -> tuple[Tile, ...]:
     """The configurations whose rows or columns are several blocks."""
     tiles = _TABLES[f"{v.schedule} exchanged" if v.product == "exchanged" else v.schedule][bits]
     dtype = v.multiplied.dtype
-    by_step = any(storage.scaled_by_step for storage in dtype.stored)
+    by_step = any(storage.scales_sums for storage in dtype.stored)
     if v.schedule == "paired" and not dtype.stored_b.converted:
         # Under scales the smaller one was not measured.
         return tiles[:1] if by_step and v.product == "exchanged" else tiles

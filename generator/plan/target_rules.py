@@ -62,7 +62,7 @@ def _exchanged_target(v: Variant, target: str) -> str | None:
 
 
 def _paired_target(v: Variant, target: str) -> str | None:
-    scaled = any(storage.scaled_by_step for storage in v.dtype.stored)
+    scaled = any(storage.scales_sums for storage in v.dtype.stored)
     if v.traits.pairs and scaled and TARGETS[target].capability != 90:
         return f"several sums that are scaled step by step spill registers on {target}; use tiled or persistent"
     return None

@@ -74,6 +74,8 @@ def product(
     `read` has what belongs to them, such as scales and zero points, by keyword. A zero point is subtracted from a
     block's sum, as zero times the sum of A's elements.
     """
+    if dtype.stored_b.scaled_alone:
+        return _product_of_scaled(dtype, a, b, read, hardware=hardware)
     a64, b64 = decoded(dtype.stored_a, a, read), decoded(dtype.stored_b, b, read)
     if not dtype.scaled:
         return a64 @ b64, accumulation_error(a64, b64, dtype, hardware=hardware)
@@ -115,7 +117,25 @@ def product_of_decoded(
     left, right = decoded(dtype.stored_a, a, read), values(dtype.stored_b, b, read)
     # fp32 rounds the difference and its product with the scale, and the type of A their result.
     error = right.abs() * rounding_error(2, "fp32", hardware=False) + FP32_TINY
-    error += half_ulp((right.abs() + error).nan_to_num(0.0, 0.0), torch_type(dtype.stored_b.multiplied))
+    return _product_of_rounded(dtype, left, right, error, hardware=hardware)
+
+
+def _product_of_scaled(
+    dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `product`, for a kernel that rounds scales to A's type, and the products of elements and these."""
+    left, right = decoded(dtype.stored_a, a, read), values(dtype.stored_b, b, read)
+    scale = _expanded(dtype.stored_b, read[dtype.stored_b.scale], *right.shape[-2:])
+    rounded = half_ulp(scale.abs().nan_to_num(0.0, 0.0), torch_type(dtype.stored_b.multiplied))
+    error = decoded(dtype.stored_b, b, read).abs() * rounded
+    return _product_of_rounded(dtype, left, right, error, hardware=hardware)
+
+
+def _product_of_rounded(
+    dtype: Dtype, left: torch.Tensor, right: torch.Tensor, error: torch.Tensor, *, hardware: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The product of numbers, and a bound on its error where those of B have one before they are rounded."""
+    error = error + half_ulp((right.abs() + error).nan_to_num(0.0, 0.0), torch_type(dtype.stored_b.multiplied))
     error = torch.where(right.isfinite(), error, 0.0)
     multiplied = accumulation_error(left, right.abs() + error, dtype, hardware=hardware)
     return left @ right, multiplied + left.abs() @ error

@@ -135,7 +135,7 @@ def _loaded_ahead(v: Variant) -> int:
     strips = {"a": 1, "b": 2 if v.epilogue.order == CONCATENATED else 1}
     if v.traits.pairs:
         strips[{"m": "a", "n": "b"}[v.traits.side]] *= v.traits.blocks
-    found = [storage for storage in v.dtype.stored if storage.scaled_by_step]
+    found = [storage for storage in v.dtype.stored if storage.scales_sums]
     return sum(2 * strips[storage.letter] * (2 if storage.zeros else 1) for storage in found)
 
 
@@ -181,7 +181,7 @@ def _precision(v: Variant, tile: Tile, target: str, code: MachineCode) -> Iterat
     if short and TARGETS[target].capability == 90:
         stretches = [int(n) for n in re.findall(r"maxNumImpreciseAcc = (\d+)", code.ir)]
         longest = max(stretches, default=0)
-        if any(storage.scaled_by_step for storage in v.dtype.stored):
+        if any(storage.scales_sums for storage in v.dtype.stored):
             # The sum of each step is scaled in fp32.
             longest = min(longest, tile.k)
         if v.dtype.precision == "full" and not 0 < longest <= _PROMOTED_EVERY:

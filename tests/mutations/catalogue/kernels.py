@@ -64,6 +64,12 @@ INT4 = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__tiled_pointer_aut
 INT4_EXCHANGED = ("int4_rcr", f"{INT4[1]}_productexchanged")
 #: Of few rows, A is put in the order in which B's words are decoded.
 INT4_COPIED = ("int4_rcr", INT4_EXCHANGED[1].replace("pointer_auto", "descriptor_auto"))
+#: Words of B have the order of the matrix unit; of numbers of 4 bits each, and of 8 with one scale for all of K.
+FRAGMENTS_4 = (
+    "fragments",
+    "gemm_bf16xint4_fp32_bf16_b128x1_fragments_rcr_none__tiled_descriptor_auto_grouped_storepointer_productexchanged",
+)
+FRAGMENTS_8 = ("fragments", FRAGMENTS_4[1].replace("int4", "int8").replace("b128x1", "ballx1"))
 #: B is decoded by a first kernel.
 DECODED = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__decoded_pointer_auto_grouped_storepointer")
 #: B is copied row-major by a first kernel.
