@@ -1,0 +1,136 @@
+"""Kernels of weights in fragment order beside torch.matmul: `python measured/scripts/fragments.py FILE`.
+
+FILE receives JSON. Each configuration of the kernels of `specs/fragments.yaml` is measured, and what the family's
+function chooses. A sample is a graph of several calls, whose operands take turns so that B comes from memory; the sides
+of a size are measured one after another in each round. A ratio is the time of torch's product in bf16 over a
+configuration's, the median of those of the rounds. Results are compared with float64 before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+
+FAMILY = "fragments"
+CONTRACTS = (
+    "gemm_bf16xint4_fp32_bf16_b128x1_fragments_rcr_none",
+    "gemm_bf16xint8_fp32_bf16_ballx1_fragments_rcr_none",
+)
+#: M, N and K.
+SIZES = [(m, n, k) for m in (16, 96, 257, 777, 3000) for n, k in ((5120, 8192), (14336, 4096))]
+ROUNDS, CALLS = 9, 6
+#: The weights that take turns: together they outgrow the L2.
+WEIGHTS = 6
+#: The largest difference from float64, of its root mean square: scaled elements and results are rounded to bf16.
+CLOSE = 8e-3
+
+Call = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A row of FILE, a graph of calls, and the time of a call in each round."""
+
+    row: dict[str, Any]
+    graph: torch.cuda.CUDAGraph
+    times: list[float]
+
+
+def sample(row: dict[str, Any], call: Call) -> Sample:
+    """A sample of `call`, which has run before and takes the number of the operands."""
+    recorded, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.graph(recorded, stream=stream):
+        for index in range(CALLS):
+            call(index)
+    return Sample(row, recorded, [])
+
+
+def seconds(graph: torch.cuda.CUDAGraph) -> float:
+    """The time of a call in a sample."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    begin.record()
+    graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / CALLS / 1e3
+
+
+def sides(contract: str) -> list[tuple[str, dict[str, int] | None, Callable[..., Any]]]:
+    """Each configuration of each kernel of a contract, and the family's function."""
+    found: list[tuple[str, dict[str, int] | None, Callable[..., Any]]] = []
+    for file in sorted(Path("generated", FAMILY).glob(f"{contract}__*.py")):
+        module = importlib.import_module(f"{FAMILY}.{file.stem}")
+        found += [(file.stem, row, module.gemm) for row in module.CONFIGS]
+    return [*found, ("chosen", None, getattr(importlib.import_module(FAMILY), contract))]
+
+
+def measured(size: tuple[int, int, int]) -> list[dict[str, Any]]:
+    """The rows of a size in FILE."""
+    pack = importlib.import_module(f"{FAMILY}._pack")
+    m, n, k = size
+    torch.manual_seed(m)
+    made: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+    a = [torch.randn(m, k, **made) for _ in range(2)]
+    dense = [torch.randn(n, k, **made).T for _ in range(2)]
+    out = torch.empty(m, n, **made)
+    torch.mm(a[0], dense[0], out=out)
+    samples = [sample({}, lambda index: torch.mm(a[index % 2], dense[index % 2], out=out))]
+    rows: list[dict[str, Any]] = []
+    for contract in CONTRACTS:
+        packed = pack.quantize(dense[0].float(), contract)
+        given = [{**packed, "b": packed["b"].mT.clone().mT} for _ in range(WEIGHTS)]
+        exact = a[0].double() @ pack.dequantize(contract, **packed).double()
+        scale = exact.square().mean().sqrt()
+        for kernel, config, function in sides(contract):
+            row = {"size": size, "contract": contract, "kernel": kernel, "config": config}
+            chosen = {} if config is None else {"config": config}
+
+            def call(index: int, function: Any = function, given: Any = given, chosen: Any = chosen) -> Any:
+                return function(a[index % 2], **given[index % WEIGHTS], out=out, **chosen)
+
+            try:
+                out.fill_(float("nan"))
+                apart = float((call(0).double() - exact).square().mean().sqrt() / scale)
+                if not apart < CLOSE:
+                    raise ValueError(f"off by {apart:.2g} of the root mean square")
+                samples.append(sample({**row, "apart": apart}, call))
+            except Exception as error:
+                # What cannot run, or is wrong, is in FILE with its reason, and the others go on.
+                rows.append(row | {"error": f"{type(error).__name__}: {str(error)[:200]}"})
+    for turn in range(ROUNDS + 2):
+        for each in samples:
+            taken = seconds(each.graph)
+            # The clock rates rise in the first rounds.
+            each.times.extend([taken] if turn >= 2 else [])
+    theirs = samples[0].times
+    for each in samples[1:]:
+        ratio = statistics.median(mine / own for mine, own in zip(theirs, each.times, strict=True))
+        rows.append(each.row | {"seconds": statistics.median(each.times), "ratio": ratio})
+    return sorted(rows, key=lambda row: (row["contract"], -row.get("ratio", 0.0)))
+
+
+def main(file: Path) -> None:
+    sys.path.insert(0, "generated")
+    place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
+    rows: list[dict[str, Any]] = []
+    for size in SIZES:
+        rows += (found := measured(size))
+        for row in found:
+            word = row["contract"].split("_")[1]
+            print("x".join(map(str, size)), word, f"{row.get('ratio', 0.0):.3f}", row["kernel"].partition("__")[2])
+            print("   ", row["config"], row.get("error", ""), flush=True)
+        # A part is there if a later size fails.
+        file.write_text(json.dumps({"place": place, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
