@@ -21,6 +21,7 @@ layout: rcr
 dtype:
   - {a: bf16, b: int4, scales: {b: [32, 1]}}
   - {a: fp16, b: uint4, scales: {b: [32, 2]}, zeros: {b: true}}
+  - {a: bf16, b: int4, scales: {b: [32, 1]}, packing: {b: fragments}}
   - {a: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
   - {a: mxfp8e4m3, b: mxfp4}
   - {a: mxfp4}
@@ -53,7 +54,7 @@ def pairs(family: ModuleType) -> dict[str, Variant]:
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.operators)], ids=["pairs", "all"])
 def test_every_contract_is_an_operator(family: ModuleType, whole: bool) -> None:
     variants = contracts(family) if whole else pairs(family)
-    assert len(variants) == (24 if whole else 12)
+    assert len(variants) == (28 if whole else 15)
     for place, name in enumerate(variants):
         assert checked(family, name) == [name]
         if whole or place % 2 == 0:
