@@ -195,6 +195,7 @@ def _fragments(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> boo
     if word not in PACKINGS:
         reader.wrong(entries["b"], f"dtype.packing.b: unknown value {shown(word)}; {nearest(str(word), PACKINGS)}")
     elif b not in PACKED or element_of(a).bits != 16:
-        told = f"needs an a of 16 bits and a b of {', '.join(PACKED)}, and they are {a} and {b}"
-        reader.wrong(entries["b"], f"dtype.packing.b: {told}")
+        types = ", ".join(PACKED)
+        told = f"dtype.packing.b: needs an a of 16 bits and a b of {types}, and they are {a} and {b}"
+        reader.wrong(entries["b"], told)
     return True
