@@ -15,6 +15,7 @@ from generator.bench.random_operands import Operands
 from generator.epilogue.chain import Output
 from generator.epilogue.operations import ROWS
 from generator.language.elements import ELEMENTS
+from generator.plan.contract_call import Argument
 from generator.problem.accumulation_bounds import tolerance
 from generator.problem.chain_values import columns_of
 from generator.problem.compare import Fault
@@ -22,9 +23,11 @@ from generator.problem.element_types import double, quantise, torch_type
 from generator.problem.error_propagation import Bounded
 from generator.problem.grouping import parts
 from generator.problem.product import Problem
+from generator.problem.quantised_values import dequantised, quantised_roundoff
 from generator.problem.reference import auxiliary_value
 from generator.problem.stored_values import values
 from generator.problem.torch_functions import apply
+from generator.runtime.extents import N
 
 #: Up to this many operations the whole product is computed in float64; above it, only random rows and columns.
 _WHOLE = 4e12
@@ -91,13 +94,30 @@ class Accuracy:
 def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> tuple[Expected, ...]:
     """The float64 results of `operands`, computed on their device: C, then the auxiliary outputs."""
     found = _of_groups(problem, operands) if problem.shape.groups else _of_all(problem, operands, generator)
-    results = problem.call.results
+    results = _compared(problem)
     names = ["result", *(x.name for x in results[1:])]
     sizes = [x.sizes(problem.shape.extents) for x in results]
     return tuple(
         Expected(name, size, tuple(part for part in each if part is not None))
         for name, size, each in zip(names, sizes, zip(*found, strict=True), strict=True)
     )
+
+
+def _compared(problem: Problem) -> tuple[Argument, ...]:
+    """The results that are compared: of a quantised one the values that elements and scales stand for."""
+    call = problem.call
+    if call.out_scale is None:
+        return call.results
+    return replace(call.out, dimensions=(*call.out.dimensions[:-1], N)), *call.beside
+
+
+def values_of(problem: Problem, results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The results of a call as they are compared."""
+    found = problem.quantised
+    if found is None:
+        return results
+    out, *beside, scales = results
+    return [dequantised(out, scales, found), *beside]
 
 
 def _of_all(problem: Problem, operands: Operands, generator: torch.Generator) -> list[list[ExpectedPart | None]]:
@@ -124,7 +144,7 @@ def _of_groups(problem: Problem, operands: Operands) -> list[list[ExpectedPart |
     for number, span, own in parts((call.a, call.b, *call.keywords), given, shape.ends, shape.total):
         if span[0] == span[1]:
             continue
-        at = [(number,) if x.extents[0] == "G" else (slice(*span),) for x in call.results]
+        at = [(number,) if x.extents[0] == "G" else (slice(*span),) for x in _compared(problem)]
         each = _parts(problem, operator.matmul(*_factors(problem, own)), own)
         found.append([None if x is None else replace(x, at=where) for x, where in zip(each, at, strict=True)])
     return found
@@ -153,7 +173,7 @@ def _parts(
 
     def matrix(x: torch.Tensor, at: At = at) -> ExpectedPart:
         # 8-bit results are saturated, because their tolerance does not cover saturation.
-        value = quantise(x, torch_type(problem.dtype.out))
+        value = x if problem.quantised is not None else quantise(x, torch_type(problem.dtype.out))
         return ExpectedPart(at, value, float(value.norm()), _scale(problem, value))
 
     def part(output: Output, x: torch.Tensor) -> ExpectedPart | None:
@@ -185,7 +205,7 @@ def judge(problem: Problem, out: torch.Tensor, expected: Expected) -> Accuracy:
     """
     if tuple(out.shape) != expected.shape:
         raise Fault(f"{expected.name} is {tuple(out.shape)}, expected {expected.shape}")
-    allowed = tolerance(problem.dtype, problem.shape.k)
+    allowed = tolerance(problem.dtype, problem.shape.k) + quantised_roundoff(problem.quantised)
     if out.dtype.is_floating_point and bool(torch.isnan(out).any()):
         return Accuracy(expected.name, math.inf, math.inf, allowed)
     errors, worst = [0.0], [0.0]

@@ -260,7 +260,11 @@ class Session:
         if entry.last is not None:
             # The plain calls are timed, too, so their results are checked.
             pairs.append((self._results(entry.last), self.expected[(entry.called - 1) % len(self.sets)]))
-        return [pair for results, expected in pairs for pair in zip(results, expected, strict=True)]
+        return [
+            pair
+            for results, expected in pairs
+            for pair in zip(check.values_of(self.problem, results), expected, strict=True)
+        ]
 
     def _results(self, returned: object, out: torch.Tensor | None = None) -> list[torch.Tensor]:
         """The results of a call: C, which is `out` if that was given, then the auxiliary outputs.

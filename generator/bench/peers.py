@@ -83,6 +83,8 @@ def fused(problem: Problem) -> Peer:
 
 def _followed(problem: Problem, call: _Call) -> Peer:
     """`call`, then the rest of the epilogue, one call of torch for each operation, in the type of its operands."""
+    if problem.epilogue.quantisation is not None:
+        raise NoPeer("torch has no call that quantises blocks of a result")
     rest = Epilogue(problem.epilogue.steps[call.steps :])
     own = next((x.name for x in (*problem.call.operands, *problem.call.outputs) if x.extents[:1] == ("G",)), None)
     if own is not None:

@@ -184,7 +184,7 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
         lemma = replace(lemma, order=OrderVerdict("refuted", wrong))
     if known.symmetric and lemma.order.state == "proved":
         lemma = replace(lemma, order=wrongly_stored(known, launch, walked))
-    elif len(known.call.launches) > 1 and lemma.order.state == "proved":
+    elif (len(known.call.launches) > 1 or (known.quantised and not found.grouped)) and lemma.order.state == "proved":
         missed = uncovered(known, launch, walked)
         lemma = replace(lemma, order=OrderVerdict("not proved", missed)) if missed is not None else lemma
     judge = Judge(known, launch, walked, lemma, tiles)

@@ -217,15 +217,32 @@ class Launcher:
             raise NotUnderstood(reduction.line, f"{reduction.name}, made of parts of another shape")
 
     def _check_results(self) -> None:
-        """Raise unless each result that a kernel stores has an element, or two along the last dimension, for a sum."""
+        """Raise unless each result that a kernel stores has an element, or two along the last dimension, for a sum.
+
+        Of a quantised result one element is for several columns: a byte of small ones, and a scale.
+        """
         own = tuple(variable(name) for name in self.extents)
         for result in self.call.results:
             if result.name in self.tensors:
                 shape = runtime_theorems.tensor(result, self.names).shape
                 # An operand may name other rows than those of the products.
                 shape = shape if result.named is None else (own[0], *shape[1:])
-                if shape != own and (result.name == "out" or shape != (*own[:-1], own[-1] * 2)):
+                if shape == own or self._for_columns(result):
+                    continue
+                if result.name == "out" or shape != (*own[:-1], own[-1] * 2):
                     raise NotUnderstood(result.line, f"{result.name} of shape {result.shape}, of products {self.sizes}")
+
+    def _for_columns(self, result: TableObject) -> bool:
+        """Whether each element along the last dimension is for so many columns, and the other dimensions are C's."""
+        *front, last = result.shape if result.named is None else (self.extents[0], *result.shape[1:])
+        known = isinstance(last, Operation) and last.left == Size(self.extents[-1]) and type(last.right) is int
+        symbol = "//" if result.name == "out" else "ceil"
+        return known and last.symbol == symbol and [*map(str, front)] == [*self.extents[:-1]]
+
+    @cached_property
+    def quantised(self) -> bool:
+        """Whether the result has scales, which the kernel stores for blocks of its columns."""
+        return any(self._for_columns(result) for result in self.call.results)
 
     def _check_parameters(self) -> None:
         """Raise unless each parameter of the kernel has an argument, and each argument a parameter."""

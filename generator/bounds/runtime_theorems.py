@@ -51,7 +51,7 @@ def sizes(call: TableObject) -> tuple[Names, list[Condition]]:
 
     `Call.state` takes them from the first operands that have them, and from `b`: they are numbers of elements along
     dimensions, so not negative, and `_measure` refuses those above the limit. Of operands that are left out it takes
-    `absent`. `_require_whole` refuses elements that do not fill the last container.
+    `absent`. `_require_whole` refuses elements, of operands and results, that do not fill the last container.
     """
     known: dict[str, Poly] = {}
     facts: list[Condition] = []
@@ -76,10 +76,14 @@ def sizes(call: TableObject) -> tuple[Names, list[Condition]]:
                 facts.append(at_most(term(operand.line, extent, known), LARGEST))
     if not known.keys() <= set(SIZES):
         raise NotUnderstood(call.line, f"sizes other than {', '.join(SIZES)}")
+<<<<<<< HEAD
     for result in call.results:
         if result.named is not None:
             facts += _rows_of(call, result, known)
     for operand in call.operands:
+=======
+    for operand in (*call.operands, *call.results):
+>>>>>>> 4c674e00 (WIP bounds of quantised results)
         for extent in operand.fields.get("shape", ()):
             if isinstance(extent, Operation) and extent.symbol == "//":
                 whole, together = (term(operand.line, x, known) for x in (extent.left, extent.right))

@@ -128,10 +128,17 @@ def _tile(site: Site, operand: LaunchedTensor, known: Launcher) -> _Tile:
     return _Tile(site.coordinates[::turned], site.descriptor.block[::turned], operand.shape)
 
 
+#: How many matrices there are, by the name for the number of one.
+_MATRICES = {"batch": "B", "group": "G"}
+
+
 def _places(launch: LaunchFacts, walked: Walk) -> Mapping[str, Poly] | None:
     """How many places there are for each coordinate of a tile, and for the part; None where that is not known."""
     sides = {name: [x for x in launch.grid if x.variables == {size_along(name)}] for name in walked.replaced}
     if len(sides) != 2 or any(len(side) != 1 for side in sides.values()):
         return None
     counts = {name: side[0] for name, side in sides.items()}
+    if launch.batch is not None:
+        # The number of a matrix, by the name that the walk gives it.
+        counts |= {name: launch.batch for name in ("batch", "group") if launch.batch.variables == {_MATRICES[name]}}
     return counts | ({PART: poly(launch.sharing)} if SECOND_AXIS in launch.arguments else {})

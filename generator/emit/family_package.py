@@ -178,6 +178,7 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, .
         v = kernels[0].variant
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
         alone = not v.epilogue.outputs and not v.epilogue.reads_out and not v.products.several and not v.symmetric
+        alone = alone and v.quantised is None
         floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]

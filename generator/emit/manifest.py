@@ -12,7 +12,8 @@ import generator
 from generator.emit.manifest_reader import VERSION
 from generator.emit.never_chosen import never_chosen
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.chain import Output, definition
+from generator.epilogue.chain import Output, Step, definition
+from generator.epilogue.quantisation import PER_BLOCK, Quantisation
 from generator.language.model import Spec, Tile
 from generator.language.spec import file_name
 from generator.language.vocabulary import DEFAULTS
@@ -39,8 +40,9 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
     """
     spec = family.spec
     steps = [step for kernel in family.kernels for step in kernel.variant.epilogue.steps]
-    # Auxiliary outputs are part of the language; the name of each is in the epilogue of its kernel.
-    operations = {step.operation: step.meaning for step in steps if step.output is None}
+    # Auxiliary outputs are part of the language, as `quantize` is; the name of each is in the epilogue of its kernel.
+    formulas = [step for step in steps if step.output is None and not isinstance(step.meaning, Quantisation)]
+    operations = {step.operation: step.meaning for step in formulas}
     return {
         **written_by(),
         "spec": spec_entry(spec),
@@ -98,7 +100,10 @@ def why_not_beside(family: Family, before: Mapping[str, Any], kept: Collection[s
 
 def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
     v = kernel.variant
-    outputs = [_output(output, x) for output, x in zip(v.epilogue.outputs, call(v).outputs, strict=True)]
+    described = call(v)
+    outputs = [_output(output, x) for output, x in zip(v.epilogue.outputs, described.beside, strict=True)]
+    if described.out_scale is not None:
+        outputs.append({"name": described.out_scale.name, "shape": PER_BLOCK, "dtype": described.out_scale.dtype})
     return {
         "contract": v.contract,
         "formula": docstrings.formula(v),
@@ -111,7 +116,7 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
                 {
                     "operation": step.operation,
                     "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
-                    "settings": dict(step.settings),
+                    "settings": dict(_settings(step)),
                     **({"output": step.meaning.output} if isinstance(step.meaning, AuxiliaryOutput) else {}),
                 }
                 for step in v.epilogue.steps
@@ -125,6 +130,10 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
         "tiles": _tiles(kernel.tiles),
         **({"not_offered": {target: list(rows) for target, rows in kernel.not_offered}} if kernel.not_offered else {}),
     }
+
+
+def _settings(step: Step) -> Mapping[str, Any]:
+    return step.meaning.settings if isinstance(step.meaning, Quantisation) else dict(step.settings)
 
 
 def _output(output: Output, argument: Argument) -> dict[str, Any]:

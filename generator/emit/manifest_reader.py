@@ -20,6 +20,7 @@ from generator.emit.manifest_schema import VERSION as VERSION
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue, EpilogueOperand, Step, Used, operation_of, settings_of, why_no_chain
 from generator.epilogue.operations import EpilogueOperation
+from generator.epilogue.quantisation import QUANTIZE
 from generator.files.checked_json import Schema, Wrong, line_of
 from generator.files.reading import FileError, read_text
 from generator.language.axis_values import POWERS
@@ -29,6 +30,7 @@ from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.errors import CallError, on_one_line, shown
 from generator.language.family_names import why_no_family
 from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.quantised_results import quantisation_of
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions
 from generator.language.vocabulary import DEFAULTS, INVARIANT, LAYOUT_LETTERS, SELECT, WORDS
@@ -260,6 +262,8 @@ def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Epi
 def _used(entry: Mapping[str, Any], operations: Mapping[str, EpilogueOperation]) -> Used:
     """The name and meaning of a step, and its settings; an auxiliary output has the name of the output instead."""
     name = entry["operation"]
+    if name == QUANTIZE:
+        return name, quantisation_of(entry.get("settings", {})), ()
     if name not in AUXILIARY:
         return name, operations[name], settings_of(entry.get("settings", {}), operations[name])
     return name, named(AUXILIARY[name], str(entry["output"])), ()

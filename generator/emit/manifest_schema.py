@@ -12,11 +12,13 @@ from typing import Any
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.formula import LONGEST
 from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, OUT, ROWS, SCALAR
+from generator.epilogue.quantisation import PER_BLOCK, SCALES
 from generator.files.checked_json import Schema
 from generator.language.dtypes import PACKINGS, PRECISIONS, SPARSITIES
 from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.family_names import LONGEST_NAME, NAME
 from generator.language.model import Tile
+from generator.language.quantised_results import RESULT_TYPES
 from generator.language.reader import LARGEST_NUMBER
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import INVARIANT, LAYOUT_LETTERS, PACKAGE, SELECT, WORDS
@@ -90,7 +92,7 @@ _STEP = _object(
         "operands": _table(_NAME, _object({"name": {"type": "string", "pattern": _NAME}, "shape": _SHAPE})),
     },
     {
-        "settings": _table(_NAME, {"anyOf": [{"type": "number"}, {"enum": ["interleaved"]}]}),
+        "settings": _table(_NAME, {"anyOf": [{"type": "number"}, _one_of(("interleaved", *RESULT_TYPES, *SCALES))]}),
         "output": {"type": "string", "pattern": _NAME, "maxLength": LONGEST_NAME},
     },
 )
@@ -132,7 +134,13 @@ _KERNEL = _object(
     },
     {
         "outputs": _list(
-            _object({"name": {"type": "string", "pattern": _NAME}, "shape": _SHAPE, "dtype": _one_of(_TYPES)})
+            _object(
+                {
+                    "name": {"type": "string", "pattern": _NAME},
+                    "shape": _one_of((*_SHAPE["enum"], PER_BLOCK)),
+                    "dtype": _one_of(_TYPES),
+                }
+            )
         ),
         "invariant": _one_of(INVARIANT),
         "not_offered": {**_object({}, {target: _list(_COUNT, 1) for target in TARGETS}), "minProperties": 1},

@@ -24,6 +24,7 @@ from generator.epilogue.operations import (
     Settings,
     written,
 )
+from generator.epilogue.quantisation import OUT_SCALE, Quantisation
 
 #: Formulas up to this length are written out in sentences; a longer one is replaced by its operation's name.
 _LONGEST_INLINE = 40
@@ -94,7 +95,8 @@ class Step:
         """The operation in messages: `clamp(min=0, max=6)`, `save(hidden)`."""
         if isinstance(self.meaning, AuxiliaryOutput) and self.meaning != AUXILIARY[self.operation]:
             return f"{self.operation}({self.meaning.output})"
-        set_to = ", ".join(f"{name}={value}" for name, value in self.settings)
+        settings = tuple(self.meaning.settings.items()) if isinstance(self.meaning, Quantisation) else self.settings
+        set_to = ", ".join(f"{name}={value}" for name, value in settings)
         return f"{self.operation}({set_to})" if set_to else self.operation
 
     @cached_property
@@ -106,6 +108,8 @@ class Step:
         """
         if isinstance(self.meaning, AuxiliaryOutput) and self.meaning != AUXILIARY[self.operation]:
             return f"{written(self.operation)}_1{self.meaning.output}"
+        if isinstance(self.meaning, Quantisation):
+            return self.meaning.written
         set_to = (v if isinstance(v, str) else f"{_digits(v)}_{written(name)}" for name, v in self.settings)
         return "_".join([written(self.operation), *set_to])
 
@@ -150,6 +154,18 @@ class Epilogue:
         """The auxiliary outputs, in the order of the chain."""
         return tuple(step.output for step in self.steps if step.output is not None)
 
+    @property
+    def quantisation(self) -> Quantisation | None:
+        """What stores C in another type under scales that are found from C; None for a C of `dtype.out`."""
+        last = self.steps[-1].meaning if self.steps else None
+        return last if isinstance(last, Quantisation) else None
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The names of all that the chain reads and writes beside C."""
+        scales = (OUT_SCALE,) if self.quantisation is not None else ()
+        return (*(operand.name for operand in self.operands), *(output.name for output in self.outputs), *scales)
+
     @cached_property
     def reads_out(self) -> bool:
         """Whether C is read before it is written."""
@@ -183,7 +199,7 @@ class Epilogue:
         """The first `steps` operations of the chain as a formula."""
         tree = ast.parse("A @ B", mode="eval").body
         for step in self.steps[:steps]:
-            if step.output is not None:
+            if step.output is not None or isinstance(step.meaning, Quantisation):
                 continue
             names: dict[str, ast.expr] = {
                 local: ast.Name("C" if operand.shape == OUT else operand.name) for local, operand in step.operands
@@ -220,7 +236,9 @@ class Epilogue:
         """The chain as JSON: the name of each built-in operation, and the whole definition of any other."""
         return [
             step.operation
-            if step.built_in and not step.settings
+            if step.built_in and not step.settings and not isinstance(step.meaning, Quantisation)
+            else {"operation": step.operation, **step.meaning.settings}
+            if isinstance(step.meaning, Quantisation)
             else {"operation": step.operation, "output": step.meaning.output}
             if isinstance(step.meaning, AuxiliaryOutput)
             else {"operation": step.operation, **definition(step.meaning), "settings": dict(step.settings)}
@@ -270,6 +288,11 @@ def why_no_chain(operations: Sequence[EpilogueOperation]) -> str | None:
     if read or any(isinstance(operation, AuxiliaryOutput) and operation.reduction for operation in before):
         what = "C" if read else "a sum or maximum"
         return f"{what} before the gate, where there are two columns for each column of C; put it after the gate"
+    if any(isinstance(operation, Quantisation) for operation in operations[:-1]):
+        return "an operation behind quantize, which stores C; put quantize at the end"
+    stored = bool(operations) and isinstance(operations[-1], Quantisation)
+    if stored and any(OUT in operation.operands.values() for operation in operations):
+        return "quantize and accumulate, which would read C without its scales; add a matrix with 'add'"
     return None
 
 

@@ -10,6 +10,7 @@ from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.derivative import derivative, product
 from generator.epilogue.formula import FormulaError, X
 from generator.epilogue.operations import MATRIX, EpilogueOperation, Settings
+from generator.epilogue.quantisation import Quantisation
 
 #: The word in a chain, and the operand that is given the value before the operation.
 GRAD, PREACT = "grad", "preact"
@@ -50,6 +51,8 @@ def why_no_gradient(operation: EpilogueOperation) -> str | None:
     """Why a chain cannot have the gradient of `operation`, or None."""
     if isinstance(operation, AuxiliaryOutput):
         return "is an output, which leaves the running value unchanged"
+    if isinstance(operation, Quantisation):
+        return "stores C in another type, which has no derivative"
     if operation.gated:
         return "is a gated linear unit, which has two derivatives"
     if operation.operands:

@@ -11,13 +11,14 @@ from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY
 from generator.epilogue.chain import Epilogue, Used, why_no_chain
 from generator.epilogue.gradient_operation import GRAD, gradient_name, gradient_of, why_no_gradient
 from generator.epilogue.operations import EpilogueOperation
+from generator.epilogue.quantisation import QUANTIZE
 from generator.language.built_in import BUILT_IN
 from generator.language.document import plain
 from generator.language.dtype_reader import read_dtype
 from generator.language.errors import nearest, shown
 from generator.language.keys import LAYOUT_KEYS, TILE_KEYS, TILE_REQUIRED
 from generator.language.model import AxisValue, Layout, Tile
-from generator.language.operation_reader import read_output, read_settings, settled
+from generator.language.operation_reader import read_output, read_quantisation, read_settings, settled, without_type
 from generator.language.reader import Reader
 from generator.language.vocabulary import LAYOUT_LETTERS, WORDS
 
@@ -101,10 +102,10 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
     if reason is not None:
         reader.wrong(node, f"epilogue: {chain.word} has {reason}")
         return None
-    names = [*(operand.name for operand in chain.operands), *(output.name for output in chain.outputs)]
+    names = chain.keywords
     for name in names:
         if names.count(name) > 1:
-            those = "keywords" if chain.outputs else "operands"
+            those = "keywords" if len(names) > len(chain.operands) else "operands"
             reader.wrong(node, f"epilogue: two {those} of {chain.word} would be called {name!r}; rename that of an op")
             return None
     if [step.operation for step in chain.steps].count(ACCUMULATE) > 1:
@@ -126,6 +127,9 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used 
         if name in AUXILIARY:
             writer = read_output(reader, settings, name)
             return [None if writer is None else (name, writer, ())]
+        if name == QUANTIZE:
+            found = read_quantisation(reader, settings)
+            return [None if found is None else (name, found, ())]
         values = read_settings(reader, settings, name, operation)
         return [None if values is None else (name, operation, values)]
     value = plain(node)
@@ -147,6 +151,9 @@ def _sum(reader: Reader, node: Node, text: str, operations: Operations) -> list[
 
 def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> Used | None:
     """An operation without parameters."""
+    if name == QUANTIZE:
+        without_type(reader, node)
+        return None
     of = _GRADIENT.fullmatch(name)
     operation = _known(reader, node, name, operations) if of is None else _gradient(reader, node, of[1], operations)
     return (name, operation, ()) if operation is not None and settled(reader, node, name, operation) else None

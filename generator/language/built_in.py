@@ -15,9 +15,11 @@ from generator.epilogue.auxiliary_outputs import ACCUMULATE, ACCUMULATED, AUXILI
 from generator.epilogue.chain import Epilogue, Used, operation_of, settings_of
 from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import FILE, MATRIX, SHAPES, EpilogueOperation
+from generator.epilogue.quantisation import QUANTISES, QUANTIZE
 from generator.language.document import compose
 from generator.language.errors import SpecError
 from generator.language.operation_reader import read_operations
+from generator.language.quantised_results import quantisation_of
 from generator.language.reader import Reader
 
 
@@ -32,7 +34,7 @@ def _operations() -> dict[str, EpilogueOperation]:
 #: The built-in operations that are only a formula.
 OPERATIONS: Mapping[str, EpilogueOperation] = _operations()
 
-_OWN: dict[str, EpilogueOperation] = {ACCUMULATE: ACCUMULATED, **AUXILIARY}
+_OWN: dict[str, EpilogueOperation] = {ACCUMULATE: ACCUMULATED, **AUXILIARY, QUANTIZE: QUANTISES}
 
 #: All built-in operations, those that are only a formula first.
 BUILT_IN: Mapping[str, EpilogueOperation] = ChainMap(_OWN, OPERATIONS)  # type: ignore[arg-type]
@@ -50,6 +52,8 @@ def chain_of(operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
     for entry in operations:
         if isinstance(entry, str):
             found.append((entry, BUILT_IN[entry], ()))
+        elif entry["operation"] == QUANTIZE:
+            found.append((QUANTIZE, quantisation_of(entry), ()))
         elif "output" in entry:
             found.append((entry["operation"], named(AUXILIARY[entry["operation"]], entry["output"]), ()))
         else:

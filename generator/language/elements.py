@@ -271,6 +271,8 @@ ELEMENTS: Mapping[str, ElementType] = {
         mantissa=1,
         converted=_EVERY,
         converts="e2m1",
+        quantises="to_e2m1",
+        nan="NaN becomes 0",
     ),
     # Triton has no type of powers of two, and reads their bytes.
     "e8m0": ElementType(

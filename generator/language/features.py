@@ -31,6 +31,7 @@ class Feature(Enum):
     SCALED = "scaled products"
     SUMMED = "summed products"
     SYMMETRIC = "symmetric results"
+    QUANTISED = "results quantised under scales of their own"
     ORDERS = "orders of tiles but the default"
     BLOCKS = "block pointers"
     DESCRIPTORS = "descriptors"

@@ -14,6 +14,7 @@ from generator.epilogue.chain import Epilogue
 from generator.language.dtypes import DTYPE_SHORTHANDS, PACKINGS, PRECISIONS, SPARSITIES
 from generator.language.elements import FORMATS
 from generator.language.errors import Mistake
+from generator.language.quantised_results import QuantisedResult, quantised_result
 from generator.language.storage import Block, Storage, element_of, kind_of
 from generator.language.vocabulary import (
     AXES,
@@ -299,6 +300,17 @@ class Variant:
         """The epilogue as computed: with `rounding: torch` the running value is rounded before each operation."""
         late = self.rounding == DEFAULTS["rounding"]
         return self.epilogue if late else self.epilogue.rounded(self.dtype.sum, self.dtype.out)
+
+    @cached_property
+    def quantised(self) -> QuantisedResult | None:
+        """How C is stored under scales of its own; None for a C of `dtype.out`."""
+        found = self.epilogue.quantisation
+        return None if found is None else quantised_result(found)
+
+    @property
+    def out(self) -> str:
+        """The type of C's elements in memory."""
+        return self.dtype.out if self.quantised is None else self.quantised.kind
 
     @property
     def traits(self) -> Schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
@@ -12,9 +12,23 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, nam
 from generator.epilogue.formula import FUNCTIONS, FormulaError, Number
 from generator.epilogue.gradient_operation import GRAD, GradientOperation, gradient_name, why_no_gradient
 from generator.epilogue.operations import SHAPES, EpilogueOperation, Settings, written
+from generator.epilogue.quantisation import (
+    BLOCK,
+    DEFAULT_BLOCK,
+    FP32,
+    PARAMETERS,
+    QUANTIZE,
+    SCALE,
+    SCALES,
+    TO,
+    Quantisation,
+    quantisation,
+)
 from generator.language.document import plain
+from generator.language.elements import FORMATS
 from generator.language.errors import nearest, shown
 from generator.language.keys import OPERATION_KEYS
+from generator.language.quantised_results import BLOCKS, RESULT_TYPES
 from generator.language.reader import Reader
 from generator.language.reserved_names import is_taken
 from generator.language.vocabulary import ROUNDING
@@ -192,3 +206,53 @@ def read_output(reader: Reader, node: Node, word: str) -> AuxiliaryOutput | None
         message = f"{name!r} has an underscore, which the names of kernels drop; choose a name of letters and digits"
         reader.wrong(node, f"{what}: {message}")
     return named(AUXILIARY[word], name) if len(reader.mistakes) == before else None
+
+
+#: What a spec writes for a result in fp8.
+_EXAMPLE = f"[{{{QUANTIZE}: {{{TO}: fp8e4m3, {BLOCK}: {DEFAULT_BLOCK}}}}}]"
+
+
+def without_type(reader: Reader, node: Node) -> None:
+    """Record that `quantize` says no type."""
+    reader.wrong(node, f"epilogue: {QUANTIZE!r} needs a type, as in {_EXAMPLE}")
+
+
+def read_quantisation(reader: Reader, node: Node) -> Quantisation | None:
+    """The parameters of `quantize`; None where one is illegal, with the mistake recorded."""
+    before, what = len(reader.mistakes), f"epilogue.{QUANTIZE}"
+    if not isinstance(node, MappingNode):
+        reader.wrong(node, f"{what}: expected a mapping, as in {_EXAMPLE}, found {shown(plain(node))}")
+        return None
+    found = reader.mapping(node, PARAMETERS, what, required=(TO,))
+    to = _one_of(reader, found[TO], f"{what}.{TO}", RESULT_TYPES) if TO in found else None
+    block: int | None = DEFAULT_BLOCK
+    scale: str | None = FP32
+    if to is not None and to in FORMATS:
+        own = FORMATS[to].block
+        if BLOCK in found and reader.whole(found[BLOCK], f"{what}.{BLOCK}") not in (None, own):
+            reader.wrong(
+                found[BLOCK], f"{what}.{BLOCK}: blocks of {to} have {own} columns, found {plain(found[BLOCK])}"
+            )
+        if SCALE in found:
+            told = f"scales of {to} are {FORMATS[to].scales[0]}, which no spec can change"
+            reader.wrong(found[SCALE], f"{what}.{SCALE}: {told}")
+    else:
+        if BLOCK in found:
+            block = reader.whole(found[BLOCK], f"{what}.{BLOCK}")
+            if block is not None and block not in BLOCKS:
+                legal = ", ".join(map(str, BLOCKS))
+                reader.wrong(found[BLOCK], f"{what}.{BLOCK}: {block} columns; a block has one of {legal}")
+        if SCALE in found:
+            scale = _one_of(reader, found[SCALE], f"{what}.{SCALE}", SCALES)
+    if len(reader.mistakes) > before or to is None or block is None or scale is None:
+        return None
+    return quantisation(to, block, scale)
+
+
+def _one_of(reader: Reader, node: Node, what: str, words: Sequence[str]) -> str | None:
+    """One of the words; None for another value, with the mistake recorded."""
+    found = plain(node)
+    if isinstance(found, str) and found in words:
+        return found
+    reader.wrong(node, f"{what}: unknown value {shown(found)}; {nearest(str(found), words)}")
+    return None

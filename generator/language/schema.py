@@ -18,6 +18,7 @@ from generator.epilogue import gated_units
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.gradient_operation import GRAD, gradient_name, why_no_gradient
 from generator.epilogue.operations import SHAPES, EpilogueOperation
+from generator.epilogue.quantisation import BLOCK, DEFAULT_BLOCK, FP32, QUANTIZE, SCALE, SCALES, TO
 from generator.language import keys
 from generator.language.axis_values import POWERS
 from generator.language.built_in import BUILT_IN
@@ -26,6 +27,7 @@ from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, PACKINGS, 
 from generator.language.family_names import LONGEST_NAME, NAME
 from generator.language.keys import Key
 from generator.language.model import Tile
+from generator.language.quantised_results import BLOCKS, RESULT_TYPES
 from generator.language.reader import LARGEST_NUMBER
 from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.vocabulary import (
@@ -183,7 +185,7 @@ def _entries(operands: str, value: Schema) -> Schema:
 
 def _chain(*, strict: bool = False) -> Schema:
     """One chain: operations joined by +, or a list of them; where `strict`, built-in ones alone."""
-    plain = {name: operation for name, operation in BUILT_IN.items() if not operation.bounds}
+    plain = {name: operation for name, operation in BUILT_IN.items() if not operation.bounds and name != QUANTIZE}
     gradients = [gradient_name(name) for name, operation in plain.items() if why_no_gradient(operation) is None]
     one = "|".join(map(re.escape, [*plain, *gradients]))
     joined: Schema = {
@@ -210,6 +212,7 @@ def _with_parameters(strict: bool) -> Schema:
         if operation.parameters and name not in AUXILIARY
     }
     made |= {name: {"description": f"Name of the output {name}.", **_NAME} for name in AUXILIARY}
+    made[QUANTIZE] = {"description": "Stores C in another type, with scales that are found from it.", **_quantisation()}
     gradient: Schema = {"type": "object", "properties": {"op": _TEXT}, "required": ["op"]}
     made[GRAD] = {"description": "The gradient of an operation with parameters.", **gradient}
     others: Any = False if strict else {"type": "object"}
@@ -228,6 +231,12 @@ def _parameters(operation: EpilogueOperation) -> Schema:
     # One of the bounds must be given.
     least = {"minProperties": 1} if operation.bounds else {}
     return {"type": "object", "properties": found, **least, "additionalProperties": False}
+
+
+def _quantisation() -> Schema:
+    made: dict[str, Any] = {TO: {"enum": list(RESULT_TYPES)}}
+    made |= {BLOCK: {"enum": list(BLOCKS), "default": DEFAULT_BLOCK}, SCALE: {"enum": list(SCALES), "default": FP32}}
+    return {"type": "object", "properties": made, "required": [TO], "additionalProperties": False}
 
 
 def _operations() -> Schema:

@@ -265,7 +265,7 @@ SWIZZLE: Mapping[str, Order] = {
 }
 
 #: What the macros of tile.j2 and of module.py.j2 do for every schedule that calls them.
-_TILES = (*STORED, Feature.GATES, *CHAINS, *LOADS, Feature.ORDERS, Feature.EXCHANGED)
+_TILES = (*STORED, Feature.GATES, *CHAINS, *LOADS, Feature.ORDERS, Feature.EXCHANGED, Feature.QUANTISED)
 #: Of them what several blocks of a tile do, which no block pointer loads and whose sums are stored one by one.
 _BLOCKS = (
     *(*STORED, Feature.GATES, Feature.EPILOGUES, Feature.OUTPUTS, *SEVERAL),
@@ -285,7 +285,7 @@ SCHEDULE: Mapping[str, Schedule] = {
         rank=7,
         handles=(
             *(*CHAINS, *LOADS, Feature.PRECISIONS, Feature.GATES, Feature.BATCHES),
-            *(Feature.ORDERS, Feature.EXCHANGED, Feature.INVARIANT),
+            *(Feature.ORDERS, Feature.EXCHANGED, Feature.QUANTISED, Feature.INVARIANT),
         ),
     ),
     "tiled": Schedule(
@@ -362,7 +362,7 @@ SCHEDULE: Mapping[str, Schedule] = {
         rank=4,
         handles=(
             *(Feature.CONVERSIONS, Feature.SCALES, Feature.SPARSITY, Feature.MIXED, Feature.PRECISIONS),
-            *(Feature.GATES, *CHAINS, *LOADS, Feature.ORDERS, Feature.INVARIANT),
+            *(Feature.GATES, *CHAINS, *LOADS, Feature.ORDERS, Feature.QUANTISED, Feature.INVARIANT),
         ),
     ),
 }
@@ -382,7 +382,10 @@ def schedule_of_blocks(side: str, size: int) -> str | None:
 INTERPRETED = 3
 
 #: What loads by tiles of pointers or by descriptors do, whose macros know how operands are stored.
-_OPERANDS = (*STORED, Feature.GATES, *CHAINS, *SEVERAL, Feature.EXCHANGED, Feature.SCALED, Feature.PARTS_OF_K)
+_OPERANDS = (
+    *(*STORED, Feature.GATES, *CHAINS, *SEVERAL, Feature.EXCHANGED),
+    *(Feature.SCALED, Feature.PARTS_OF_K, Feature.QUANTISED),
+)
 
 LOAD: Mapping[str, Load] = {
     "pointer": Load(

@@ -274,7 +274,7 @@ class CallTable:
         loaded = analytic.loaded_columns(k.v, "2 * BLOCK_N" if self.call.gated else "BLOCK_N")
         shared = f"(BLOCK_M + {loaded}) * BLOCK_K * STAGES * {analytic.width(k.v)}"
         if k.described:
-            shared += f" + BLOCK_M * BLOCK_N * {ELEMENTS[k.v.dtype.out].bits // 8}"
+            shared += f" + BLOCK_M * BLOCK_N * {ELEMENTS[k.v.out].bits // 8}"
         # The accumulators may use two thirds of the registers.
         registers = f"BLOCK_M * BLOCK_N * {12 if self.call.gated else 6}"
         return bracketed("programs=Occupancy(", [f"shared={shared}", f"registers={registers}"], ")", INDENT)
@@ -312,7 +312,7 @@ class CallTable:
             found.append(("Absent", '"rows"', '"descriptors copy neighbouring rows of a, and rows names others"'))
         if k.described:
             size = sizes["N" if k.c.layout == "row" else "M"]
-            found.append(("Multiple", size, str(128 // ELEMENTS[k.v.dtype.out].bits), '"a descriptor writes"'))
+            found.append(("Multiple", size, str(128 // ELEMENTS[k.v.out].bits), '"a descriptor writes"'))
         if k.read_step:
             found.append(("Multiple", "N", str(k.read_step), '"a descriptor reads the second half of b at"'))
         if k.kernel.variant.dtype.fragments:

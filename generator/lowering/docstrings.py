@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import MATRIX
+from generator.epilogue.quantisation import OUT_SCALE
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS, every_target
 from generator.language.model import Variant
@@ -79,7 +80,9 @@ def sizes(kernel: Kernel) -> str:
     if not v.traits.looped:
         text += f" One load covers all of K, so K is at most {max(tile.k for tile in kernel.tiles)}."
     together = v.dtype.together
-    return text if together == 1 else f"{text} K must be a multiple of {together}."
+    text = text if together == 1 else f"{text} K must be a multiple of {together}."
+    packed = 1 if v.quantised is None else v.quantised.packed
+    return text if packed == 1 else f"{text} N must be a multiple of {packed}."
 
 
 def order(v: Variant) -> str:
@@ -295,7 +298,9 @@ def rounding(k: View) -> str:
         return text + (" Sums and maxima are fp32, of the rounded values." if k.parts else "")
     if v.epilogue.steps:
         text += f" The epilogue is computed in {k.kind}.{approximate_math.told(v)}"
-    if dtype.out in QUANTISED:
+    if v.quantised is not None:
+        text += f" Nothing is rounded to {dtype.out}."
+    elif dtype.out in QUANTISED:
         text += quantising(k)
     elif k.rounds:
         text += f" The result is rounded once, to {dtype.out}, at the store."
@@ -315,6 +320,30 @@ def quantising(k: View) -> str:
     if k.saturates:
         return f"{text} at the store."
     return f"{text}, including infinities, and rounded once, to nearest even, to {out} at the store; {found.nan}."
+
+
+def quantised(v: Variant) -> str:
+    """How C is stored under scales of its own; nothing where it has none."""
+    found = v.quantised
+    if found is None:
+        return ""
+    word, scale = found.format or found.kind, ELEMENTS[found.scale]
+    text = f"C is stored as {word}: a value is an element of the result times out_scale, of which {found.block} columns"
+    text += f" of a row have one. A block's largest magnitude becomes {found.element.most:g}"
+    if found.rule == "pow2":
+        text += ", or less where the scale is rounded up to a power of two"
+    elif scale.powers:
+        text += f", or less, or is rounded down from at most {found.limit:g}, since the scale is a power of two"
+    elif found.format:
+        text += f", or is rounded down from at most {found.limit:g}, since the scale is rounded to {found.scale}"
+    text += ". Quotients are rounded once, to nearest even. A block of zeros has a scale above 0, and one with a NaN a"
+    text += " scale of NaN"
+    if found.format and not scale.powers:
+        text += f", as has one above {scale.most * found.limit:g}"
+    text += f"; {found.element.nan}." if not found.element.nan.startswith("NaN stays") else "."
+    if found.packed > 1:
+        text += " Byte i of a row has column 2i in its low four bits and 2i + 1 in its high ones."
+    return f"{text} {scale.scale}" if scale.powers else text
 
 
 def repeatable(v: Variant) -> str:
@@ -349,6 +378,7 @@ def properties(k: View) -> str:
         "Gate": halves(kernel.variant),
         "Epilogue": meanings(kernel.variant),
         "Outputs": outputs(kernel.variant),
+        "Quantised": quantised(kernel.variant),
         "Rounding": rounding(k),
         "Repeatable": repeatable(kernel.variant),
         "Rows": rows(kernel),
@@ -408,4 +438,4 @@ def _layout(k: View, x: Argument) -> str:
         if x is k.call.b and k.read_step:
             whole = "base, leading dimension and N"
         return f"{x.layout}-major; {whole} in multiples of 16 bytes"
-    return f"{x.layout}-major, stride 1 along {inner}"
+    return f"{x.layout}-major, stride 1" if x.name == OUT_SCALE else f"{x.layout}-major, stride 1 along {inner}"

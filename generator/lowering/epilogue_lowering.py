@@ -11,6 +11,7 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.gated_units import CONCATENATED, PLACES
 from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, OUT, ROWS, SCALAR
+from generator.epilogue.quantisation import Quantisation
 from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype
 from generator.language.vocabulary import SCHEDULE, Products
@@ -45,10 +46,13 @@ def step_views(
     """
     kind = dtype.sum
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
-    steps = []
+    steps: list[StepView] = []
     depth = SCHEDULE[schedule].indent
     whole = not ELEMENTS[kind].floating and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
     for step in epilogue.steps:
+        if isinstance(step.meaning, Quantisation):
+            # It is no step of the chain's arithmetic, but how the kernel stores what the chain has computed.
+            return tuple(steps), kind, stored(values[X], kind, "fp32", whole=False)
         if step.output is not None:
             places = PLACES[epilogue.order or CONCATENATED] if step.output.gated else {X: "{}"}
             for half, place in places.items():

@@ -14,6 +14,7 @@ from generator.lowering.edges import edges_of
 from generator.lowering.epilogue_lowering import step_views
 from generator.lowering.operands import Matrix
 from generator.lowering.outputs import reduced_shapes
+from generator.lowering.quantised import QUANTISED, quantised_view
 from generator.lowering.shuffled import shuffle_of
 from generator.lowering.stored_operands import one_of_tile
 from generator.lowering.view import View
@@ -56,6 +57,10 @@ def view(kernel: Kernel) -> View:
     a, parts = _matrix("a", "M", "K", described.a, products, packed=storages["a"].packed), blocks_of(v.traits)
     gathered = described.rows is not None and v.loading.pointers
 
+    quantisation = None
+    if v.quantised is not None:
+        quantisation, result = quantised_view(v.quantised, result, described, c), QUANTISED
+
     def rows_of_a(x: Matrix) -> Matrix:
         return replace(x, gathered=gathered and bool(x.first_row))
 
@@ -77,12 +82,13 @@ def view(kernel: Kernel) -> View:
             v.store,
             v.products.divided,
             " ".join(shapes),
-            reduced_shapes(v.epilogue.outputs),
+            f"{ROWS} {COLUMNS}" if quantisation is not None else reduced_shapes(v.epilogue.outputs),
         ),
         steps=steps,
         kind=kind,
         result=result,
         decoding=decoding,
+        quantisation=quantisation,
     )
 
 

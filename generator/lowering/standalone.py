@@ -240,7 +240,7 @@ class Standalone:
     def _measured(self) -> Iterator[str]:
         """The sizes, of the operands that have them."""
         known: set[str] = set()
-        whole: dict[str, int] = {}
+        whole = self._whole()
         sized: list[str] = []
         for operand in self._all("operands"):
             if operand.kind == "Number":
@@ -248,10 +248,6 @@ class Standalone:
             (shape,) = operand.arguments[1:2]
             assert isinstance(shape, ast.Tuple)
             sizes = {node.id for node in ast.walk(shape) if isinstance(node, ast.Name)} - {"ceil"}
-            for extent in shape.elts:
-                if isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.FloorDiv):
-                    name, together = ast.unparse(extent.left), int(ast.unparse(extent.right))
-                    whole[name] = max(together, whole.get(name, 1))
             if "absent" in operand.options:
                 size, other = ast.unparse(shape.elts[0]), ast.unparse(operand.options["absent"])
                 if size == other:
@@ -292,6 +288,17 @@ class Standalone:
         yield from self._agreed()
         names = dict.fromkeys(x for x in [*sized, *self.sizes] if x != "_")
         yield bracketed("_check_sizes(", [f"{name}={name}" for name in names], ")", INDENT)
+
+    def _whole(self) -> dict[str, int]:
+        """The sizes that are multiples of a number of elements, which operands or results store together."""
+        whole: dict[str, int] = {}
+        for x in (*self._all("operands"), *self._all("results")):
+            extents = x.arguments[1].elts if x.kind != "Number" and isinstance(x.arguments[1], ast.Tuple) else []
+            for extent in extents:
+                if isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.FloorDiv):
+                    name, together = ast.unparse(extent.left), int(ast.unparse(extent.right))
+                    whole[name] = max(together, whole.get(name, 1))
+        return whole
 
     def _agreed(self) -> Iterator[str]:
         """The sizes that `b` has in common with `a`."""

@@ -19,6 +19,7 @@ from generator.lowering.epilogue_lowering import StepView
 from generator.lowering.lines import INDENT, collected
 from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
 from generator.lowering.outputs import OutputView
+from generator.lowering.quantised import QuantisedView
 from generator.plan.configurations import STRIP, columns, configurations
 from generator.plan.contract_call import ContractCall, call
 
@@ -34,6 +35,8 @@ class View(Accumulation):
     result: str
     #: What a kernel in front makes of the B of a call; None where the kernel reads that B itself.
     decoding: Decoding | None = None
+    #: How C is quantised under scales of its own; None for a C of the type that the spec says.
+    quantisation: QuantisedView | None = None
     #: Which of two kernels it is: "parts" stores partial sums as its C, "whole" adds them; "dense" multiplies what
     #: `decoding` makes. Empty where one does all.
     stage: str = ""
@@ -62,7 +65,8 @@ class View(Accumulation):
         """The kernel that sums parts of K, of two."""
         by_column = self.order is None or (self.order == CONCATENATED and self.v.loading.pointers)
         edges = replace(self._edges_of_sums, needs_n=by_column)
-        return replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
+        made = replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
+        return replace(made, quantisation=None)
 
     @cached_property
     def second(self) -> View:
@@ -136,7 +140,7 @@ class View(Accumulation):
     @property
     def epilogue_note(self) -> str:
         """The comment that opens the epilogue."""
-        rounded = f", rounded to {self.v.dtype.out} only at the store" if self.rounds else ""
+        rounded = f", rounded to {self.v.out} only at the store" if self.rounds else ""
         if self.v.rounds_between:
             rounded = f", rounded to {self.v.dtype.out} before each operation as eager torch does"
         return f"Epilogue in {self.kind}, on the whole sum{rounded}."
@@ -165,6 +169,8 @@ class View(Accumulation):
 
     @property
     def store_note(self) -> str:
+        if self.quantisation is not None:
+            return ""
         if self.saturates:
             return f", saturated to {self.v.dtype.out}"
         if self.quantises:
@@ -174,7 +180,7 @@ class View(Accumulation):
     @property
     def quantises(self) -> str | None:
         """The macro of math.j2 that makes the result's type of the running value; None where a cast does."""
-        if self.v.dtype.out not in QUANTISED:
+        if self.v.dtype.out not in QUANTISED or (self.quantisation is not None and not self.saved):
             return None
         out = ELEMENTS[self.v.dtype.out]
         return out.saturates if self.saturates else out.quantises
@@ -187,7 +193,7 @@ class View(Accumulation):
     @property
     def rounds(self) -> bool:
         """Whether the store rounds: not where the result's type has every value, as fp32 has those of fp16."""
-        return not ELEMENTS[self.v.dtype.out].holds(ELEMENTS[self.kind])
+        return self.quantisation is None and not ELEMENTS[self.v.dtype.out].holds(ELEMENTS[self.kind])
 
     @cached_property
     def operands(self) -> tuple[Matrix | Vector, ...]:
@@ -216,6 +222,11 @@ class View(Accumulation):
         """What tiles leave of reductions, which is written through pointers."""
         return tuple(output.matrix for output in self.outputs if output.reduced)
 
+    @property
+    def scales_of_c(self) -> tuple[Matrix, ...]:
+        """The scales that the kernel writes beside C, through pointers."""
+        return () if self.quantisation is None else (self.quantisation.scales,)
+
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
         """The M×N operands of the epilogue."""
@@ -237,12 +248,13 @@ class View(Accumulation):
             first = self.parts_of_k if self.decoding is None else self.decoding
             return tuple(dict.fromkeys((*first.pointed, *self.second.pointed)))
         by_pointer = self.v.loading.pointers or (self.v.loading.blocks and self.problem.several)
-        beside: tuple[Matrix | Vector, ...] = (self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
+        apart = (*self.parts, *self.scales_of_c)
+        beside: tuple[Matrix | Vector, ...] = (self.c, *self.matrices, *self.vectors, *self.saved, *apart)
         if self.descriptors:
-            beside = beside if self.stored_by_pointer else (*self.vectors, *self.halved, *self.parts)
+            beside = beside if self.stored_by_pointer else (*self.vectors, *self.halved, *apart)
         elif not by_pointer:
             c = (self.c,) if self.stored_by_pointer or self.v.epilogue.reads_out else ()
-            beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else self.halved), *self.parts)
+            beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else self.halved), *apart)
         return (*(self.sources if by_pointer or self.stage == "whole" else self.scales), *beside)
 
     @cached_property
@@ -295,7 +307,9 @@ class View(Accumulation):
         order = SWIZZLE[self.v.swizzle].helper if self.tiled else None
         found = "larger" if self.problem.divided else None
         called = sorted({helper for step in self.steps for helper in step.helpers})
-        return tuple(helper for helper in (found, order, *called, self.quantises) if helper)
+        stored = () if self.quantisation is None else self.quantisation.helpers
+        needed = (found, order, *called, self.quantises, *stored)
+        return tuple(dict.fromkeys(helper for helper in needed if helper))
 
     @property
     def approximates(self) -> bool:
@@ -333,7 +347,8 @@ class View(Accumulation):
         passed = {"rows": self.a.gathered, "scatter": self.c.scattered}
         divided = (*self.call.positional, *(x for x in self.call.optional if passed[x.name]))
         found += [Slot(f"{x.name}_ptr", f'"{x.name}"', x.name) for x in divided]
-        found += [slot(x) for x in (*self.scales, self.c, *self.operands, *self.saved, *self.parts)]
+        written = (*self.saved, *self.parts, *self.scales_of_c)
+        found += [slot(x) for x in (*self.scales, self.c, *self.operands, *written)]
         if self.schedule.workspace and not self.schedule.joins:
             found += [Slot(f"{name}_ptr", f'"{name}"', name) for name in ("work", "counters")]
         named = (*["R"] * self.a.gathered, *["S"] * self.c.scattered)
@@ -359,7 +374,8 @@ class View(Accumulation):
         """What has strides that are parameters."""
         if self.descriptors:
             return self.pointed
-        return (*self.sources, self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
+        written = (*self.saved, *self.parts, *self.scales_of_c)
+        return (*self.sources, self.c, *self.matrices, *self.vectors, *written)
 
     @property
     def configs(self) -> tuple[str, ...]:

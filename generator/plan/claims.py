@@ -66,6 +66,7 @@ NEEDS: tuple[Need, ...] = (
     Need(Feature.SCALED, _BOTH, _product("scaled")),
     Need(Feature.SUMMED, _BOTH, _product("summed")),
     Need(Feature.SYMMETRIC, _BOTH, lambda v: v.symmetric),
+    Need(Feature.QUANTISED, _BOTH, lambda v: v.quantised is not None),
     Need(Feature.REGISTERS, _BOTH, waits),
     Need(Feature.ORDERS, ("schedule",), lambda v: v.traits.tiled and v.swizzle != DEFAULTS["swizzle"]),
     Need(Feature.BLOCKS, ("schedule",), lambda v: v.loading.blocks),

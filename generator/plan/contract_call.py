@@ -12,6 +12,7 @@ from functools import cache
 from typing import TypeAlias
 
 from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
+from generator.epilogue.quantisation import OUT_SCALE
 from generator.language.model import Variant
 from generator.language.storage import CONTAINER, POSITIONED, SCALE_TYPES, ZERO_TYPES, Storage, element_of
 from generator.language.vocabulary import Products
@@ -111,7 +112,10 @@ class ContractCall:
     #: What the epilogue reads, in the order of its steps, and what it writes beside the result, in the same order.
     operands: tuple[Argument, ...]
     out: Argument
-    outputs: tuple[Argument, ...]
+    #: The auxiliary outputs of the chain.
+    beside: tuple[Argument, ...]
+    #: The scales of `out`, if it has any.
+    out_scale: Argument | None
     #: Whether `out` must be given, because the epilogue reads it.
     reads_out: bool
     #: How many products there are, and how the operands hold them.
@@ -144,6 +148,11 @@ class ContractCall:
     @property
     def numbers(self) -> tuple[Argument, ...]:
         return tuple(operand for operand in self.operands if operand.number)
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        """What is returned beside the result."""
+        return self.beside if self.out_scale is None else (*self.beside, self.out_scale)
 
     @property
     def results(self) -> tuple[Argument, ...]:
@@ -201,7 +210,17 @@ def call(v: Variant) -> ContractCall:
         if storage.zeros:
             yield matrix(storage.zero, shape, "strided", ZERO_TYPES)
 
+    def stored_result() -> tuple[Argument, Argument | None]:
+        """The result and its scales, if it has any."""
+        found = v.quantised
+        if found is None:
+            return matrix("out", (M, N), layout.c, dtype.out), None
+        columns = N if found.packed == 1 else N // found.packed
+        scales = matrix(OUT_SCALE, (M, ceil(N, found.block)), "row", found.scale)
+        return matrix("out", (M, columns), layout.c, found.container), scales
+
     a, b = dtype.stored
+    out, out_scale = stored_result()
     columns = 2 * N if epilogue.gate else N
     left = matrix("a", (M, _containers(a)), layout.a, a.container)
     by_rows = products.divided == "M"
@@ -214,8 +233,9 @@ def call(v: Variant) -> ContractCall:
         scatter=Argument("scatter", (T,), "int32") if by_rows else None,
         stored=(*scales(a), *scales(b)),
         operands=tuple(operand(found.name, found.shape) for found in epilogue.operands),
-        out=matrix("out", (M, N), layout.c, dtype.out),
-        outputs=tuple(output(found.name, found.shape) for found in epilogue.outputs),
+        out=out,
+        beside=tuple(output(found.name, found.shape) for found in epilogue.outputs),
+        out_scale=out_scale,
         reads_out=epilogue.reads_out,
         products=products,
         gated=epilogue.gate is not None,

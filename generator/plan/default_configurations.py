@@ -272,10 +272,20 @@ def defaults(v: Variant) -> tuple[Tile, ...]:
     """The configurations for a variant's schedule, types, layout and product, largest tile first."""
     found = (replace(tile, group=min(tile.group, widest_band(v, tile))) for tile in _of_result(v))
     tiles = tuple(dict.fromkeys(_of_blocks(v, tile) for tile in found if not _spills(v, tile)))
-    if v.epilogue.order is None or not v.traits.tiled:
-        return tiles
-    # A gated linear unit reads two columns of B for each column of C: half the columns of C need the same resources.
-    return tuple(dict.fromkeys(halved(v, tile) for tile in tiles))
+    if v.epilogue.order is not None and v.traits.tiled:
+        # A gated linear unit reads two columns of B for each column of C: half the columns need the same resources.
+        tiles = tuple(dict.fromkeys(halved(v, tile) for tile in tiles))
+    return tuple(dict.fromkeys(_of_scales(v, tile) for tile in tiles))
+
+
+def _of_scales(v: Variant, tile: Tile) -> Tile:
+    """`tile` with the columns that share a scale of a quantised result, and for more columns fewer rows, if it can."""
+    if v.quantised is None or tile.n % v.quantised.block == 0 or not v.traits.tiled:
+        return tile
+    # Below 64 rows Hopper's matrix instruction cannot be used: then steps are shorter, so that operands need no more.
+    n = v.quantised.block
+    m = max(tile.m * tile.n // n, min(tile.m, 64))
+    return replace(tile, n=n, m=m, k=tile.k if m * n <= tile.m * tile.n else min(tile.k, max(tile.k // 2, 64)))
 
 
 def _of_blocks(v: Variant, tile: Tile) -> Tile:

@@ -86,6 +86,8 @@ def why_none(v: Variant) -> str | None:
     """Why a contract has no gradients, or None."""
     if v.epilogue.reads_out:
         return "accumulate writes over C, of which a gradient would be needed"
+    if v.quantised is not None:
+        return f"a result that is quantised to {v.quantised.format or v.quantised.kind} has no gradient"
     if v.dtype.out in QUANTISED or not ELEMENTS[v.dtype.out].floating:
         return f"a result in {v.dtype.out} has no gradient"
     if not v.dtype.stored_a.element.floating or v.dtype.stored_a.bits < 16:

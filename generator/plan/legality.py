@@ -122,6 +122,10 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"m and n are {m} and {n}, and the matrix unit needs at least 16 of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < MATRIX_ROWS:
         return f"n is {n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product"
+    if v.quantised is not None and tile.n % v.quantised.block:
+        return (
+            f"n is {tile.n}, and {v.quantised.block} columns of a tile have one scale, so n must be a multiple of that"
+        )
     if v.symmetric and tile.m > tile.n:
         return f"m is {tile.m} and n is {tile.n}, and tiles of a symmetric result are at least as wide as high"
     band, most = SWIZZLE[v.swizzle].band, widest_band(v, tile)

@@ -73,7 +73,7 @@ def registers_of_loads(v: Variant, tile: Tile, target: str) -> int:
 def staged(v: Variant) -> bool:
     """Whether the store by a descriptor may need a tile of its own in shared memory, beside the operand tiles."""
     copied = v.loading.descriptors and v.store == "as_load" and not v.traits.joins
-    return copied and ELEMENTS[v.dtype.out].bits == 32
+    return copied and ELEMENTS[v.out].bits == 32
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class _Program:
     @property
     def result(self) -> int:
         """Bytes of a tile of C."""
-        return self.tile.m * self.tile.n * ELEMENTS[self.v.dtype.out].bits // 8
+        return self.tile.m * self.tile.n * ELEMENTS[self.v.out].bits // 8
 
     @property
     def result_32(self) -> int:
@@ -290,7 +290,7 @@ class _Program:
         """Whether the epilogue reads matrices that may be converted with 32 bits per element."""
         shapes = {operand.shape for operand in self.v.epilogue.operands}
         reads = self.v.epilogue.reads_out
-        wide = self.instruction == "tcgen05" or self.v.product == "exchanged" or ELEMENTS[self.v.dtype.out].bits != 16
+        wide = self.instruction == "tcgen05" or self.v.product == "exchanged" or ELEMENTS[self.v.out].bits != 16
         return MATRIX in shapes or (reads and wide)
 
     @cached_property
@@ -317,7 +317,7 @@ class _Program:
     @cached_property
     def vector_conversion(self) -> int:
         """Bytes in which vectors change layout, and in which warps reduce rows or columns together."""
-        reduced = any(output.reduced for output in self.v.epilogue.outputs)
+        reduced = any(output.reduced for output in self.v.epilogue.outputs) or self.v.quantised is not None
         if self.amd and not reduced:
             return 0
         # A kernel that adds partial sums has the default of four warps.

@@ -41,9 +41,12 @@ def _missing(storage: Storage, target: str) -> list[str]:
 
 
 def _result_target(v: Variant, target: str) -> str | None:
-    if target not in ELEMENTS[v.dtype.out].written:
-        return f"Triton cannot convert results to {v.dtype.out} on {target}; use int8"
-    return None
+    # Elements of four bits, and scales of eight that are powers of two, are written as whole numbers.
+    found = v.quantised
+    written = [v.out] if found is None else [word for word in (found.kind, found.scale) if ELEMENTS[word].quantises]
+    written = [word for word in written if found is None or ELEMENTS[word].bits > 4]
+    lacking = next((word for word in written if target not in ELEMENTS[word].written), None)
+    return None if lacking is None else f"Triton cannot convert results to {lacking} on {target}; use int8"
 
 
 def _precision_target(v: Variant, target: str) -> str | None:

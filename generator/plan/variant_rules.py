@@ -73,7 +73,9 @@ def _descriptor_matrices(v: Variant) -> str | None:
 
 def _integer_output(v: Variant) -> str | None:
     out = v.dtype.out
-    whole = not ELEMENTS[out].floating and out not in QUANTISED
+    # A quantised result is made of fp32, and rounds nothing to `dtype.out`.
+    kept = v.quantised is None or any(not output.reduced for output in v.epilogue.outputs)
+    whole = not ELEMENTS[out].floating and out not in QUANTISED and kept
     if whole and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
         return (
             f"the epilogue is computed in fp32, and no rounding back to {out} is defined; give dtype.out a float type"
@@ -249,6 +251,29 @@ def _symmetric(v: Variant) -> str | None:
     return None
 
 
+def _quantised(v: Variant) -> str | None:
+    found = v.quantised
+    if found is None:
+        return None
+    each = f"a scale is found from {found.block} columns of a tile"
+    if not v.traits.tiled:
+        return f"{each}, and {v.schedule} computes single elements; use tiled"
+    if v.traits.pairs:
+        return f"{each}, and a tile of {v.schedule} has several accumulators; use tiled or persistent"
+    if not v.traits.repeatable:
+        return f"{each}, and programs of {v.schedule} add their sums one by one; use split_k"
+    if v.layout.c != "row":
+        kind = "column-major" if v.layout.c == "column" else v.layout.c
+        return f"a scale is for {found.block} neighbours in a row of C, and {v.layout.word} has a {kind} C; use r"
+    if v.symmetric:
+        return "blocks of a tile are columns of one row, and those of its mirror image are not; use 'result: full'"
+    if found.packed > 1 and not v.loading.pointers and v.store == "as_load":
+        return (
+            f"a tile of {found.format} has two columns to a byte, which {v.load} does not store; use 'store: pointer'"
+        )
+    return None
+
+
 def _decoded(v: Variant) -> str | None:
     if not v.traits.decodes:
         return None
@@ -269,8 +294,7 @@ def _taken_keyword(v: Variant) -> str | None:
     names = {storage.scale for storage in v.dtype.stored if storage.block is not None}
     names |= {storage.zero for storage in v.dtype.stored if storage.zeros}
     names |= {storage.index for storage in v.dtype.stored if storage.sparse}
-    of_chain = [*(operand.name for operand in v.epilogue.operands), *(output.name for output in v.epilogue.outputs)]
-    taken = [name for name in of_chain if name in names]
+    taken = [name for name in v.epilogue.keywords if name in names]
     return f"{taken[0]!r} is the keyword of an operand as it is stored; rename that of an op" if taken else None
 
 
@@ -278,6 +302,7 @@ def _taken_keyword(v: Variant) -> str | None:
 VARIANT_RULES: tuple[VariantRule, ...] = (
     _scaled,
     _summed,
+    _quantised,
     _symmetric,
     _stored,
     _decoded,

@@ -22,7 +22,7 @@ class Fault(Exception):
 
 def results_of(epilogue: Epilogue, returned: object) -> tuple[Any, list[Any]]:
     """C of what a launcher returned, and the outputs beside it; raise `Fault` unless these are as many as they must."""
-    count = len(epilogue.outputs)
+    count = len(epilogue.outputs) + (epilogue.quantisation is not None)
     if not count:
         return returned, []
     if not isinstance(returned, tuple) or len(returned) != 1 + count:
@@ -70,7 +70,7 @@ def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
     def text(at: At) -> str:
         return f"{float(computed[at])!r}, expected {float(value[at])!r} within {float(allowed[at]):.3g}"
 
-    return _verdict(right, ratio, badness, text)
+    return verdict(right, ratio, badness, text)
 
 
 def _quantised(got: torch.Tensor, value: torch.Tensor, error: torch.Tensor) -> Verdict:
@@ -91,17 +91,17 @@ def _quantised(got: torch.Tensor, value: torch.Tensor, error: torch.Tensor) -> V
     def text(at: At) -> str:
         return f"{float(computed[at])!r}, expected {float(wanted[at])!r}, {float(value[at])!r} quantised"
 
-    return _verdict(right, ratio, (computed - wanted).abs().nan_to_num(torch.inf), text)
+    return verdict(right, ratio, (computed - wanted).abs().nan_to_num(torch.inf), text)
 
 
 def _exact(got: torch.Tensor, value: torch.Tensor) -> Verdict:
     difference = (got.double() - value).abs()
     right = difference == 0
     ratio = torch.where(right, 0.0, torch.inf)
-    return _verdict(right, ratio, difference, lambda at: f"{int(got[at])}, expected exactly {int(value[at])}")
+    return verdict(right, ratio, difference, lambda at: f"{int(got[at])}, expected exactly {int(value[at])}")
 
 
-def _verdict(right: torch.Tensor, ratio: torch.Tensor, badness: torch.Tensor, text: Callable[[At], str]) -> Verdict:
+def verdict(right: torch.Tensor, ratio: torch.Tensor, badness: torch.Tensor, text: Callable[[At], str]) -> Verdict:
     """The verdict on elements that are right or wrong; `text` describes the worst one."""
     if bool(right.all()):
         return Verdict(None, float(ratio.max()))

@@ -13,6 +13,7 @@ from generator.language.call_numbers import too_large
 from generator.language.elements import ELEMENTS
 from generator.language.measured_values import LARGEST_SIZE, Unfit
 from generator.language.model import Dtype, Layout, Variant
+from generator.language.quantised_results import QuantisedResult, quantised_result
 from generator.language.storage import element_of
 from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES
 from generator.plan.contract_call import Argument, ContractCall, call
@@ -176,6 +177,12 @@ class Problem:
         return call(Variant(self.layout, self.dtype, self.shape.products, self.epilogue, **words))
 
     @property
+    def quantised(self) -> QuantisedResult | None:
+        """How the result is stored under scales of its own; None for one of the type that the problem says."""
+        found = self.epilogue.quantisation
+        return None if found is None else quantised_result(found)
+
+    @property
     def flops(self) -> int:
         """Operations of the product, where a multiplication and an addition are two operations.
 
@@ -218,7 +225,8 @@ class Problem:
     @property
     def aligned_rows(self) -> bool:
         """Whether the leading dimensions of A, B and C are multiples of 16 bytes."""
-        bits = self.dtype.stored_a.bits, self.dtype.stored_b.bits, ELEMENTS[self.dtype.out].bits
+        out = self.dtype.out if self.quantised is None else self.quantised.kind
+        bits = self.dtype.stored_a.bits, self.dtype.stored_b.bits, ELEMENTS[out].bits
         return all(pitch * each % 128 == 0 for pitch, each in zip(self.pitches, bits, strict=True))
 
     @property

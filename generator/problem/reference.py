@@ -15,7 +15,7 @@ import torch
 
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.chain import EpilogueOperand, Output, Step
+from generator.epilogue.chain import Epilogue, EpilogueOperand, Output, Step
 from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
 from generator.lowering import approximate_math
@@ -37,6 +37,8 @@ def references(
     hardware: bool,
 ) -> tuple[Bounded, ...]:
     """The (M, N) result of `variant` before the store, then the auxiliary outputs in the order of the chain.
+
+    Of a quantised result, whose scales follow from it (`quantised_values`), it is the value before.
 
     `a` is (M, K) and `b` (K, N); for a batch, all matrices have its dimension in front. With a gated linear unit `b` is
     (K, 2N). If the epilogue reads C, its old values are `operands["c"]`. Of groups, what belongs to none of them is 0.
@@ -79,16 +81,18 @@ def _of_groups(
     total = len(rows if isinstance(rows, torch.Tensor) else a) if by_rows else a.shape[1]
     sizes = {"G": len(ends), "T": total, "M": a.shape[0], "N": b.shape[-1]}
     sizes["N"] //= 2 if described.gated else 1
+    whole_out = replace(described.out, dimensions=call(replace(variant, epilogue=Epilogue())).out.dimensions)
+    computed = (whole_out, *described.beside)
     results = [
         Bounded(*(torch.zeros(x.sizes(sizes), dtype=torch.float64, device=a.device) for _ in range(2)))
-        for x in described.results
+        for x in computed
     ]
     arguments = (described.a, described.b, *described.keywords, replace(described.out, name="c"))
     for number, span, own in parts(arguments, given, ends.tolist(), sizes["T"]):
         left, right = own.pop("a"), own.pop("b")
         assert isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
         found = references(alone, left, right, own, hardware=hardware)
-        for x, whole, part in zip(described.results, results, found, strict=True):
+        for x, whole, part in zip(computed, results, found, strict=True):
             for into, values in ((whole.value, part.value), (whole.error, part.error)):
                 target = part_of(x, into, number, span)
                 assert isinstance(target, torch.Tensor)
@@ -140,7 +144,7 @@ def finish(
             outputs.append(_mirrored(found) if variant.symmetric else found)
 
     result = run_chain(variant.chain.steps, x, operand, step_value, apart=_taken_apart, write=write)
-    result = _stored(out, result, integer=integer)
+    result = _stored("fp32" if variant.quantised is not None else out, result, integer=integer)
     return _mirrored(result) if variant.symmetric else result
 
 

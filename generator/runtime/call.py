@@ -413,8 +413,9 @@ class Call:
 
     @functools.cached_property
     def containers(self) -> list[tuple[str, Operation]]:
-        """The extents of operands of which several elements are stored together, each with the operand."""
-        extents = [(x.name, extent) for x in self.operands for extent in x.shape if isinstance(extent, Operation)]
+        """The extents of tensors of which several elements are stored together, each with the tensor."""
+        tensors = (*self.operands, *self.results)
+        extents = [(x.name, extent) for x in tensors for extent in x.shape if isinstance(extent, Operation)]
         found = [(name, extent) for name, extent in extents if extent.symbol == "//"]
         # The most elements first: what is a multiple of their number is one of the others'.
         return sorted(found, key=lambda entry: -int(str(entry[1].right)))

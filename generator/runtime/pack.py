@@ -124,13 +124,16 @@ def quantize(weight: Tensor, name: str, *, scale_dtype: torch.dtype = torch.floa
         low, high = blocks.amin((-3, -1)).clamp(max=0), blocks.amax((-3, -1)).clamp(min=0)
         span = (high - low) / (element.most - element.least)
         scale = _scale(span, span, scale_dtype)
+        _require_finite(scale, span)
         zero = element.least - (low / scale).round()
         zeros["b_zero"] = zero.to(scale_dtype if element.least < 0 else torch.uint8)
         codes = blocks / _spread(scale) + _spread(zero)
     else:
         if element.least == 0:
             _within(w, 0, math.inf, f"{name} has no zeros")
-        scale = _symmetric(blocks.abs().amax((-3, -1)), element, scale_dtype)
+        largest = blocks.abs().amax((-3, -1))
+        scale = _symmetric(largest, element, scale_dtype)
+        _require_finite(scale, largest / element.limit)
         codes = blocks / _spread(scale)
     b = as_b(_rounded(_joined(codes, w.shape), element), stored)
     return {"b": b, "b_scale": scale, **zeros}
@@ -143,9 +146,7 @@ def quantize_rows(x: Tensor, stored: Stored) -> dict[str, Tensor]:
     Scales are those that `quantize` makes. It looks at no value, so that torch.compile traces it and no GPU waits.
     """
     element, x = stored.element, x.float()
-    largest = _blocks(x, stored.block).abs().amax((-3, -1))
-    mx = element.scales is _E8M0
-    scale = _symmetric(largest, element, torch.float32) if mx else (largest / element.most).clamp(min=2.0**-126)
+    scale = _symmetric(_blocks(x, stored.block).abs().amax((-3, -1)), element, torch.float32)
     # Of a repetition of the scales, Inductor makes wrong code for a CPU where the last block is short.
     of_each = scale.float()
     for dimension, (extent, size) in enumerate(zip(x.shape, stored.block)):
@@ -265,12 +266,16 @@ def _spread(scale: Tensor) -> Tensor:
 
 
 def _symmetric(largest: Tensor, element: Element, dtype: torch.dtype) -> Tensor:
-    """The scales of blocks by their largest magnitudes."""
+    """The scales of blocks by their largest magnitudes; NaN for one that is NaN, and for one that no scale is for.
+
+    Kernels whose results are quantised find the same ones (`scale_...` in their files).
+    """
     least = largest / element.limit
     if element.scales is _E8M0:
         mantissa, exponent = torch.frexp(least)
         byte = exponent - (mantissa == 0.5).int() + 127
-        return byte.clamp(0, 254).where(least > 0, 0).to(torch.uint8).view(torch.float8_e8m0fnu)
+        byte = byte.clamp(0, 254).where(least > 0, 0).where(least.isfinite(), 255)
+        return byte.to(torch.uint8).view(torch.float8_e8m0fnu)
     return _scale(largest / element.most, least, torch.float8_e4m3fn if element.scales is _E4M3 else dtype)
 
 
@@ -280,10 +285,14 @@ def _scale(wanted: Tensor, least: Tensor, dtype: torch.dtype) -> Tensor:
     scale = wanted.clamp(max=torch.finfo(dtype).max).to(dtype)
     bits = scale.view((torch.uint8, torch.int16, torch.int32)[dtype.itemsize // 2])
     # The next larger number has the next bits.
-    scale = (bits + (scale.float() < least)).view(dtype)
-    if not scale.float().isfinite().all():
-        raise ValueError(f"weight needs a scale of {least.max():g}, but {dtype} ends at {torch.finfo(dtype).max:g}")
-    return scale
+    return (bits + (scale.float() < least)).view(dtype)
+
+
+def _require_finite(scale: Tensor, largest: Tensor) -> None:
+    """Raise ValueError where a scale is not finite, because its dtype ends below the one that a block needs."""
+    if scale.dtype != torch.float8_e8m0fnu and not scale.float().isfinite().all():
+        most = torch.finfo(scale.dtype).max
+        raise ValueError(f"weight needs a scale of {largest.max():g}, but {scale.dtype} ends at {most:g}")
 
 
 def _rounded(x: Tensor, element: Element) -> Tensor:
@@ -293,10 +302,10 @@ def _rounded(x: Tensor, element: Element) -> Tensor:
         # A code is a number of steps: of 0.5 up to 2, of 1 up to 4, then of 2.
         m = x.abs()
         code = (2 * m.clamp(max=2)).round() + (m.clamp(2, 4) - 2).round() + (m.clamp(min=4) / 2 - 2).round()
-        return (code + 8 * x.signbit()).to(torch.uint8)
+        return (code + 8 * x.signbit()).where(m == m, 0).to(torch.uint8)
     if element.kind == "integer":
         # In two's complement, whose lowest four bits are those of int4.
-        x = x.round().to(torch.int8)
+        x = x.round().where(x == x, 0).to(torch.int8)
     return x.view(torch.uint8) & 15 if element.bits == 4 else x.to(element.dtype)
 
 

@@ -110,7 +110,7 @@ class Fit:
         step, read = written_step(self.variant), read_step(self.variant)
         if self.variant.layout.c == "column":
             return -(-m // step) * step, -(-n // read) * read, k
-        step = max(step, read)
+        step = max(step, read, 1 if self.variant.quantised is None else self.variant.quantised.packed)
         return m, -(-n // step) * step, k
 
 
@@ -118,7 +118,7 @@ def written_step(variant: Variant) -> int:
     """The inner extent of C must be a multiple of this many elements: 16 bytes if the hardware copies it, else 1."""
     if not variant.loading.descriptors or variant.store != "as_load":
         return 1
-    return 16 * 8 // ELEMENTS[variant.dtype.out].bits
+    return 16 * 8 // ELEMENTS[variant.out].bits
 
 
 def read_step(variant: Variant) -> int:

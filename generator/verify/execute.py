@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from generator.epilogue.quantisation import OUT_SCALE
 from generator.language.model import Variant
 from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Kernel
@@ -20,6 +21,7 @@ from generator.problem.element_types import quantise, torch_type
 from generator.problem.error_propagation import Bounded
 from generator.problem.grouping import spans
 from generator.problem.poisoned_operands import INTEGER_POISON, NoMemory, poison, unwritten
+from generator.problem.quantised_values import compare_elements, compare_scales
 from generator.problem.reference import finish, references
 from generator.verify.case_setup import Setup, prepare
 from generator.verify.case_sizes import Case, sizes_of
@@ -230,8 +232,17 @@ def run_case(
         returned = _call(launcher, configs, case, setup, machine)
         result, outputs = results_of(v.epilogue, returned)
         worst = 0.0
-        for argument, tensor, wanted in zip(call(v).results, (result, *outputs), (expected, *beside), strict=True):
-            worst = max(worst, _check(argument, setup, kernel.variant, case, tensor, wanted, machine))
+        described, scales = call(v), outputs[len(beside) :]
+        chain = zip(
+            (described.out, *described.beside), (result, *outputs[: len(beside)]), (expected, *beside), strict=True
+        )
+        for argument, tensor, wanted in chain:
+            worst = max(worst, _check(argument, setup, kernel.variant, case, tensor, wanted, machine, scales))
+        for scale in scales:
+            assert described.out_scale is not None
+            worst = max(
+                worst, _check(described.out_scale, setup, kernel.variant, case, scale, expected, machine, scales)
+            )
         if case.row is not None and not case.scattered:
             corners = machine.corners_of_sums() if v.traits.joins else machine.corners(result)
             matrices = sizes_of(v, case).get(v.products.count, 1)
@@ -290,9 +301,19 @@ def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup
 
 
 def _check(
-    x: Argument, setup: Setup, v: Variant, case: Case, result: object, expected: Bounded, machine: Machine
+    x: Argument,
+    setup: Setup,
+    v: Variant,
+    case: Case,
+    result: object,
+    expected: Bounded,
+    machine: Machine,
+    scales: list[Any],
 ) -> float:
-    """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed."""
+    """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed.
+
+    A quantised result, or its `scales`, is compared with the value that was to be quantised.
+    """
     sizes = sizes_of(v, case)
     shape = x.sizes(sizes)
     told = "the result" if x.name == "out" else x.name
@@ -318,10 +339,21 @@ def _check(
     if tensor.numel():
         # Sums are torch's to write, where no kernel is watched.
         written = type(machine).written if x.layout and not divided else Machine.written
-        missing = written(machine, tensor, _certain(tensor, expected).expand(shape))
+        # Any element or scale may be what the rule finds: what is not written is told by the comparison.
+        anything = v.quantised is not None and x.name in ("out", OUT_SCALE)
+        certain = torch.zeros_like(tensor, dtype=torch.bool) if anything else _certain(tensor, expected)
+        missing = written(machine, tensor, certain.expand(shape))
     if missing:
         raise Fault(f"{missing} of {tensor.numel()} elements of {told} were never written")
-    verdict = compare(tensor, expected)
+    found = v.quantised if x.name in ("out", OUT_SCALE) else None
+    if found is None:
+        verdict = compare(tensor, expected)
+    elif x.name == OUT_SCALE:
+        verdict = compare_scales(tensor, expected, found)
+    else:
+        # Nothing has checked the scales yet.
+        _tensor(call(v).out_scale or x, OUT_SCALE, call(v).outputs[-1].sizes(sizes), setup, scales[0])
+        verdict = compare_elements(tensor, scales[0][:used] if divided else scales[0], expected, found)
     if verdict.fault is not None:
         raise Fault(verdict.fault if x.name == "out" else f"{told}: {verdict.fault}")
     return verdict.ratio
@@ -384,7 +416,8 @@ def _against_vendor(
 ) -> float | None:
     """The result's root mean square error as a part of that of the vendor's product under the same epilogue."""
     product = machine.witness(setup.a.view, setup.b.view, variant)
-    if product is None or not result.dtype.is_floating_point or not result.numel():
+    unlike = variant.quantised is not None or not result.dtype.is_floating_point
+    if product is None or unlike or not result.numel():
         return None
     vendor = finish(variant, Bounded(product, torch.zeros_like(product)), setup.read).value
     vendor = quantise(vendor, result.dtype).to(result.dtype)

@@ -25,6 +25,7 @@ from generator.verify.invalid_calls import (
     longer,
     other_layout,
     overlapping,
+    resized,
     to_cpu,
     too_near,
 )
@@ -242,18 +243,40 @@ def _layouts(kernel: Kernel) -> Iterator[Refusal]:
 
 
 def _outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    m, n, _ = case.sizes
-    words = ("out", _shape(kernel, case, m, n), _shape(kernel, case, m + 1, n))
+    m = case.sizes[0]
+    columns = call(kernel.variant).out.sizes(sizes_of(kernel.variant, case))[-1]
+    words = ("out", _shape(kernel, case, m, columns), _shape(kernel, case, m + 1, columns))
     spoil = changed("out", longer)
     yield Refusal("out-shape", "out has one row more", ValueError, words, spoil)
     yield Refusal(
         "out-dtype", "out is float64", TypeError, ("out", "float64"), changed("out", lambda out: out.double())
     )
     yield Refusal("out-overlap", "elements of out share addresses", ValueError, ("out",), changed("out", overlapping))
-    if min(m, n) > 1:
+    if min(m, columns) > 1:
         spoil = changed("out", crowded)
         reason = "each line of out overlaps the next one in one element"
         yield Refusal("out-crowded", reason, ValueError, ("out",), spoil)
+
+
+def _scales(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """Invalid scales of a quantised result, and sizes whose last elements would not fill a byte."""
+    v, described = kernel.variant, call(kernel.variant)
+    if v.quantised is None or described.out_scale is None:
+        return
+    name, (m, n, _) = described.out_scale.name, case.sizes
+    columns = described.out_scale.sizes(sizes_of(v, case))[-1]
+    spoil = changed(name, lambda x: x.float().double())
+    yield Refusal(f"{name}-dtype", f"{name} is float64", TypeError, (name, "float64"), spoil)
+    words = (name, _shape(kernel, case, m, columns), _shape(kernel, case, m, 2 * columns))
+    spoil = changed(name, lambda x: torch.cat([x.view(torch.uint8)] * 2, -1).view(x.dtype))
+    yield Refusal(f"{name}-shape", f"{name} has twice the blocks", ValueError, words, spoil)
+    if m > 1:
+        spoil = changed(name, overlapping)
+        yield Refusal(f"{name}-overlap", f"rows of {name} share addresses", ValueError, (name,), spoil)
+    if v.quantised.packed > 1:
+        spoil = resized(kernel, case, "n", n + 1)
+        reason = "the last column has half a byte"
+        yield Refusal("odd-n", reason, ValueError, ("N", str(n + 1), str(v.quantised.packed)), spoil)
 
 
 def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
@@ -263,6 +286,7 @@ def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     if v.epilogue.reads_out:
         reason = "out is missing, but the epilogue reads it"
         yield Refusal("out-missing", reason, ValueError, ("out",), partial(drop, name="out"))
+    yield from _scales(kernel, case)
     for output in v.epilogue.outputs:
         name = output.name
         spoil = changed(name, lambda x: x.double())

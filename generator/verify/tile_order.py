@@ -39,6 +39,9 @@ def wrong_order(
     if variant.traits.joins and variant.epilogue.order is not None:
         # Of partial sums, which have two columns for each of the result's.
         corners = [(m, n // 2) for m, n in corners]
+    if variant.quantised is not None and not variant.traits.joins:
+        # Of bytes with several columns each.
+        corners = [(*i, m, n * variant.quantised.packed) for *i, m, n in corners]
     if variant.symmetric and not variant.traits.joins:
         # Each tile is stored a second time, mirrored.
         corners = [(*i, min(m, n), max(m, n)) for *i, m, n in corners]

@@ -90,7 +90,9 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
         block = dimension.upper()
         name = call(kernel.variant).named(block)
         offered = sorted({config[f"BLOCK_{block}"] for config in configs})
-        more = kernel.variant.dtype.together if dimension == "k" else 1
+        found = kernel.variant.quantised
+        whole = {"k": kernel.variant.dtype.together, "n": found.packed if found is not None else 1}
+        more = whole.get(dimension, 1)
         size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
         spoil = resized(kernel, case, dimension, size)
@@ -181,6 +183,6 @@ def _distances(name: str, layout: str, *, written: bool) -> Iterator[Refusal]:
 def _width(kernel: Kernel, name: str) -> int:
     """Bytes of an operand's element; matrices of the epilogue are fp32 in the valid call."""
     dtype = kernel.variant.dtype
-    written = dict.fromkeys(("out", *(output.name for output in kernel.variant.epilogue.outputs)), dtype.out)
+    written = {output.name: dtype.out for output in kernel.variant.epilogue.outputs} | {"out": kernel.variant.out}
     read = {storage.letter: storage.container for storage in dtype.stored}
     return element_of({**read, **written}.get(name, "fp32")).bits // 8

@@ -1,0 +1,144 @@
+"""A result that is quantised under scales of blocks: what its scales and its elements may be, by the rule alone.
+
+The rule is monotonic: a larger magnitude has no smaller scale, and under one scale a larger value no smaller element.
+So a bound on the error of the value before it bounds both: a scale is between those of the ends of the bound, and an
+element between the elements of the ends under the scale that the kernel has stored. A value is then off by half a step
+of the type times that scale, beside the error of the product itself.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from generator.language.elements import ELEMENTS
+from generator.language.quantised_results import QuantisedResult
+from generator.problem.compare import Verdict, verdict
+from generator.problem.element_types import FP32_ROUNDOFF, double, quantise, torch_type
+from generator.problem.error_propagation import Bounded
+
+#: The smallest scale of fp32, and the most rounding errors, relative to a quotient, in a scale or in front of one.
+_LEAST, _ROUNDED = 2.0**-126, 4 * FP32_ROUNDOFF
+
+
+def decoded(x: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
+    """The elements of a result in float64, those of four bits a column each."""
+    if found.packed == 1:
+        return double(x)
+    codes = torch.stack((x & 15, x >> 4), -1).flatten(-2)
+    values = [found.element.value(code) for code in range(16)]
+    return torch.tensor(values, dtype=torch.float64, device=x.device)[codes.long()]
+
+
+def dequantised(x: torch.Tensor, scales: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
+    """The values that elements and scales stand for."""
+    elements = decoded(x, found)
+    return elements * _read(scales, found).repeat_interleave(found.block, -1)[..., : elements.shape[-1]]
+
+
+def quantised_roundoff(found: QuantisedResult | None) -> float:
+    """How far values may be off, relative to the norm of a result: a step of its type; none where it has no scales."""
+    if found is None:
+        return 0.0
+    # Integers have equal steps, of which the largest magnitude of a block has as many as the type's largest number.
+    steps = 2.0**found.element.significant if found.element.floating else found.most / 4
+    return (2 if found.powers else 1) / steps
+
+
+def largest(x: Bounded, found: QuantisedResult) -> Bounded:
+    """The largest magnitude of each block of columns, with a bound on its error."""
+    rest = -x.value.shape[-1] % found.block
+    shape = (*x.value.shape[:-1], -1, found.block)
+    of_blocks = [
+        torch.nn.functional.pad(each, (0, rest)).reshape(shape)
+        for each in (x.value.abs(), x.error.expand(x.value.shape))
+    ]
+    value, error = of_blocks
+    return Bounded(value.amax(-1), error.amax(-1))
+
+
+def compare_scales(got: torch.Tensor, x: Bounded, found: QuantisedResult) -> Verdict:
+    """Whether each scale is one that the rule finds for some value within the bound of `x`, the value before it."""
+    if got.numel() == 0:
+        return Verdict(None, 0.0)
+    computed, magnitude = _read(got, found), largest(x, found)
+    low = _scale((magnitude.value - magnitude.error).clamp(min=0) * (1 - _ROUNDED), found)
+    high = _scale((magnitude.value + magnitude.error) * (1 + _ROUNDED), found)
+    # Where no number is large enough, formats have NaN.
+    over = computed.isnan() & ~(high < torch.inf) if found.format else torch.zeros_like(computed, dtype=torch.bool)
+    slack = 0.0 if found.powers or found.format else _ROUNDED
+    within = (low * (1 - slack) <= computed) & (computed <= high * (1 + slack))
+    right = torch.where(magnitude.value.isnan(), computed.isnan(), within | over) | magnitude.error.isnan()
+    wanted = _scale(magnitude.value, found)
+
+    def text(at: tuple[int, ...]) -> str:
+        return f"{float(computed[at])!r}, expected {float(wanted[at])!r} from {float(low[at])!r} to {float(high[at])!r}"
+
+    ratio = torch.where(right, 0.0, torch.inf)
+    return verdict(right, ratio, (computed - wanted).abs().nan_to_num(torch.inf), text)
+
+
+def compare_elements(got: torch.Tensor, scales: torch.Tensor, x: Bounded, found: QuantisedResult) -> Verdict:
+    """Whether each element is the value `x`, within its bound, over the scale of its block, saturated and rounded."""
+    if got.numel() == 0:
+        return Verdict(None, 0.0)
+    computed = decoded(got, found)
+    scale = _read(scales, found).repeat_interleave(found.block, -1)[..., : computed.shape[-1]]
+    value, error = x.value.expand(computed.shape), x.error.expand(computed.shape)
+    quotient, off = value / scale, error / scale + _ROUNDED * (value / scale).abs()
+    wanted = _rounded(quotient, found)
+    ends = (torch.where(off.isinf(), side * torch.inf, quotient + side * off) for side in (-1, 1))
+    low, high = (_rounded(torch.where(off > 0, end, quotient), found) for end in ends)
+    same = (wanted.isnan() & computed.isnan()) | (wanted == computed)
+    right = (low <= computed) & (computed <= high) | same | error.isnan() | off.isnan() & error.isinf()
+
+    def text(at: tuple[int, ...]) -> str:
+        told = f"{float(value[at])!r} over the scale {float(scale[at])!r}"
+        return f"{float(computed[at])!r}, expected {float(wanted[at])!r}, {told}"
+
+    step = (_rounded(quotient.abs() * (1 + 2.0**-found.element.significant) + 1e-3, found) - wanted.abs()).abs()
+    allowed = off + step.nan_to_num(0.0) + 0.5
+    difference = (computed - quotient).abs()
+    ratio = torch.where(right & difference.isfinite() & allowed.isfinite(), (difference / allowed).clamp(max=1), 0.0)
+    return verdict(right, ratio, (computed - wanted).abs().nan_to_num(torch.inf), text)
+
+
+def _read(scales: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
+    """Scales in float64."""
+    if not ELEMENTS[found.scale].powers:
+        return double(scales)
+    code = scales.view(torch.uint8).double()
+    return torch.where(code == 255, torch.nan, torch.exp2(code - 127))
+
+
+def _scale(magnitude: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
+    """The scale of blocks by their largest magnitudes; infinity where no number is large enough."""
+    most, limit = float(found.most), float(found.limit)
+    if found.rule == "e8m0":
+        return _power(magnitude / limit).clamp(min=2.0**-127)
+    if found.rule == "fp8e4m3":
+        wanted = quantise((magnitude / most).clamp(min=_LEAST), torch_type("fp8e4m3"))
+        least, needed = 2.0**-9, (magnitude / limit).clamp(min=_LEAST)
+        # The next number, of which those below 2**-6 are equally far apart.
+        _, exponent = torch.frexp(wanted)
+        apart = torch.where(wanted > 0, torch.ldexp(torch.ones_like(wanted), exponent - 4), 0.0)
+        next_one = wanted + apart.clamp(min=least)
+        next_one = torch.where(next_one > ELEMENTS["fp8e4m3"].most, torch.inf, next_one)
+        return torch.where(wanted < needed, next_one, wanted)
+    scale = (magnitude / most).clamp(min=_LEAST)
+    return _power(scale.float().double()) if found.rule == "pow2" else scale
+
+
+def _power(x: torch.Tensor) -> torch.Tensor:
+    """The least power of two that is not below x."""
+    mantissa, exponent = torch.frexp(x)
+    power = torch.ldexp(torch.ones_like(x), exponent - (mantissa == 0.5).int())
+    return torch.where(x.isfinite() & (x > 0), power, x)
+
+
+def _rounded(x: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
+    """Float64 quotients saturated to the type of elements and rounded to nearest even."""
+    if found.packed == 1:
+        return quantise(x, torch_type(found.kind))
+    m = x.abs().clamp(max=found.most)
+    spacing = torch.where(m < 2, 0.5, torch.where(m < 4, 1.0, 2.0))
+    return ((m / spacing).round() * spacing * x.sign()).nan_to_num(0.0)
