@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +27,12 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient
 from generator.epilogue.operations import EpilogueOperation, Settings
+from generator.epilogue.quantisation import DEFAULT_BLOCK, FP32, QUANTIZE, SCALES
 from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
 from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, PRECISIONS, RESULTS
+from generator.language.elements import FORMATS
 from generator.language.model import Dtype, Layout, Variant
+from generator.language.quantised_results import BLOCKS, RESULT_TYPES
 from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
 from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
@@ -113,13 +116,22 @@ def settled_chains() -> list[Epilogue]:
     return [Epilogue.chain(chain) for chain in chains]
 
 
+def quantised_chains() -> Iterator[Epilogue]:
+    """Chains with every type, block and way to find a scale, behind nothing and behind an operation."""
+    for to, block, scale in itertools.product(RESULT_TYPES, BLOCKS, SCALES):
+        if to not in FORMATS or (block, scale) == (DEFAULT_BLOCK, FP32):
+            entry = {"operation": QUANTIZE, "to": to, "block": block, "scale": scale}
+            yield from (chain_of([entry]), chain_of(["bias", entry]))
+
+
 def test_no_two_variants_share_a_name() -> None:
     # All words of every axis, those still to come included; chains that could be read in two ways among the epilogues.
-    words = [name for name, operation in BUILT_IN.items() if not operation.bounds]
+    words = [name for name, operation in BUILT_IN.items() if not operation.bounds and name != QUANTIZE]
     chains = [(), *((name,) for name in words), *itertools.product(words, repeat=2)]
     chains += [("bias", "bias_m", "bias"), ("bias", "bias", "bias_m"), ("gelu", "tanh"), ("gelu_tanh",)]
     plain = [chain_of(chain) for chain in chains]
-    epilogues = list({epilogue.word: epilogue for epilogue in (*plain, *settled_chains())}.values())
+    every = (*plain, *settled_chains(), *quantised_chains())
+    epilogues = list({epilogue.word: epilogue for epilogue in every}.values())
     layouts = [Layout.of("".join(letters)) for letters in itertools.product("rcs", repeat=3)]
     how = list(itertools.product(*(WORDS[axis] for axis in IMPLEMENTATION_AXES)))
     first = dict(zip(IMPLEMENTATION_AXES, how[0]))

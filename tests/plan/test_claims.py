@@ -28,7 +28,10 @@ ASKING: dict[str, tuple[object, ...]] = {
         Dtype("fp8e4m3", "int4", "fp32", "bf16", None).scaled_by({"b": (128, 1)}),
     ),
     "batch": ("none", "strided", "grouped", "grouped_k"),
-    "epilogue": tuple(map(chain_of, ((), ("bias",), ("swiglu",), ("save",), ("row_amax",)))),
+    "epilogue": (
+        *map(chain_of, ((), ("bias",), ("swiglu",), ("save",), ("row_amax",))),
+        chain_of([{"operation": "quantize", "to": "int8"}]),
+    ),
     "swizzle": ("grouped", "linear"),
     "schedule": ("tiled", *(word for word in SCHEDULE if word != "tiled")),
     "load": ("pointer", *(word for word in LOAD if word != "pointer")),

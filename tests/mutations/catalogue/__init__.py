@@ -20,6 +20,7 @@ from . import (
     orders,
     parts,
     products,
+    quantised,
     sharing,
     stored,
     symmetric,
@@ -47,6 +48,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *stored.MUTATIONS,
     *fragments.MUTATIONS,
     *symmetric.MUTATIONS,
+    *quantised.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,
 )

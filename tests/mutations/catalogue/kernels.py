@@ -41,6 +41,10 @@ BATCHES_DESCRIPTORS = ("batched", "bmm_fp16_rcr_bias_relu__tiled_descriptor_auto
 SYMMETRIC = ("symmetric", "gemm_bf16_rcr_none_resultsymmetric__tiled_pointer_auto_grouped_storepointer")
 SYMMETRIC_WALKED = ("symmetric", "gemm_bf16_rcr_none_resultsymmetric__persistent_descriptor_auto_grouped_storepointer")
 SYMMETRIC_PARTS = ("symmetric", "gemm_fp32_rcr_none_resultsymmetric__splitk_pointer_auto_grouped_storepointer")
+QUANTISED = ("quantised_blocks", "gemm_bf16_rcr_quantize_fp8e4m3__tiled_pointer_auto_grouped")
+QUANTISED_BYTES = ("quantised_blocks", "gemm_bf16_rcr_quantize_mxfp4__tiled_pointer_auto_grouped")
+QUANTISED_SUMS = ("quantised_blocks", "gemm_bf16_rcr_scale_quantize_nvfp4__splitk_descriptor_auto_grouped_storepointer")
+QUANTISED_POWERS = ("quantised_blocks", "gemm_bf16_rcr_quantize_int8_64_block_pow2__persistent_descriptor_auto_grouped")
 
 # Groups of rows.
 GROUPS = ("grouped", "gmm_bf16_rcr_scalem__tiled_pointer_auto_grouped_storepointer")

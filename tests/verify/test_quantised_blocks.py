@@ -1,0 +1,117 @@
+"""Results quantised under scales of blocks: bit for bit what the library makes of each number, and what is let pass."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+from generator.commands.command_line import main
+from generator.emit.manifest_reader import Rendered, read
+from generator.epilogue.quantisation import quantisation
+from generator.language.elements import FORMATS
+from generator.language.quantised_results import RESULT_TYPES, quantised_result
+from generator.problem.error_propagation import Bounded
+from generator.problem.quantised_values import compare_elements, compare_scales
+from generator.runtime import pack
+from generator.runtime.pack import Stored
+from generator.verify.worker_pool import _initialize
+from tests.helpers.verify.quantised_blocks import by_library, differing
+
+#: Each type with a block, and each way to find a scale where there are two.
+KINDS = [
+    *((word, 32, "fp32") for word in RESULT_TYPES if word not in FORMATS),
+    *((word, 64, "pow2") for word in RESULT_TYPES if word not in FORMATS),
+    *((word, 128, "fp32") for word in FORMATS),
+]
+
+
+def element(word: str, block: int, scale: str) -> str:
+    """The last element of a chain."""
+    settings = [f"to: {word}", *([f"block: {block}"] if block != 128 else [])]
+    return f"{{quantize: {{{', '.join([*settings, *(['scale: pow2'] if scale == 'pow2' else [])])}}}}}"
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("blocks")
+    chains = ", ".join(f"[add, {element(*kind)}]" for kind in KINDS)
+    (folder / "blocks.yaml").write_text(
+        f"summary: Every type of a quantised result.\nlayout: rrr\ndtype: bf16\nselect: fixed\nepilogue: [{chains}]\n"
+        "tile: [{m: 128, n: 128, k: 16, warps: 4}]\ntargets: [sm90]\n"
+    )
+    assert main([str(folder / "blocks.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "blocks")
+
+
+@pytest.fixture(scope="module")
+def unguarded() -> Iterator[Callable[..., Any]]:
+    """Call a function in a process with Triton's interpreter where no other test has installed the guard."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=_initialize, initargs=("interpret", context.Semaphore(1))) as pool:
+        yield lambda function, *arguments: pool.submit(function, *arguments).result()
+
+
+@pytest.mark.parametrize("of", ["bfloat16", "float16"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)))
+def test_every_number_of_16_bits_is_quantised_as_the_library_does(
+    kind: tuple[str, int, str], of: str, family: Rendered, unguarded: Callable[..., Any]
+) -> None:
+    found = quantised_result(quantisation(*kind))
+    (name,) = (k.name for k in family.kernels if k.variant.quantised == found)
+    # 250 columns end within a block of any size.
+    for columns in (256, 250):
+        assert unguarded(differing, family.folder, name, found, columns, of) == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[2] != "pow2"], ids=lambda kind: kind[0])
+def test_the_rule_is_that_of_weights(kind: tuple[str, int, str]) -> None:
+    found = quantised_result(quantisation(*kind))
+    torch.manual_seed(0)
+    word, x = found.format or found.kind, torch.randn(8, 256)
+    x[1], x[2, :200] = 0.0, x[2, :200] * 1e-38
+    pack.CONTRACTS["weights"] = Stored(word, "row", (found.block, 1))
+    try:
+        given = pack.quantize(x.T.contiguous(), "weights")
+    finally:
+        del pack.CONTRACTS["weights"]
+    elements, scales = by_library(x, found)
+    b = given["b"].view(torch.uint8)
+    if found.packed > 1:
+        # b has two elements along K in a byte, which are rows.
+        assert torch.equal(elements, b.T.contiguous())
+    else:
+        assert torch.equal(elements.view(torch.uint8), b.T)
+    assert torch.equal(scales.view(torch.uint8), given["b_scale"].T.contiguous().view(torch.uint8))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)))
+def test_the_comparison_takes_what_the_rule_finds_and_nothing_else(kind: tuple[str, int, str]) -> None:
+    found = quantised_result(quantisation(*kind))
+    torch.manual_seed(1)
+    x = torch.randn(4, 256) * torch.tensor([[1.0], [1e-3], [100.0], [0.0]])
+    elements, scales = by_library(x, found)
+    value = Bounded(x.double(), x.double().abs() * 1e-7)
+    assert compare_scales(scales, value, found).fault is None
+    assert compare_elements(elements, scales, value, found).fault is None
+    # Scales of the neighbours, and elements that are one step away.
+    shifted = scales.view(torch.uint8) + 1 if scales.element_size() == 1 else scales.view(torch.int32) + 64
+    assert compare_scales(shifted.view(scales.dtype), value, found).fault is not None
+    changed = elements.view(torch.uint8) ^ 2
+    assert compare_elements(changed.view(elements.dtype), scales, value, found).fault is not None
+
+
+def test_a_block_with_nan_has_a_scale_of_nan_and_one_of_zeros_a_scale_above_zero() -> None:
+    for kind in KINDS:
+        found = quantised_result(quantisation(*kind))
+        x = torch.zeros(2, 256)
+        x[0, 3] = torch.nan
+        _, scales = by_library(x, found)
+        value = Bounded(x.double(), torch.zeros(2, 256, dtype=torch.float64))
+        assert scales[0, 0].float().isnan() and (scales[1].float() > 0).all()
+        assert compare_scales(scales, value, found).fault is None
+        assert compare_scales(scales.flip(0), value, found).fault is not None
