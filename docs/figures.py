@@ -35,7 +35,7 @@ OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
 GENERATED = ROOT / "generated"
 
 #: Families that no GPU has run at the level gpu yet, nor other versions of Triton, as docs/proving.md says.
-NEWER = ("fragments", "symmetric", "widths", "widths_stored")
+NEWER = ("fragments", "quantised_blocks", "symmetric", "widths", "widths_stored")
 
 #: The results that pages summarize, by suite; `_other` are those of the other GPU where both have some.
 RESULTS: Mapping[str, Path] = {

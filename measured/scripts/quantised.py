@@ -1,0 +1,248 @@
+"""Quantised results against plain ones, and a layer: `python measured/scripts/quantised.py FILE [PART ...]`.
+
+PART is `products`, `layers` or both, without any all of them. FILE receives, as JSON, and is written after each size:
+
+- of `products`, A bf16 times B^T bf16: the microseconds of every configuration of TILES by itself, in bf16 and
+  quantised to each of KINDS; then of the fastest of each, in rounds in which they take turns. `ratio` is the time of
+  the plain product by that of a quantised one, the median over rounds, with quartiles: the goal is at least 1 / 1.03.
+  `error` is that of the values that elements and scales stand for, against float64, and `rounded` that of float64
+  numbers that are quantised by the library's rule: the quotient must be near 1. `scales` is the largest relative
+  difference of a scale from the one of float64 numbers.
+- of `layers`, of `docs/examples/block_fp8.yaml`: Linear, SwiGLU, quantisation and Linear in block fp8 in two launches,
+  in turns with the same by torch: `torch._scaled_mm` under the same scales, and what is between compiled by
+  `torch.compile`, alone and together with the products; each with its error against float64.
+
+A side that fails is an error's text in FILE. Compiling takes most of the time of a first call: it is kept below a
+minute by few configurations, in several processes.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton
+from symmetric import alone, error_of, turns
+
+from generator.commands.command_line import main as command
+from generator.emit.loading import load_family
+from generator.runtime import pack
+from generator.runtime.pack import Stored
+
+ROOT = Path(__file__).resolve().parents[2]
+LAYER = ROOT / "docs" / "examples" / "block_fp8.yaml"
+#: M, N and K of the products, and rows, width and hidden width of the layers.
+PRODUCTS = tuple((m, n, k) for n, k in ((4096, 4096), (14336, 4096)) for m in (1024, 2048, 4096, 8192))
+LAYERS = ((1024, 4096, 14336), (4096, 4096, 14336), (8192, 4096, 14336), (4096, 7168, 2048))
+#: What results are quantised to: the name in FILE, the parameters of `quantize`, and how the library stores it.
+KINDS: Mapping[str, tuple[dict[str, Any], Stored]] = {
+    "fp8e4m3": ({"to": "fp8e4m3"}, Stored("fp8e4m3", "row", (1, 128))),
+    "fp8e4m3 pow2": ({"to": "fp8e4m3", "scale": "pow2"}, Stored("fp8e4m3", "row", (1, 128))),
+    "mxfp8e4m3": ({"to": "mxfp8e4m3"}, Stored("mxfp8e4m3", "row", (1, 32))),
+    "mxfp4": ({"to": "mxfp4"}, Stored("mxfp4", "row", (1, 32))),
+}
+PLAIN = "plain"
+TILES = [
+    *({"m": 128, "n": 128, "k": 64, "warps": warps, "stages": stages} for warps, stages in ((4, 4), (8, 3), (8, 4))),
+    *({"m": 128, "n": 256, "k": 64, "warps": 8, "stages": stages} for stages in (3, 4)),
+]
+SCHEDULES = ("tiled", "persistent")
+WORKERS = 12
+UP = "gemm_fp8e4m3_a1x128_b128x128_rcr_swiglu_quantize_fp8e4m3"
+DOWN = "gemm_fp8e4m3_a1x128_b128x128_rcr_none"
+
+
+def rendered(folder: Path) -> dict[str, ModuleType]:
+    """The family of LAYER, and one for PLAIN and each of KINDS and each of SCHEDULES, in `folder`."""
+    specs = [LAYER]
+    for word in (PLAIN, *KINDS):
+        for schedule in SCHEDULES:
+            keys: dict[str, Any] = {"summary": "Products.", "layout": "rcr", "dtype": "bf16", "schedule": schedule}
+            keys |= {"load": "descriptor", "select": "fixed", "targets": ["sm90"], "tile": TILES}
+            if word in KINDS:
+                keys["epilogue"] = [[{"quantize": KINDS[word][0]}]]
+            if word == "mxfp4":
+                keys["store"] = "pointer"
+            path = folder / f"{word.replace(' ', '_')}_{schedule}.yaml"
+            # JSON is YAML.
+            path.write_text(json.dumps(keys))
+            specs.append(path)
+    if command([*map(str, specs), "--out", str(folder)]):
+        raise SystemExit("the families cannot be rendered")
+    return {path.stem: load_family(folder / path.stem) for path in specs}
+
+
+def kernel(family: ModuleType) -> Any:
+    """The only kernel of a family."""
+    (found,) = Path(str(family.__file__)).parent.glob("gemm_*.py")
+    return __import__(f"{family.__name__}.{found.stem}", fromlist=["gemm"])
+
+
+def compiled(work: tuple[str, str, int]) -> None:
+    """Compile a configuration by a call of a size that is as divisible as PRODUCTS are."""
+    folder, name, index = work
+    a = torch.zeros(1024, 4096, dtype=torch.bfloat16, device="cuda")
+    b = torch.zeros(4096, 4096, dtype=torch.bfloat16, device="cuda")
+    try:
+        kernel(load_family(Path(folder) / name)).gemm(a, b.T, config=index)
+    except Exception as error:
+        print(f"{name} {index}: {error}", file=sys.stderr)
+
+
+def ahead(folder: Path, families: Mapping[str, ModuleType]) -> None:
+    """Compile all configurations of products in several processes, into Triton's cache on disk."""
+    work = [(str(folder), name, index) for name in families if name != LAYER.stem for index in range(len(TILES))]
+    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        pool.map(compiled, work, chunksize=1)
+
+
+def values(out: torch.Tensor, scale: torch.Tensor, stored: Stored) -> torch.Tensor:
+    """What elements and scales stand for, in float64."""
+    elements = pack._values(out.mT, stored.element).mT.double()
+    return elements * scale.float().double().repeat_interleave(stored.block[1], -1)[:, : elements.shape[1]]
+
+
+def checked(results: tuple[torch.Tensor, torch.Tensor], exact: torch.Tensor, word: str) -> dict[str, Any]:
+    """How far a quantised result is from float64, beside float64 numbers quantised by the library's rule."""
+    stored = KINDS[word][1]
+    given = pack.quantize_rows(exact.float(), stored)
+    scale, usual = results[1].float(), given["a_scale"].float()
+    rule = error_of(values(given["a"], given["a_scale"], stored), exact)
+    found = {"error": error_of(values(*results, stored), exact), "rounded": rule}
+    if word != "fp8e4m3 pow2":
+        found["scales"] = float(((scale - usual) / usual).abs().max())
+    found = {key: float(f"{x:.4g}") for key, x in found.items()}
+    wrong = "pow2" not in word and found["error"] > 1.05 * rule
+    return {**found, **({"fault": "the error is more than that of the rule"} if wrong else {})}
+
+
+def products(families: Mapping[str, ModuleType], m: int, n: int, k: int) -> dict[str, Any]:
+    """The part of FILE for products of a size."""
+    torch.manual_seed(m + n + k)
+    a = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
+    b = torch.randn(n, k, device="cuda", dtype=torch.bfloat16) / k**0.5
+    exact = a.double() @ b.double().T
+    found: dict[str, Any] = {}
+    sides: dict[str, Callable[[], object]] = {}
+    for word in (PLAIN, *KINDS):
+        times: dict[tuple[str, int], float] = {}
+        every: dict[str, Any] = {}
+        for schedule in SCHEDULES:
+            module = kernel(families[f"{word.replace(' ', '_')}_{schedule}"])
+            first = module.gemm(a, b.T, config=0)
+            kept = {"out": first} if word == PLAIN else {"out": first[0], "out_scale": first[1]}
+            for index, row in enumerate(module.CONFIGS):
+                name = f"{schedule} {' '.join(map(str, row.values()))}"
+                try:
+                    call = partial(module.gemm, a, b.T, config=index, **kept)
+                    every[name] = {} if word == PLAIN else checked(call(), exact, word)
+                    seconds = times[schedule, index] = alone(call)
+                    every[name]["us"] = round(1e6 * seconds, 3)
+                    if seconds == min(times.values()):
+                        sides[word] = call
+                except Exception as error:
+                    every[name] = {"failure": f"{type(error).__name__}: {error}"[:500]}
+        found[word] = every
+    found["in turns"] = turns(sides)
+    return found
+
+
+def layers(families: Mapping[str, ModuleType], m: int, width: int, hidden: int) -> dict[str, Any]:
+    """The part of FILE for a gated layer."""
+    torch.manual_seed(m + width + hidden)
+    family = families[LAYER.stem]
+    library = __import__(f"{family.__name__}._pack", fromlist=["quantize"])
+    dense = [torch.randn(*shape, device="cuda") / shape[0] ** 0.5 for shape in ((width, 2 * hidden), (hidden, width))]
+    up, down = (library.quantize(w, name) for w, name in zip(dense, (UP, DOWN), strict=True))
+    stored = Stored("fp8e4m3", "row", (1, 128))
+    rows = pack.quantize_rows(torch.randn(m, width, device="cuda"), stored)
+    x, x_scale = rows["a"], rows["a_scale"]
+    # torch takes scales of B with the blocks along K next to each other.
+    scales = [w["b_scale"].mT.contiguous().mT for w in (up, down)]
+
+    def own() -> torch.Tensor:
+        h, h_scale = getattr(family, UP)(x, a_scale=x_scale, **up)
+        result: torch.Tensor = getattr(family, DOWN)(h, a_scale=h_scale, **down)
+        return result
+
+    def scaled(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor) -> torch.Tensor:
+        return torch._scaled_mm(a, b, scale_a=a_scale, scale_b=b_scale, out_dtype=torch.bfloat16)
+
+    def between(both: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        gate, other = both.float().chunk(2, -1)
+        blocks = (torch.nn.functional.silu(gate) * other).unflatten(-1, (-1, 128))
+        scale = (blocks.abs().amax(-1) / 448).clamp(min=2.0**-126)
+        return (blocks / scale[..., None]).flatten(-2).to(torch.float8_e4m3fn), scale
+
+    def all_of_torch() -> torch.Tensor:
+        h, h_scale = between(scaled(x, x_scale, up["b"], scales[0]))
+        return scaled(h, h_scale, down["b"], scales[1])
+
+    torch._dynamo.reset()
+    quantises, whole = torch.compile(between, dynamic=False), torch.compile(all_of_torch, dynamic=False)
+
+    def in_three() -> torch.Tensor:
+        h, h_scale = quantises(scaled(x, x_scale, up["b"], scales[0]))
+        return scaled(h, h_scale, down["b"], scales[1])
+
+    a = values(x, x_scale, stored)
+    w = [library.dequantize(name, **each).double() for name, each in ((UP, up), (DOWN, down))]
+    gate, other = (a @ w[0]).chunk(2, -1)
+    exact = (torch.nn.functional.silu(gate) * other) @ w[1]
+    sides: dict[str, Callable[[], torch.Tensor]] = {
+        "torch: compiled quantisation": in_three,
+        "torch: compiled": whole,
+        "two launches": own,
+    }
+    errors: dict[str, Any] = {}
+    for name, call in sides.items():
+        try:
+            errors[name] = float(f"{error_of(call(), exact):.4g}")
+        except Exception as error:
+            errors[name] = f"{type(error).__name__}: {error}"[:500]
+    found = turns({name: call for name, call in sides.items() if isinstance(errors[name], float)})
+    chosen = getattr(family, UP).which(x, up["b"], a_scale=x_scale, b_scale=up["b_scale"])
+    return {"errors": errors, "chosen": [chosen[0].partition("__")[2], chosen[1]], "in turns": found}
+
+
+def main() -> None:
+    """Write FILE."""
+    file, *parts = sys.argv[1:]
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        families, begun = rendered(folder), time.monotonic()
+        work: list[tuple[str, Callable[[], dict[str, Any]]]] = []
+        if not parts or "products" in parts:
+            ahead(folder, families)
+            print(f"compiled in {time.monotonic() - begun:.0f} s", flush=True)
+            work += [(f"product {m}x{n}x{k}", partial(products, families, m, n, k)) for m, n, k in PRODUCTS]
+        if not parts or "layers" in parts:
+            work += [(f"layer {m}x{w}x{h}", partial(layers, families, m, w, h)) for m, w, h in LAYERS]
+        for word, part in work:
+            try:
+                found[word] = part()
+            except Exception as error:
+                found[word] = f"{type(error).__name__}: {error}"[:2000]
+            Path(file).write_text(json.dumps(found, indent=1) + "\n")
+            shown = found[word]
+            if isinstance(shown, dict):
+                shown = {key: x for key, x in shown.items() if key not in (PLAIN, *KINDS)}
+            print(word, json.dumps(shown), f"{time.monotonic() - begun:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
