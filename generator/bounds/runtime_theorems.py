@@ -76,14 +76,10 @@ def sizes(call: TableObject) -> tuple[Names, list[Condition]]:
                 facts.append(at_most(term(operand.line, extent, known), LARGEST))
     if not known.keys() <= set(SIZES):
         raise NotUnderstood(call.line, f"sizes other than {', '.join(SIZES)}")
-<<<<<<< HEAD
     for result in call.results:
         if result.named is not None:
             facts += _rows_of(call, result, known)
-    for operand in call.operands:
-=======
     for operand in (*call.operands, *call.results):
->>>>>>> 4c674e00 (WIP bounds of quantised results)
         for extent in operand.fields.get("shape", ()):
             if isinstance(extent, Operation) and extent.symbol == "//":
                 whole, together = (term(operand.line, x, known) for x in (extent.left, extent.right))
