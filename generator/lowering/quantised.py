@@ -67,7 +67,7 @@ class QuantisedView:
     def helpers(self) -> tuple[str, ...]:
         """The macros of math.j2 for what the kernel calls, a function before those that call it."""
         convert, rule = self.found.element.quantises, f"scale_{self.found.rule}"
-        before = {"pow2": ("scale_fp32",), "fp8e4m3": ("to_fp8e4m3", "value_fp8e4m3")}.get(self.found.rule, ())
+        before = {"pow2": ("scale_fp32",), "fp8e4m3": ("code_fp8e4m3", "value_fp8e4m3")}.get(self.found.rule, ())
         after = ("value_e8m0",) if self.found.rule == "e8m0" else ()
         return tuple(dict.fromkeys((*before, rule, *after, convert)))
 

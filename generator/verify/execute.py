@@ -353,7 +353,7 @@ def _check(
     else:
         # Nothing has checked the scales yet.
         _tensor(call(v).out_scale or x, OUT_SCALE, call(v).outputs[-1].sizes(sizes), setup, scales[0])
-        verdict = compare_elements(tensor, scales[0][:used] if divided else scales[0], expected, found)
+        verdict = compare_elements(tensor, scales[0][:used][there] if divided else scales[0], expected, found)
     if verdict.fault is not None:
         raise Fault(verdict.fault if x.name == "out" else f"{told}: {verdict.fault}")
     return verdict.ratio
