@@ -371,7 +371,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
         for mode, name in (("gpu" if gpu else "cpu", name) for gpu, name in _HOUR_STEPS)
     },
     **{f"errors_{section}": _errors(section) for section in ERRORS},
-    **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused", "fp32", "tf32x3")},
+    **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused", "fp32", "tf32x3", "symmetric")},
     "fp32_errors": _fp32_errors,
     "training": _training,
 }

@@ -167,8 +167,9 @@ def layers(families: Mapping[str, ModuleType], m: int, width: int, hidden: int) 
     stored = Stored("fp8e4m3", "row", (1, 128))
     rows = pack.quantize_rows(torch.randn(m, width, device="cuda"), stored)
     x, x_scale = rows["a"], rows["a_scale"]
-    # torch takes scales of B with the blocks along K next to each other.
+    # torch takes scales of B with the blocks along K next to each other, and those of A with the rows.
     scales = [w["b_scale"].mT.contiguous().mT for w in (up, down)]
+    rows_scale = x_scale.mT.contiguous().mT
 
     def own() -> torch.Tensor:
         h, h_scale = getattr(family, UP)(x, a_scale=x_scale, **up)
@@ -182,17 +183,17 @@ def layers(families: Mapping[str, ModuleType], m: int, width: int, hidden: int) 
         gate, other = both.float().chunk(2, -1)
         blocks = (torch.nn.functional.silu(gate) * other).unflatten(-1, (-1, 128))
         scale = (blocks.abs().amax(-1) / 448).clamp(min=2.0**-126)
-        return (blocks / scale[..., None]).flatten(-2).to(torch.float8_e4m3fn), scale
+        return (blocks / scale[..., None]).flatten(-2).to(torch.float8_e4m3fn), scale.mT.contiguous().mT
 
     def all_of_torch() -> torch.Tensor:
-        h, h_scale = between(scaled(x, x_scale, up["b"], scales[0]))
+        h, h_scale = between(scaled(x, rows_scale, up["b"], scales[0]))
         return scaled(h, h_scale, down["b"], scales[1])
 
     torch._dynamo.reset()
     quantises, whole = torch.compile(between, dynamic=False), torch.compile(all_of_torch, dynamic=False)
 
     def in_three() -> torch.Tensor:
-        h, h_scale = quantises(scaled(x, x_scale, up["b"], scales[0]))
+        h, h_scale = quantises(scaled(x, rows_scale, up["b"], scales[0]))
         return scaled(h, h_scale, down["b"], scales[1])
 
     a = values(x, x_scale, stored)
