@@ -46,7 +46,9 @@ _SPELLED = frozenset(
         *(f"{x}_{half}" for x in ("b_scale", "b_zero") for half in ("gate", "up")),
         *("a_sum", "product", "offs_p", "in_p", "in_i", "offs_i", "offs_s", "ahead", "more"),
         *("in_blocks", "in_bytes"),
-        *(f"{tile}_{half}" for tile in ("b", "b_gate", "b_up") for half in ("lower", "upper")),
+        *(f"{tile}_{half}" for tile in ("b", "b_gate", "b_up") for half in ("lower", "upper", "sign")),
+        *(f"b_{block}_sign" for block in _COLUMNS),
+        *(f"b_{half}_{block}_sign" for half in _HALVES for block in _COLUMNS),
         *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }
 )
