@@ -7,6 +7,7 @@ makes of these products are made of them in one way for every number of rows (`c
 
 from __future__ import annotations
 
+import importlib
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -115,9 +116,7 @@ class Override(Installed):
                 return
             _install(_overridden, self._handler, OPERATORS, ("",))
             if self._alike:
-                from . import composed_products
-
-                _install(_composing, self._composer, composed_products.OPERATORS, ("", "Autograd"))
+                _install(_composing, self._composer, _composed_products().OPERATORS, ("", "Autograd"))
 
     def remove(self) -> None:
         """End it, if it has not ended yet; with the last one of a process, torch's dispatcher is what it was."""
@@ -129,8 +128,7 @@ class Override(Installed):
 
     def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of an operator that is made of products; NotImplemented if torch shall make it."""
-        from . import composed_products
-
+        composed_products = _composed_products()
         first, *others = composed_products.operands(name, arguments, options) or [None]
         if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in self._types:
             return NotImplemented
@@ -209,6 +207,11 @@ class Override(Installed):
         except (RuntimeError, TypeError, ValueError) as error:
             return _Decided(f"{name}: {error}")
         return _Decided(name, function, operand, shape, copied)
+
+
+def _composed_products() -> Any:
+    """The module that families with `invariant: rows` have beside this one."""
+    return importlib.import_module(".composed_products", __package__)
 
 
 def _install(shared: Any, handler: Callable[..., Any], operators: tuple[str, ...], keys: tuple[str, ...]) -> None:
