@@ -32,9 +32,11 @@ LONG: dict[str, tuple[str, ...]] = {
         f"test_interpreted_families[test_{name}]"
         for name in (
             "backward_launches",
+            "combine",
             "compiled",
             "composed_products",
             "drawn_gradients",
+            "experts",
             "gradient_calls",
             "gradients",
             "graph_pass",
@@ -43,6 +45,7 @@ LONG: dict[str, tuple[str, ...]] = {
             "opcheck",
             "overridden_products",
             "recorded_calls",
+            "scattered_rows",
             "stored_operands",
             "torch_modes",
         )
