@@ -30,6 +30,15 @@ class NoMemory(Exception):
     """A case needs more memory than is available."""
 
 
+#: The same, also as torch says it where other processes use the GPU: it says nothing about a kernel.
+SHORT_OF_MEMORY = (NoMemory, torch.OutOfMemoryError)
+
+
+def shortage(error: Exception) -> str:
+    """What such an error says of the memory that was asked for, without what torch says of other processes."""
+    return str(error).partition(" GPU ")[0]
+
+
 @dataclass
 class PoisonedOperand:
     """One operand: `view` is the launcher's argument, `storage` all bytes of its buffer, `before` a copy of these.

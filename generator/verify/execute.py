@@ -20,7 +20,7 @@ from generator.problem.compare import Fault, compare, results_of
 from generator.problem.element_types import quantise, torch_type
 from generator.problem.error_propagation import Bounded
 from generator.problem.grouping import spans
-from generator.problem.poisoned_operands import INTEGER_POISON, NoMemory, poison, unwritten
+from generator.problem.poisoned_operands import INTEGER_POISON, SHORT_OF_MEMORY, poison, shortage, unwritten
 from generator.problem.quantised_values import compare_elements, compare_scales
 from generator.problem.reference import finish, references
 from generator.verify.case_setup import Setup, prepare
@@ -258,11 +258,8 @@ def run_case(
             if kernel.variant.traits.repeatable:
                 _repeat(launcher, configs, kernel, case, [result, *outputs], machine)
         _check_surroundings(setup)
-    except NoMemory as error:
-        return Outcome(not_run=str(error))
-    except torch.OutOfMemoryError as error:
-        # Other processes may use the GPU: what did not run says nothing about the kernel.
-        return Outcome(not_run=str(error).partition(" GPU ")[0])
+    except SHORT_OF_MEMORY as error:
+        return Outcome(not_run=shortage(error))
     except Fault as error:
         return Outcome(fault=str(error))
     except Exception as error:
@@ -339,7 +336,7 @@ def _check(
     if tensor.numel():
         # Sums are torch's to write, where no kernel is watched.
         written = type(machine).written if x.layout and not divided else Machine.written
-        # Any element or scale may be what the rule finds: what is not written is told by the comparison.
+        # Poison may be a right element or scale here; the comparison finds what was not written.
         anything = v.quantised is not None and x.name in ("out", OUT_SCALE)
         certain = torch.zeros_like(tensor, dtype=torch.bool) if anything else _certain(tensor, expected)
         missing = written(machine, tensor, certain.expand(shape))

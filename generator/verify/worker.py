@@ -17,7 +17,7 @@ from generator.emit.loading import load_family, load_kernel, taken_for_memory
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
 from generator.plan.kernels import Kernel
-from generator.problem.poisoned_operands import NoMemory
+from generator.problem.poisoned_operands import SHORT_OF_MEMORY, shortage
 from generator.verify.autotuner import tuner_fault
 from generator.verify.case_setup import prepare
 from generator.verify.case_sizes import Case, leading_extents
@@ -125,8 +125,8 @@ class _Work:
         if self.job.takes("refuse-config"):
             try:
                 fault = self.config_is_ignored(function, here)
-            except NoMemory as error:
-                self.not_proved.append(("refuse-config", str(error)))
+            except SHORT_OF_MEMORY as error:
+                self.not_proved.append(("refuse-config", shortage(error)))
                 return None
             self.count += 1
             if fault is not None:
@@ -177,8 +177,8 @@ class _Work:
                         self.failures.append(
                             Failure(f"refuse-{refusal.name}", f"must be refused: {refusal.reason}", fault)
                         )
-        except NoMemory as error:
-            self.not_proved.append(("refusals", str(error)))
+        except SHORT_OF_MEMORY as error:
+            self.not_proved.append(("refusals", shortage(error)))
 
     def refused(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with how a wrong call was answered, or None."""

@@ -159,23 +159,33 @@ def test_a_kernel_without_accesses_is_not_proved(verify: Callable[..., Any]) -> 
     assert result.state is JobState.NOT_PROVED and result.not_proved[0][0] == "accesses"
 
 
-def busy_gpu(folder: Path, name: str) -> JobResult:
-    """A job whose launcher finds the memory of its GPU in use by others."""
+def busy_gpu(folder: Path, name: str, contract: bool, case: str) -> JobResult:
+    """A job whose operands find the memory of its GPU in use by others."""
     import torch
 
-    from generator.verify import execute
+    from generator.verify import case_setup
 
-    def none(*arguments: object) -> None:
+    def none(*arguments: object, **rest: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1 GiB")
 
-    with patch.object(execute, "_check_surroundings", none):
-        return worker.run(Job("interpret", folder, name, False, case="primes"), contextlib.nullcontext())
+    with patch.object(case_setup, "place", none):
+        return worker.run(Job("interpret", folder, name, contract, case=case), contextlib.nullcontext())
 
 
-def test_a_case_on_a_gpu_that_others_use_up_is_not_proved(interpreted: Callable[..., Any]) -> None:
-    result = interpreted(busy_gpu, GENERATED / "ladder", KERNEL)
+@pytest.mark.parametrize(
+    ("name", "contract", "case", "told"),
+    [
+        (KERNEL, False, "primes", "primes"),
+        (KERNEL, False, "refuse-*", "refusals"),
+        (FUNCTION, True, "refuse-config", "refuse-config"),
+    ],
+)
+def test_a_case_on_a_gpu_that_others_use_up_is_not_proved(
+    interpreted: Callable[..., Any], name: str, contract: bool, case: str, told: str
+) -> None:
+    result = interpreted(busy_gpu, GENERATED / "ladder", name, contract, case)
     assert not result.failures
-    assert result.not_proved == (("primes", "CUDA out of memory. Tried to allocate 2.00 MiB."),)
+    assert result.not_proved == ((told, "CUDA out of memory. Tried to allocate 2.00 MiB."),)
 
 
 def short_of_memory(folder: Path, name: str, contract: bool, small: bool) -> JobResult:
