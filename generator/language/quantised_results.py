@@ -81,7 +81,7 @@ class QuantisedResult:
 
 #: The words of `to`.
 RESULT_TYPES: tuple[str, ...] = (
-    *sorted((word for word in QUANTISED), key=lambda word: not ELEMENTS[word].floating),
+    *sorted(QUANTISED, key=lambda word: not ELEMENTS[word].floating),
     *FORMATS,
 )
 

@@ -39,7 +39,7 @@ class QuantisedView:
 
     @property
     def scale(self) -> str:
-        """The function that finds the scales of blocks, and what it is told beside their largest magnitudes."""
+        """The function that finds the scales of blocks from their largest magnitudes."""
         return f"_scale_{self.found.rule}"
 
     @property
