@@ -88,20 +88,12 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
     if recorded and torch.is_grad_enabled() and (out is not None or not backward):
         which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"
         raise RuntimeError(f"{which}, and {_FILLED if backward else _NONE}")
-    seen = (
-        torch.compiler.is_compiling()
-        or private.is_tracing()
-        or private.count_modes()
-        or private.forward_mode._current_level >= 0
-        or private.transforming()
-        or special(*given.values()) is None
-    )
-    if seen:
+    if must_be_seen(*given.values()):
         register()
         if out is None:
-            found: Tensor = _operator("combine")(y, index, weights)
+            found: Tensor = registration.operator("combine")(y, index, weights)
             return found
-        _operator("combine_out")(y, index, weights, out)
+        registration.operator("combine_out")(y, index, weights, out)
         return out
     if recorded and torch.is_grad_enabled():
         return _Recorded.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
@@ -109,6 +101,18 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
     if out is not None:
         written(out)
     return found
+
+
+def must_be_seen(*operands: Any) -> bool:
+    """Whether torch must see a call with these operands, because it traces, transforms or watches it."""
+    return (
+        torch.compiler.is_compiling()
+        or private.is_tracing()
+        or bool(private.count_modes())
+        or private.forward_mode._current_level >= 0
+        or private.transforming()
+        or special(*operands) is None
+    )
 
 
 def inverse(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -119,12 +123,15 @@ def inverse(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     return order.int(), torch.searchsorted(places, each, right=True, out_int32=True)
 
 
-def gradients(
-    grad: Tensor, y: Tensor, index: Tensor, weights: Tensor | None, needed: tuple[bool, bool]
-) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of `y` and of `weights`, of which those that are not `needed` are None."""
-    of_y = spread(grad, *inverse(index, len(y)), index, weights) if needed[0] else None
-    return of_y, dots(grad, y, index, weights) if needed[1] else None
+def _gradients(ctx: Any, grad: Tensor, of_rows: Callable[..., Tensor], of_terms: Callable[..., Tensor]) -> Any:
+    """The gradients of a call's operands, those of `y` and `weights` by these functions where they are needed."""
+    y, index, weights = ctx.saved_tensors
+    of_y = of_weights = None
+    if ctx.needs_input_grad[0]:
+        of_y = of_rows(grad, *inverse(index, y.shape[0]), index, weights)
+    if ctx.needs_input_grad[2]:
+        of_weights = of_terms(grad, y, index, weights)
+    return of_y, None, of_weights
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -142,19 +149,11 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        y, index, weights = ctx.saved_tensors
-        of_y, of_weights = gradients(grad, y, index, weights, (ctx.needs_input_grad[0], ctx.needs_input_grad[2]))
-        return of_y, None, of_weights
+        return _gradients(ctx, grad, spread, dots)  # type: ignore[no-any-return]
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    y, index, weights = ctx.saved_tensors
-    of_y = of_weights = None
-    if ctx.needs_input_grad[0]:
-        of_y = _operator("combine_spread")(grad, *inverse(index, y.shape[0]), index, weights)
-    if ctx.needs_input_grad[2]:
-        of_weights = _operator("combine_dots")(grad, y, index, weights)
-    return of_y, None, of_weights
+def _backward(ctx: Any, grad: Tensor) -> Any:
+    return _gradients(ctx, grad, registration.operator("combine_spread"), registration.operator("combine_dots"))
 
 
 def _filled(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor) -> None:
@@ -163,10 +162,6 @@ def _filled(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor) -> No
 
 
 _registered: list[str] = []
-
-
-def _operator(name: str) -> Any:
-    return registration.operator(name)
 
 
 def _plainly(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -187,7 +182,8 @@ def register() -> bool:
                 ("combine_dots(Tensor grad, Tensor y, Tensor index, Tensor weights) -> Tensor", dots),
             ):
                 name = schema.partition("(")[0]
-                registration.register(schema, _plainly(run), _described(run))
+                # For fake tensors nothing is launched.
+                registration.register(schema, _plainly(run), run)
                 if name != "combine_out":
                     registration.loop_over_batch(name)
                 _registered.append(name)
@@ -195,11 +191,6 @@ def register() -> bool:
                 f"{registration.NAMESPACE}::combine", _backward, setup_context=_setup, lib=registration.LIBRARY
             )
     return True
-
-
-def _described(run: Callable[..., Any]) -> Callable[..., Any]:
-    """What an operator returns for fake tensors, of which nothing is launched."""
-    return run
 
 
 register = private.constant(register)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from . import combine, private
-from .launchable import is_fake, is_plain, require_tensor, special
+from . import combine
+from .launchable import is_fake, is_plain, require_tensor
 
 _FAMILY = importlib.import_module(__package__.rpartition(".")[0])
 
@@ -161,7 +161,7 @@ class Experts(torch.nn.Module):
         routing = routed(index, first.shape[0])
         rows = {"rows": routing.rows}
         x = x.to(first.dtype).contiguous()
-        known = not _seen(x, weights, first, second)
+        known = not combine.must_be_seen(x, weights, first, second)
         recording = torch.is_grad_enabled() and any([each.requires_grad for each in (x, weights, first, second)])
         if known and recording:
             x, rows = _Gathered.apply(x, routing.rows, routing.places), {}  # type: ignore[no-untyped-call]
@@ -179,18 +179,6 @@ class Experts(torch.nn.Module):
     def extra_repr(self) -> str:
         count, columns, size = self.gate_up_proj.shape
         return f"{count}, hidden_size={size}, intermediate_size={columns // 2}, gate={self.gate}"
-
-
-def _seen(*tensors: Tensor) -> bool:
-    """Whether torch must see a call with these tensors."""
-    return (
-        torch.compiler.is_compiling()
-        or private.is_tracing()
-        or bool(private.count_modes())
-        or private.forward_mode._current_level >= 0
-        or private.transforming()
-        or special(*tensors) is None
-    )
 
 
 def _fitting() -> str:

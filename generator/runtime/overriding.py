@@ -98,6 +98,8 @@ class Override(Installed):
         """`alike`: the number of rows has no part in what the contracts compute, and shall have none in a model."""
         self.report = Report()
         self._products, self._function, self._alike = products, function, alike
+        # Families with `invariant: rows` alone have the module.
+        self._composed: Any = importlib.import_module(".composed_products", __package__) if alike else None
         self._types = {(x.a, x.b) for x in products.values()}
         self._decided: dict[tuple[object, ...], _Decided] = {}
         # Bound methods are made anew each time.
@@ -116,7 +118,7 @@ class Override(Installed):
                 return
             _install(_overridden, self._handler, OPERATORS, ("",))
             if self._alike:
-                _install(_composing, self._composer, _composed_products().OPERATORS, ("", "Autograd"))
+                _install(_composing, self._composer, self._composed.OPERATORS, ("", "Autograd"))
 
     def remove(self) -> None:
         """End it, if it has not ended yet; with the last one of a process, torch's dispatcher is what it was."""
@@ -128,13 +130,12 @@ class Override(Installed):
 
     def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of an operator that is made of products; NotImplemented if torch shall make it."""
-        composed_products = _composed_products()
-        first, *others = composed_products.operands(name, arguments, options) or [None]
+        first, *others = self._composed.operands(name, arguments, options) or [None]
         if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in self._types:
             return NotImplemented
         if not all([is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in (first, *others)]):
             return NotImplemented
-        return composed_products.composed(name, arguments, options)
+        return self._composed.composed(name, arguments, options)
 
     def _handle(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of a call; NotImplemented if it is left to torch."""
@@ -207,11 +208,6 @@ class Override(Installed):
         except (RuntimeError, TypeError, ValueError) as error:
             return _Decided(f"{name}: {error}")
         return _Decided(name, function, operand, shape, copied)
-
-
-def _composed_products() -> Any:
-    """The module that families with `invariant: rows` have beside this one."""
-    return importlib.import_module(".composed_products", __package__)
 
 
 def _install(shared: Any, handler: Callable[..., Any], operators: tuple[str, ...], keys: tuple[str, ...]) -> None:
