@@ -8,6 +8,9 @@ and the mask leaves out nothing inside.
 
 A result with two columns for each of the product has two stores, one for each half: its columns are those of the tile
 and N more, or twice those and one more.
+
+A tile of several blocks has a store for each. Along one dimension the index of a store is `size * place + start + lane`
+then: the blocks follow each other, from the tile's first element on, and `size` is what they have together.
 """
 
 from __future__ import annotations
@@ -43,13 +46,13 @@ def uncovered(known: Launcher, launch: LaunchFacts, walked: Walk) -> str | None:
                 tiles[site] = _tile(site, launch.operands[name], known)
             except NotLinear as error:
                 return f"line {site.line}: not every element of {name} is known to be stored once: {error}"
-        halves = _halves(tiles, variable(known.extents[-1]))
-        # Both halves are stored by every program; of the stores of another result each program runs one.
-        alternatives = [[site] for site in stores] if halves else [stores]
+        apart = _halves(tiles, variable(known.extents[-1])) or _blocks(tiles)
+        # Halves and blocks are stored by every program; of the stores of another result each program runs one.
+        alternatives = [[site] for site in stores] if apart else [stores]
         if not all(_one_runs(sites, facts) for sites in alternatives):
             return f"not every program is known to store its tile of {name} once"
         for site in stores:
-            reason = _missed(site, (halves or tiles)[site], launch, walked)
+            reason = _missed(site, (apart or tiles)[site], launch, walked)
             if reason:
                 return f"line {site.line}: not every element of {name} is known to be stored once: {reason}"
     return None
@@ -62,6 +65,9 @@ class _Tile:
     indices: tuple[Poly, ...]
     blocks: tuple[int | None, ...]
     extents: tuple[Poly, ...]
+    #: Along each dimension the first element of the store in its tile, and the tile's size where that is another.
+    starts: tuple[int, ...]
+    sizes: tuple[int | None, ...]
 
 
 def _halves(tiles: Mapping[Site, _Tile], columns: Poly) -> Mapping[Site, _Tile] | None:
@@ -82,6 +88,36 @@ def _halves(tiles: Mapping[Site, _Tile], columns: Poly) -> Mapping[Site, _Tile] 
     }
 
 
+def _blocks(tiles: Mapping[Site, _Tile]) -> Mapping[Site, _Tile] | None:
+    """The stores of a tile's blocks, which follow each other along one dimension; None of other results."""
+    if len(tiles) < 2:
+        return None
+    least = next(iter(tiles.values()))
+    differ = [at for at, index in enumerate(least.indices) if any(x.indices[at] != index for x in tiles.values())]
+    if len(differ) != 1:
+        return None
+    (at,) = differ
+    behind = {site: (tile.indices[at] - least.indices[at]).constant for site, tile in tiles.items()}
+    starts = {site: int(each) for site, each in behind.items() if each is not None}
+    if len(starts) != len(tiles):
+        return None
+    # Counted from the first block, which is not the one that is stored first in each kernel.
+    ordered, total = sorted(tiles, key=lambda site: starts[site]), 0
+    found = dict[Site, int]()
+    for site in ordered:
+        along = [axis for axis in range(len(site.shape)) if f"lane{axis}" in tiles[site].indices[at].variables]
+        if len(along) != 1 or starts[site] - starts[ordered[0]] != total:
+            return None
+        found[site] = total
+        total += site.shape[along[0]]
+
+    def block(tile: _Tile, start: int) -> _Tile:
+        own = [(start, total) if place == at else (0, None) for place in range(len(tile.indices))]
+        return replace(tile, starts=tuple(x for x, _ in own), sizes=tuple(x for _, x in own))
+
+    return {site: block(tiles[site], start) for site, start in found.items()}
+
+
 def _one_runs(stores: Sequence[Site], facts: Sequence[Condition]) -> bool:
     """Whether each program runs exactly one of the stores, and once."""
     runs = [every(site.path) for site in stores]
@@ -98,12 +134,13 @@ def _missed(site: Site, tile: _Tile, launch: LaunchFacts, walked: Walk) -> str |
         return "it adds to what is there"
     facts, inside = [*launch.facts, *walked.facts], list[Condition]()
     places, axes = list[str](), list[int]()
-    for index, block, extent in zip(tile.indices, tile.blocks, tile.extents, strict=True):
+    dimensions = zip(tile.indices, tile.blocks, tile.extents, tile.starts, tile.sizes, strict=True)
+    for index, block, extent, start, whole in dimensions:
         names = [name for name in counts if name in index.variables]
         over = [axis for axis in range(len(site.shape)) if f"lane{axis}" in index.variables]
-        size = block or (site.shape[over[0]] if over else 1)
+        size = whole or block or (site.shape[over[0]] if over else 1)
         place = variable(names[0]) if names else poly(0)
-        if len(names) != 1 or len(over) > 1 or index != place * size + (lane(over[0]) if over else poly(0)):
+        if len(names) != 1 or len(over) > 1 or index - start != place * size + (lane(over[0]) if over else poly(0)):
             return f"{index} is not one of {size} elements of each tile"
         count = counts[names[0]]
         missed = either([below(count * size, extent), at_most(extent, (count - 1) * size)])
@@ -123,9 +160,15 @@ def _tile(site: Site, operand: LaunchedTensor, known: Launcher) -> _Tile:
     """What a store reaches of its operand."""
     if site.descriptor is None:
         found = indices(by_stride(site.offset, known.strides), operand)
-        return _Tile(tuple(found), (None,) * len(operand.shape), operand.shape)
+        return _Tile(tuple(found), (None,) * len(operand.shape), operand.shape, *_whole(len(operand.shape)))
     turned = -1 if site.descriptor.turned else 1
-    return _Tile(site.coordinates[::turned], site.descriptor.block[::turned], operand.shape)
+    blocks = site.descriptor.block[::turned]
+    return _Tile(site.coordinates[::turned], blocks, operand.shape, *_whole(len(operand.shape)))
+
+
+def _whole(dimensions: int) -> tuple[tuple[int, ...], tuple[None, ...]]:
+    """The first element of a store of whole tiles in its tile, and that the tile has no other size."""
+    return (0,) * dimensions, (None,) * dimensions
 
 
 #: How many matrices there are, by the name for the number of one.

@@ -203,6 +203,11 @@ class Tile:
     chiplets: int = 8
 
     @property
+    def several_blocks(self) -> bool:
+        """Whether its rows or its columns are a sum of powers of two."""
+        return self.m.bit_count() > 1 or self.n.bit_count() > 1
+
+    @property
     def left(self) -> int:
         """The left columns of a tile of two widths or three."""
         return _below(self.n)
@@ -416,7 +421,8 @@ class Spec:
     exclude: tuple[Exclusion, ...]
     header: tuple[str, ...]
     #: Positions of listed values, for mistakes that only the expansion finds: (key, word) -> (line, column) from 1. For
-    #: an entry of `tile` or `exclude` the word is its index; an empty word means the whole value of the key.
+    #: an entry of `tile` or `exclude` the word is its index; an empty word means the whole value of the key. `tile.split`
+    #: is there for entries of `tile` that say it, and have several blocks.
     positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
     #: Measurements of files that the spec names, for `select: table` and `fastest`.
     tuned: tuple[Measured, ...] = ()

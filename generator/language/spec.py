@@ -174,15 +174,23 @@ class _SpecReader(Reader):
 
     def tiles(self, node: Node) -> tuple[Tile, ...]:
         """The configurations of the key `tile`, in the spec's order."""
-        rows: dict[Tile, None] = {}
+        rows: dict[tuple[Tile, bool], None] = {}
         for item in self.at_most(MOST_TILES, node, "tile"):
             row = read_tile(self, item)
-            if row in rows:
+            # Where rows or columns are a sum of powers of two, whether K is divided is told by the key alone.
+            divided = row is not None and row.several_blocks and "split" in self.keys_of(item)
+            if (row, divided) in rows:
                 self.wrong(item, "tile: the same configuration is listed twice")
             elif row is not None:
-                self.positions["tile", str(len(rows))] = (place(item).line, place(item).column)
-                rows[row] = None
-        return tuple(rows)
+                for key in ("tile", "tile.split")[: 1 + divided]:
+                    self.positions[key, str(len(rows))] = (place(item).line, place(item).column)
+                rows[row, divided] = None
+        return tuple(row for row, _ in rows)
+
+    def keys_of(self, node: Node) -> tuple[str, ...]:
+        """The keys of a mapping that was read without a mistake."""
+        assert isinstance(node, MappingNode)
+        return tuple(key.value for key, _ in node.value)
 
     def family_name(self, node: Node | None) -> str | None:
         if node is None:

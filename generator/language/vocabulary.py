@@ -137,9 +137,12 @@ class Schedule(Word):
     @property
     def columns(self) -> dict[str, str]:
         """Its columns of CONFIGS besides the tile sizes, each with the key of `tile` that gives the value."""
-        if self.pairs:
-            return dict(list(_OF_BLOCKS[self.side].items())[: self.blocks - 1])
-        return {"SPLIT": "split"} if self.splits else {}
+        return self.sizes_of_blocks | ({"SPLIT": "split"} if self.splits else {})
+
+    @property
+    def sizes_of_blocks(self) -> dict[str, str]:
+        """Those for the sizes of all blocks of a tile but the last."""
+        return dict(list(_OF_BLOCKS[self.side].items())[: self.blocks - 1]) if self.pairs else {}
 
     @property
     def pairs(self) -> bool:
@@ -271,6 +274,11 @@ _BLOCKS = (
     *(*STORED, Feature.GATES, Feature.EPILOGUES, Feature.OUTPUTS, *SEVERAL),
     *(Feature.DESCRIPTORS, Feature.STORES, Feature.ORDERS, Feature.EXCHANGED, Feature.INVARIANT),
 )
+#: Of them what they do where a second kernel adds partial sums, whose tiles are whole, of a single product.
+_BLOCKS_OF_SUMS = (
+    *(*STORED, Feature.GATES, *CHAINS, Feature.QUANTISED),
+    *(Feature.DESCRIPTORS, Feature.STORES, Feature.ORDERS, Feature.EXCHANGED, Feature.INVARIANT),
+)
 
 SCHEDULE: Mapping[str, Schedule] = {
     "elementwise": Schedule(
@@ -336,6 +344,46 @@ SCHEDULE: Mapping[str, Schedule] = {
         rank=3,
         handles=(*_TILES, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
     ),
+    "split_k_paired": Schedule(
+        "K of tiles of two widths side by side divided over programs, reduced in a fixed order",
+        splits=True,
+        workspace=True,
+        joins=True,
+        blocks=2,
+        side="n",
+        rank=4,
+        handles=_BLOCKS_OF_SUMS,
+    ),
+    "split_k_paired_m": Schedule(
+        "K of tiles of two heights one above the other divided over programs, reduced in a fixed order",
+        splits=True,
+        workspace=True,
+        joins=True,
+        blocks=2,
+        side="m",
+        rank=4,
+        handles=_BLOCKS_OF_SUMS,
+    ),
+    "split_k_tripled": Schedule(
+        "K of tiles of three widths side by side divided over programs, reduced in a fixed order",
+        splits=True,
+        workspace=True,
+        joins=True,
+        blocks=3,
+        side="n",
+        rank=4,
+        handles=_BLOCKS_OF_SUMS,
+    ),
+    "split_k_tripled_m": Schedule(
+        "K of tiles of three heights one above the other divided over programs, reduced in a fixed order",
+        splits=True,
+        workspace=True,
+        joins=True,
+        blocks=3,
+        side="m",
+        rank=4,
+        handles=_BLOCKS_OF_SUMS,
+    ),
     "split_k_atomic": Schedule(
         "K divided over programs, reduced by atomic adds",
         splits=True,
@@ -368,13 +416,26 @@ SCHEDULE: Mapping[str, Schedule] = {
 }
 
 
-#: The schedule that stands for all whose tiles are several blocks, where the tiles of a spec say which of them.
-PAIRED = "paired"
+#: The schedules that stand for all whose tiles are several blocks, where the tiles of a spec say which of them: those
+#: whose programs sum all of K, and those that divide it.
+PAIRED, SPLIT_K = "paired", "split_k"
 
 
-def schedule_of_blocks(side: str, size: int) -> str | None:
-    """The schedule whose tiles have so many rows ("m") or columns ("n"), a sum of powers of two, or None."""
-    fits = (word for word, each in SCHEDULE.items() if (each.side, each.blocks) == (side, size.bit_count()))
+def schedule_of_blocks(side: str, size: int, *, splits: bool = False) -> str | None:
+    """The schedule whose tiles have so many rows ("m") or columns ("n"), a sum of powers of two, or None.
+
+    With `splits` the one that divides K.
+    """
+    return _of_blocks(side, size.bit_count(), splits=splits)
+
+
+def undivided(schedule: Schedule) -> str | None:
+    """The schedule with the same blocks whose programs sum all of K, or None."""
+    return _of_blocks(schedule.side, schedule.blocks, splits=False)
+
+
+def _of_blocks(side: str, blocks: int, *, splits: bool) -> str | None:
+    fits = (word for word, each in SCHEDULE.items() if (each.side, each.blocks, each.splits) == (side, blocks, splits))
     return next(fits, None)
 
 

@@ -45,7 +45,7 @@ def blocks_of(schedule: Schedule) -> tuple[TileBlock, ...]:
     """The blocks of a schedule's tiles; none where a tile is one."""
     if not schedule.pairs:
         return ()
-    columns = tuple(schedule.columns)
+    columns = tuple(schedule.sizes_of_blocks)
     *others, last = _OF_SIDE[schedule.side]
     sizes = (*columns, " - ".join((f"BLOCK_{schedule.side.upper()}", *columns)))
     named = (*others[: len(columns)], last)

@@ -179,9 +179,9 @@ class CallTable:
             d = k.decoding
             return LaunchTable("decode_kernel", d.grid, d.slots, (self._index, *d.constants), False), multiplies
         if k.schedule.joins:
-            of_row = (("BLOCK_M", str(STRIP)), ("BLOCK_N", "BLOCK_N"), ("SPLIT", "SPLIT"))
+            of_row = (("BLOCK_M", str(STRIP)), ("BLOCK_N", k.width_of_sums), ("SPLIT", "SPLIT"))
             constants = (*self._constants_of(k.second), *of_row)
-            strips = self._tiles_of(str(STRIP))
+            strips = self._tiles_of(str(STRIP), k.width_of_sums)
             return multiplies, LaunchTable("sum_kernel", f"({strips},)", k.second.slots, constants, False)
         return (multiplies,)
 
@@ -201,11 +201,11 @@ class CallTable:
             return "(PROGRAMS,)" if schedule.workspace else f"(least({tiles}, PROGRAMS),)"
         return f"({tiles},)"
 
-    def _tiles_of(self, rows: str) -> str:
-        """How many tiles of so many rows C has; of a symmetric one those of the triangle, as it is folded."""
+    def _tiles_of(self, rows: str, columns: str = "BLOCK_N") -> str:
+        """How many tiles of so many rows and columns C has; of a symmetric one those of the triangle, as it is folded."""
         if self.call.square:
             return f"ceil(M, 2 * BLOCK_N) * (BLOCK_N // {rows}) * (ceil(M, BLOCK_N) // 2 * 2 + 1)"
-        return f"ceil(M, {rows}) * ceil(N, BLOCK_N)"
+        return f"ceil(M, {rows}) * ceil(N, {columns})"
 
     @property
     def _index(self) -> tuple[str, str]:
@@ -254,7 +254,8 @@ class CallTable:
             found.append(f'Memory("sums", (SPLIT, M, {self.call.named(k.partial.columns)}), {sums})')
         for output in self.reductions:
             front = "B, " if output.matrix.batched else ""
-            side = "BLOCK_N" if output.across == "N" else str(STRIP) if k.schedule.joins else "BLOCK_M"
+            rows, columns = (str(STRIP), k.width_of_sums) if k.schedule.joins else ("BLOCK_M", "BLOCK_N")
+            side = columns if output.across == "N" else rows
             tiles = f"({front}ceil({output.across}, {side}), {output.shape})"
             found.append(f'Memory("{output.matrix.variable}", {tiles}, torch.float32)')
         if self.workspace:

@@ -100,16 +100,19 @@ def order(v: Variant) -> str:
         each = "stream-K: as many programs as the device runs at once share all steps along K of all tiles equally"
         last = "Of the programs that share a tile, the one that finishes last adds the partial sums, in the order of K."
         return f"{each}; tiles are numbered {meaning}. {last}"
+    blocks = ""
     if v.traits.pairs:
-        side, many = v.traits.side.upper(), len(v.traits.columns)
+        side, sizes = v.traits.side.upper(), list(v.traits.sizes_of_blocks)
         each, read = ("rows", "B") if side == "M" else ("columns", "A")
-        those = f"{' and '.join(v.traits.columns)} of its BLOCK_{side} {each}"
         behind = {"M": "below", "N": "to the right of"}[side]
-        text = f"one program computes one tile of C: {those}{',' * (many == 1)} and the {each} {behind} them"
-        return f"{text}, reading {read} once; tiles are visited {meaning}."
+        those = f"{' and '.join(sizes)} of its BLOCK_{side} {each}"
+        blocks = f"{those}{',' * (len(sizes) == 1)} and the {each} {behind} them, reading {read} once"
     if v.traits.splits:
         last = " A second kernel adds their partial sums, in the order of K." if v.traits.joins else ""
-        return f"SPLIT programs share a tile of C, each with its part of K; tiles are visited {meaning}.{last}"
+        each = f" Each sums {blocks}." if blocks else ""
+        return f"SPLIT programs share a tile of C, each with its part of K; tiles are visited {meaning}.{each}{last}"
+    if blocks:
+        return f"one program computes one tile of C: {blocks}; tiles are visited {meaning}."
     return f"one program computes one tile of C; tiles are visited {meaning}."
 
 

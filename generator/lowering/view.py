@@ -22,6 +22,7 @@ from generator.lowering.outputs import OutputView
 from generator.lowering.quantised import QuantisedView
 from generator.plan.configurations import STRIP, columns, configurations
 from generator.plan.contract_call import ContractCall, call
+from generator.plan.variant_rules import ragged
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class View(Accumulation):
     def parts_of_k(self) -> View:
         """The kernel that sums parts of K, of two."""
         by_column = self.order is None or (self.order == CONCATENATED and self.v.loading.pointers)
-        edges = replace(self._edges_of_sums, needs_n=by_column)
+        edges = replace(self._edges_of(self.v.masking), needs_n=by_column)
         made = replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
         return replace(made, quantisation=None)
 
@@ -73,15 +74,17 @@ class View(Accumulation):
         """The kernel that makes the result: of sums, which it reads through pointers, or of the dense B."""
         if self.decoding is not None:
             return replace(self, stage="dense")
-        edges = self._edges_of_sums
+        # Its tiles are whole: as wide as the widest block, which need not divide what all blocks divide.
+        masked = self.v.traits.side == "n" and ragged(self.v.masking)["n"] is False
+        edges = self._edges_of("mn" if masked else self.v.masking)
         by_column = self.order is None or self.edges.needs_n
-        return replace(
-            self, stage="whole", edges=replace(edges, bound=replace(edges.bound, k="never"), needs_n=by_column)
-        )
+        edges = replace(edges, bound=replace(edges.bound, k="never"), needs_n=by_column)
+        whole = {matrix.name: replace(matrix, parts=()) for matrix in (self.a, self.b)}
+        return replace(self, stage="whole", edges=edges, a=whole["a"], b=whole["b"])
 
-    @property
-    def _edges_of_sums(self) -> Edges:
-        return edges_of(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "", "")
+    def _edges_of(self, masking: str) -> Edges:
+        """The edges of partial sums."""
+        return edges_of(masking, self.v.schedule, self.v.load, "pointer", "", "", "")
 
     @property
     def sources(self) -> tuple[Matrix, ...]:
@@ -104,6 +107,26 @@ class View(Accumulation):
         if self.order is None:
             return "n"
         return "b" if self.stage == "parts" and self.v.loading.pointers and self.b.pairs else "s"
+
+    def columns_of_sums(self, part: TileBlock | None) -> str:
+        """That letter, of the columns of a block of a tile with the end of its names."""
+        own = self.of_sums == "b" and part is not None and part.side == "n"
+        return f"{self.of_sums}{part.end if own and part is not None else ''}"
+
+    def doubled(self, part: TileBlock | None) -> tuple[str, str]:
+        """The first column of the partial sums of a tile, or of a block of it, with two for each of C; and how many."""
+        first, size = ("pid_n * BLOCK_N", "BLOCK_N") if part is None or part.side == "m" else (part.start, part.size)
+        return f"2 * {f'({first})' if ' + ' in first else first}", f"2 * {f'({size})' if ' ' in size else size}"
+
+    @property
+    def of_blocks(self) -> bool:
+        """Whether what a block stores is addressed by the rows or columns that a tile divides."""
+        return self.stage != "parts" or self.v.traits.side == "m" or self.of_sums == "n"
+
+    @property
+    def width_of_sums(self) -> str:
+        """The columns of a tile of the kernel that adds partial sums, a power of two."""
+        return next(iter(self.v.traits.sizes_of_blocks)) if self.v.traits.side == "n" else "BLOCK_N"
 
     @property
     def call(self) -> ContractCall:
@@ -271,12 +294,16 @@ class View(Accumulation):
     def edges_of_blocks(self) -> Edges:
         """The edges of further blocks of a tile, of which the other side is known."""
         rows = bool(self.a.parts)
-        return replace(self.edges, needs_m=rows, needs_n=not rows)
+        return replace(self.edges, needs_m=rows, needs_n=not rows and self.edges.needs_n)
 
     def handed_on(self, part: TileBlock) -> tuple[str, ...]:
-        """The statements that make the sums of a block those of the epilogue."""
-        if self.order is None:
+        """The statements that make the sums of a block those of the epilogue, or of the partial sum that is stored."""
+        if self.order is None or (self.stage == "parts" and self.order != CONCATENATED):
             return (f"acc = acc{part.end}",)
+        if self.stage == "parts":
+            why = "# One partial sum to write: columns of the gate and of x alternate."
+            shape = f"{part.size}, 2 * BLOCK_N" if part.side == "m" else f"BLOCK_M, {self.doubled(part)[1]}"
+            return why, f"acc = tl.join(acc_gate{part.end}, acc_up{part.end}).reshape(({shape}))"
         if self.order == CONCATENATED:
             return f"acc_gate = acc_gate{part.end}", f"acc_up = acc_up{part.end}"
         shape = f"{part.size}, BLOCK_N, 2" if part.side == "m" else f"BLOCK_M, {part.size}, 2"

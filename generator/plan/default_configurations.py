@@ -8,6 +8,7 @@ from dataclasses import replace
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Tile, Variant, block_sizes
+from generator.language.vocabulary import undivided
 from generator.plan.configurations import divided
 from generator.plan.configurations_of_32_bits import of_32_bits
 from generator.plan.resources import widest_band
@@ -357,12 +358,18 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
     return tiles
 
 
+#: Of those tables the configurations whose K is divided, and into how many parts: one tile has all rows of C, so that
+#: few tiles leave a third or more of the device idle.
+_FEW_DIVIDED, _PARTS_OF_SEVERAL = 3, (2, 3, 4)
 #: The registers per thread for two sums of an element, of which one is for a step, beside which operands find room.
 _MOST_REGISTERS_OF_SUMS = 160
 
 
 def _of_several(v: Variant, bits: int) -> tuple[Tile, ...]:
     """The configurations whose rows or columns are several blocks."""
+    if v.traits.splits:
+        one = replace(v, schedule=undivided(v.traits) or v.schedule)
+        return divided(_of_several(one, bits)[:_FEW_DIVIDED], _PARTS_OF_SEVERAL)
     tiles = _TABLES[f"{v.schedule} exchanged" if v.product == "exchanged" else v.schedule][bits]
     dtype = v.multiplied.dtype
     by_step = any(storage.scales_sums for storage in dtype.stored)

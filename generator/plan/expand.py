@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 from generator.language.errors import Mistake, SpecError, shown
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
-from generator.language.vocabulary import AXES, DEFAULTS, OPEN_AXES, PAIRED, SCHEDULE, schedule_of_blocks
+from generator.language.vocabulary import (
+    AXES,
+    DEFAULTS,
+    OPEN_AXES,
+    PAIRED,
+    SCHEDULE,
+    SPLIT_K,
+    Schedule,
+    schedule_of_blocks,
+)
 from generator.plan import default_configurations, gradients, legality, portfolio, replacements
 from generator.plan.blame import to_blame
 from generator.plan.exclusions import Exclusions
@@ -87,29 +96,48 @@ def _variants(spec: Spec) -> Iterator[_Wanted]:
 
 
 def _of_tiles(spec: Spec, variant: Variant, tiles: tuple[Tile, ...] | None) -> Iterator[_Wanted]:
-    """A variant, or for `paired` those whose tiles the spec lists: of two or three blocks, of rows or of columns."""
-    if variant.schedule != PAIRED or not spec.tiles:
+    """A variant, or for `paired` and `split_k` those whose tiles the spec lists: of blocks, of rows or of columns."""
+    asking = variant.schedule
+    if asking not in _ASKING or not spec.tiles:
         yield variant, tiles
         return
-    wanted = {word for tile in spec.tiles for word in _schedules_of(tile)}
+    wanted = {word for index in range(len(spec.tiles)) for word in _schedules_of(spec, index, variant.traits)}
     # Two equal widths are no sum of different powers of two.
-    halved = variant.product == "exchanged" and not all(map(_schedules_of, spec.tiles))
-    for word in (word for word in SCHEDULE if word in wanted or (word == PAIRED and (halved or not wanted))):
-        if word == PAIRED or word not in spec.axes["schedule"]:
+    whole = any(not tile.several_blocks for tile in spec.tiles)
+    itself = (asking == SPLIT_K or variant.product == "exchanged") and whole
+    for word in (word for word in SCHEDULE if word in wanted or (word == asking and (itself or not wanted))):
+        if word == asking or word not in spec.axes["schedule"]:
             yield replace(variant, schedule=word), tiles
 
 
-def _schedules_of(tile: Tile) -> set[str]:
-    """The schedules whose tiles have as many rows, or as many columns, in several blocks; none for powers of two."""
-    found = {schedule_of_blocks("m", tile.m), schedule_of_blocks("n", tile.n)}
+#: The schedules that ask for others by the tiles that a spec lists.
+_ASKING = (PAIRED, SPLIT_K)
+
+
+def _asks(traits: Schedule) -> str:
+    """The schedule that asks for one of several blocks."""
+    return SPLIT_K if traits.splits else PAIRED
+
+
+def _schedules_of(spec: Spec, index: int, of: Schedule) -> set[str]:
+    """The schedules that divide K as `of` does, or not, whose tiles have the blocks of an entry of `tile`.
+
+    None for powers of two, nor where the spec has schedules of both kinds and the entry's key `split` tells the other.
+    """
+    assert spec.tiles is not None
+    tile, listed = spec.tiles[index], [SCHEDULE[str(word)] for word in spec.axes["schedule"]] or [*SCHEDULE.values()]
+    kinds = {each.splits for each in listed if each.pairs or each.joins}
+    if len(kinds) > 1 and (("tile.split", str(index)) in spec.positions) != of.splits:
+        return set()
+    found = {schedule_of_blocks(side, size, splits=of.splits) for side, size in (("m", tile.m), ("n", tile.n))}
     return {word for word in found if word is not None}
 
 
 def _as_asked(spec: Spec, variant: Variant) -> Variant:
-    """A variant as the spec asks for it: `paired` asks for other schedules by its tiles."""
-    listed = spec.axes["schedule"]
-    by_tiles = variant.traits.pairs and PAIRED in listed and variant.schedule not in listed
-    return replace(variant, schedule=PAIRED) if by_tiles else variant
+    """A variant as the spec asks for it: `paired` and `split_k` ask for other schedules by its tiles."""
+    listed, asking = spec.axes["schedule"], _asks(variant.traits)
+    by_tiles = variant.traits.pairs and asking in listed and variant.schedule not in listed
+    return replace(variant, schedule=asking) if by_tiles else variant
 
 
 def _of_contract(spec: Spec, contract: Variant) -> Iterator[_Wanted]:
@@ -319,14 +347,11 @@ class _Expansion:
             if not variant.traits.splits:
                 # Tiles that differ only in `split` are the same configuration here.
                 tile = replace(tile, split=Tile.split)
-                if tile in tiles:
-                    self.used.add(("tile", str(index)))
-                    continue
-            if own and variant.traits.pairs and PAIRED in spec.axes["schedule"]:
-                others = _schedules_of(tile)
-                if others and variant.schedule not in others:
-                    # `paired` asks for another kernel by this tile.
-                    continue
+            if own and self.for_another(variant, index):
+                continue
+            if tile in tiles:
+                self.used.add(("tile", str(index)))
+                continue
             never = legality.why_no_row(variant, tile)
             reasons = {target: never or legality.why_no_row_on(variant, tile, target) for target in running}
             fits = any(reason is None for reason in reasons.values())
@@ -357,6 +382,17 @@ class _Expansion:
             "; ".join(dict.fromkeys(refusals)),
             allowed,
         )
+
+    def for_another(self, variant: Variant, index: int) -> bool:
+        """Whether an entry of `tile` is for another schedule of blocks: the one that its sizes, and `split`, ask for."""
+        traits, tiles, listed = variant.traits, self.spec.tiles, self.spec.axes["schedule"]
+        if tiles is None or not tiles[index].several_blocks:
+            # Of powers of two a divided K needs no blocks, unless they are asked for by name.
+            return traits.pairs and traits.splits and SPLIT_K in listed and variant.schedule not in listed
+        others = _schedules_of(self.spec, index, traits) if traits.pairs or traits.joins else set()
+        if others:
+            return variant.schedule not in others and _asks(traits) in listed
+        return traits.pairs and any(_schedules_of(self.spec, index, SCHEDULE[word]) for word in _ASKING)
 
     def check(self) -> None:
         """Raise `SpecError` with everything that the spec lists and that has no effect."""

@@ -92,7 +92,7 @@ def _elementwise_reduction(v: Variant) -> str | None:
     reduction = _first_reduction(v)
     if not v.traits.tiled and reduction:
         return f"{reduction} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
-    if v.traits.pairs and reduction:
+    if v.traits.pairs and not v.traits.joins and reduction:
         return f"{reduction} is reduced tile by tile, and a tile of {v.schedule} has several accumulators; use tiled"
     return None
 
@@ -147,7 +147,7 @@ def _atomic_result(v: Variant) -> str | None:
 def _paired(v: Variant) -> str | None:
     if not v.traits.pairs:
         return None
-    if v.loading.descriptors and v.store != "pointer":
+    if v.loading.descriptors and v.store != "pointer" and not v.traits.joins:
         return f"{v.schedule} stores through pointers only; use 'store: pointer'"
     if v.dtype.precision == "ieee":
         return "fp32 without tf32 holds operands in registers, which are too few for two products; use tiled"
@@ -258,7 +258,7 @@ def _quantised(v: Variant) -> str | None:
     each = f"a scale is found from {found.block} columns of a tile"
     if not v.traits.tiled:
         return f"{each}, and {v.schedule} computes single elements; use tiled"
-    if v.traits.pairs:
+    if v.traits.pairs and not v.traits.joins:
         return f"{each}, and a tile of {v.schedule} has several accumulators; use tiled or persistent"
     if not v.traits.repeatable:
         return f"{each}, and programs of {v.schedule} add their sums one by one; use split_k"
