@@ -210,14 +210,14 @@ class Matrix:
         """The kernel's names for those that a step copies by, each with the lines of its block."""
         return tuple((f"{self.name}{strip.end}_desc", strip.size) for strip in self.strips)
 
-    def described(self, size: str = "", made: bool = False) -> str:
+    def described(self, size: str = "", made: bool = False, width: str = "") -> str:
         """The descriptor of its row-major matrices, of which a block is copied, as a call's table has it.
 
         `size` is the block's along the side that a tile may divide, where it is not the tile's: of B its columns, else
-        its rows. `made`: it is allocated for the call.
+        its rows. `made`: it is allocated for the call. `width`: the columns of the block, where they are not the tile's.
         """
         rows, columns = ("", size) if self.rows == "K" else (size, "")
-        width = columns or f"{self.pairs}BLOCK_{self.columns}"
+        width = columns or width or f"{self.pairs}BLOCK_{self.columns}"
         sizes = [rows or f"BLOCK_{self.rows}{self.down}", f"{width}{self.across}"]
         if self.layout == "column":
             sizes.reverse()

@@ -358,7 +358,8 @@ class View(Accumulation):
 
         def slot(x: Matrix | Vector) -> Slot:
             if isinstance(x, Matrix) and x.name in described:
-                return Slot(f"{x.name}_desc", x.described(str(STRIP) if self.stage == "whole" else ""), x.variable)
+                block = x.described(str(STRIP), width=self.width_of_sums) if self.stage == "whole" else x.described()
+                return Slot(f"{x.name}_desc", block, x.variable)
             return x.slot
 
         if self.stage == "whole":

@@ -20,6 +20,7 @@ from generator.plan.resources import (
     registers,
     registers_of_operands,
     registers_of_sums,
+    widths,
 )
 from generator.plan.shared_memory import copied_ahead, registers_of_loads
 from generator.verify.launches import CompiledLaunch
@@ -114,8 +115,10 @@ def _masks(v: Variant, launch: CompiledLaunch, code: MachineCode) -> Iterator[st
     if v.products.divided:
         return
     if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not v.loading.descriptors):
-        # A kernel that decodes B has blocks of its own, and one that adds partial sums has strips of rows.
-        other = "decode|sum" if v.traits.joins and launch.tile.m % STRIP else "decode"
+        # A kernel that decodes B has blocks of its own, and one that adds partial sums has strips of rows, as wide as the
+        # widest block of a tile.
+        apart = launch.tile.m % STRIP or len(widths(v, launch.tile)) > 1
+        other = "decode|sum" if v.traits.joins and apart else "decode"
         own = "".join(x for x in re.split(r"(?=\btt\.func public)", code.ir) if not re.match(rf".*_(?:{other})\(", x))
         masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", own)
         if len(masked) > _loaded_ahead(v.multiplied) + _on_diagonal(v):

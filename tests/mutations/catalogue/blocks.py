@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from .kernels import PAIRED_M, STORED_TRIPLED_M, TRIPLED, TRIPLED_M
+from .kernels import PAIRED_M, SPLIT_FRAGMENTS, SPLIT_PAIRED, SPLIT_PAIRED_M, STORED_TRIPLED_M, TRIPLED, TRIPLED_M
 
 BOTTOM = "    offs_m = pid_m * BLOCK_M + TOP_M + tl.arange(0, BLOCK_M - TOP_M)\n    in_m = offs_m < M\n"
 MIDDLE = "    offs_m = pid_m * BLOCK_M + TOP_M + tl.arange(0, MIDDLE_M)\n"
 LAST = "    offs_m = pid_m * BLOCK_M + TOP_M + MIDDLE_M + tl.arange(0, BLOCK_M - TOP_M - MIDDLE_M)\n"
+RIGHT = "    offs_n = right + tl.arange(0, BLOCK_N - LEFT_N)\n    in_n = offs_n < N\n"
+SUMS = "    sums_ptrs = sums_ptr + part * stride_sumsp + offs_m[:, None] * ldsums + offs_n[None, :]\n"
+STORED = "    tl.store(sums_ptrs, acc, mask=in_m[:, None] & in_n[None, :])\n"
 
 MUTATIONS = (
     Mutation(
@@ -111,6 +114,86 @@ MUTATIONS = (
         STORED_TRIPLED_M,
         (("tl.dot(b.T, a_middle.T) * (a_scale_middle * b_scale)[None, :]", "tl.dot(b.T, a_middle.T)"),),
         "two blocks of rows have the scales of their steps",
+        says="are wrong",
+    ),
+    Mutation(
+        "the rows at the bottom are summed in the first part of K by every program",
+        "sharing",
+        SPLIT_PAIRED_M,
+        (("a_bottom_desc.load([bottom_row, k])", "a_bottom_desc.load([bottom_row, k - first])"),),
+        "right while K fits one part",
+        says="are wrong",
+    ),
+    Mutation(
+        "partial sums of the rows at the bottom are stored where those at the top are",
+        "sharing",
+        SPLIT_PAIRED_M,
+        ((BOTTOM, BOTTOM.replace(" + TOP_M +", " +")),),
+        "sums that nobody sets are added",
+        by="bounds",
+        says="stored once",
+    ),
+    Mutation(
+        "partial sums of the rows at the bottom are not stored",
+        "sharing",
+        SPLIT_PAIRED_M,
+        (("    acc = acc_bottom\n" + SUMS + STORED, ""),),
+        "sums that nobody sets are added",
+        by="bounds",
+    ),
+    Mutation(
+        "partial sums of the rows at the bottom are stored over those at the top",
+        "sharing",
+        SPLIT_PAIRED_M,
+        ((BOTTOM, BOTTOM.replace(" + TOP_M +", " + TOP_M // 2 +")),),
+        "one block's sums take the place of another's",
+        by="bounds",
+        says="stored once",
+    ),
+    Mutation(
+        "partial sums of the rows at the bottom are not put right again",
+        "sharing",
+        SPLIT_PAIRED_M,
+        (("    acc_bottom = acc_bottom.T\n", ""),),
+        "rows are columns in a part of the tile",
+    ),
+    Mutation(
+        "the mask of partial sums at the right is that of the left",
+        "sharing",
+        SPLIT_PAIRED,
+        ((RIGHT, RIGHT.replace("offs_n < N", "offs_n - LEFT_N < N")),),
+        "sums of the next row are written",
+        by="bounds",
+    ),
+    Mutation(
+        "partial sums at the right are stored without the part of K",
+        "sharing",
+        SPLIT_PAIRED,
+        (("    acc = acc_right\n" + SUMS, "    acc = acc_right\n" + SUMS.replace("part * stride_sumsp + ", "")),),
+        "all parts store there in the place of the first",
+        by="bounds",
+    ),
+    Mutation(
+        "the tiles that are added are as wide as those that are multiplied",
+        "sharing",
+        SPLIT_PAIRED,
+        (("ceil(M, 16) * ceil(N, LEFT_N)", "ceil(M, 16) * ceil(N, BLOCK_N)"),),
+        "the last columns are not added",
+        by="bounds",
+    ),
+    Mutation(
+        "the second kernel's tiles have all blocks",
+        "sharing",
+        SPLIT_PAIRED,
+        (('"BLOCK_N": LEFT_N', '"BLOCK_N": BLOCK_N'),),
+        "a tensor whose size is no power of two",
+    ),
+    Mutation(
+        "scales of weights are counted from the part's first step",
+        "storage",
+        SPLIT_FRAGMENTS,
+        (("b_scale_ptrs + k // 128 *", "b_scale_ptrs + (k - first) // 128 *"),),
+        "right while K fits one part",
         says="are wrong",
     ),
 )

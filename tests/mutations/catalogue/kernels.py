@@ -120,6 +120,12 @@ _BLOCKS = "descriptor_auto_grouped_storepointer"
 PAIRED_M = ("widths", f"gemm_bf16_rcr_none__pairedm_{_BLOCKS}_productexchanged")
 TRIPLED_M = ("widths", f"gemm_bf16_rcr_none__tripledm_{_BLOCKS}_productexchanged")
 TRIPLED = ("widths", f"gemm_bf16_rcr_none__tripled_{_BLOCKS}")
+SPLIT_PAIRED_M = ("widths", f"gemm_bf16_rcr_none__splitkpairedm_{_BLOCKS}_productexchanged")
+SPLIT_PAIRED = ("widths", f"gemm_bf16_rcr_none__splitkpaired_{_BLOCKS}")
+SPLIT_FRAGMENTS = (
+    "fragments",
+    f"gemm_bf16xint4_fp32_bf16_b128x1_fragments_rcr_none__splitkpairedm_{_BLOCKS}_productexchanged",
+)
 STORED_TRIPLED_M = ("widths_stored", f"gemm_fp8e4m3_a1x128_b128x128_rcr_none__tripledm_{_BLOCKS}_productexchanged")
 
 # Programs that share the K of a tile.
