@@ -421,8 +421,8 @@ class Spec:
     exclude: tuple[Exclusion, ...]
     header: tuple[str, ...]
     #: Positions of listed values, for mistakes that only the expansion finds: (key, word) -> (line, column) from 1. For
-    #: an entry of `tile` or `exclude` the word is its index; an empty word means the whole value of the key. `tile.split`
-    #: is there for entries of `tile` that say it, and have several blocks.
+    #: an entry of `tile` or `exclude` the word is its index; an empty word means the whole value of the key. The key
+    #: `tile.split` is there for entries of `tile` that say it, and have several blocks.
     positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
     #: Measurements of files that the spec names, for `select: table` and `fastest`.
     tuned: tuple[Measured, ...] = ()

@@ -202,7 +202,7 @@ class CallTable:
         return f"({tiles},)"
 
     def _tiles_of(self, rows: str, columns: str = "BLOCK_N") -> str:
-        """How many tiles of so many rows and columns C has; of a symmetric one those of the triangle, as it is folded."""
+        """How many tiles of so many rows and columns C has; of a symmetric one those of the triangle, when folded."""
         if self.call.square:
             return f"ceil(M, 2 * BLOCK_N) * (BLOCK_N // {rows}) * (ceil(M, BLOCK_N) // 2 * 2 + 1)"
         return f"ceil(M, {rows}) * ceil(N, {columns})"

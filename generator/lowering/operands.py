@@ -214,7 +214,7 @@ class Matrix:
         """The descriptor of its row-major matrices, of which a block is copied, as a call's table has it.
 
         `size` is the block's along the side that a tile may divide, where it is not the tile's: of B its columns, else
-        its rows. `made`: it is allocated for the call. `width`: the columns of the block, where they are not the tile's.
+        its rows. `made`: it is allocated for the call. `width`: the columns of the block, where the tile has others.
         """
         rows, columns = ("", size) if self.rows == "K" else (size, "")
         width = columns or width or f"{self.pairs}BLOCK_{self.columns}"

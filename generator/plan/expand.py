@@ -384,7 +384,7 @@ class _Expansion:
         )
 
     def for_another(self, variant: Variant, index: int) -> bool:
-        """Whether an entry of `tile` is for another schedule of blocks: the one that its sizes, and `split`, ask for."""
+        """Whether an entry of `tile` is for another schedule of blocks, which its sizes and its key `split` ask for."""
         traits, tiles, listed = variant.traits, self.spec.tiles, self.spec.axes["schedule"]
         if tiles is None or not tiles[index].several_blocks:
             # Of powers of two a divided K needs no blocks, unless they are asked for by name.

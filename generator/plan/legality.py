@@ -162,7 +162,7 @@ def _no_blocks(v: Variant, tile: Tile) -> str | None:
         if size.bit_count() == count or (halves and size.bit_count() == 1):
             continue
         told = f"{side} is {size}, and {v.schedule} needs {_SUMS[count]}"
-        fitting = schedule_of_blocks(side, size)
+        fitting = schedule_of_blocks(side, size, splits=v.traits.splits and v.traits.pairs)
         return f"{told}; use {fitting}" if fitting and not (v.traits.pairs and count == 1) else told
     return None
 

@@ -115,8 +115,8 @@ def _masks(v: Variant, launch: CompiledLaunch, code: MachineCode) -> Iterator[st
     if v.products.divided:
         return
     if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not v.loading.descriptors):
-        # A kernel that decodes B has blocks of its own, and one that adds partial sums has strips of rows, as wide as the
-        # widest block of a tile.
+        # A kernel that decodes B has blocks of its own, and one that adds partial sums has strips of rows, which are as
+        # wide as the widest block of a tile.
         apart = launch.tile.m % STRIP or len(widths(v, launch.tile)) > 1
         other = "decode|sum" if v.traits.joins and apart else "decode"
         own = "".join(x for x in re.split(r"(?=\btt\.func public)", code.ir) if not re.match(rf".*_(?:{other})\(", x))

@@ -1,32 +1,42 @@
 """Kernels of weights in fragment order beside torch.matmul: `python measured/scripts/fragments.py FILE`.
 
 FILE receives JSON. Each configuration of the kernels of `specs/fragments.yaml` is measured, and what the family's
-function chooses. A sample is a graph of several calls, whose operands take turns so that B comes from memory; the sides
-of a size are measured one after another in each round. A ratio is the time of torch's product in bf16 over a
-configuration's, the median of those of the rounds. Results are compared with float64 before.
+function chooses; with `--family widths_stored` those of weights as they are stored otherwise. `--only GLOB` measures
+the kernels whose name matches alone, and after `--seconds` no further size begins. A sample is a graph of several
+calls, whose operands take turns so that B comes from memory; the sides of a size are measured one after another in each
+round. A ratio is the time of torch's product in bf16 over a configuration's, the median of those of the rounds. Results
+are compared with float64 before.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 
-FAMILY = "fragments"
-CONTRACTS = (
-    "gemm_bf16xint4_fp32_bf16_b128x1_fragments_rcr_none",
-    "gemm_bf16xint8_fp32_bf16_ballx1_fragments_rcr_none",
-)
-#: M, N and K.
-SIZES = [(m, n, k) for m in (16, 96, 257, 777, 3000) for n, k in ((5120, 8192), (14336, 4096))]
+CONTRACTS = {
+    "fragments": (
+        "gemm_bf16xint4_fp32_bf16_b128x1_fragments_rcr_none",
+        "gemm_bf16xint8_fp32_bf16_ballx1_fragments_rcr_none",
+    ),
+    "widths_stored": (
+        "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none",
+        "gemm_bf16xint8_fp32_bf16_ballx1_rcr_none",
+    ),
+}
+#: M, N and K, first those of which a divided K matters most.
+SIZES = [(m, n, k) for n, k in ((5120, 8192), (14336, 4096)) for m in (257, 96, 144, 16, 777, 3000)]
 ROUNDS, CALLS = 9, 6
 #: The weights that take turns: together they outgrow the L2.
 WEIGHTS = 6
@@ -64,18 +74,19 @@ def seconds(graph: torch.cuda.CUDAGraph) -> float:
     return float(begin.elapsed_time(end)) / CALLS / 1e3
 
 
-def sides(contract: str) -> list[tuple[str, dict[str, int] | None, Callable[..., Any]]]:
-    """Each configuration of each kernel of a contract, and the family's function."""
+def sides(family: str, contract: str, only: str) -> list[tuple[str, dict[str, int] | None, Callable[..., Any]]]:
+    """Each configuration of the kernels of a contract whose name matches `only`, and the family's function."""
     found: list[tuple[str, dict[str, int] | None, Callable[..., Any]]] = []
-    for file in sorted(Path("generated", FAMILY).glob(f"{contract}__*.py")):
-        module = importlib.import_module(f"{FAMILY}.{file.stem}")
-        found += [(file.stem, row, module.gemm) for row in module.CONFIGS]
-    return [*found, ("chosen", None, getattr(importlib.import_module(FAMILY), contract))]
+    for file in sorted(Path("generated", family).glob(f"{contract}__*.py")):
+        if fnmatch(file.stem, only):
+            module = importlib.import_module(f"{family}.{file.stem}")
+            found += [(file.stem, row, module.gemm) for row in module.CONFIGS]
+    return [*found, ("chosen", None, getattr(importlib.import_module(family), contract))]
 
 
-def measured(size: tuple[int, int, int]) -> list[dict[str, Any]]:
+def measured(size: tuple[int, int, int], family: str, only: str) -> list[dict[str, Any]]:
     """The rows of a size in FILE."""
-    pack = importlib.import_module(f"{FAMILY}._pack")
+    pack = importlib.import_module(f"{family}._pack")
     m, n, k = size
     torch.manual_seed(m)
     made: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
@@ -85,12 +96,12 @@ def measured(size: tuple[int, int, int]) -> list[dict[str, Any]]:
     torch.mm(a[0], dense[0], out=out)
     samples = [sample({}, lambda index: torch.mm(a[index % 2], dense[index % 2], out=out))]
     rows: list[dict[str, Any]] = []
-    for contract in CONTRACTS:
+    for contract in CONTRACTS[family]:
         packed = pack.quantize(dense[0].float(), contract)
         given = [{**packed, "b": packed["b"].mT.clone().mT} for _ in range(WEIGHTS)]
         exact = a[0].double() @ pack.dequantize(contract, **packed).double()
         scale = exact.square().mean().sqrt()
-        for kernel, config, function in sides(contract):
+        for kernel, config, function in sides(family, contract, only):
             row = {"size": size, "contract": contract, "kernel": kernel, "config": config}
             chosen = {} if config is None else {"config": config}
 
@@ -118,12 +129,16 @@ def measured(size: tuple[int, int, int]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["contract"], -row.get("ratio", 0.0)))
 
 
-def main(file: Path) -> None:
+def main(file: Path, family: str, only: str, seconds: float) -> None:
     sys.path.insert(0, "generated")
+    started = time.monotonic()
     place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     rows: list[dict[str, Any]] = []
     for size in SIZES:
-        rows += (found := measured(size))
+        if time.monotonic() - started > seconds:
+            print(f"{'x'.join(map(str, size))} and what follows it is not measured: {seconds:.0f} s are over")
+            break
+        rows += (found := measured(size, family, only))
         for row in found:
             word = row["contract"].split("_")[1]
             print("x".join(map(str, size)), word, f"{row.get('ratio', 0.0):.3f}", row["kernel"].partition("__")[2])
@@ -133,4 +148,10 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--family", choices=CONTRACTS, default="fragments")
+    parser.add_argument("--only", default="*", metavar="GLOB")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    given = parser.parse_args()
+    main(given.file, given.family, given.only, given.seconds)

@@ -1,7 +1,8 @@
 """Every configuration of the kernels of a contract beside torch.matmul: `python measured/scripts/widths.py FILE`.
 
 FILE receives JSON. By default the kernels are those of `specs/widths.yaml`; further arguments are the folders to
-measure in its place (`generated/widths generated/gemm16`), of which kernels of the same contract count.
+measure in its place (`generated/widths generated/gemm16`), of which kernels of the same contract count. `--only GLOB`
+measures the kernels whose name matches alone, and after `--seconds` no further size begins.
 
 A sample is a graph of several calls, whose operands take turns so that B comes from memory. The sides of a size are
 measured one after another in each round; a ratio is torch's time over a configuration's, the median of those of the
@@ -10,12 +11,15 @@ rounds. Results are compared with torch's in fp32 before.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,8 @@ CONTRACT = "gemm_bf16_rcr_none"
 #: M, N and K.
 SIZES = (
     (257, 5120, 8192),
+    (1045, 1920, 9216),
+    (128, 5120, 8192),
     (257, 14336, 4096),
     (320, 7680, 5120),
     (144, 35840, 5120),
@@ -50,12 +56,14 @@ class Side:
     call: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def sides(folders: list[Path]) -> list[Side]:
-    """torch, and each configuration of each kernel of the contract."""
+def sides(folders: list[Path], only: str) -> list[Side]:
+    """torch, and each configuration of the kernels of the contract whose name matches `only`."""
     found = [Side("torch.matmul", None, torch.matmul)]
     for folder in folders:
         sys.path.insert(0, str(folder.resolve().parent))
         for file in sorted(folder.glob(f"{CONTRACT}__*.py")):
+            if not fnmatch(file.stem, only):
+                continue
             module = importlib.import_module(f"{folder.name}.{file.stem}")
             found += [Side(file.stem, row, _configured(module.gemm, row)) for row in module.CONFIGS]
     return found
@@ -121,11 +129,15 @@ def measured(size: tuple[int, int, int], compared: list[Side]) -> list[dict[str,
     return sorted(rows, key=lambda row: -row.get("ratio", 0.0))
 
 
-def main(file: Path, folders: list[Path]) -> None:
+def main(file: Path, folders: list[Path], only: str, seconds: float) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
-    compared, rows = sides(folders), []
+    started = time.monotonic()
+    compared, rows = sides(folders, only), []
     place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     for size in SIZES:
+        if time.monotonic() - started > seconds:
+            print(f"{'x'.join(map(str, size))} and what follows it is not measured: {seconds:.0f} s are over")
+            break
         found = measured(size, compared)
         rows += found
         for row in found[:6]:
@@ -138,4 +150,10 @@ def main(file: Path, folders: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]] or [Path("generated/widths")])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("folders", type=Path, nargs="*", default=[Path("generated/widths")])
+    parser.add_argument("--only", default="*", metavar="GLOB")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    given = parser.parse_args()
+    main(given.file, given.folders, given.only, given.seconds)

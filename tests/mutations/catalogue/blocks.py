@@ -130,8 +130,7 @@ MUTATIONS = (
         SPLIT_PAIRED_M,
         ((BOTTOM, BOTTOM.replace(" + TOP_M +", " +")),),
         "sums that nobody sets are added",
-        by="bounds",
-        says="stored once",
+        says="are wrong",
     ),
     Mutation(
         "partial sums of the rows at the bottom are not stored",
@@ -139,7 +138,6 @@ MUTATIONS = (
         SPLIT_PAIRED_M,
         (("    acc = acc_bottom\n" + SUMS + STORED, ""),),
         "sums that nobody sets are added",
-        by="bounds",
     ),
     Mutation(
         "partial sums of the rows at the bottom are stored over those at the top",
@@ -147,8 +145,7 @@ MUTATIONS = (
         SPLIT_PAIRED_M,
         ((BOTTOM, BOTTOM.replace(" + TOP_M +", " + TOP_M // 2 +")),),
         "one block's sums take the place of another's",
-        by="bounds",
-        says="stored once",
+        says="are wrong",
     ),
     Mutation(
         "partial sums of the rows at the bottom are not put right again",

@@ -1,0 +1,179 @@
+"""Tiles of several blocks whose K is divided: what asks for them, and what they may be combined with."""
+
+from __future__ import annotations
+
+import pytest
+
+from generator.emit.render import kernel_sources
+from generator.language.built_in import chain_of
+from generator.language.dtypes import DTYPE_SHORTHANDS
+from generator.language.model import Dtype, Tile
+from generator.plan import default_configurations, legality
+from generator.plan.configurations import row_of_tile
+from generator.plan.shared_memory import shared_memory
+from tests.helpers.support import BASE, family_of, mistakes_of, variant
+
+SPLIT = BASE + "schedule: split_k\nload: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]\n"
+BOTH = SPLIT.replace("split_k", "[paired, split_k]")
+DIVIDED = ("split_k_paired", "split_k_paired_m", "split_k_tripled", "split_k_tripled_m")
+WEIGHTS = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
+
+
+def kernels_of(text: str) -> dict[str, list[tuple[int, int, int]]]:
+    return {
+        kernel.variant.schedule: [(tile.m, tile.n, tile.split) for tile in kernel.tiles]
+        for kernel in family_of(text).kernels
+    }
+
+
+def rows(*tiles: str) -> str:
+    return "tile:\n" + "".join(f"  - {{{tile}, k: 64, warps: 8, stages: 3}}\n" for tile in tiles)
+
+
+def test_split_k_asks_for_the_schedule_of_each_row() -> None:
+    found = kernels_of(SPLIT + rows("m: 272, n: 128", "m: 208, n: 64, split: 3", "m: 64, n: 192", "m: 64, n: 64"))
+    assert found == {
+        "split_k": [(64, 64, 4)],
+        "split_k_paired": [(64, 192, 4)],
+        "split_k_paired_m": [(272, 128, 4)],
+        "split_k_tripled_m": [(208, 64, 3)],
+    }
+
+
+def test_the_key_split_tells_which_of_two_schedules_a_sum_is_for() -> None:
+    found = kernels_of(BOTH + rows("m: 272, n: 128", "m: 272, n: 128, split: 3", "m: 144, n: 128, split: 2"))
+    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 3), (144, 128, 2)]}
+
+
+def test_a_row_and_the_same_with_the_usual_split_are_two() -> None:
+    found = kernels_of(BOTH + rows("m: 272, n: 128", "m: 272, n: 128, split: 4"))
+    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 4)]}
+    told = mistakes_of(BOTH + rows("m: 272, n: 128, split: 4", "m: 272, n: 128, split: 4"))
+    assert len(told) == 1 and "the same configuration is listed twice" in told[0]
+    told = mistakes_of(BOTH + rows("m: 64, n: 64", "m: 64, n: 64, split: 4"))
+    assert len(told) == 1 and "the same configuration is listed twice" in told[0]
+
+
+def test_rows_without_split_are_as_before_beside_split_k() -> None:
+    listed = SPLIT.replace("split_k", "[tiled, split_k, paired_m]")
+    found = kernels_of(listed + rows("m: 192, n: 128", "m: 64, n: 64", "m: 128, n: 64, split: 3"))
+    assert found == {
+        "tiled": [(64, 64, 4), (128, 64, 4)],
+        "split_k": [(64, 64, 4), (128, 64, 3)],
+        "paired_m": [(192, 128, 4)],
+    }
+
+
+def test_a_schedule_that_is_named_itself_has_its_rows_alone() -> None:
+    named = SPLIT.replace("split_k", "[paired, split_k_paired_m]")
+    found = kernels_of(named + rows("m: 144, n: 128", "m: 272, n: 128, split: 3"))
+    assert found == {"paired_m": [(144, 128, 4)], "split_k_paired_m": [(272, 128, 3)]}
+    named = SPLIT.replace("split_k", "[split_k, split_k_paired_m]")
+    found = kernels_of(named + rows("m: 64, n: 64", "m: 272, n: 128"))
+    assert found == {"split_k": [(64, 64, 4)], "split_k_paired_m": [(272, 128, 4)]}
+
+
+def test_what_excludes_split_k_excludes_what_its_rows_ask_for() -> None:
+    text = BOTH + rows("m: 144, n: 128", "m: 272, n: 128, split: 3")
+    told = mistakes_of(text + "exclude: [{schedule: split_k, because: of this}]\n")
+    assert any("'split_k' survives in no variant: excluded: of this" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "m", "n", "reason"),
+    [
+        ("split_k_paired_m", 208, 64, "m is 208, and split_k_paired_m needs a sum of two different powers of two, such "
+         "as 160 = 128 + 32; use split_k_tripled_m"),
+        ("split_k_paired", 64, 128, "n is 128, and split_k_paired needs a sum of two different powers of two, such as "
+         "160 = 128 + 32"),
+        ("split_k", 64, 96, "n is 96, and split_k needs a power of two; use paired"),
+    ],
+)  # fmt: skip
+def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, m: int, n: int, reason: str) -> None:
+    assert legality.why_no_row(variant(schedule=schedule), Tile(m, n, 64, warps=4)) == reason
+
+
+@pytest.mark.parametrize("schedule", DIVIDED)
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"load": "pointer"},
+        {"load": "descriptor"},
+        {"load": "descriptor", "store": "pointer", "dtype": WEIGHTS, "product": "exchanged"},
+        {"epilogue": chain_of(("swiglu",))},
+        {"epilogue": chain_of(("save",))},
+        {"epilogue": chain_of(("row_sum",))},
+    ],
+    ids=str,
+)
+def test_what_they_may_be_combined_with(schedule: str, axes: dict[str, object]) -> None:
+    v = variant(schedule=schedule, **axes)
+    assert legality.why_not(v) is None and legality.why_not_on(v, "sm90") is None
+    tiles = default_configurations.defaults(v)
+    assert tiles and all(legality.why_no_row(v, tile) is None for tile in tiles)
+    assert any(legality.why_no_row_on(v, tile, "sm90") is None for tile in tiles)
+
+
+@pytest.mark.parametrize("schedule", DIVIDED)
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({"batch": "strided"}, "divides the K of a single product"),
+        ({"batch": "grouped"}, "divides the K of a single product"),
+        ({"load": "block_pointer"}, "handles no block pointers"),
+        ({"dtype": Dtype.of("fp32")}, "too few for two products"),
+    ],
+    ids=str,
+)
+def test_what_they_cannot_be_combined_with_is_told(schedule: str, axes: dict[str, object], words: str) -> None:
+    assert words in (legality.why_not(variant(schedule=schedule, **axes)) or "")
+
+
+@pytest.mark.parametrize("schedule", DIVIDED)
+@pytest.mark.parametrize("product", ["direct", "exchanged"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPE_SHORTHANDS if dtype not in ("fp32", "tf32x3")])
+def test_every_row_of_their_tables_fits_the_reference_device(dtype: str, product: str, schedule: str) -> None:
+    v = variant(dtype=Dtype.of(dtype), product=product, schedule=schedule, load="descriptor", store="pointer")
+    tiles = default_configurations.defaults(v)
+    assert {tile.split for tile in tiles} == {2, 3, 4}
+    assert all(legality.why_no_row(v, tile) is None for tile in tiles)
+    assert all(legality.why_no_row_on(v, tile, "sm90") is None for tile in tiles)
+
+
+def test_the_loop_needs_as_much_shared_memory_as_where_k_is_whole() -> None:
+    tile = Tile(272, 128, 64, warps=8, stages=4)
+    whole, divided = (
+        variant(schedule=word, load="descriptor", store="pointer", product="exchanged")
+        for word in ("paired_m", "split_k_paired_m")
+    )
+    assert shared_memory(divided, tile, "sm90") == shared_memory(whole, tile, "sm90")
+    assert row_of_tile(divided, tile)["TOP_M"] == 256 and row_of_tile(divided, tile)["SPLIT"] == 4
+
+
+def test_the_second_kernel_knows_no_blocks_and_is_as_wide_as_the_widest() -> None:
+    text = SPLIT.replace("exchanged", "direct").replace("store: pointer\n", "") + rows("m: 64, n: 112")
+    family = family_of(text)
+    (source,) = kernel_sources(family.spec, family.kernels)
+    first, _, second = source.partition("def sum_kernel(")
+    for statement in (
+        "offs_n = column + tl.arange(0, LEFT_N)",
+        "offs_n = middle_column + tl.arange(0, MIDDLE_N)",
+        "offs_n = right + tl.arange(0, BLOCK_N - LEFT_N - MIDDLE_N)",
+    ):
+        assert first.count(statement) == 1, statement
+    assert first.count("tl.store(") == 3
+    assert "grid=(ceil(M, 16) * ceil(N, LEFT_N),)" in second and '"BLOCK_N": LEFT_N' in second
+    assert 'Described("out", (16, LEFT_N))' in second and "LEFT_N" not in second.partition("CALL = ")[0]
+
+
+@pytest.mark.parametrize("masking", ["none", "k"])
+def test_sums_of_blocks_of_columns_are_masked_though_the_tile_divides_n(masking: str) -> None:
+    """192 columns are one tile of the first kernel and one and a half of the second."""
+    text = SPLIT.replace("exchanged", "direct").replace("load: descriptor\nstore: pointer", f"masking: {masking}")
+    family = family_of(text + rows("m: 64, n: 192", "m: 192, n: 64"))
+    sources = dict(
+        zip([kernel.variant.schedule for kernel in family.kernels], kernel_sources(family.spec, family.kernels))
+    )
+    for schedule, masked in (("split_k_paired", True), ("split_k_paired_m", False)):
+        first, _, second = sources[schedule].partition("def sum_kernel(")
+        assert "in_n" not in first and ("in_n = offs_n < N" in second) is masked
