@@ -96,7 +96,7 @@ def test_sums_are_right_and_mistakes_in_them_are_found(
     jobs = [Job("interpret", family.folder, name) for name in KERNELS]
     for number, (name, old, new, _) in enumerate(mutants):
         folder = changed(family, tmp_path / f"mutant{number}", name, old, new)
-        jobs.append(Job("interpret", folder, name, case="past-tile"))
+        jobs.append(Job("interpret", folder, name, case="aligned"))
     found = [future.result() for future in [pools("interpret").submit(job) for job in jobs]]
     assert {result.state for result in found[: len(KERNELS)]} == {JobState.PASSED}, found[: len(KERNELS)]
     for (_, old, _, words), result in zip(mutants, found[len(KERNELS) :], strict=True):
