@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from generator.cost import analytic
 from generator.language.model import Variant
 from generator.language.targets import TARGETS
-from generator.language.vocabulary import DEFAULTS
+from generator.language.vocabulary import DEFAULTS, SPLIT_K
 from generator.plan import legality
 from generator.plan.kernels import Family
 from generator.plan.shared_memory import staged
@@ -93,7 +93,9 @@ def _function(v: Variant) -> CostFunction:
 def _words(v: Variant) -> Iterator[tuple[str, str]]:
     """What the lines of the cost of a variant depend on, each as a word of a name and as text."""
     if v.traits.divides_k:
-        yield v.schedule, f"Tiles of several programs ({v.schedule})"
+        # The blocks of a tile cost what the tile costs.
+        schedule = SPLIT_K if v.traits.pairs else v.schedule
+        yield schedule, f"Tiles of several programs ({schedule})"
     else:
         yield "tiles", "Tiles of one program each"
     if v.products.several:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from generator.lowering.blocks import TileBlock
 from generator.lowering.decoding import Decoding
 from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_lowering import StepView
-from generator.lowering.lines import INDENT, collected
+from generator.lowering.lines import INDENT, WIDTH, collected
 from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
 from generator.lowering.outputs import OutputView
 from generator.lowering.quantised import QuantisedView
@@ -122,6 +123,13 @@ class View(Accumulation):
     def of_blocks(self) -> bool:
         """Whether what a block stores is addressed by the rows or columns that a tile divides."""
         return self.stage != "parts" or self.v.traits.side == "m" or self.of_sums == "n"
+
+    @property
+    def name_lines(self) -> tuple[str, ...]:
+        """The kernel's name as lines of a comment: a long one is cut behind that of the contract."""
+        width = WIDTH - INDENT - len("# ")
+        name = self.v.name if len(self.v.name) <= width else self.v.name.replace("__", " __", 1)
+        return tuple(textwrap.wrap(name, width))
 
     @property
     def width_of_sums(self) -> str:

@@ -1,7 +1,8 @@
 """The formulas of resources.py against what Triton 3.6.0 compiled: measured/resources.csv, a row a compilation.
 
 Rows of the shipped tables on every target, and others drawn at random; those of `paired_m`, `tripled`, the same with a
-divided K, and weights in fragment order by Triton 3.7.1. The compile level holds the shipped ones to it on every Triton version.
+divided K, and weights in fragment order by Triton 3.7.1. The compile level holds the shipped ones to it on every
+version of Triton.
 """
 
 from __future__ import annotations
