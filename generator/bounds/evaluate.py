@@ -247,9 +247,11 @@ class _Walker:
 
     def _renamed(self, statement: ast.stmt, names: Mapping[str, Value]) -> None:
         """Give names their values behind a statement, from which on PID is a program's number in its matrix."""
-        # No value with its old meaning may remain.
-        called = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Attribute))
-        if any(node.attr == "program_id" and node.lineno > statement.lineno for node in called):
+        # No value with its old meaning may remain. The number of a part of K, along the second axis, keeps its meaning.
+        behind = [node for node in ast.walk(self.kernel) if getattr(node, "lineno", 0) > statement.lineno]
+        named = [node for node in behind if isinstance(node, ast.Attribute) and node.attr == "program_id"]
+        parts = [node for node in behind if matches(node, triton_semantics.SECOND_AXIS)]
+        if len(named) > len(parts):
             raise NotUnderstood(statement.lineno, "the program id, used after the matrix is computed from it")
         for name, value in self.at.names.items():
             if isinstance(value, LaneIntegers | LaneConditions) and triton_semantics.PID in _variables(value):

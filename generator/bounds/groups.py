@@ -10,6 +10,7 @@ each tile of each group has exactly one number. For larger numbers `group` is th
 
 There are as many programs as tiles, or more: of r rows, ceil(r / BLOCK_M) is at most r, and below r / BLOCK_M + 1. A
 persistent kernel loops over the tiles themselves. The call refuses sizes with 2**31 tiles or more of 16 by 16.
+Programs that share the K of a tile have the same number, and another one along a second axis.
 
 Where K is divided, each group has the same tiles, and its number is that of a matrix of a batch. The largest of 0 and
 of the ends before its own, each at most T, is where it starts, for the same reason.
@@ -25,7 +26,7 @@ from generator.bounds.source import Source
 from generator.bounds.symbolic_values import LaneIntegers, Value
 from generator.bounds.terms import Condition, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PID
-from generator.runtime.extents import BLOCK_M, BLOCK_N, G, M, N, T, ceil, least
+from generator.runtime.extents import BLOCK_N, Extent, G, M, N, T, ceil, least
 
 #: The assignments that find the rows and tiles of all groups, in their order, and those that find a program's group.
 _ALL_GROUPS = {
@@ -65,9 +66,17 @@ _GIVEN = frozenset({"G", "T", "N", "BLOCK_M", "GROUPS", "offsets_ptr"})
 
 #: The number of lanes is at least G. The proof assumes more lanes than there can be.
 MOST_LANES = 2**30
-#: The tiles of a group, and the number of programs, which is at least as many as all groups can have.
-GRID = (ceil(M, BLOCK_M), ceil(N, BLOCK_N))
-PROGRAMS = least(T, ceil(T, BLOCK_M) + G) * ceil(N, BLOCK_N)
+
+
+def grid(rows: Extent | int) -> tuple[Extent, Extent]:
+    """The tiles of a group, of so many rows each."""
+    return ceil(M, rows), ceil(N, BLOCK_N)
+
+
+def programs(rows: Extent | int) -> Extent:
+    """The number of programs, which is at least as many as all groups can have tiles of so many rows."""
+    return least(T, ceil(T, rows) + G) * ceil(N, BLOCK_N)
+
 
 #: The names that are known from the last of these assignments on.
 NAMES = ("group", "start", "M", "pid")

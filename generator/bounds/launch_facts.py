@@ -19,7 +19,7 @@ from generator.bounds.source import JITS, NotUnderstood, Refuted, Source
 from generator.bounds.symbolic_values import Either, IntegerType, LaneConditions, LaneIntegers, Opaque, Pointer, Value
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
-from generator.runtime.extents import Extent, Operation, Size
+from generator.runtime.extents import BLOCK_M, Extent, Operation, Size
 
 #: Memory that calls share: partial sums of every program, and a counter for each tile, at zero when a kernel starts.
 WORK, COUNTERS = "work", "counters"
@@ -319,9 +319,11 @@ class Launcher:
         if walks and (len(grid) > 1 or not runtime_theorems.programs(self.call)):
             raise NotUnderstood(self.line, "as many programs as the device runs at once, whose number is not known")
         if self.sizes == GROUPS:
-            if tiles != groups.PROGRAMS:
+            # A kernel that adds partial sums has tiles of other rows than those of the configuration.
+            rows = self.made.constants.get("BLOCK_M", BLOCK_M)
+            if tiles != groups.programs(rows):
                 raise NotUnderstood(self.line, f"a grid of {tiles} programs for groups")
-            return groups.GRID, walks, deals
+            return groups.grid(rows), walks, deals
         return tuple(factors(tiles)), walks, deals
 
     def _check_parts(self, stored: Poly, table: Mapping[str, Poly]) -> None:

@@ -38,12 +38,14 @@ def uncovered(known: Launcher, launch: LaunchFacts, walked: Walk) -> str | None:
     if loads:
         return f"line {loads[0].line}: {loads[0].operand} is read by the kernel that stores it"
     facts = [*launch.facts, *walked.facts]
-    for name in sorted(known.results):
+    # Rows of groups may be stored elsewhere, or not at all; but each group's partial sums are those that are added.
+    for name in sorted(own if launch.grouped else known.results):
         stores = [site for site in walked.sites if site.operand == name and site.kind == "store"]
         tiles = {}
         for site in stores:
             try:
-                tiles[site] = _tile(site, launch.operands[name], known)
+                tile = _tile(site, launch.operands[name], known)
+                tiles[site] = _of_group(tile) if launch.grouped else tile
             except NotLinear as error:
                 return f"line {site.line}: not every element of {name} is known to be stored once: {error}"
         apart = _halves(tiles, variable(known.extents[-1])) or _blocks(tiles)
@@ -169,6 +171,14 @@ def _tile(site: Site, operand: LaunchedTensor, known: Launcher) -> _Tile:
 def _whole(dimensions: int) -> tuple[tuple[int, ...], tuple[None, ...]]:
     """The first element of a store of whole tiles in its tile, and that the tile has no other size."""
     return (0,) * dimensions, (None,) * dimensions
+
+
+def _of_group(tile: _Tile) -> _Tile:
+    """What a store reaches of the rows of its group, which are M from `start` on."""
+    rows = tile.extents.index(variable("T"))
+    moved = [index - variable("start") if axis == rows else index for axis, index in enumerate(tile.indices)]
+    extents = [variable("M") if axis == rows else extent for axis, extent in enumerate(tile.extents)]
+    return replace(tile, indices=tuple(moved), extents=tuple(extents))
 
 
 #: How many matrices there are, by the name for the number of one.

@@ -342,7 +342,7 @@ SCHEDULE: Mapping[str, Schedule] = {
         workspace=True,
         joins=True,
         rank=3,
-        handles=(*_TILES, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
+        handles=(*_TILES, Feature.GROUPS, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
     ),
     "split_k_paired": Schedule(
         "K of tiles of two widths side by side divided over programs, reduced in a fixed order",

@@ -181,31 +181,36 @@ class CallTable:
         if k.schedule.joins:
             of_row = (("BLOCK_M", str(STRIP)), ("BLOCK_N", k.width_of_sums), ("SPLIT", "SPLIT"))
             constants = (*self._constants_of(k.second), *of_row)
-            strips = self._tiles_of(str(STRIP), k.width_of_sums)
-            return multiplies, LaunchTable("sum_kernel", f"({strips},)", k.second.slots, constants, False)
+            strips = f"({self._tiles_of(str(STRIP), k.width_of_sums)},)"
+            return multiplies, LaunchTable("sum_kernel", strips, k.second.slots, constants, False)
         return (multiplies,)
 
     @property
     def grid(self) -> str:
         """The grid: one dimension, since the others hold 65535 programs, and one more for the parts of K."""
-        schedule, several = self.kernel.schedule, "".join(f"{count} * " for count in self.call.products.front)
+        schedule = self.kernel.schedule
         if not self.kernel.tiled:
-            return f"({several}M * N,)"
-        tiles = f"{several}{self._tiles_of('BLOCK_M')}"
-        if self.call.products.divided == "M":
-            # Each group may end within a tile, and none has more rows of tiles than rows.
-            tiles = "least(T, ceil(T, BLOCK_M) + G) * ceil(N, BLOCK_N)"
+            return f"({self._several}M * N,)"
+        tiles = self._tiles_of("BLOCK_M")
         if schedule.splits:
             return f"({tiles}, SPLIT)"
         if schedule.walks:
             return "(PROGRAMS,)" if schedule.workspace else f"(least({tiles}, PROGRAMS),)"
         return f"({tiles},)"
 
+    @property
+    def _several(self) -> str:
+        """The number of products as a factor in front of another; empty for one."""
+        return "".join(f"{count} * " for count in self.call.products.front)
+
     def _tiles_of(self, rows: str, columns: str = "BLOCK_N") -> str:
-        """How many tiles of so many rows and columns C has; of a symmetric one those of the triangle, when folded."""
+        """How many tiles of so many rows and columns all results have; of a symmetric one those of the folded triangle."""
+        if self.call.products.divided == "M":
+            # Each group may end within a tile, and none has more rows of tiles than rows.
+            return f"least(T, ceil(T, {rows}) + G) * ceil(N, {columns})"
         if self.call.square:
-            return f"ceil(M, 2 * BLOCK_N) * (BLOCK_N // {rows}) * (ceil(M, BLOCK_N) // 2 * 2 + 1)"
-        return f"ceil(M, {rows}) * ceil(N, {columns})"
+            return f"{self._several}ceil(M, 2 * BLOCK_N) * (BLOCK_N // {rows}) * (ceil(M, BLOCK_N) // 2 * 2 + 1)"
+        return f"{self._several}ceil(M, {rows}) * ceil(N, {columns})"
 
     @property
     def _index(self) -> tuple[str, str]:
@@ -251,7 +256,8 @@ class CallTable:
             shape = f"(K, {d.columns})"
             found.append(f'Memory("{d.dense.name}", {shape}, {d.torch_dtype}, unit={unit}, pitch={d.pitch})')
         if k.schedule.joins:
-            found.append(f'Memory("sums", (SPLIT, M, {self.call.named(k.partial.columns)}), {sums})')
+            rows, columns = self.call.sizes[-3], self.call.named(k.partial.columns)
+            found.append(f'Memory("sums", (SPLIT, {rows}, {columns}), {sums})')
         for output in self.reductions:
             front = "B, " if output.matrix.batched else ""
             rows, columns = (str(STRIP), k.width_of_sums) if k.schedule.joins else ("BLOCK_M", "BLOCK_N")

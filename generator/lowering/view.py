@@ -48,7 +48,12 @@ class View(Accumulation):
         """What the first of two kernels writes: for each part of K a matrix of sums."""
         columns = f"2 * {self.c.columns}" if self.order else self.c.columns
         integer = not ELEMENTS[self.v.dtype.sum].floating
-        return Matrix("sums", "sums", self.c.rows, columns, "row", "part", integer=integer)
+        return Matrix("sums", "sums", self.c.rows, columns, "row", "part", self.c.first_row, integer=integer)
+
+    @property
+    def first_sums(self) -> str:
+        """The second kernel's pointer to the program's product in the sums of the first part of K."""
+        return replace(self.partial, number="").base
 
     @property
     def between(self) -> Matrix:
@@ -85,7 +90,7 @@ class View(Accumulation):
 
     def _edges_of(self, masking: str) -> Edges:
         """The edges of partial sums."""
-        return edges_of(masking, self.v.schedule, self.v.load, "pointer", "", "", "")
+        return edges_of(masking, self.v.schedule, self.v.load, "pointer", self.problem.divided, "", "")
 
     @property
     def sources(self) -> tuple[Matrix, ...]:
@@ -354,10 +359,9 @@ class View(Accumulation):
     @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
-        if self.stage == "whole":
-            return ("M", "N")
         counted = self.schedule.walks or self.problem.divided
-        return (*(self.problem.front if counted else ()), *self.problem.sizes[-3:])
+        found = (*(self.problem.front if counted else ()), *self.problem.sizes[-3:])
+        return found[:-1] if self.stage == "whole" else found
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -380,14 +384,15 @@ class View(Accumulation):
             ]
         else:
             found = [slot(self.a), slot(self.b)]
-        passed = {"rows": self.a.gathered, "scatter": self.c.scattered}
+        gathered = self.a.gathered and self.stage != "whole"
+        passed = {"rows": gathered, "scatter": self.c.scattered}
         divided = (*self.call.positional, *(x for x in self.call.optional if passed[x.name]))
         found += [Slot(f"{x.name}_ptr", f'"{x.name}"', x.name) for x in divided]
         written = (*self.saved, *self.parts, *self.scales_of_c)
         found += [slot(x) for x in (*self.scales, self.c, *self.operands, *written)]
         if self.schedule.workspace and not self.schedule.joins:
             found += [Slot(f"{name}_ptr", f'"{name}"', name) for name in ("work", "counters")]
-        named = (*["R"] * self.a.gathered, *["S"] * self.c.scattered)
+        named = (*["R"] * gathered, *["S"] * self.c.scattered)
         found += [Slot(size, self.call.named(size)) for size in (*self.sizes, *named)]
         return (*found, *stride_slots(self.strided))
 

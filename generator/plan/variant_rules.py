@@ -98,7 +98,7 @@ def _elementwise_reduction(v: Variant) -> str | None:
 
 
 def _batch_schedule(v: Variant) -> str | None:
-    if v.products.several and (v.traits.splits or v.traits.workspace):
+    if v.products.several and not v.products.divided and v.traits.divides_k:
         return f"{v.schedule} divides the K of a single product, not those of a batch; use tiled"
     return None
 
@@ -106,9 +106,11 @@ def _batch_schedule(v: Variant) -> str | None:
 def _groups(v: Variant) -> str | None:
     if not v.products.divided:
         return None
-    if not (v.traits.tiled and v.traits.looped) or v.traits.divides_k:
+    if not (v.traits.tiled and v.traits.looped) or not v.traits.repeatable:
         return f"{v.schedule} has no kernel for groups, whose sizes only the device knows; use tiled or persistent"
     divided = v.products.divided.lower()
+    if v.traits.divides_k and divided == "k":
+        return f"{v.schedule} divides K evenly, and groups along K have any sizes; use tiled or persistent"
     if ragged(v.masking)[divided] is False:
         needed = "mn, mnk or auto" if divided == "m" else "k, mnk or auto"
         return f"groups have any sizes, and 'masking: {v.masking}' needs multiples of the tile; use {needed}"
