@@ -10,7 +10,7 @@ each tile of each group has exactly one number. For larger numbers `group` is th
 
 There are as many programs as tiles, or more: of r rows, ceil(r / BLOCK_M) is at most r, and below r / BLOCK_M + 1. A
 persistent kernel loops over the tiles themselves. The call refuses sizes with 2**31 tiles or more of 16 by 16.
-Programs that share the K of a tile have the same number, and another one along a second axis.
+Programs that share the K of a tile have another number along a second axis: those of each part walk all tiles.
 
 Where K is divided, each group has the same tiles, and its number is that of a matrix of a batch. The largest of 0 and
 of the ends before its own, each at most T, is where it starts, for the same reason.

@@ -307,7 +307,7 @@ class Launcher:
     def _tiles(self) -> tuple[tuple[Extent | int, ...], bool, bool]:
         """The factors of the number of tiles, of groups those of each; whether programs walk them, and deal in steps.
 
-        A tile has one program, or one of each part along a second axis.
+        A tile has one program, or one of each part along a second axis, where programs may walk the tiles as well.
         """
         grid, walks, deals = self.made.grid, False, False
         tiles = grid[0] if len(grid) in (1, 2) else 0
@@ -316,7 +316,7 @@ class Launcher:
         elif tiles == _PROGRAMS and self.counts:
             # As many tiles as counters.
             tiles, walks, deals = self._workspaces[COUNTERS].shape[0], True, True
-        if walks and (len(grid) > 1 or not runtime_theorems.programs(self.call)):
+        if walks and ((deals and len(grid) > 1) or not runtime_theorems.programs(self.call)):
             raise NotUnderstood(self.line, "as many programs as the device runs at once, whose number is not known")
         if self.sizes == GROUPS:
             # A kernel that adds partial sums has tiles of other rows than those of the configuration.

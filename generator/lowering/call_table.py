@@ -121,7 +121,7 @@ class CallTable:
         arguments += entries("launches", [launch.text for launch in self.launches])
         arguments += [self._choice] if self._choice else []
         arguments += entries("needs", self.needs)
-        arguments += [self._programs] if self.kernel.schedule.walks else []
+        arguments += [self._programs] if self.kernel.walks else []
         arguments += entries("memory", self.memory)
         arguments += ['cleared=("out",)'] * self.adds
         arguments += entries("reduced", reductions)
@@ -192,11 +192,11 @@ class CallTable:
         if not self.kernel.tiled:
             return f"({self._several}M * N,)"
         tiles = self._tiles_of("BLOCK_M")
-        if schedule.splits:
-            return f"({tiles}, SPLIT)"
-        if schedule.walks:
-            return "(PROGRAMS,)" if schedule.workspace else f"(least({tiles}, PROGRAMS),)"
-        return f"({tiles},)"
+        if schedule.walks_steps:
+            return "(PROGRAMS,)"
+        if self.kernel.walks:
+            tiles = f"least({tiles}, PROGRAMS)"
+        return f"({tiles}, SPLIT)" if schedule.splits else f"({tiles},)"
 
     @property
     def _several(self) -> str:

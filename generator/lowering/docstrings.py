@@ -109,6 +109,9 @@ def order(v: Variant) -> str:
         blocks = f"{those}{',' * (len(sizes) == 1)} and the {each} {behind} them, reading {read} once"
     if v.traits.splits:
         last = " A second kernel adds their partial sums, in the order of K." if v.traits.joins else ""
+        if v.products.divided:
+            each = "SPLIT programs share a tile of C, each with its part of K, and each computing several tiles"
+            return f"{each}; tiles are numbered {meaning}.{last}"
         each = f" Each sums {blocks}." if blocks else ""
         return f"SPLIT programs share a tile of C, each with its part of K; tiles are visited {meaning}.{each}{last}"
     if blocks:

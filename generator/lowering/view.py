@@ -169,6 +169,11 @@ class View(Accumulation):
         return self.v.swizzle
 
     @property
+    def walks(self) -> bool:
+        """Whether the programs of the kernel that multiplies loop over tiles."""
+        return self.v.walks
+
+    @property
     def columns(self) -> dict[str, str]:
         """The table's columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
         return columns(self.v)
