@@ -175,10 +175,10 @@ def _whole(dimensions: int) -> tuple[tuple[int, ...], tuple[None, ...]]:
 
 def _of_group(tile: _Tile) -> _Tile:
     """What a store reaches of the rows of its group, which are M from `start` on."""
-    rows = tile.extents.index(variable("T"))
-    moved = [index - variable("start") if axis == rows else index for axis, index in enumerate(tile.indices)]
-    extents = [variable("M") if axis == rows else extent for axis, extent in enumerate(tile.extents)]
-    return replace(tile, indices=tuple(moved), extents=tuple(extents))
+    divided = [extent == variable("T") for extent in tile.extents]
+    indices = [index - variable("start") if own else index for own, index in zip(divided, tile.indices, strict=True)]
+    extents = [variable("M") if own else extent for own, extent in zip(divided, tile.extents, strict=True)]
+    return replace(tile, indices=tuple(indices), extents=tuple(extents))
 
 
 #: How many matrices there are, by the name for the number of one.

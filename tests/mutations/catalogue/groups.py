@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import Mutation, instead
-from .kernels import GROUPS, GROUPS_OF_K, GROUPS_OF_K_WALKED, GROUPS_WALKED
+from .kernels import GROUPS, GROUPS_OF_K, GROUPS_OF_K_WALKED, GROUPS_SPLIT, GROUPS_WALKED
 
 STARTS = "starts = tl.associative_scan(tl.minimum(before, T), 0, _larger)"
 ENDS = "ends = tl.maximum(tl.minimum(behind, T), starts)"
@@ -11,9 +11,73 @@ FOUND = "group = tl.sum((lasts <= number).to(tl.int32), 0)"
 ROWS = "M = tl.sum(tl.where(own, ends - starts, 0), 0)"
 END = "end = tl.maximum(tl.minimum(tl.load(offsets_ptr + group), T), start)"
 PLACES = "tl.load(scatter_ptr + start + offs_m, mask=in_m, other=-1)"
+SUMS = "sums_ptrs = sums_ptr + part * stride_sumsp + start * ldsums + offs_m[:, None] * ldsums + offs_n[None, :]"
+ADDED = "sums_ptrs = sums_ptr + start * ldsums + offs_m[:, None] * ldsums + offs_n[None, :]"
 SCALE = "tl.load(scale_m_ptr + start + offs_m, mask=in_m, other=0.0)"
 
 MUTATIONS = (
+    Mutation(
+        "partial sums of all groups are stored from the first row on",
+        "group",
+        GROUPS_SPLIT,
+        (instead(SUMS, " + start * ldsums", ""),),
+        "the first group is right; the others store over its sums, and add what stood in memory",
+    ),
+    Mutation(
+        "the sums that are added begin at the first row",
+        "group",
+        GROUPS_SPLIT,
+        (instead(ADDED, " + start * ldsums", ""),),
+        "each group has the results of the first one's rows",
+        says="are wrong",
+    ),
+    Mutation(
+        "partial sums are stored past the end of a group",
+        "group",
+        GROUPS_SPLIT,
+        (("        in_m = offs_m < M\n", "        in_m = offs_m < T - start\n"),),
+        "the first rows of the next group have partial sums of two matrices, whichever is stored last",
+        says="are wrong",
+    ),
+    Mutation(
+        "a program of a part of K has every third tile but the first of them",
+        "group",
+        GROUPS_SPLIT,
+        (("tl.range(tl.program_id(0), ", "tl.range(tl.program_id(0) + tl.num_programs(0), "),),
+        "tiles that no program sums are what stood in memory",
+        says="never written",
+    ),
+    Mutation(
+        "each part of K has the programs of all parts",
+        "group",
+        GROUPS_SPLIT,
+        (("tl.sum(tiles, 0), tl.num_programs(0))", "tl.sum(tiles, 0), tl.num_programs(0) * SPLIT)"),),
+        "tiles that no program sums are what stood in memory",
+        says="never written",
+    ),
+    Mutation(
+        "strips of groups are counted as if none ended within one",
+        "group",
+        GROUPS_SPLIT,
+        (("least(T, ceil(T, 16) + G)", "least(T, ceil(T, 16))"),),
+        "right where all groups but the last have whole strips",
+        says="never written",
+    ),
+    Mutation(
+        "a scale is read for the group's first rows where partial sums are added",
+        "group",
+        GROUPS_SPLIT,
+        (instead(SCALE, "scale_m_ptr + start + offs_m", "scale_m_ptr + offs_m"),),
+        "rows of the first group are right",
+        says="are wrong",
+    ),
+    Mutation(
+        "scattered rows are looked up from the first row on where partial sums are added",
+        "group",
+        GROUPS_SPLIT,
+        (instead(PLACES, "scatter_ptr + start + offs_m", "scatter_ptr + offs_m"),),
+        "rows of all groups but the first overwrite others",
+    ),
     Mutation(
         "ends that descend are taken as they are",
         "group",

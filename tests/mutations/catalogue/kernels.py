@@ -49,6 +49,7 @@ QUANTISED_POWERS = ("quantised_blocks", "gemm_bf16_rcr_quantize_int8_64_block_po
 # Groups of rows.
 GROUPS = ("grouped", "gmm_bf16_rcr_scalem__tiled_pointer_auto_grouped_storepointer")
 GROUPS_WALKED = ("grouped", "gmm_bf16_rcr_none__persistent_descriptor_auto_grouped_storepointer")
+GROUPS_SPLIT = ("grouped", "gmm_bf16_rcr_scalem__splitk_descriptor_auto_grouped_storepointer")
 GROUPS_OF_K = ("grouped_k", "gmmk_bf16_crc_none__tiled_pointer_auto_grouped_storepointer")
 GROUPS_OF_K_WALKED = ("grouped_k", "gmmk_bf16_crr_none__persistent_descriptor_auto_grouped_storepointer")
 
