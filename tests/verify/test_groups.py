@@ -83,7 +83,7 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         (PARTS, "sums_ptr + part * stride_sumsp", "sums_ptr", "store their sums in one place"),
         (PARTS, "ceil(T, BLOCK_M) + G", "ceil(T, BLOCK_M)", "programs for groups"),
         (PARTS, "least(T, ceil(T, 16)", "least(T, ceil(T, BLOCK_M)", "programs for groups"),
-        (PARTS, '"BLOCK_M": 16,\n                "BLOCK_N"', '"BLOCK_M": 32,\n                "BLOCK_N"', "programs for groups"),
+        (PARTS, '"BLOCK_M": 16,\n', '"BLOCK_M": 32,\n', "programs for groups"),
         (PARTS, "tl.program_id(0), tl.sum(tiles, 0)", "tl.program_id(1), tl.sum(tiles, 0)", "the loop over"),
         (PARTS, "sums_ptr + start * ldsums", "sums_ptr + (start + 1) * ldsums", "of sums, which has"),
         (PARTS, "(SPLIT, T, N)", "(SPLIT, G, N)", "of sums, which has"),
