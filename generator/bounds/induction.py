@@ -31,11 +31,13 @@ def steps_of(at: Expressions, steps: ast.Call) -> tuple[LaneIntegers, LaneIntege
     values = [at.value(argument) for argument in steps.args]
     numbers = [value for value in values if isinstance(value, LaneIntegers) and not value.shape]
     known = dotted(steps.func) in ("range", "tl.range", "tl.static_range") and 1 <= len(numbers) == len(values) <= 3
+    if not known:
+        raise NotUnderstood(steps.lineno, f"the loop over {ast.unparse(steps)}")
     zero, one = triton_semantics.constant(0), triton_semantics.constant(1)
     assert isinstance(zero, LaneIntegers) and isinstance(one, LaneIntegers)
     start, stop, step = (zero, *numbers, one)[:3] if len(numbers) == 1 else (*numbers, one, one)[:3]
     stride = step.value.constant
-    if not known or stride is None or stride < 1:
+    if stride is None or stride < 1:
         raise NotUnderstood(steps.lineno, f"the loop over {ast.unparse(steps)}")
     return start, stop, stride
 

@@ -85,6 +85,7 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         (PARTS, "least(T, ceil(T, 16)", "least(T, ceil(T, BLOCK_M)", "programs for groups"),
         (PARTS, '"BLOCK_M": 16,\n', '"BLOCK_M": 32,\n', "programs for groups"),
         (PARTS, "tl.program_id(0), tl.sum(tiles, 0)", "tl.program_id(1), tl.sum(tiles, 0)", "the loop over"),
+        (PARTS, "tl.program_id(0), tl.sum", "tl.program_id(0) + tl.num_programs(0), tl.sum", "the loop over"),
         (PARTS, "sums_ptr + start * ldsums", "sums_ptr + (start + 1) * ldsums", "of sums, which has"),
         (PARTS, "(SPLIT, T, N)", "(SPLIT, G, N)", "of sums, which has"),
         (PARTS, "bias_ptr + group * stride_biasg", "bias_ptr + start * stride_biasg", "of bias, which has"),
