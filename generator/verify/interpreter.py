@@ -271,6 +271,30 @@ def _correct_splat(builder: Any) -> None:
     builder.create_splat = create_splat
 
 
+def _correct_fma(builder: Any) -> None:
+    """Round a fused product and sum of fp32 once: before 3.9 the interpreter rounds the product, too."""
+    original = builder.create_fma
+
+    def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
+        if z.dtype.scalar.name != "fp32":
+            return original(self, x, y, z)
+        return interpreter.TensorHandle(_fused(x.data, y.data, z.data), tl.float32)
+
+    builder.create_fma = create_fma
+
+
+def _fused(x: _Array, y: _Array, z: _Array) -> _Array:
+    """x * y + z of fp32, rounded once: in float64 the product is exact, and the sum is rounded to an odd last bit."""
+    product, added = np.broadcast_arrays(x.astype(np.float64) * y, z.astype(np.float64))
+    total = product + added
+    back = total - product
+    lost = (product - (total - back)) + (added - back)
+    bits = total.view(np.int64)
+    inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
+    odd: _Array = bits + np.where(inexact, np.where((lost > 0) == (total > 0), 1, -1), 0)
+    return odd.view(np.float64).astype(np.float32)
+
+
 #: The elements of dot_scaled: the types of those of 8 bits, and the numbers of those of 4 bits by their bits.
 _SCALED_ELEMENTS = [ELEMENTS[format.element] for format in FORMATS.values()]
 _SCALED = {each.format: getattr(torch, each.torch) for each in _SCALED_ELEMENTS if each.bits == 8}
@@ -373,6 +397,7 @@ def install() -> None:
     _correct_dot(builder)
     _correct_arithmetic(builder)
     _correct_splat(builder)
+    _correct_fma(builder)
     _define_scaled_dot(interpreter.TritonSemantic, builder)
     _poison_missing_other(builder)
     _cache_builtin_search()
