@@ -13,7 +13,7 @@ from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
 from generator.plan.kernels import Family, Kernel
 from generator.plan.portfolio import SHIPPED, adapted, entries, halves, similar, similar_gates, tile_of
-from generator.plan.resources import serialised
+from generator.plan.resources import scaled_in_turn, serialised
 
 #: Rates that were fitted to fewer sizes of a contract than this count only if no similar contract has others.
 _SIZES = 8
@@ -61,7 +61,7 @@ class _Contract:
     def index(self, contract: str, how: str, row: Mapping[str, int]) -> int | None:
         """The index of a configuration that was measured with a kernel of `contract`; None if the family lacks it.
 
-        None as well for a kernel of a gate that is slower than that of a plain product, which was measured.
+        None as well for a kernel of a gate that takes another time than that of a plain product, which was measured.
         """
         table, half = self.tables.get(how, ()), halves(self.variant, contract)
         if row in table and not half:
@@ -69,13 +69,17 @@ class _Contract:
         if how not in self.kernels:
             return None
         variant = self.kernels[how].variant
-        if half and serialised(variant):
+        if half and (serialised(variant) or scaled_in_turn(variant)):
             return None
         try:
-            found = row_of_tile(variant, adapted(variant, contract, tile_of(variant, row), self.targets))
+            tile = tile_of(variant, row)
         except KeyError:
             return None
-        return table.index(found) if found in table else None
+        own = adapted(variant, contract, tile, self.targets)
+        found = row_of_tile(variant, own)
+        # A tile of more columns, for whole blocks of a quantised result, takes another time.
+        alike = (1 + half) * own.m * own.n == tile.m * tile.n
+        return table.index(found) if alike and found in table else None
 
     def sizes(self, contract: str, measured: tuple[int, ...]) -> tuple[int, ...]:
         """The sizes of this contract for which a winner of `contract` stands."""

@@ -24,6 +24,7 @@ from generator.lowering.stored_operands import (
     metadata,
     one_of_tile,
     product_of,
+    whole_blocks,
 )
 from generator.plan.kernels import Kernel
 from generator.plan.resources import in_registers, through_registers
@@ -130,10 +131,14 @@ class Accumulation:
         return self.v.epilogue.order
 
     @property
+    def _apart(self) -> bool:
+        """Whether the two columns of B that a gate makes one of are loaded apart."""
+        return self.order == CONCATENATED or (self.order is not None and not self.tiled)
+
+    @property
     def strips(self) -> tuple[tuple[str, str], ...]:
         """What B's columns of a tile are loaded in: the end of each one's names, and its columns."""
-        apart = self.order == CONCATENATED or (self.order is not None and not self.tiled)
-        halves = ("_gate", "_up") if apart else ("",)
+        halves = ("_gate", "_up") if self._apart else ("",)
         return tuple((f"{half}{strip.end}", strip.size) for strip in self.b.strips for half in halves)
 
     @property
@@ -289,7 +294,8 @@ class Accumulation:
         """Whether loads, factors or metadata need the rows or columns of each block before the loop."""
         ends = tuple(part.end for part in self.blocks)
         named = (*(found.end for found in self.factors), *(found.end for found in self.metadata))
-        return bool(ends) and (self.v.loading.pointers or any(end.endswith(ends) for end in named))
+        early = self.early_coordinates and any(end.endswith(ends) for end in named)
+        return bool(ends) and (self.v.loading.pointers or early)
 
     @property
     def step_factors(self) -> tuple[Factor, ...]:
@@ -344,14 +350,11 @@ class Accumulation:
         if letter == "a":
             return (Strip("", self._within("offs_m", inside.m, "M"), "pid_m * BLOCK_M", inside.m),)
         if self.b.pairs:
-            return (Strip("", "offs_b", "2 * pid_n * BLOCK_N", "in_b" if inside.n else "", times=2),)
+            return (Strip("", "offs_b", "2 * pid_n * BLOCK_N", self._pairs_inside("in_b"), times=2),)
         first, offsets = "pid_n * BLOCK_N", self._within("offs_n", inside.n, "N")
         if self.order is None:
             return (Strip("", offsets, first, inside.n),)
-        return (
-            Strip("_gate", offsets, first, inside.n),
-            Strip("_up", f"(N + {offsets})", f"(N + {first})", inside.n, times=0),
-        )
+        return (Strip("_gate", offsets, first, inside.n), self._second_half("_up", offsets, first, inside.n))
 
     @property
     def _shares_scale(self) -> bool:
@@ -370,14 +373,42 @@ class Accumulation:
         """A block of B's columns as its factors are for it, or both halves of one with two columns for each of C."""
         inside = f"in{part.end}" if self.edges.inside.n else ""
         if self.b.pairs:
-            return (Strip(part.end, f"offs_b{part.end}", f"2 * ({part.start})", inside and f"in_b{part.end}", times=2),)
+            end = part.end
+            return (Strip(end, f"offs_b{end}", f"2 * ({part.start})", self._pairs_inside(f"in_b{end}"), times=2),)
         offsets = self._within(f"offs{part.end}", inside, "N")
         if self.order is None:
             return (Strip(part.end, offsets, part.start, inside),)
-        return (
-            Strip(f"_gate{part.end}", offsets, part.start, inside),
-            Strip(f"_up{part.end}", f"(N + {offsets})", f"(N + {part.start})", inside, times=0),
-        )
+        gate = Strip(f"_gate{part.end}", offsets, part.start, inside)
+        return gate, self._second_half(f"_up{part.end}", offsets, part.start, inside)
+
+    def _pairs_inside(self, mask: str) -> str:
+        """The mask of columns of B that are neighbours two by two, which descriptors leave to their factors."""
+        return mask if self.descriptors or self.edges.inside.n else ""
+
+    def _second_half(self, end: str, offsets: str, first: str, inside: str) -> Strip:
+        """The columns behind those of a gate, from column N of B on, as their factors are for them."""
+        if self.whole_blocks:
+            return Strip(end, f"offs{end}", "", f"in{end}", times=0, perhaps_one=True)
+        return Strip(end, f"(N + {offsets})", f"(N + {first})", inside, times=0)
+
+    @property
+    def whole_blocks(self) -> int:
+        """The columns that share a scale where both halves of a gate's tile have one each if they divide N, or 0."""
+        return whole_blocks(self.v.dtype.stored_b, self.kernel.tiles) if self.stored and self._apart else 0
+
+    @property
+    def columns_of_factors(self) -> tuple[str, ...]:
+        """The statements that say which columns of B have factors, and which of them exist, where no load says it."""
+        lines, listed = [], list[tuple[str, str, str]]()
+        if self.whole_blocks:
+            lines = ["# The second half has one scale, too, where N is a multiple of the columns that share one."]
+            parts = [(part.end, part.start, part.size) for part in self.b.parts] or [("", "pid_n * BLOCK_N", "BLOCK_N")]
+            listed = [(f"_up{end}", f"N + {start}", f"1 if WHOLE_BLOCKS else {size}") for end, start, size in parts]
+        elif self.descriptors and self.b.pairs and any(x.letter == "b" and x.vector for x in self.factors):
+            listed = [(f"_b{strip.end}", strip.start, strip.size) for strip in self.b.strips]
+        for end, start, size in listed:
+            lines += [f"offs{end} = {start} + tl.arange(0, {size})", f"in{end} = offs{end} < {self.b.width}"]
+        return tuple(lines)
 
     def _within(self, offsets: str, inside: str, extent: str) -> str:
         """The offsets; where the hardware checks bounds, they wrap around past the edge, and stores drop the rest."""

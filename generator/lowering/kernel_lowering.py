@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.storage import element_of
 from generator.language.vocabulary import Products
@@ -16,7 +17,7 @@ from generator.lowering.operands import Matrix
 from generator.lowering.outputs import reduced_shapes
 from generator.lowering.quantised import QUANTISED, quantised_view
 from generator.lowering.shuffled import shuffle_of
-from generator.lowering.stored_operands import one_of_tile
+from generator.lowering.stored_operands import one_of_tile, whole_blocks
 from generator.lowering.view import View
 from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Kernel
@@ -52,6 +53,9 @@ def view(kernel: Kernel) -> View:
     shuffle = shuffle_of(v, kernel.tiles)
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
+    if v.epilogue.order == CONCATENATED and whole_blocks(v.dtype.stored_b, kernel.tiles):
+        # They have offsets of their own.
+        vectors = [storage for storage in vectors if storage.letter == "a"]
     vectors += [storage for storage in v.dtype.stored if storage.sparse]
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     a, parts = _matrix("a", "M", "K", described.a, products, packed=storages["a"].packed), blocks_of(v.traits)

@@ -37,6 +37,8 @@ class Factor:
     letter: str
     #: The type of what is loaded as bytes; None where Triton has the type.
     bytes: str | None = None
+    #: Whether N decides if there is one for all.
+    perhaps_one: bool = False
 
     @property
     def name(self) -> str:
@@ -237,6 +239,8 @@ class Strip:
     inside: str
     #: How many there are for each row or column of the tile of C; 0 where the first is at no multiple of the tile.
     times: int = 1
+    #: Whether N decides if they are in one block.
+    perhaps_one: bool = False
 
 
 def one_of_tile(storage: Storage, tiles: Iterable[Tile], times: int) -> bool:
@@ -247,12 +251,24 @@ def one_of_tile(storage: Storage, tiles: Iterable[Tile], times: int) -> bool:
     return across == 0 or (times > 0 and all(across % many == 0 for many in lines))
 
 
+def whole_blocks(b: Storage, tiles: Iterable[Tile]) -> int:
+    """The columns of B that share a scale, where a gate's half of a tile has one scale; 0 where it may have several.
+
+    The other half has one, too, if N is a multiple of these columns. Else a block may end in the middle of a tile.
+    """
+    if b.block is None or b.block.across <= 1 or b.sparse or b.native:
+        return 0
+    return b.block.across if one_of_tile(b, tiles, 1) else 0
+
+
 def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ...]) -> Factor:
     """What `matrix`, the scales or zero points of an operand, has for the rows or columns of `strip`."""
     assert storage.block is not None
     across = storage.block.across
     one = one_of_tile(storage, tiles, strip.times)
     index = strip.first if one else strip.offsets
+    if " + " in index and not index.startswith("("):
+        index = f"({index})"
     place = "" if across == 0 else index if across == 1 else f"({index} // {across})"
     rows, columns = matrix.row_stride, matrix.column_stride
     assert rows is not None and columns is not None
@@ -270,6 +286,7 @@ def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ..
         zero=matrix.name == storage.zero,
         letter=storage.letter,
         bytes=storage.scale_types[0] if storage.bytewise else None,
+        perhaps_one=strip.perhaps_one,
     )
 
 
@@ -280,8 +297,10 @@ def product_of(factors: Sequence[Factor], *, exchanged: bool) -> str:
     if not vectors:
         return one[0] if len(one) == 1 else f"({' * '.join(one)})"
     first, *others = vectors
-    if any(found.bytes and ELEMENTS[found.bytes].powers for found in vectors) and others:
-        # Powers of two may leave the range of fp32 one by one, and their product seldom does.
+    powers = any(found.bytes and ELEMENTS[found.bytes].powers for found in vectors)
+    if (powers or any(found.perhaps_one for found in vectors)) and others:
+        # Powers of two may leave the range of fp32 one by one, and their product seldom does. One scale for all is
+        # multiplied by the other vector, before that is spread over the tile.
         return f"({' * '.join(found.spread(exchanged=exchanged) for found in vectors)})"
     spread = first.spread(exchanged=exchanged)
     if one:

@@ -98,6 +98,11 @@ class View(Accumulation):
         return (self.partial,) if self.stage == "whole" else (self.a, self.b, *self.stored)
 
     @property
+    def whole_blocks(self) -> int:
+        """As of the accumulation, which a kernel that adds partial sums has none of."""
+        return 0 if self.stage == "whole" else super().whole_blocks
+
+    @property
     def scales(self) -> tuple[Matrix, ...]:
         """The scales and zero points that the kernel reads."""
         return () if self.stage == "whole" else self.stored
@@ -409,6 +414,7 @@ class View(Accumulation):
         constants += [operand.flag for operand in self.scalars]
         constants += ["APPROX"] if self.approximates else []
         constants += [f"EVEN_{d}" for d in self.even]
+        constants += ["WHOLE_BLOCKS"] if self.whole_blocks else []
         if self.stage == "whole":
             constants += ["BLOCK_M", "BLOCK_N", "SPLIT"]
         elif self.tiled:

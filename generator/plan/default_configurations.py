@@ -11,7 +11,7 @@ from generator.language.model import Tile, Variant, block_sizes
 from generator.language.vocabulary import undivided
 from generator.plan.configurations import divided
 from generator.plan.configurations_of_32_bits import of_32_bits
-from generator.plan.resources import widest_band
+from generator.plan.resources import scaled_in_turn, widest_band
 from generator.plan.shared_memory import staged
 
 # 16-bit operands. Each was the fastest at one or more of 17 values of M from 8 to 8192, measured on an H200.
@@ -194,6 +194,11 @@ _SCALED_8 = (
     Tile(64, 128, 128, warps=4, stages=3),
     Tile(64, 64, 128, warps=4, stages=6),
 )
+# A gate has one half's sum of a step beside its accumulators: twice the columns of a plain product fit.
+_SCALED_IN_TURN_8 = (
+    Tile(128, 256, 128, warps=8, stages=4),
+    Tile(128, 256, 128, warps=8, stages=3),
+)
 _SCALED_EXCHANGED_8 = (
     Tile(64, 128, 128, warps=8, stages=5),
     Tile(64, 64, 128, warps=4, stages=6),
@@ -232,6 +237,8 @@ def _stored(v: Variant) -> tuple[Tile, ...]:
             tiles = (*(_CONVERTED_WHOLE_EXCHANGED if exchanged else _CONVERTED_WHOLE), *tiles)
     else:
         tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
+        if scaled_in_turn(v) and not exchanged:
+            tiles = (*_SCALED_IN_TURN_8, *tiles)
     return divided(tiles) if v.traits.splits else tiles
 
 
@@ -282,17 +289,23 @@ def defaults(v: Variant) -> tuple[Tile, ...]:
     if v.epilogue.order is not None and v.traits.tiled:
         # A gated linear unit reads two columns of B for each column of C: half the columns need the same resources.
         tiles = tuple(dict.fromkeys(halved(v, tile) for tile in tiles))
-    return tuple(dict.fromkeys(_of_scales(v, tile) for tile in tiles))
+    return tuple(dict.fromkeys(of_scales(v, tile) for tile in tiles))
 
 
-def _of_scales(v: Variant, tile: Tile) -> Tile:
+def of_scales(v: Variant, tile: Tile) -> Tile:
     """`tile` with the columns that share a scale of a quantised result, and for more columns fewer rows, if it can."""
     if v.quantised is None or tile.n % v.quantised.block == 0 or not v.traits.tiled:
         return tile
     # Below 64 rows Hopper's matrix instruction cannot be used: then steps are shorter, so that operands need no more.
     n = v.quantised.block
     m = max(tile.m * tile.n // n, min(tile.m, 64))
-    return replace(tile, n=n, m=m, k=tile.k if m * n <= tile.m * tile.n else min(tile.k, max(tile.k // 2, 64)))
+    more = -(-m * n // (tile.m * tile.n))
+    if more > 1 and scaled_in_turn(v):
+        # Each step is scaled, so that shorter ones would take longer: more warps hold the sums.
+        return replace(
+            tile, n=n, m=m, warps=max(tile.warps, min(tile.warps * more, 8)), stages=max(tile.stages // more, 2)
+        )
+    return replace(tile, n=n, m=m, k=tile.k if more == 1 else min(tile.k, max(tile.k // 2, 64)))
 
 
 def _of_blocks(v: Variant, tile: Tile) -> Tile:

@@ -23,6 +23,7 @@ from generator.language.vocabulary import DEFAULTS, OPEN_AXES, WORDS
 from generator.plan import default_configurations, legality
 from generator.plan.configurations import columns
 from generator.plan.devices import DEVICES, Device
+from generator.plan.resources import scaled_in_turn
 
 #: The measurements that the package ships, a folder a device; a part of a checkout may have none.
 SHIPPED = shared_if_there("tuned", "specs/tuned")
@@ -118,11 +119,12 @@ def _alike(v: Variant, chain: Epilogue) -> Iterator[str]:
 def adapted(v: Variant, contract: str, tile: Tile, targets: Sequence[str]) -> Tile:
     """The configuration for `v` that corresponds to `tile`, which was measured with a kernel of `contract`.
 
-    A gated linear unit has half of a plain product's columns. A configuration that no target can hold beside the
-    operands and results of the chain has fewer stages.
+    A gated linear unit has half of a plain product's columns, and a quantised result whole blocks of them. A
+    configuration that no target can hold beside the operands and results of the chain has fewer stages.
     """
     if halves(v, contract):
         tile = default_configurations.halved(v, tile)
+    tile = default_configurations.of_scales(v, tile)
     for stages in range(tile.stages, 1, -1):
         fewer = replace(tile, stages=stages)
         if legality.why_no_row(v, fewer) is None and any(
@@ -225,7 +227,7 @@ def _tiles(v: Variant, contract: str, row: Mapping[str, int], targets: Sequence[
 
     None if the measured one lacks what the kernels of `v` have now.
     """
-    if not v.traits.tiled:
+    if not v.traits.tiled or (halves(v, contract) and scaled_in_turn(v)):
         return default_configurations.defaults(v)
     try:
         return (adapted(v, contract, tile_of(v, row), targets),)

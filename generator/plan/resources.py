@@ -141,6 +141,16 @@ def serialised(v: Variant) -> bool:
     return v.traits.walks_tiles and v.epilogue.order == CONCATENATED
 
 
+def scaled_in_turn(v: Variant) -> bool:
+    """Whether a step scales one half of a gate's sums while the matrix unit multiplies for the other.
+
+    A plain product has no such halves. Its tiles have sums of a step beside all accumulators, where these have one
+    half's alone, so that they may be larger.
+    """
+    scaled = any(storage.scales_sums for storage in v.multiplied.dtype.stored)
+    return v.epilogue.order == CONCATENATED and scaled and not v.dtype.stored_b.converted
+
+
 def registers(tile: Tile, target: str) -> int:
     """The 32-bit registers that a thread of a program may have.
 

@@ -196,8 +196,6 @@ def _stored(v: Variant) -> str | None:
         return "Triton cannot lay out several widths of a b among zeros in shared memory; use 'product: exchanged'"
     if v.loading.blocks:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
-    if v.loading.descriptors and v.epilogue.order is not None and not v.traits.decodes:
-        return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
     for storage in v.dtype.stored:
         least = max(shallowest(v), storage.together)
         if storage.scaled_by_step and storage.block is not None and storage.block.along % least:

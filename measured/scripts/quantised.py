@@ -10,7 +10,9 @@ PART is `products`, `layers` or both, without any all of them. FILE receives, as
   difference of a scale from the one of float64 numbers.
 - of `layers`, of `docs/examples/block_fp8.yaml`: Linear, SwiGLU, quantisation and Linear in block fp8 in two launches,
   in turns with the same by torch: `torch._scaled_mm` under the same scales, and what is between compiled by
-  `torch.compile`, alone and together with the products; each with its error against float64.
+  `torch.compile`, alone and together with the products; each with its error against float64. `products` has, for each
+  of the two, the microseconds of every configuration of the kernels in HOWS by itself, the `fastest` of them, and the
+  `chosen` one that the layer ran with its own; `by the fastest` is the layer with both fastest ones in the turns.
 
 A side that fails is an error's text in FILE. Compiling takes most of the time of a first call: it is kept below a
 minute by few configurations, in several processes.
@@ -43,6 +45,8 @@ LAYER = ROOT / "docs" / "examples" / "block_fp8.yaml"
 #: M, N and K of the products, and rows, width and hidden width of the layers.
 PRODUCTS = tuple((m, n, k) for n, k in ((4096, 4096), (14336, 4096)) for m in (1024, 2048, 4096, 8192))
 LAYERS = ((1024, 4096, 14336), (4096, 4096, 14336), (8192, 4096, 14336), (4096, 7168, 2048))
+#: The layers of which every configuration is timed: compiled once, since strides of scales are multiples of 16.
+TIMED = LAYERS[:3]
 #: What results are quantised to: the name in FILE, the parameters of `quantize`, and how the library stores it.
 KINDS: Mapping[str, tuple[dict[str, Any], Stored]] = {
     "fp8e4m3": ({"to": "fp8e4m3"}, Stored("fp8e4m3", "row", (1, 128))),
@@ -58,6 +62,8 @@ TILES = [
 ]
 SCHEDULES = ("tiled", "persistent")
 WORKERS = 12
+#: The kernels of a layer that are timed: those for many rows, with aligned operands.
+HOWS = ("tiled_descriptor", "persistent_descriptor", "paired_descriptor")
 UP = "gemm_fp8e4m3_a1x128_b128x128_rcr_swiglu_quantize_fp8e4m3"
 DOWN = "gemm_fp8e4m3_a1x128_b128x128_rcr_none"
 
@@ -97,6 +103,65 @@ def compiled(work: tuple[str, str, int]) -> None:
         kernel(load_family(Path(folder) / name)).gemm(a, b.T, config=index)
     except Exception as error:
         print(f"{name} {index}: {error}", file=sys.stderr)
+
+
+def kernels_of(family: ModuleType, contract: str) -> dict[str, ModuleType]:
+    """The kernels of a contract that HOWS names, by the part of their names behind it."""
+    folder = Path(str(family.__file__)).parent
+    names = sorted(path.stem for how in HOWS for path in folder.glob(f"{contract}__{how}*.py"))
+    return {name.partition("__")[2]: __import__(f"{family.__name__}.{name}", fromlist=["gemm"]) for name in names}
+
+
+def compiled_of_layer(work: tuple[str, str, str, int]) -> None:
+    """As `compiled`, of a configuration of a layer's product."""
+    folder, contract, how, index = work
+    columns = 4096 if contract == UP else 2048
+    a, b = (torch.zeros(n, 2048, device="cuda").to(torch.float8_e4m3fn) for n in (256, columns))
+    scales = {"a_scale": torch.ones(256, 16, device="cuda"), "b_scale": torch.ones(16, columns // 128, device="cuda")}
+    try:
+        kernels_of(load_family(Path(folder)), contract)[how].gemm(a, b.T, config=index, **scales)
+    except Exception as error:
+        print(f"{contract} {how} {index}: {error}", file=sys.stderr)
+
+
+def ahead_of_layers(family: ModuleType) -> None:
+    """Compile what `layers` times in several processes, into Triton's cache on disk."""
+    folder = str(Path(str(family.__file__)).parent)
+    each = [(contract, how, module) for contract in (UP, DOWN) for how, module in kernels_of(family, contract).items()]
+    work = [(folder, contract, how, index) for contract, how, module in each for index in range(len(module.CONFIGS))]
+    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        pool.map(compiled_of_layer, work, chunksize=1)
+
+
+def every_configuration(
+    family: ModuleType, contract: str, given: Mapping[str, torch.Tensor]
+) -> tuple[dict[str, Any], Callable[[], Any] | None]:
+    """The microseconds of the configurations of a layer's product, and a call of the fastest."""
+    every: dict[str, Any] = {}
+    times: dict[str, float] = {}
+    best: Callable[[], Any] | None = None
+    for how, module in kernels_of(family, contract).items():
+        for index, row in enumerate(module.CONFIGS):
+            name = f"{how.replace('_auto_grouped', '')} {' '.join(map(str, row.values()))}"
+            try:
+                call = partial(module.gemm, config=index, **given)
+                call()
+                times[name] = alone(call)
+                every[name] = round(1e6 * times[name], 3)
+                if times[name] == min(times.values()):
+                    best = call
+            except Exception as error:
+                every[name] = f"{type(error).__name__}: {error}"[:300]
+    function = getattr(family, contract)
+    how, row = function.which(**given)
+    try:
+        every["chosen"] = [how.partition("__")[2], row, round(1e6 * alone(partial(function, **given)), 3)]
+    except Exception as error:
+        every["chosen"] = f"{type(error).__name__}: {error}"[:300]
+    if times:
+        name = min(times, key=lambda each: times[each])
+        every["fastest"] = [name, every[name]]
+    return every, best
 
 
 def ahead(folder: Path, families: Mapping[str, ModuleType]) -> None:
@@ -205,6 +270,17 @@ def layers(families: Mapping[str, ModuleType], m: int, width: int, hidden: int) 
         "torch: compiled": whole,
         "two launches": own,
     }
+    h, h_scale = getattr(family, UP)(x, a_scale=x_scale, **up)
+    given = {UP: {"a": x, "a_scale": x_scale, **up}, DOWN: {"a": h, "a_scale": h_scale, **down}}
+    times: dict[str, Any] = {}
+    fastest: dict[str, Callable[[], Any]] = {}
+    for contract, operands in given.items() if (m, width, hidden) in TIMED else ():
+        times[contract], best = every_configuration(family, contract, operands)
+        if best is not None:
+            fastest[contract] = best
+    if len(fastest) == len(given):
+        # The second one reads what a first run wrote, which is the same in every run.
+        sides["by the fastest"] = lambda: [fastest[contract]() for contract in given][-1]
     errors: dict[str, Any] = {}
     for name, call in sides.items():
         try:
@@ -212,8 +288,7 @@ def layers(families: Mapping[str, ModuleType], m: int, width: int, hidden: int) 
         except Exception as error:
             errors[name] = f"{type(error).__name__}: {error}"[:500]
     found = turns({name: call for name, call in sides.items() if isinstance(errors[name], float)})
-    chosen = getattr(family, UP).which(x, up["b"], a_scale=x_scale, b_scale=up["b_scale"])
-    return {"errors": errors, "chosen": [chosen[0].partition("__")[2], chosen[1]], "in turns": found}
+    return {"errors": errors, "products": times, "in turns": found}
 
 
 def main() -> None:
@@ -233,6 +308,8 @@ def main() -> None:
             print(f"compiled in {time.monotonic() - begun:.0f} s", flush=True)
             work += [(f"product {m}x{n}x{k}", partial(products, families, m, n, k)) for m, n, k in PRODUCTS]
         if not parts or "layers" in parts:
+            ahead_of_layers(families[LAYER.stem])
+            print(f"layers compiled in {time.monotonic() - begun:.0f} s", flush=True)
             work += [(f"layer {m}x{w}x{h}", partial(layers, families, m, w, h)) for m, w, h in LAYERS]
         for word, part in work:
             try:
@@ -243,6 +320,8 @@ def main() -> None:
             shown = found[word]
             if isinstance(shown, dict):
                 shown = {key: x for key, x in shown.items() if key not in (PLAIN, *KINDS)}
+                for contract, times in shown.pop("products", {}).items():
+                    shown[contract] = {key: times.get(key) for key in ("chosen", "fastest")}
             print(word, json.dumps(shown), f"{time.monotonic() - begun:.0f} s", flush=True)
 
 

@@ -82,6 +82,29 @@ def test_a_gated_layer_is_two_launches_without_a_copy(families: dict[str, Module
     assert (found - exact).norm() < 2.0**-4 * exact.norm()
 
 
+@pytest.mark.parametrize("hidden", [128, 200])
+def test_every_kernel_of_a_gate_has_the_scales_of_both_halves(families: dict[str, ModuleType], hidden: int) -> None:
+    """Where the second half begins within a block of scales, too."""
+    family = families["block_fp8"]
+    library = __import__(f"{family.__name__}._pack", fromlist=["quantize"])
+    torch.manual_seed(2)
+    # Scales that differ much from block to block.
+    weights = torch.randn(256, 2 * hidden) * torch.tensor([0.05, 0.1, 0.2, 0.4]).repeat_interleave(128)[: 2 * hidden]
+    first = library.quantize(weights, UP)
+    given = pack.quantize_rows(torch.randn(24, 256), Stored("fp8e4m3", "row", (1, 128)))
+    x = given["a"].float() * given["a_scale"].repeat_interleave(128, -1)
+    gate, other = (x @ library.dequantize(UP, **first)).chunk(2, -1)
+    wanted = functional.silu(gate) * other
+    kernels = sorted(path.stem for path in Path(str(family.__file__)).parent.glob(f"{UP}__*.py"))
+    assert {"tiled_descriptor", "tiled_pointer"} <= {name.partition("__")[2].partition("_auto")[0] for name in kernels}
+    for name in kernels:
+        module = __import__(f"{family.__name__}.{name}", fromlist=["gemm"])
+        out, scale = module.gemm(given["a"], a_scale=given["a_scale"], config=0, **first)
+        found = out.float() * scale.repeat_interleave(128, -1)[:, :hidden]
+        # Half a step of fp8.
+        assert (found - wanted).norm() < 2.0**-4 * wanted.norm(), name
+
+
 def test_torch_compiles_a_gated_layer_in_one_graph(families: dict[str, ModuleType]) -> None:
     call, a, a_scale, _ = layer(families)
     compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
