@@ -12,7 +12,7 @@ from generator.language.model import Measured, Rates, Variant
 from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
 from generator.plan.kernels import Family, Kernel
-from generator.plan.portfolio import SHIPPED, adapted, entries, halves, similar, similar_gates, tile_of
+from generator.plan.portfolio import SHIPPED, adapted, entries, halves, similar, similar_gates, tile_of, widened
 from generator.plan.resources import scaled_in_turn, serialised
 
 #: Rates that were fitted to fewer sizes of a contract than this count only if no similar contract has others.
@@ -75,11 +75,9 @@ class _Contract:
             tile = tile_of(variant, row)
         except KeyError:
             return None
-        own = adapted(variant, contract, tile, self.targets)
-        found = row_of_tile(variant, own)
-        # A tile of more columns, for whole blocks of a quantised result, takes another time.
-        alike = (1 + half) * own.m * own.n == tile.m * tile.n
-        return table.index(found) if alike and found in table else None
+        # A tile of more columns takes another time.
+        found = row_of_tile(variant, adapted(variant, contract, tile, self.targets))
+        return table.index(found) if found in table and not widened(variant, contract, tile) else None
 
     def sizes(self, contract: str, measured: tuple[int, ...]) -> tuple[int, ...]:
         """The sizes of this contract for which a winner of `contract` stands."""

@@ -397,6 +397,16 @@ class Accumulation:
         return whole_blocks(self.v.dtype.stored_b, self.kernel.tiles) if self.stored and self._apart else 0
 
     @property
+    def _offsets_of_factors(self) -> str:
+        """The offsets that factors and metadata are read at."""
+        return " ".join((*(found.place for found in self.factors), *(found.lines for found in self.metadata)))
+
+    @property
+    def reads_columns(self) -> bool:
+        """Whether factors or metadata are read at the columns of C."""
+        return "offs_n" in self._offsets_of_factors
+
+    @property
     def columns_of_factors(self) -> tuple[str, ...]:
         """The statements that say which columns of B have factors, and which of them exist, where no load says it."""
         lines, listed = [], list[tuple[str, str, str]]()
@@ -404,7 +414,7 @@ class Accumulation:
             lines = ["# The second half has one scale, too, where N is a multiple of the columns that share one."]
             parts = [(part.end, part.start, part.size) for part in self.b.parts] or [("", "pid_n * BLOCK_N", "BLOCK_N")]
             listed = [(f"_up{end}", f"N + {start}", f"1 if WHOLE_BLOCKS else {size}") for end, start, size in parts]
-        elif self.descriptors and self.b.pairs and any(x.letter == "b" and x.vector for x in self.factors):
+        elif self.descriptors and self.b.pairs and "offs_b" in self._offsets_of_factors:
             listed = [(f"_b{strip.end}", strip.start, strip.size) for strip in self.b.strips]
         for end, start, size in listed:
             lines += [f"offs{end} = {start} + tl.arange(0, {size})", f"in{end} = offs{end} < {self.b.width}"]

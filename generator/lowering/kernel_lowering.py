@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from generator.epilogue.gated_units import CONCATENATED
+from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.storage import element_of
 from generator.language.vocabulary import Products
@@ -53,17 +53,21 @@ def view(kernel: Kernel) -> View:
     shuffle = shuffle_of(v, kernel.tiles)
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
-    if v.epilogue.order == CONCATENATED and whole_blocks(v.dtype.stored_b, kernel.tiles):
-        # They have offsets of their own.
-        vectors = [storage for storage in vectors if storage.letter == "a"]
     vectors += [storage for storage in v.dtype.stored if storage.sparse]
-    shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
+    apart = v.epilogue.order == CONCATENATED and whole_blocks(v.dtype.stored_b, kernel.tiles)
+    if v.epilogue.order == INTERLEAVED or apart:
+        # Those of B have offsets of their own.
+        vectors = [storage for storage in vectors if storage.letter == "a"]
+    scales = [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     a, parts = _matrix("a", "M", "K", described.a, products, packed=storages["a"].packed), blocks_of(v.traits)
     gathered = described.rows is not None and v.loading.pointers
 
     quantisation = None
     if v.quantised is not None:
         quantisation, result = quantised_view(v.quantised, result, described, c), QUANTISED
+
+    words = v.masking, v.schedule, v.load, v.store, v.products.divided
+    reduced = f"{ROWS} {COLUMNS}" if quantisation is not None else reduced_shapes(v.epilogue.outputs)
 
     def rows_of_a(x: Matrix) -> Matrix:
         return replace(x, gathered=gathered and bool(x.first_row))
@@ -79,15 +83,8 @@ def view(kernel: Kernel) -> View:
         ),
         stored=tuple(rows_of_a(x) for x in stored),
         c=replace(c, located=v.epilogue.reads_out),
-        edges=edges_of(
-            v.masking,
-            v.schedule,
-            v.load,
-            v.store,
-            v.products.divided,
-            " ".join(shapes),
-            f"{ROWS} {COLUMNS}" if quantisation is not None else reduced_shapes(v.epilogue.outputs),
-        ),
+        edges=edges_of(*words, " ".join((*shapes, *scales)), reduced),
+        columns_of_chain=edges_of(*words, " ".join(shapes), reduced).needs_n,
         steps=steps,
         kind=kind,
         result=result,

@@ -57,26 +57,19 @@ class QuantisedView:
         )
 
     @property
-    def quotients(self) -> tuple[str, ...]:
-        """The statements that make quotients of elements and the scales of their blocks, each rounded once."""
+    def quotients(self) -> str:
+        """The elements of blocks over their scales, each rounded once."""
         if self.found.powers:
             # The inverse of a power of two is exact.
-            return (f"{QUANTISED} = {QUANTISED} * tl.div_rn(1.0, {self.factor})[:, :, None]",)
-        return (
-            "# A product by the inverse, and what it leaves of an element times the inverse: a quotient, rounded once.",
-            f"power, divisor, inverse = _inverse({self.factor})",
-            f"{QUANTISED} = {QUANTISED} * power[:, :, None]",
-            f"quotients = {QUANTISED} * inverse[:, :, None]",
-            f"{QUANTISED} = tl.fma(quotients, divisor[:, :, None], {QUANTISED})",
-            f"{QUANTISED} = tl.fma({QUANTISED}, inverse[:, :, None], quotients)",
-        )
+            return f"{QUANTISED} * tl.div_rn(1.0, {self.factor})[:, :, None]"
+        return f"_quotients({QUANTISED}, {self.factor}[:, :, None])"
 
     @property
     def helpers(self) -> tuple[str, ...]:
         """The macros of math.j2 for what the kernel calls, a function before those that call it."""
         convert, rule = self.convert.removeprefix("_"), f"scale_{self.found.rule}"
         before = {"pow2": ("scale_fp32",), "fp8e4m3": ("code_fp8e4m3", "value_fp8e4m3")}.get(self.found.rule, ())
-        after = ("value_e8m0",) if self.found.rule == "e8m0" else () if self.found.powers else ("inverse",)
+        after = ("value_e8m0",) if self.found.rule == "e8m0" else () if self.found.powers else ("quotients",)
         return tuple(dict.fromkeys((*before, rule, *after, convert)))
 
     @property

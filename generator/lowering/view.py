@@ -35,6 +35,8 @@ class View(Accumulation):
     #: The type of the running value after the last step, and the expression that is stored.
     kind: str
     result: str
+    #: Whether what follows the sum uses the coordinates of the tile's columns.
+    columns_of_chain: bool
     #: What a kernel in front makes of the B of a call; None where the kernel reads that B itself.
     decoding: Decoding | None = None
     #: How C is quantised under scales of its own; None for a C of the type that the spec says.
@@ -71,6 +73,7 @@ class View(Accumulation):
     def parts_of_k(self) -> View:
         """The kernel that sums parts of K, of two."""
         by_column = self.order is None or (self.order == CONCATENATED and self.v.loading.pointers)
+        by_column = by_column or (self.descriptors and self.reads_columns)
         edges = replace(self._edges_of(self.v.masking), needs_n=by_column)
         made = replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
         return replace(made, quantisation=None)
@@ -83,7 +86,7 @@ class View(Accumulation):
         # Its tiles are whole: as wide as the widest block, which need not divide what all blocks divide.
         masked = self.v.traits.side == "n" and ragged(self.v.masking)["n"] is False
         edges = self._edges_of("mn" if masked else self.v.masking)
-        by_column = self.order is None or self.edges.needs_n
+        by_column = self.order is None or self.columns_of_chain
         edges = replace(edges, bound=replace(edges.bound, k="never"), needs_n=by_column)
         whole = {matrix.name: replace(matrix, parts=()) for matrix in (self.a, self.b)}
         return replace(self, stage="whole", edges=edges, a=whole["a"], b=whole["b"])

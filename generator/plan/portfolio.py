@@ -122,9 +122,7 @@ def adapted(v: Variant, contract: str, tile: Tile, targets: Sequence[str]) -> Ti
     A gated linear unit has half of a plain product's columns, and a quantised result whole blocks of them. A
     configuration that no target can hold beside the operands and results of the chain has fewer stages.
     """
-    if halves(v, contract):
-        tile = default_configurations.halved(v, tile)
-    tile = default_configurations.of_scales(v, tile)
+    tile = default_configurations.of_scales(v, _of_gate(v, contract, tile))
     for stages in range(tile.stages, 1, -1):
         fewer = replace(tile, stages=stages)
         if legality.why_no_row(v, fewer) is None and any(
@@ -132,6 +130,17 @@ def adapted(v: Variant, contract: str, tile: Tile, targets: Sequence[str]) -> Ti
         ):
             return fewer
     return tile
+
+
+def widened(v: Variant, contract: str, tile: Tile) -> bool:
+    """Whether `adapted` makes the tile larger than what was measured, for whole blocks of a quantised result."""
+    tile = _of_gate(v, contract, tile)
+    own = default_configurations.of_scales(v, tile)
+    return own.m * own.n > tile.m * tile.n
+
+
+def _of_gate(v: Variant, contract: str, tile: Tile) -> Tile:
+    return default_configurations.halved(v, tile) if halves(v, contract) else tile
 
 
 def for_each(v: Variant, tiles: tuple[Tile, ...], targets: Sequence[str]) -> tuple[Tile, ...]:

@@ -20,7 +20,7 @@ from generator.problem.quantised_values import compare_elements, compare_scales
 from generator.runtime import pack
 from generator.runtime.pack import Stored
 from generator.verify.worker_pool import _initialize
-from tests.helpers.verify.quantised_blocks import by_library, differing
+from tests.helpers.verify.quantised_blocks import by_library, differing, differing_of, differing_where_fused, hard
 
 #: Each type with a block, and each way to find a scale where there are two.
 KINDS = [
@@ -66,6 +66,31 @@ def test_every_number_of_16_bits_is_quantised_as_the_library_does(
     # 250 columns end within a block of any size.
     for columns in (256, 250):
         assert unguarded(differing, family.folder, name, found, columns, of) == []
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[1:] == (32, "fp32")], ids=lambda kind: kind[0])
+def test_quotients_that_are_hard_to_round_are_those_of_the_library(
+    kind: tuple[str, int, str], fused: bool, family: Rendered, unguarded: Callable[..., Any]
+) -> None:
+    """In the interpreter as it is, which may round a product before it adds to it, and corrected, as a GPU does it."""
+    found = quantised_result(quantisation(*kind))
+    (name,) = (k.name for k in family.kernels if k.variant.quantised == found)
+    x, scale = (torch.from_numpy(numbers) for numbers in hard(kind[0]))
+    most = (scale * found.most).view(torch.int32)[:, None] + torch.arange(-2, 3, dtype=torch.int32)
+    # A block's first element makes its scale, and the second one is hard to divide by it.
+    makes = (most.view(torch.float32) / found.most == scale[:, None]) & (most.view(torch.float32) >= x[:, None])
+    blocks = torch.zeros(len(x), found.block)
+    blocks[:, 0] = most.view(torch.float32).gather(1, makes.int().argmax(1, keepdim=True))[:, 0]
+    blocks[:, 1], blocks[:, 2] = x, -x
+    blocks = blocks[makes.any(1)]
+    assert len(blocks) > len(x) // 2
+    if not fused:
+        assert unguarded(differing_of, family.folder, name, found, blocks) == []
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=_initialize, initargs=("interpret", context.Semaphore(1))) as pool:
+        assert pool.submit(differing_where_fused, family.folder, name, found, blocks).result() == []
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[2] != "pow2"], ids=lambda kind: kind[0])

@@ -9,42 +9,39 @@ rounding changes. All such pairs of x and scale are computed.
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import triton
+from triton.compiler import ASTSource
 
+from generator.emit.loading import load_kernel
+from generator.emit.manifest_reader import read
 from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.quantised_results import RESULT_TYPES
 from generator.runtime import pack
 from generator.verify.interpreter import _fused
+from generator.verify.launches import launches
+from generator.verify.specialise import gpu_target, specialise
+from tests.helpers.support import GENERATED
+from tests.helpers.verify.quantised_blocks import boundaries, hard
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: The types that quotients by scales which are no powers of two are rounded to.
 KINDS = tuple(word for word in RESULT_TYPES if word not in FORMATS or not ELEMENTS[FORMATS[word].scales[0]].powers)
-#: The bits of a mantissa in fp32, and what the error of a quotient is below, in units of its last place.
-BITS, ERROR = 24, Fraction(1, 2**22)
-
-
-def inverse(scale: Array) -> tuple[Array, Array, Array]:
-    """`_inverse` of templates/math.j2, in numpy."""
-    exponent = scale.view(np.int32) & 0x7F800000
-    power = -np.maximum(0x7F000000 - exponent, 0x00800000).view(np.float32)
-    nearest = np.float32(1) / (scale * power)
-    return power, np.where(nearest < 0, -scale * power, np.float32(0)), nearest
 
 
 def quotients(x: Array, scale: Array) -> Array:
-    """What a kernel makes of x over the scale of its block."""
-    power, divisor, nearest = inverse(scale)
+    """`_quotients` of templates/math.j2 where products and sums are fused, in numpy."""
+    exponent = scale.view(np.int32) & 0x7F800000
+    power = -np.maximum(0x7F000000 - exponent, 0x00800000).view(np.float32)
+    inverse = np.float32(1) / (scale * power)
+    divisor = np.where(inverse < 0, -scale * power, np.float32(0))
     y = x * power
-    first = y * nearest
-    return _fused(_fused(first, divisor, y), nearest, first)
+    near = y * inverse
+    return _fused(_fused(near, divisor, y), inverse, near)
 
 
 def elements(x: Array, word: str) -> Array:
@@ -52,45 +49,6 @@ def elements(x: Array, word: str) -> Array:
     found = pack._rounded(torch.from_numpy(x), pack._ELEMENTS[word])
     bits: Array = found.view(torch.uint8).numpy()
     return np.where(np.isnan(x) & found.is_floating_point(), 0xFF, bits)
-
-
-def boundaries(word: str) -> list[Fraction]:
-    """The numbers at which rounding to a type changes."""
-    element = pack._ELEMENTS[word]
-    numbers = pack._values(torch.arange(256, dtype=torch.uint8).view(1, -1).view(element.dtype), element).flatten()
-    above = sorted({Fraction(x) for x in numbers.tolist() if 0 <= x < math.inf})
-    return [(x + y) / 2 for x, y in itertools.pairwise(above)]
-
-
-def near(boundary: Fraction) -> Iterator[tuple[int, int, int]]:
-    """Each (x, s, e) of mantissas for which x * 2**e / s is almost between `boundary` and a neighbour of it in fp32."""
-    exponent = math.floor(math.log2(boundary)) - BITS + 1
-    number = int(boundary / Fraction(2) ** exponent)
-    assert number * Fraction(2) ** exponent == boundary
-    sides = [(2 * number + 1, exponent - 1)]
-    sides.append((2 * number - 1, exponent - 1) if number > 1 << BITS - 1 else (4 * number - 1, exponent - 2))
-    for (middle, power), shift in itertools.product(sides, (BITS, BITS + 1)):
-        most = math.ceil(2 * (1 << BITS) * ERROR)
-        for off in range(-most, most + 1):
-            # x * 2**shift - s * middle is `off`.
-            s = -off * pow(middle, -1, 1 << shift) % (1 << shift)
-            x = (s * middle + off) >> shift
-            if 1 << BITS - 1 <= s < 1 << BITS and 1 << BITS - 1 <= x < 1 << BITS:
-                yield x, s, shift + power
-
-
-def hard(word: str) -> tuple[Array, Array]:
-    """All elements and scales, but for powers of two, whose quotients an error might round to another element."""
-    found = []
-    for boundary in boundaries(word):
-        for x, s, e in near(boundary):
-            # The least scale, one of those between, and the largest of a finite block.
-            for power in (-149, -24, 96):
-                each = math.ldexp(x, power + e), math.ldexp(s, power)
-                if max(each) < 2.0**128 and all(float(np.float32(number)) == number for number in each):
-                    found.append(each)
-    pairs = np.array(found, dtype=np.float32)
-    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
 
 
 def same(x: Array, scale: Array, word: str) -> bool:
@@ -144,3 +102,15 @@ def test_quotients_of_special_numbers_are_those_of_a_division(word: str) -> None
         assert same(numbers, np.full_like(numbers, scale), word)
     for scale in (2.0**-126, 3e-38, 1.0, 1.1, 1e30):
         assert same(numbers[:4], np.full(4, scale, dtype=np.float32), word)
+
+
+def test_a_compiled_kernel_divides_for_scales_and_not_for_elements() -> None:
+    name = "gemm_bf16_rcr_quantize_fp8e4m3__persistent_descriptor_auto_grouped"
+    kernel = read(GENERATED / "quantised_blocks").by_name[name]
+    launch = next(each for each in launches(kernel, "sm90") if "aligned" in each.name)
+    wanted = specialise(load_kernel(GENERATED / "quantised_blocks" / f"{name}.py"), kernel, launch, "sm90")[0]
+    source = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
+    text = triton.compile(source, target=gpu_target("sm90"), options=wanted.options).asm["ptx"]
+    elements_of_a_thread = launch.tile.m * launch.tile.n // (32 * launch.tile.warps)
+    assert text.count("div.rn.f32") + text.count("div.full.f32") < elements_of_a_thread / 2
+    assert text.count("fma.rn.f32") >= 2 * elements_of_a_thread
