@@ -112,18 +112,17 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
         if all([x is None for x in incoming]):
             return (None,) * len(places)
-        if not torch.is_grad_enabled():
-            return tuple(gradients(ctx, incoming))
-        with torch.no_grad():
-            found = gradients(ctx, incoming)
-        tensors = [x.detach().requires_grad_() for x in found if x is not None]
-        # Of these a gradient of a gradient would be, also where it is asked for of some of them alone.
-        read = [x for x in (*incoming, *ctx.saved_tensors) if x is not None and x.requires_grad]
-        last = iter(_Last.apply(contract.shown, len(tensors), *tensors, *read))  # type: ignore[no-untyped-call]
-        return tuple([None if x is None else next(last) for x in found])
+        # Checkpoints let each backward pass read them once.
+        saved = ctx.saved_tensors
+        named = dict(zip(ctx.names, saved))
+        if "scatter" in named:
+            ctx.filled = named["scatter"], named["offsets"]
+        return once(contract.shown, lambda: gradients(ctx, incoming, saved), *incoming, *saved)
 
-    def gradients(ctx: Any, incoming: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-        values = [*incoming, *ctx.saved_tensors, *ctx.numbers]
+    def gradients(
+        ctx: Any, incoming: tuple[Tensor | None, ...], saved: tuple[Tensor, ...]
+    ) -> list[Tensor | None]:
+        values = [*incoming, *saved, *ctx.numbers]
         needs = ctx.needs_input_grad
         kind: tuple[object, ...] | None = kinds_in_memory(values)
         if kind is not None:
@@ -300,6 +299,21 @@ def _adder() -> Any:
     registration.register("added_rows(Tensor gradient, Tensor rows, SymInt count) -> Tensor", _added, _added_shape)
     registration.loop_over_batch("added_rows")
     return registration.operator("added_rows")
+
+
+def once(
+    name: str, gradients: Callable[[], Sequence[Tensor | None]], *read: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """What a backward pass computes of `read`: gradients of which no gradient is computed, and asking is an error."""
+    if not torch.is_grad_enabled():
+        return tuple(gradients())
+    with torch.no_grad():
+        found = gradients()
+    tensors = [x.detach().requires_grad_() for x in found if x is not None]
+    # Of these a gradient of a gradient would be, also where it is asked for of some of them alone.
+    recorded = [x for x in read if x is not None and x.requires_grad]
+    last = iter(_Last.apply(name, len(tensors), *tensors, *recorded))  # type: ignore[no-untyped-call]
+    return tuple([None if x is None else next(last) for x in found])
 
 
 class _Last(torch.autograd.Function):

@@ -509,7 +509,7 @@ def _measure(operand: str, extent: Extent | int, number: int, known: dict[str, i
         raise ValueError(f"{extent} is {number}: a size must be at most 2**31 - 2**16")
     if surely(known.setdefault(name, size) != size):
         own = "" if size == number else f", which has {number}"
-        hint = "; expand a single matrix" * (name == "B")
+        hint = {"B": "; expand a single matrix", "M": "; C is symmetric, so N is M"}.get(name, "")
         if name == "K" and isinstance(extent, Extent):
             turn = "T" if x.dim() == 2 else "mT"
             turned = operand if x.shape[-1] == extent.of(known) else "a" if size == known.get("M") else ""

@@ -125,13 +125,20 @@ def inverse(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 
 def _gradients(ctx: Any, grad: Tensor, of_rows: Callable[..., Tensor], of_terms: Callable[..., Tensor]) -> Any:
     """The gradients of a call's operands, those of `y` and `weights` by these functions where they are needed."""
+    # Families without gradients lack the module.
+    from .autograd import once
+
     y, index, weights = ctx.saved_tensors
-    of_y = of_weights = None
-    if ctx.needs_input_grad[0]:
-        of_y = of_rows(grad, *inverse(index, y.shape[0]), index, weights)
-    if ctx.needs_input_grad[2]:
-        of_weights = of_terms(grad, y, index, weights)
-    return of_y, None, of_weights
+
+    def gradients() -> tuple[Tensor | None, ...]:
+        of_y = of_weights = None
+        if ctx.needs_input_grad[0]:
+            of_y = of_rows(grad, *inverse(index, y.shape[0]), index, weights)
+        if ctx.needs_input_grad[2]:
+            of_weights = of_terms(grad, y, index, weights)
+        return of_y, None, of_weights
+
+    return once("combine", gradients, grad, y, weights)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -147,7 +154,6 @@ class _Recorded(torch.autograd.Function):
         return summed(y, index, weights)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _gradients(ctx, grad, spread, dots)  # type: ignore[no-any-return]
 

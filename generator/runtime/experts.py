@@ -70,10 +70,9 @@ class _Gathered(torch.autograd.Function):
         return x.index_select(0, rows)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (places,) = ctx.saved_tensors
-        return combine.summed(grad, places), None, None
+        return _once(lambda: (combine.summed(grad, places), None, None), grad)
 
 
 class _Combined(torch.autograd.Function):
@@ -85,17 +84,27 @@ class _Combined(torch.autograd.Function):
         return combine.summed(y, places, weights)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         y, weights, offsets, order, places = ctx.saved_tensors
-        of_y = of_weights = None
-        if ctx.needs_input_grad[0]:
-            # Behind the last end there are no terms.
-            ends = torch.arange(1, len(order) + 1, dtype=torch.int32, device=order.device)
-            of_y = combine.spread(grad, order, torch.minimum(ends, offsets[-1:]), places, weights)
-        if ctx.needs_input_grad[1]:
-            of_weights = combine.dots(grad, y, places, weights)
-        return of_y, of_weights, None, None, None
+
+        def gradients() -> tuple[Tensor | None, ...]:
+            of_y = of_weights = None
+            if ctx.needs_input_grad[0]:
+                # Behind the last end there are no terms.
+                ends = torch.arange(1, len(order) + 1, dtype=torch.int32, device=order.device)
+                of_y = combine.spread(grad, order, torch.minimum(ends, offsets[-1:]), places, weights)
+            if ctx.needs_input_grad[1]:
+                of_weights = combine.dots(grad, y, places, weights)
+            return of_y, of_weights, None, None, None
+
+        return _once(gradients, grad, y, weights)
+
+
+def _once(gradients: Callable[[], tuple[Tensor | None, ...]], *read: Tensor) -> tuple[Tensor | None, ...]:
+    # Families without gradients lack the module.
+    from .autograd import once
+
+    return once("Experts", gradients, *read)
 
 
 class Experts(torch.nn.Module):
@@ -156,6 +165,10 @@ class Experts(torch.nn.Module):
         if x.dim() != 2 or index.dim() != 2 or index.shape[0] != x.shape[0] or weights.shape != index.shape:
             shapes = f"{tuple(x.shape)}, {tuple(index.shape)} and {tuple(weights.shape)}"
             raise ValueError(f"expected shapes (tokens, hidden_size), (tokens, k) and (tokens, k), got {shapes}")
+        if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
+            raise TypeError(f"top_k_index must be of an integer type, got {index.dtype}")
+        if x.shape[1] != self.gate_up_proj.shape[2]:
+            raise ValueError(f"hidden_states have {x.shape[1]} columns, and hidden_size is {self.gate_up_proj.shape[2]}")
         up, down = self._contracts()
         first, second = self.gate_up_proj, self.down_proj
         routing = routed(index, first.shape[0])

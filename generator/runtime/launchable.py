@@ -76,6 +76,15 @@ def as_plain(x: Any) -> Any:
     return x.as_subclass(torch.Tensor) if subclass else x
 
 
+def has_tangent(x: torch.Tensor) -> bool:
+    """Whether `x` has a tangent of forward-mode differentiation that a call would have to follow."""
+    try:
+        return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        # Below autograd, as in the kernel of an operator, torch follows the tangents itself, and cannot be asked.
+        return False
+
+
 def launchable(given: Mapping[str, Any]) -> bool:
     """Whether all tensors have memory that a kernel can read: not those of the device "meta", and no fake tensors.
 
@@ -96,7 +105,7 @@ def launchable(given: Mapping[str, Any]) -> bool:
             )
         if is_plain(x):
             fake = x.is_meta
-            if forward_ad.unpack_dual(x).tangent is not None:  # type: ignore[no-untyped-call]
+            if has_tangent(x):
                 raise NotImplementedError("no derivatives in forward mode are computed; use torch.autograd")
         else:
             fake = is_fake(x)

@@ -15,22 +15,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.utils import flop_counter
 
 from . import private, sharding
 from .call import index_of, written
 from .contract_errors import name_contract
 from .contracts import Config, ConfiguredCall, Function, Operands, Result, within, without_sum
-from .launchable import as_plain
+from .launchable import as_plain, has_tangent
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Contract, Signature
 
-# Why no gradient is recorded: the contract is one of those that the backward pass calls, or the family has none.
-_NONE = {
-    True: "this contract is only for gradients of others: list it in the spec for its own, or use torch.no_grad()",
-    False: "this contract records none: call it under torch.no_grad(), or render the family with `backward: kernels`",
-}
+# The types of products that `backward: kernels` makes gradients of.
+_DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32)
 _FILLED = "a call that fills tensors it is given records none: do not give `out` or outputs, or use torch.no_grad()"
 
 
@@ -87,8 +83,8 @@ def caller(contract: Contract) -> ConfiguredCall:
             # Torch cannot trace is_neg(), and resolves such views before it calls an operator.
             if x in signature.results and not torch.compiler.is_compiling() and value.is_neg():
                 raise TypeError(f"{name}: {x} must be a plain tensor, got a view of negated memory")
-        filled = [x for x in signature.results if given.get(x) is not None]
-        if not all([x in tensors for x in ("a", "b", *signature.tensors, *filled)]):
+        present = [x for x in (*signature.optional, *signature.results) if given.get(x) is not None]
+        if not all([x in tensors for x in ("a", "b", *signature.tensors, *present)]):
             try:
                 # It says which one is no tensor.
                 found: Result = contract.table(config, a=a, b=b, **operands, out=out)
@@ -101,7 +97,7 @@ def caller(contract: Contract) -> ConfiguredCall:
             raise TypeError(f"{name}: config must be an index where torch traces or transforms the call")
         if casts is not None and not a.is_meta and torch.is_autocast_enabled(a.device.type):
             return _cast(name, casts, a, b, out, config, operands)
-        if private.forward_mode._current_level >= 0 and any([_has_tangent(x) for x in tensors.values()]):
+        if private.forward_mode._current_level >= 0 and any([has_tangent(x) for x in tensors.values()]):
             raise NotImplementedError(f"{name}: no derivatives in forward mode are computed; use torch.autograd")
         results = {x: value for x, value in tensors.items() if x in signature.results}
         if not (torch.compiler.is_compiling() or within.sharded) and sharding.sharded(tensors.values()):
@@ -116,7 +112,7 @@ def caller(contract: Contract) -> ConfiguredCall:
                 return scattered(a, b, results["out"], config, operands)
             if recorded and (gradient is None or results):
                 which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"
-                raise RuntimeError(f"{name}: {which}, and {_NONE[contract.backward] if gradient is None else _FILLED}")
+                raise RuntimeError(f"{name}: {which}, and {_FILLED if gradient else _why_none(contract)}")
             if recorded and saving is not None:
                 return without_sum(returned(*saving, a, b, config, operands))
         if out is None:
@@ -143,6 +139,18 @@ def caller(contract: Contract) -> ConfiguredCall:
         return (filled, *outputs) if outputs else filled
 
     return call
+
+
+def _why_none(contract: Contract) -> str:
+    """Why a contract records no gradient, and what to do about it."""
+    (a, b, *others), out = contract.table.operands, contract.table.results[0]
+    divided = len(out.shape) > len(a.shape)
+    stored = any([x.name in ("a_scale", "b_scale", "b_index") for x in others])
+    if stored or divided or out.read or not all([x.dtype in _DIFFERENTIABLE for x in (a, b, out)]):
+        return "no gradients of such a product are computed: call it under torch.no_grad()"
+    if contract.backward:
+        return "this contract is only for gradients of others: list it in the spec for its own, or use torch.no_grad()"
+    return "this contract records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
 
 
 def _operators(contract: Contract, signature: Signature) -> tuple[Callable[..., Result], Callable[..., None]]:
@@ -259,8 +267,3 @@ def _cast(
     except (TypeError, ValueError) as error:
         name_contract(error, name)
         raise
-
-
-def _has_tangent(x: Tensor) -> bool:
-    """Whether `x` has a tangent of forward-mode differentiation."""
-    return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]

@@ -69,8 +69,7 @@ def recorder(contract: Contract) -> RecordedCall:
         """The gradient of what an `out` held, whose rows the call has filled that `scatter` names."""
         if gradient is None or not ctx.needs_input_grad[-3]:
             return None
-        given = dict(zip(ctx.names, ctx.saved_tensors))
-        return autograd.unfilled(gradient, given["scatter"], given["offsets"])
+        return autograd.unfilled(gradient, *ctx.filled)
 
     apply: Callable[..., Result] = private.applied(Recorded)
 

@@ -150,9 +150,21 @@ def test_wrong_calls_are_refused(family: ModuleType) -> None:
         family.combine(y, index[:, :1], out=y[:7])
     with pytest.raises(RuntimeError, match=r"combine: y requires a gradient, .*do not give it"):
         family.combine(y.requires_grad_(), index, weights, out=torch.zeros(7, 129))
-    (first,) = torch.autograd.grad(family.combine(y, index, weights).square().sum(), y, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        first.sum().backward()
+
+
+def test_a_gradient_of_a_gradient_is_refused_and_not_left_out(family: ModuleType) -> None:
+    """Also where the first one depends on the weights alone, which torch's own check does not look at."""
+    y, index, weights = drawn(7, 3, 13, 129, torch.float32)
+    given = y.requires_grad_(), index, weights.nan_to_num().requires_grad_()
+    compiled = torch.compile(family.combine, fullgraph=True, backend="aot_eager")
+    for run, told in ((family.combine, "^combine: a gradient of its gradient is asked for"), (compiled, "double backward")):
+        for power in (1, 2):
+            (first,) = torch.autograd.grad(run(*given).pow(power).sum(), y, create_graph=True)
+            with pytest.raises(RuntimeError, match=told):
+                (first.sum() + given[2].sum()).backward()
+    found = torch.utils.checkpoint.checkpoint(family.combine, *given, use_reentrant=False)
+    found.sum().backward()
+    assert torch.equal(found, family.combine(*given)) and y.grad is not None
 
 
 def test_without_gradients_and_for_torch_alone(render: Callable[[str, str], ModuleType]) -> None:

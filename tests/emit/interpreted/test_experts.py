@@ -109,6 +109,16 @@ def test_no_tokens_no_experts_and_wrong_calls(family: ModuleType) -> None:
         layer(x, index, weights[:, :2])
     with pytest.raises(TypeError, match=r"top_k_index must be a torch.Tensor, got list"):
         layer(x, index.tolist(), weights)
+    for other in (index.float(), index.bool()):
+        with pytest.raises(TypeError, match=rf"top_k_index must be of an integer type, got {other.dtype}"):
+            layer(x, other, weights)
+    with pytest.raises(ValueError, match=r"hidden_states have 23 columns, and hidden_size is 24"):
+        layer(x[:, :23], index, weights)
+    weights = weights.requires_grad_()
+    (first,) = torch.autograd.grad(layer(x, index, weights).sum(), weights, create_graph=True)
+    with pytest.raises(RuntimeError, match="^Experts: a gradient of its gradient is asked for, and none is computed"):
+        (first.square().sum() + layer.down_proj.sum()).backward()
+    weights = weights.detach()
     with pytest.raises(ValueError, match=r"no contracts fit experts of torch.bfloat16 with swiglu; those that"):
         family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match=r"no contracts fit experts of torch.float32 with reglu"):

@@ -165,6 +165,25 @@ def test_gradients_are_recorded_above_it(family: ModuleType, launches: list[str]
     torch.testing.assert_close(per_sample, torch.func.vmap(torch.func.grad(lambda x: layer(x).sum()))(x))
 
 
+def test_derivatives_in_forward_mode_are_computed_above_it(family: ModuleType, launches: list[str]) -> None:
+    x, weight, tangent = torch.randn(M, K), torch.randn(N, K), torch.randn(M, K)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return (x @ weight.T).square().sum(-1)
+
+    expected = torch.func.jvp(call, (x,), (tangent,))
+    with family.override_aten() as override:
+        found = torch.func.jvp(call, (x,), (tangent,))
+        with torch.autograd.forward_ad.dual_level():
+            dual = call(torch.autograd.forward_ad.make_dual(x, tangent))
+            other = torch.autograd.forward_ad.unpack_dual(dual)
+        jacobian = torch.func.jacfwd(call)(x[:2])
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(tuple(other), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(jacobian, torch.func.jacrev(call)(x[:2]), rtol=1e-4, atol=1e-4)
+    assert launches and override.report.replaced
+
+
 def test_autocast_modes_and_inference(family: ModuleType) -> None:
     x, w, bias = matrices(torch.float32)
     with family.override_aten() as override:

@@ -80,11 +80,17 @@ def test_wrong_calls_are_refused_under_the_name_of_the_contract(family: ModuleTy
         (ValueError, "out must be given: scatter names its rows", {"scatter": scatter}),
         (ValueError, r"scatter must have shape \(41,\), got \(40,\)", {"scatter": scatter[:40], "out": out}),
         (TypeError, "scatter must be torch.int32, got torch.int64", {"scatter": scatter.long(), "out": out}),
+        (TypeError, "scatter must be a torch.Tensor, got list", {"scatter": scatter.tolist(), "out": out}),
+        (TypeError, "rows must be a torch.Tensor, got ndarray", {"rows": scatter.numpy()}),
         (ValueError, r"out must have shape \(50, 24\), got \(50, 23\)", {"scatter": scatter, "out": out[:, :23]}),
         (ValueError, r"out must have shape \(41, 24\), got \(50, 24\)", {"out": out}),
     ):
         with pytest.raises(error, match=f"{NAME}: {words}"):
             gemm(**given, **wrong)
+        if "must be a torch.Tensor" in words:
+            recorded = {**given, "b": given["b"].clone().requires_grad_()}
+            with pytest.raises(error, match=f"{NAME}: {words}"):
+                gemm(**recorded, **wrong)
 
 
 def test_torch_sees_the_keyword(family: ModuleType) -> None:
@@ -133,6 +139,19 @@ def test_gradients_are_those_of_the_rows_that_were_written(family: ModuleType, e
             assert found.keys() == expected.keys()
             for x, value in expected.items():
                 assert torch.equal(found[x], value), (name, x)
+
+
+def test_a_checkpoint_reads_what_is_saved_once(family: ModuleType) -> None:
+    gemm, given, held = getattr(family, NAME), operands(contracts(family)[NAME]), torch.randn(ROWS, 24)
+
+    def call(b: torch.Tensor, held: torch.Tensor) -> Any:
+        return gemm(**{**given, "b": b}, scatter=scattering(41), out=held * 1)
+
+    found = []
+    for run in (call, lambda *x: torch.utils.checkpoint.checkpoint(call, *x, use_reentrant=False)):
+        operand, out = given["b"].clone().requires_grad_(), held.clone().requires_grad_()
+        found.append(torch.autograd.grad(run(operand, out).square().sum(), (operand, out)))
+    assert all(torch.equal(x, y) for x, y in zip(*found))
 
 
 def test_without_a_kernel_for_it_a_gradient_is_refused(render: Callable[[str, str], ModuleType]) -> None:
