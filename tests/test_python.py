@@ -217,6 +217,31 @@ def test_what_is_no_path_is_refused(name: str, given: object) -> None:
         getattr(generator, name)([])
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_text_an_open_file_and_a_path_that_is_too_long_are_errors_of_the_generator(name: str) -> None:
+    """Text is taken for a path, whose length the system may refuse, and a file for the paths that are its lines."""
+    call = getattr(generator, name)
+    Path("family.yaml").write_text(BASE)
+    for text in (BASE, BASE + "# a comment\n" * 50):
+        with pytest.raises(generator.CallError, match="a spec is given by the path of its file, got 'summary"):
+            call(text)
+    told = "a spec is given by the path of its file, got <_io"
+    with open("family.yaml", encoding="utf-8") as file, pytest.raises(generator.CallError, match=told):
+        call(file)
+    with pytest.raises(generator.FileError, match=r"xxx: cannot be read: File name too long"):
+        call("x" * 300)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_of_other_types_are_refused(name: str) -> None:
+    call, spec = getattr(generator, name), GENERATED / "ladder" if name == "verify" else ROOT / "specs" / "ladder.yaml"
+    with pytest.raises(generator.CallError, match="only: expected a pattern of names, got 3"):
+        call(spec, only=3)
+    for out in (None, 3) if name != "variants" else ():
+        with pytest.raises(generator.CallError, match=f"out: expected the path of a folder, got {out}"):
+            call(spec, out)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -226,6 +251,12 @@ def test_what_is_no_path_is_refused(name: str, given: object) -> None:
         ({"coverage": "some"}, "coverage: expected all, pairs"),
         ({"shard": (3, 2)}, "shard: expected (I, N) with I from 1 to N, got (3, 2)"),
         ({"shard": (0, 2)}, "shard: expected (I, N) with I from 1 to N, got (0, 2)"),
+        ({"shard": "1/2"}, "shard: expected (I, N) with I from 1 to N, got '1/2'"),
+        ({"levels": "static"}, "levels: expected several words, as in ['static'], got 'static'"),
+        ({"levels": ["compile"], "targets": "sm90"}, "targets: expected several words, as in ['sm90'], got 'sm90'"),
+        ({"jobs": 0}, "jobs: expected a whole number from 1 to 1024, got 0"),
+        ({"jobs": "2"}, "jobs: expected a whole number from 1 to 1024, got '2'"),
+        ({"case": 3}, "case: expected a pattern of names, got 3"),
         ({"levels": ["static"], "only": "x"}, "--only 'x' matches no kernel"),
         ({"levels": ["static"], "case": "x"}, "the level static proves a kernel as a whole"),
     ],

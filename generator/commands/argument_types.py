@@ -18,7 +18,7 @@ _MOST = 1_000_000
 
 
 def add_device(
-    parser: argparse.ArgumentParser, told: str, *, default: str | None = None, required: bool = False
+    parser: argparse._ActionsContainer, told: str, *, default: str | None = None, required: bool = False
 ) -> None:
     """Add `--device DEVICE` and, in its place, `--gpu GPU`, both of which give the name of a device's folder.
 

@@ -6,10 +6,10 @@ import argparse
 import importlib
 from pathlib import Path
 
+from generator.commands.argument_types import add_device
 from generator.emit.package import PackagingOptions, package, require_options
 from generator.files.program import program
 from generator.language.errors import lacks
-from generator.plan.devices import DEVICES
 
 
 def main(argv: list[str]) -> int:
@@ -45,12 +45,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--license", help="the licence's identifier (default for the Hub: other)")
     made.add_argument("--repo-id", metavar="OWNER/NAME", help="the Hub repository, for the card and build.toml")
     cubin = made.add_argument_group("of --format cubin")
-    cubin.add_argument("--device", help=f"for which GPU: {', '.join(DEVICES)}")
+    add_device(cubin, "for which GPU")
     cubin.add_argument(
         "--shapes",
         nargs="+",
         metavar="NxK,M...",
-        help="N, K and the M of calls, as in 4096x14336,1-64,128; or a file with one of these a line",
+        help="N, K and the M of calls, as in 4096x14336,1-64,128 or M=1:8192:*2,N=4096,K=14336; or a file with one of "
+        "these a line",
     )
     cubin.add_argument("--only", metavar="GLOB", help="only functions whose name matches")
     cubin.add_argument("--batch", metavar="B", help="the matrices of a batch, or the groups (default: 1)")

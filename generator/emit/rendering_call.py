@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from generator.emit.rendering_results import (
     VariantsResult,
 )
 from generator.emit.staging import stage as staged
+from generator.files.reading import FileError
 from generator.language.errors import CallError, Mistake, nearest, shown
 from generator.language.vocabulary import PACKAGE
 from generator.plan.families import families
@@ -114,14 +116,33 @@ def _variants(job: RenderingJob) -> FamilyVariants:
 def paths_of(given: Paths) -> list[Path]:
     """The paths of a call, which may be one path; raises `CallError` for none, and for what is no path."""
     # A mapping would be taken for the paths that its keys are.
-    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes, os.PathLike, Mapping))
+    # So would an open file for the paths that its lines are.
+    single = str, bytes, os.PathLike, Mapping, io.IOBase
+    several = isinstance(given, Iterable) and not isinstance(given, single)
     found: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
     if not found:
         raise CallError("no spec given: name at least one")
     for path in found:
-        if not isinstance(path, (str, os.PathLike)):
+        if not isinstance(path, (str, os.PathLike)) or "\n" in str(path):
             raise CallError(f"a spec is given by the path of its file, got {shown(path)}")
+        try:
+            Path(path).is_dir()
+        except OSError as error:
+            raise FileError(Path(path), f"cannot be read: {error.strerror}") from None
     return [Path(path) for path in found]
+
+
+def folder_of(out: object) -> Path:
+    """The folder in which families are; raises `CallError` for what is no path."""
+    if not isinstance(out, (str, os.PathLike)):
+        raise CallError(f"out: expected the path of a folder, got {shown(out)}")
+    return Path(os.fspath(out))
+
+
+def require_pattern(name: str, word: object) -> None:
+    """Raise `CallError` for a pattern of names that is no text."""
+    if word is not None and not isinstance(word, str):
+        raise CallError(f"{name}: expected a pattern of names, got {shown(word)}")
 
 
 def _jobs(
@@ -135,6 +156,8 @@ def _jobs(
     report: Callable[[Mistake], object] | None = None,
 ) -> tuple[list[RenderingJob], tuple[Mistake, ...]]:
     """A job for each family, and the warnings of the specs; raises `CallError` and `SpecError`."""
+    require_pattern("only", only)
+    folder = folder_of(out)
     if package is not None and package not in PACKAGE:
         raise CallError(f"package: {package!r} is not known; {nearest(package, PACKAGE)}")
     found = families(paths_of(specs), package)
@@ -142,7 +165,7 @@ def _jobs(
     if report is not None:
         for warning in warnings:
             report(warning)
-    jobs = [RenderingJob(family, Path(out), only, force, keeps_layout) for family in found]
+    jobs = [RenderingJob(family, folder, only, force, keeps_layout) for family in found]
     if only is not None and not any(job.selected for job in jobs):
         names = [kernel.name for family in found for kernel in family.kernels]
         raise CallError(f"--only {only!r} matches no kernel; there are {len(names)}, the first {names[0]}")

@@ -95,7 +95,7 @@ def _named(text: str) -> dict[str, str]:
         key, equals, word = part.strip().partition("=")
         key = key.strip().upper() if len(key.strip()) == 1 else key.strip()
         if not equals or key not in _KEYS:
-            raise ValueError(f"{shown(part)} is no size; expected KEY=SIZE, keys: {nearest(key, _KEYS)}")
+            raise ValueError(f"{shown(part)} is no size; expected KEY=SIZE; {nearest(key, _KEYS)}")
         if key in found:
             raise ValueError(f"{key} is given twice in {shown(text)}")
         found[key] = word.strip()

@@ -22,7 +22,7 @@ it names.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, cast
 
 import torch
@@ -119,9 +119,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
             ctx.filled = named["scatter"], named["offsets"]
         return once(contract.shown, lambda: gradients(ctx, incoming, saved), *incoming, *saved)
 
-    def gradients(
-        ctx: Any, incoming: tuple[Tensor | None, ...], saved: tuple[Tensor, ...]
-    ) -> list[Tensor | None]:
+    def gradients(ctx: Any, incoming: tuple[Tensor | None, ...], saved: tuple[Tensor, ...]) -> list[Tensor | None]:
         values = [*incoming, *saved, *ctx.numbers]
         needs = ctx.needs_input_grad
         kind: tuple[object, ...] | None = kinds_in_memory(values)

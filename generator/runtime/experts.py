@@ -168,7 +168,9 @@ class Experts(torch.nn.Module):
         if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
             raise TypeError(f"top_k_index must be of an integer type, got {index.dtype}")
         if x.shape[1] != self.gate_up_proj.shape[2]:
-            raise ValueError(f"hidden_states have {x.shape[1]} columns, and hidden_size is {self.gate_up_proj.shape[2]}")
+            raise ValueError(
+                f"hidden_states have {x.shape[1]} columns, and hidden_size is {self.gate_up_proj.shape[2]}"
+            )
         up, down = self._contracts()
         first, second = self.gate_up_proj, self.down_proj
         routing = routed(index, first.shape[0])

@@ -111,8 +111,7 @@ def caller(contract: Contract) -> ConfiguredCall:
             if recorded and placed is not None and [*results] == ["out"] and operands.get("scatter") is not None:
                 return scattered(a, b, results["out"], config, operands)
             if recorded and (gradient is None or results):
-                which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"
-                raise RuntimeError(f"{name}: {which}, and {_FILLED if gradient else _why_none(contract)}")
+                raise RuntimeError(f"{name}: {_recorded(recorded)}, and {_FILLED if gradient else _why_none(contract)}")
             if recorded and saving is not None:
                 return without_sum(returned(*saving, a, b, config, operands))
         if out is None:
@@ -139,6 +138,10 @@ def caller(contract: Contract) -> ConfiguredCall:
         return (filled, *outputs) if outputs else filled
 
     return call
+
+
+def _recorded(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'requires' if len(names) == 1 else 'require'} a gradient"
 
 
 def _why_none(contract: Contract) -> str:
@@ -172,10 +175,17 @@ def _operators(contract: Contract, signature: Signature) -> tuple[Callable[..., 
         direct(a, b, out, config, {**operands, **dict(zip(signature.results[1:], outputs))})
         written(out, *outputs)
 
-    def direct(*call: Any) -> Result:
+    def direct(a: Tensor, b: Tensor, out: Tensor | None, config: int | None, operands: Operands) -> Result:
+        if contract.gradient is None and torch.is_grad_enabled():
+            # An exported program calls the operator itself.
+            recorded = [
+                x for x, value in {"a": a, "b": b, **operands}.items() if getattr(value, "requires_grad", False)
+            ]
+            if recorded:
+                raise RuntimeError(f"{shown}: {_recorded(recorded)}, and {_why_none(contract)}")
         within.operator = True
         try:
-            return contract.direct(*call)
+            return contract.direct(a, b, out, config, operands)
         finally:
             within.operator = False
 

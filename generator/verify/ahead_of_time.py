@@ -27,11 +27,14 @@ from unittest.mock import patch
 import torch
 import triton
 
+from generator.emit import manifest_reader
 from generator.emit.apply import MANIFEST
 from generator.emit.loading import load_family
 from generator.language.errors import CallError
 from generator.language.targets import TARGETS
+from generator.plan import legality
 from generator.plan.devices import Device
+from generator.plan.kernels import Kernel
 from generator.verify.specialise import claimed
 
 
@@ -67,6 +70,14 @@ def prepare(
     names = [name for name in family._KERNELS if fnmatch.fnmatchcase(name, only)]
     if not names:
         raise CallError(f"--only {only!r} matches no function; there are {', '.join(family._KERNELS)}")
+    kernels = manifest_reader.read(folder).functions
+    left_out = {name: reason for name in names if (reason := why_none_on(kernels.get(name, ()), device))}
+    if len(left_out) == len(names):
+        reasons = "; ".join(dict.fromkeys(left_out.values()))
+        raise CallError(f"no function of {folder} runs on {device.name}: {reasons}")
+    for name, reason in left_out.items():
+        print(f"left out: {name}: {reason}")
+    names = [name for name in names if name not in left_out]
     if cache is not None:
         os.environ["TRITON_CACHE_DIR"] = str(cache)
     outcomes: Counter[bool] = Counter()
@@ -84,6 +95,12 @@ def prepare(
     size = sum(path.stat().st_size for path in used.rglob("*") if path.is_file())
     print(f"{outcomes[False]} kernels compiled for {device.name}, {outcomes[True]} were in the cache")
     print(f"{used}: {size / 1e6:.1f} MB")
+
+
+def why_none_on(kernels: Sequence[Kernel], device: Device) -> str | None:
+    """Why none of the kernels of a contract runs on a device; None if one does."""
+    reasons = [legality.why_not_on(kernel.variant, device.target) for kernel in kernels]
+    return "; ".join(dict.fromkeys(map(str, reasons))) if reasons and all(reasons) else None
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from generator.lowering.docstrings import formula
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 from generator.runtime import memoryless
-from generator.verify.ahead_of_time import ProductSizes, standing_in_for
+from generator.verify.ahead_of_time import ProductSizes, standing_in_for, why_none_on
 from generator.verify.cubin_launches import Unpackable, launch_of
 from generator.verify.cubin_operands import dtype_of, placing
 
@@ -65,12 +65,15 @@ def compiled_package(
         module = load_family(family.folder.resolve())
         for each in names:
             try:
+                reason = why_none_on(family.functions[each], device)
+                if reason is not None:
+                    raise Unpackable(reason)
                 contracts.append(_Packing(family, module, each, count).contract(shapes))
             except Unpackable as error:
                 left_out.append((each, str(error)))
     if not contracts:
         reasons = "; ".join(f"{each}: {reason}" for each, reason in left_out)
-        raise CallError(f"package --format cubin: no contract can be launched without Python: {reasons}")
+        raise CallError(f"package --format cubin: no contract can be packed: {reasons}")
     return CubinPackage(name, family.name, device, triton.__version__, count, tuple(contracts), tuple(left_out))
 
 

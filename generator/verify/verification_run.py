@@ -17,9 +17,10 @@ from functools import cache
 from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered
-from generator.emit.rendering_call import Paths, paths_of
+from generator.emit.rendering_call import Paths, folder_of, paths_of, require_pattern
 from generator.files import own_process
-from generator.language.errors import CallError, lacks, nearest
+from generator.language.call_numbers import MOST_PROCESSES
+from generator.language.errors import CallError, lacks, nearest, shown
 from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
 from generator.verify import static_checks, worker_pool
@@ -105,8 +106,12 @@ def verify(
     """
     started = time.monotonic()
     chosen = _require_words(levels, targets, shard)
+    require_pattern("only", only)
+    require_pattern("case", case)
+    if jobs is not None and (not isinstance(jobs, int) or not 1 <= jobs <= MOST_PROCESSES):
+        raise CallError(f"jobs: expected a whole number from 1 to {MOST_PROCESSES}, got {shown(jobs)}")
     given = paths_of(families)
-    found = rendered(given, Path(out), only)
+    found = rendered(given, folder_of(out), only)
     planned = _planned(given, found, levels, chosen, _coverage(coverage), only, case, shard)
     if report is not None:
         report(planned)
@@ -123,14 +128,17 @@ def verify(
 
 def _require_words(levels: Sequence[str] | None, targets: Sequence[str], shard: tuple[int, int]) -> tuple[str, ...]:
     """The targets, each once; raises `CallError` for a word that is none, and for a part that is not one of its N."""
+    for name, words in ("levels", levels), ("targets", targets):
+        if isinstance(words, str):
+            raise CallError(f"{name}: expected several words, as in [{words!r}], got {words!r}")
     for level in levels or ():
         if level not in LEVELS:
             raise CallError(f"there is no level {level!r}; {nearest(level, LEVELS)}")
     for target in targets:
         if target not in ("all", *TARGETS):
             raise CallError(f"there is no target {target!r}; {nearest_target(target, ('all', *TARGETS))}")
-    if not 1 <= shard[0] <= shard[1]:
-        raise CallError(f"shard: expected (I, N) with I from 1 to N, got {shard}")
+    if not (isinstance(shard, tuple) and [*map(type, shard)] == [int, int] and 1 <= shard[0] <= shard[1]):
+        raise CallError(f"shard: expected (I, N) with I from 1 to N, got {shown(shard)}")
     return tuple(TARGETS) if "all" in targets else tuple(dict.fromkeys(targets))
 
 

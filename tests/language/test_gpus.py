@@ -169,6 +169,7 @@ def test_a_gpu_without_figures(word: str, message: str) -> None:
         ("explain", GENERATED / "ladder"),
         ("prepare", GENERATED / "ladder", "--shapes", "64x64,1"),
         ("tune", "x.yaml", "--dry-run"),
+        ("package", GENERATED / "ladder", "--format", "cubin", "--shapes", "64x64,1", "--out", "made"),
     ],
 )
 def test_gpu_stands_beside_device(capsys: pytest.CaptureFixture[str], call: tuple[object, ...]) -> None:

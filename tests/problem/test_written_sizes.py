@@ -73,7 +73,7 @@ WRONG = [
     ("1::2x4x4", "expected MxNxK"),
     ("M=1:64,N=4", "K is missing in 'M=1:64,N=4'"),
     ("M=1,M=2,N=3,K=4", "M is given twice in 'M=1,M=2,N=3,K=4'"),
-    ("M=1,N=3,K=4,L=2", "'L=2' is no size; expected KEY=SIZE, keys: legal: M, N, K, B, G, pad, routing"),
+    ("M=1,N=3,K=4,L=2", "'L=2' is no size; expected KEY=SIZE; legal: M, N, K, B, G, pad, routing"),
     ("M=1,N=3,K=", "K: expected a size or a range such as 1-64, got ''; 1:64, 16:64:16 (a step)"),
     ("M=x,N=3,K=4", "M: expected a size or a range such as 1-64, got 'x'"),
     ("M=1,N=3,K=4,routing=zipf", "routing: there are no groups"),

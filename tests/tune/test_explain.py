@@ -49,6 +49,15 @@ def test_no_line_comes_twice(cli: Cli, name: str) -> None:
     assert len(meanings) > 3 and len(set(meanings)) == len(meanings)
 
 
+def test_what_a_formula_does_not_say_is_said(cli: Cli) -> None:
+    """How C is stored, what is written beside it, and that it is symmetric."""
+    Path("stored.yaml").write_text(f"{BASE}epilogue: [[row_amax, {{quantize: {{to: nvfp4}}}}]]\ntargets: [sm90]\n")
+    told = "C = A @ B; C is stored as nvfp4 under a scale for 16 columns of a row; also written: row_amax; 1 kernel\n"
+    assert f"  gemm_fp16_rcr_rowamax_quantize_nvfp4: {told}" in cli("explain", "stored.yaml").out
+    Path("gram.yaml").write_text(f"{BASE}result: symmetric\n")
+    assert "_resultsymmetric: C = A @ B; C is symmetric; 1 kernel\n" in cli("explain", "gram.yaml").out
+
+
 def test_measurements_are_the_reason(cli: Cli) -> None:
     Path("family.yaml").write_text(SPEC)
     Path("found.json").write_text(GOOD)

@@ -133,6 +133,39 @@ def test_a_folder_that_is_no_family(capsys: pytest.CaptureFixture[str], tmp_path
     assert said.status == 2 and "has no manifest.json: name the folder of a rendered family" in said.err
 
 
+#: Contracts of which no kernel runs on the first target, and one that does.
+LACKING = """\
+summary: Results in fp8.
+layout: rcr
+dtype: fp16
+epilogue: [none, [{quantize: {to: fp8e4m3}}]]
+load: pointer
+tile: [{m: 16, n: 128, k: 32, warps: 4}]
+targets: [sm90]
+"""
+
+
+def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """They do not compile there; nothing is said of that in Triton's words."""
+    (tmp_path / "lacking.yaml").write_text(LACKING)
+    assert main([str(tmp_path / "lacking.yaml"), "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    family, reason = tmp_path / "lacking", "Triton cannot convert results to fp8e4m3 on sm80; use int8"
+    call = (family, "--gpu", "a100", "--shapes", "128x32,16", "--cache", tmp_path / "cache", "--aligned")
+    said = refused(capsys, *call, "--only", "*quantize*")
+    assert said.status == 2 and f"runs on NVIDIA A100-SXM4-80GB: {reason}\n" in said.err and not said.out
+    said = refused(capsys, *call)
+    assert said.status == 0 and said.out.startswith(f"left out: gemm_fp16_rcr_quantize_fp8e4m3: {reason}\n1 kernels")
+    call = ("package", family, "--format", "cubin", *call[1:5], "--out", tmp_path / "made")
+    said = called(capsys, *call, "--only", "*quantize*")
+    assert said.status == 2 and f"no contract can be packed: gemm_fp16_rcr_quantize_fp8e4m3: {reason}" in said.err
+    said = called(capsys, *call)
+    assert said.status == 0 and said.out.startswith(f"left out: gemm_fp16_rcr_quantize_fp8e4m3: {reason}\n")
+    forget("lacking")
+
+
 def test_sizes_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, GENERATED / "fp16_rcr", "--device", "nvidia_h200")
     assert said.status == 2 and "--shapes" in said.err

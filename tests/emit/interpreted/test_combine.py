@@ -157,7 +157,10 @@ def test_a_gradient_of_a_gradient_is_refused_and_not_left_out(family: ModuleType
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     given = y.requires_grad_(), index, weights.nan_to_num().requires_grad_()
     compiled = torch.compile(family.combine, fullgraph=True, backend="aot_eager")
-    for run, told in ((family.combine, "^combine: a gradient of its gradient is asked for"), (compiled, "double backward")):
+    for run, told in (
+        (family.combine, "^combine: a gradient of its gradient is asked for"),
+        (compiled, "double backward"),
+    ):
         for power in (1, 2):
             (first,) = torch.autograd.grad(run(*given).pow(power).sum(), y, create_graph=True)
             with pytest.raises(RuntimeError, match=told):

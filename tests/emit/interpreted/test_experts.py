@@ -116,7 +116,7 @@ def test_no_tokens_no_experts_and_wrong_calls(family: ModuleType) -> None:
         layer(x[:, :23], index, weights)
     weights = weights.requires_grad_()
     (first,) = torch.autograd.grad(layer(x, index, weights).sum(), weights, create_graph=True)
-    with pytest.raises(RuntimeError, match="^Experts: a gradient of its gradient is asked for, and none is computed"):
+    with pytest.raises(RuntimeError, match=r"^Experts: a gradient of its gradient is asked for, and none is computed"):
         (first.square().sum() + layer.down_proj.sum()).backward()
     weights = weights.detach()
     with pytest.raises(ValueError, match=r"no contracts fit experts of torch.bfloat16 with swiglu; those that"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -184,6 +185,14 @@ def test_a_product_without_gradients_is_not_advised_what_is_refused(render: Call
         with pytest.raises(RuntimeError, match=rf"^{name}: a requires a gradient, and .*torch\.no_grad\(\)") as found:
             getattr(family, name)(**given)
         advised += [name] * ("backward: kernels" in str(found.value))
+        # An exported program calls the operator itself.
+        signature = importlib.import_module(f"{family.__name__}._runtime.signatures").Signature(table)
+        operator = getattr(getattr(torch.ops, family._runtime.registration.NAMESPACE), name)
+        arguments = *signature.packed(given["a"], given["b"], given), None
+        if not any(x.read for x in table.results):
+            with pytest.raises(RuntimeError) as again:
+                operator(*arguments)
+            assert str(again.value) == str(found.value)
     assert advised == ["gemm_fp16_rcr_none"]
 
 
