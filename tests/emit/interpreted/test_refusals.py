@@ -179,8 +179,8 @@ tile: [{m: 16, n: 128, k: 64, warps: 4}]
 def test_a_product_without_gradients_is_not_advised_what_is_refused(render: Callable[[str, str], ModuleType]) -> None:
     """`backward: kernels` is advised for those contracts alone for which it makes gradients."""
     family, advised = render("undifferentiable", UNDIFFERENTIABLE), []
-    for name, table in contracts(family).items():
-        given = operands(table)
+    for name, variant in contracts(family).items():
+        given, table = operands(variant), getattr(family, name).table
         given["a"].requires_grad_()
         with pytest.raises(RuntimeError, match=rf"^{name}: a requires a gradient, and .*torch\.no_grad\(\)") as found:
             getattr(family, name)(**given)
