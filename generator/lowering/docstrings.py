@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
@@ -33,6 +33,18 @@ def escaped(text: str) -> str:
 def formula(v: Variant) -> str:
     """What is computed: `C = relu(A @ B + bias)`."""
     return f"C = {v.epilogue.text}"
+
+
+def beside(v: Variant) -> Iterator[str]:
+    """What a formula does not say of a contract: how C is stored, and what is written beside it."""
+    if v.symmetric:
+        yield "C is symmetric"
+    if v.quantised is not None:
+        word = v.quantised.format or v.quantised.kind
+        yield f"C is stored as {word} under a scale for {v.quantised.block} columns of a row"
+    outputs = [output.name for output in v.epilogue.outputs]
+    if outputs:
+        yield f"also written: {', '.join(outputs)}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -17,7 +17,7 @@ from generator.emit.job import RenderingJob, counted, render
 from generator.language.errors import CallError, lacks, nearest
 from generator.language.model import Measured, Spec, Variant, Winner
 from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES, OPEN_AXES, SELECT, WORDS
-from generator.lowering.docstrings import formula
+from generator.lowering.docstrings import beside, formula
 from generator.plan import portfolio
 from generator.plan.devices import Device
 from generator.plan.families import families
@@ -93,18 +93,6 @@ def _selected(subject: ExplainedFamily, glob: str | None) -> ExplainedFamily:
     return replace(subject, kernels=kernels, left_out=left_out)
 
 
-def _beside(v: Variant) -> Iterator[str]:
-    """What a formula does not say of a contract: how C is stored, and what is written beside it."""
-    if v.symmetric:
-        yield "C is symmetric"
-    if v.quantised is not None:
-        word = v.quantised.format or v.quantised.kind
-        yield f"C is stored as {word} under a scale for {v.quantised.block} columns of a row"
-    outputs = [output.name for output in v.epilogue.outputs]
-    if outputs:
-        yield f"also written: {', '.join(outputs)}"
-
-
 def _sections(subject: ExplainedFamily) -> Iterator[str]:
     """The explanation: contracts, kernels, what is left out, and how a call chooses."""
     contracts = by_contract(subject.kernels)
@@ -114,7 +102,7 @@ def _sections(subject: ExplainedFamily) -> Iterator[str]:
     yield from ("", "What is computed:")
     for name, kernels in contracts.items():
         variant = kernels[0].variant
-        parts = formula(variant), *_beside(variant), counted(len(kernels), "kernel")
+        parts = formula(variant), *beside(variant), counted(len(kernels), "kernel")
         yield f"  {name}: {'; '.join(parts)}"
     yield from ("", "How it is computed:")
     hows: dict[str, list[Kernel]] = {}

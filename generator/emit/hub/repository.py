@@ -37,7 +37,7 @@ from generator.language.errors import CallError, shown
 from generator.language.family_names import why_no_family
 from generator.language.targets import TARGETS
 from generator.language.versions import SUPPORTED, spelled
-from generator.lowering.docstrings import formula
+from generator.lowering.docstrings import beside, formula
 from generator.plan.contract_call import ContractCall, call
 
 #: What the Hub and `kernels` take as the name of a kernel, and as its licence.
@@ -185,7 +185,9 @@ class Repository:
     def _values(self) -> dict[str, Any]:
         """What the templates read."""
         variants = {name: kernels[0].variant for name, kernels in self.family.contracts.items()}
-        contracts = [(name, formula(v), _operands(call(v))) for name, v in variants.items()]
+        calls = {name: call(v) for name, v in variants.items()}
+        contracts = [(name, formula(v), _operands(calls[name])) for name, v in variants.items()]
+        results = [x.name for x in calls[contracts[0][0]].results]
         return {
             "name": self.name,
             "module": self.module,
@@ -204,6 +206,10 @@ class Repository:
             "targets": ", ".join(self.targets),
             "triton": spelled(SUPPORTED),
             "contracts": contracts,
+            "beside": {name: [f"; {part}" for part in beside(v)] for name, v in variants.items()},
+            "example_results": ", ".join(results) if len(results) > 1 else "y",
+            # The size that groups divide: the rows, or K.
+            "grouped": {name: v.products.divided for name, v in variants.items() if v.products.divided},
             "example": "".join(f", {operand.name}={operand.name}" for operand in contracts[0][2][2:]),
             "derived": any("triton." in operand.shape for *_, operands in contracts for operand in operands),
             "layers": self.layers,
