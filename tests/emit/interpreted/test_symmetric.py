@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from generator.commands.command_line import main
-from generator.emit.loading import load_family
+from generator.emit.loading import load_family, load_kernel
 
 SPEC = """\
 summary: Symmetric products.
@@ -93,3 +93,15 @@ def test_m_and_n_must_be_equal(family: ModuleType) -> None:
     assert function(fake, fake.T).shape == (40, 40)
     with pytest.raises(ValueError, match="M is 40"):
         function(fake, torch.zeros(41, 8, device="meta").T)
+
+
+def test_a_file_that_stands_alone_says_that_m_and_n_must_be_equal(tmp_path: Path) -> None:
+    spec = "summary: Alone.\nlayout: rcr\ndtype: fp32\nresult: symmetric\npackage: files\nload: pointer\n"
+    (tmp_path / "alone.yaml").write_text(spec)
+    assert main([str(tmp_path / "alone.yaml"), "--out", str(tmp_path)]) == 0
+    (path,) = (tmp_path / "alone").glob("gemm_*.py")
+    kernel = load_kernel(path)
+    x = torch.randn(5, 8)
+    torch.testing.assert_close(kernel.gemm(x, x.T), x @ x.T)
+    with pytest.raises(ValueError, match="M is 5 in a and 4 in b: they must be equal; C is symmetric, so N is M"):
+        kernel.gemm(x, x[:4].T)
