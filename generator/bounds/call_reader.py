@@ -91,8 +91,6 @@ CLASSES: Mapping[str, Mapping[str, Mapping[str, tuple[Any, ...]]]] = {
     },
     "call": {
         "Table": {"rows": (_ROWS,)},
-        "Operand": _OPERAND,
-        "Result": _RESULT,
         "Launch": {
             "kernel": (_NAMED,),
             "grid": (_SHAPE,),
@@ -116,6 +114,7 @@ CLASSES: Mapping[str, Mapping[str, Mapping[str, tuple[Any, ...]]]] = {
             "tuner": (_either(_NONE, _kind("Tuner")), None),
         },
     },
+    "call_tensors": {"Operand": _OPERAND, "Result": _RESULT},
     "choice": {
         "Cheapest": {"cost": (_NAMED,)},
         "LeastSlowdown": {"cost": (_NAMED,), "typical_m": (_WHOLES,)},

@@ -19,7 +19,7 @@ from generator.runtime.extents import Extent, Operation, Size
 #: B is how many matrices a batch has, G how many groups there are, T how many rows they have together, R how many A and
 #: S how many C has: nothing is said of those that a call does not have.
 SIZES = ("B", "G", "T", "R", "S", "M", "N", "K")
-#: The largest size (`call._MOST`), so that a tile that begins below it has offsets of 32 bits.
+#: The largest size (`call_tensors.MOST`), so that a tile that begins below it has offsets of 32 bits.
 LARGEST = 2**31 - 2**16
 #: The span from which on `arguments.Index.value` gives offsets 64 bits.
 SPAN = 2**31
@@ -50,8 +50,8 @@ def sizes(call: TableObject) -> tuple[Names, list[Condition]]:
     """The sizes of a call, and what holds of them.
 
     `Call.state` takes them from the first operands that have them, and from `b`: they are numbers of elements along
-    dimensions, so not negative, and `_measure` refuses those above the limit. Of operands that are left out it takes
-    `absent`. `_require_whole` refuses elements, of operands and results, that do not fill the last container.
+    dimensions, so not negative, and `measure` refuses those above the limit. Of operands that are left out it takes
+    `absent`. `require_whole` refuses elements, of operands and results, that do not fill the last container.
     """
     known: dict[str, Poly] = {}
     facts: list[Condition] = []

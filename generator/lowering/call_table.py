@@ -24,7 +24,8 @@ from generator.plan.target_rules import packed_from_sm90, scaling_targets
 #: What tables use of each module of `generator.runtime`.
 EXPORTS: Mapping[str, tuple[str, ...]] = {
     "arguments": ("Approximate", "Bytes", "Index", "Stride"),
-    "call": ("SCALES", "Call", "Config", "Launch", "Operand", "Result", "Table"),
+    "call": ("Call", "Config", "Launch", "Table"),
+    "call_tensors": ("SCALES", "Operand", "Result"),
     "choice": ("Cheapest", "LeastSlowdown"),
     "descriptors": ("Described",),
     "extents": (

@@ -75,7 +75,7 @@ class Argument:
     def torch_dtype(self) -> str:
         """The type as source: `torch.bfloat16`, or `None` where any floating type is taken.
 
-        The types of scales have a name, `SCALES`, in the module of calls.
+        The types of scales have a name, `SCALES`, in `runtime.call_tensors`.
         """
         if isinstance(self.dtype, tuple):
             more = "".join(f", torch.{element_of(word).torch}" for word in self.dtype if word not in SCALE_TYPES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import triton.language as tl
 
-from .call import State
+from .call_tensors import State
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from . import relaunch
-from .call import Call, Plan, Planned, State, in_turn
+from .call import Call, Plan, Planned, in_turn
 from .call_signatures import SIGNATURES
+from .call_tensors import State
 from .contracts import CachedCall, Config, KernelModule, Operands, Result
 from .private import driver
 

@@ -1,4 +1,4 @@
-"""A call of a kernel: what its operands must be, what is launched for them, and how a configuration is chosen.
+"""A call of a kernel: what is launched for its operands, and how a configuration is chosen.
 
 The file of a kernel has a `Call`, `CALL`: what it says of operands, results and launches stands nowhere else.
 """
@@ -9,162 +9,25 @@ import contextlib
 import functools
 import operator
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 import triton
 
+from .call_tensors import MOST, Operand, Result, State, measure, require_whole
 from .device_memory import Offered
 from .extents import Extent, Operation, Size
-from .launchable import is_fake, launchable, require_apart, require_dense, require_tensor
+from .launchable import launchable, require_apart, require_tensor
 
 #: An element of a kernel's CONFIGS: the sizes of a tile, the numbers of warps and stages, and others, by name.
 Row: TypeAlias = dict[str, int]
 #: What a caller gives for one: the element, its index, or None for the kernel's own choice.
 Config: TypeAlias = Row | int | None
 
-#: The types that scales may have.
-SCALES = (torch.float32, torch.float16, torch.bfloat16)
-
 # One for all families of a process, which interpret by the same module.
 _interpreting = vars(triton).setdefault("interpreting", threading.RLock())
-
-# The largest size: the offsets of a tile that begins below it are 32-bit integers.
-_MOST = 2**31 - 2**16
-
-
-@dataclass
-class State:
-    """A call while its launch is worked out: tensors and numbers of the caller; sizes and configuration by name."""
-
-    given: dict[str, Any]
-    numbers: dict[str, int]
-    device: torch.device
-    #: The operand whose device that is.
-    first: str = "a"
-
-    def all_of(self, extents: Sequence[Extent | int]) -> tuple[int, ...]:
-        """Each of the extents as a number."""
-        numbers = self.numbers
-        return tuple([x if type(x) is int else x.of(numbers) for x in extents])  # type: ignore[union-attr]
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A tensor of a call: `dtype` None is any floating type, `unit` the dimension of stride 1, None if there is none.
-
-    One with `absent` may be left out; its size is `absent` then.
-    """
-
-    name: str
-    shape: tuple[Extent | int, ...]
-    dtype: torch.dtype | tuple[torch.dtype, ...] | None = None
-    unit: int | None = None
-    absent: Extent | None = None
-
-    @functools.cached_property
-    def sizes(self) -> set[str]:
-        """The sizes in its shape."""
-        return {name for extent in self.shape if isinstance(extent, Extent) for name in extent.names}
-
-    @property
-    def gives_size(self) -> bool:
-        """Whether a size is taken from it, and is another one where it is left out."""
-        return self.absent is not None and self.absent != self.shape[0]
-
-    def sizes_in(self, state: State) -> tuple[int, ...]:
-        """The shape that a tensor of the caller must have."""
-        return state.all_of(self.shape)
-
-    def taken(self, x: Any, state: State) -> Any:
-        """The tensor of the caller; raises TypeError or ValueError unless it is what the operand must be."""
-        if x is None and self.absent is not None:
-            return None
-        if type(x) is torch.Tensor and x.dtype is self.dtype and not torch.compiler.is_compiling():
-            # What nearly every call has, at once.
-            along = x.layout is torch.strided and (self.unit is None or x.stride()[self.unit : self.unit + 1] == (1,))
-            if along and x.shape == state.all_of(self.shape) and x.device == state.device:
-                return x
-        x = require_tensor(self.name, x)
-        dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
-        if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
-            wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
-            raise TypeError(f"{self.name} must be {wanted}, got {x.dtype}")
-        shape = self.sizes_in(state)
-        if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
-            raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}")
-        require_dense(self.name, x)
-        if x.device != state.device:
-            raise ValueError(f"{self.name} must be on {state.device} as {state.first} is, got {x.device}")
-        unit = self.unit
-        stepped = unit is not None and surely(x.stride(unit) != 1) and surely(x.shape[unit] > 1)
-        if unit is not None and stepped and surely(x.numel() > 0):
-            raise ValueError(
-                f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}"
-                f"{'' if isinstance(self, Result) else how_turned(self.name, x, unit)}"
-            )
-        return x
-
-
-@dataclass(frozen=True)
-class Result(Operand):
-    """A tensor that a call fills, and makes where it is not given; one that is `read` must be given.
-
-    Where the operand `named` is given, it names the rows to fill: then the tensor must be given, with S rows.
-    """
-
-    read: bool = False
-    named: str | None = None
-
-    def sizes_in(self, state: State) -> tuple[int, ...]:
-        shape = super().sizes_in(state)
-        return shape if self.named is None else (state.numbers["S"], *shape[1:])
-
-    def rows(self, given: Mapping[str, Any], known: Mapping[str, int]) -> int:
-        """S, of a result with `named`; raises TypeError or ValueError for a tensor of which `named` can name no row."""
-        if given.get(self.named or "") is None:
-            own: Any = self.shape[0]
-            found: int = own.of(known)
-            return found
-        x = given.get(self.name)
-        if x is None:
-            raise ValueError(f"{self.name} must be given: {self.named} names its rows")
-        rows: int = require_tensor(self.name, x).shape[0] if x.dim() else 0
-        if type(rows) is int and rows > _MOST:
-            raise ValueError(f"{self.name} has {rows} rows: a size must be at most 2**31 - 2**16")
-        return rows
-
-    def taken(self, x: Any, state: State) -> Any:
-        if x is None and self.read:
-            raise ValueError(f"{self.name} must be given: it is C, which is read, scaled by beta and added")
-        if x is None:
-            return self.new(state)
-        reach, dimensions = 0, [*zip(super().taken(x, state).stride(), x.shape)]
-        if not all([type(stride) is int and type(size) is int for stride, size in dimensions]):
-            # As torch.compile traces it; the call that it records asks again.
-            return x
-        for stride, size in sorted(dimensions):
-            if size > 1 and stride <= reach and x.numel():
-                how = f"shape {tuple(x.shape)} with strides {x.stride()}"
-                raise ValueError(f"{self.name} must not overlap itself, got {how}")
-            reach += (size - 1) * stride
-        return x
-
-    def new(self, state: State) -> torch.Tensor:
-        """A new tensor, contiguous along its unit. It is a fake one if the first operand is."""
-        assert isinstance(self.dtype, torch.dtype)
-        shape, first = state.all_of(self.shape), state.given.get(state.first)
-        # Outside its mode, torch makes a fake tensor only of another.
-        real = first is None or not is_fake(first)
-        empty: Callable[..., torch.Tensor] = torch.empty if real else first.new_empty  # type: ignore[union-attr]
-        if self.unit in (None, len(shape) - 1):
-            return empty(shape, dtype=self.dtype, device=state.device)
-        rows, columns = (torch.sym_max(1, size) for size in shape[-2:])  # type: ignore[no-untyped-call]
-        # No view, which autograd would not let be changed in place.
-        strided: Callable[..., torch.Tensor] = torch.empty_strided if real else first.new_empty_strided  # type: ignore[union-attr]
-        return strided(shape, (rows * columns, 1, rows)[-len(shape) :], dtype=self.dtype, device=state.device)
 
 
 @dataclass
@@ -433,13 +296,13 @@ class Call:
                 wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[len(operand.shape)]
                 raise ValueError(f"{operand.name} must have {wanted}, got shape {tuple(x.shape)}")
             for extent, number in zip(operand.shape, x.shape):
-                if type(extent) is not Size or type(number) is not int or number > _MOST:
-                    _measure(operand.name, extent, number, known, x)
+                if type(extent) is not Size or type(number) is not int or number > MOST:
+                    measure(operand.name, extent, number, known, x)
                 elif known.setdefault(extent.name, number) != number:
                     # Raises, with a reason.
-                    _measure(operand.name, extent, number, known, x)
+                    measure(operand.name, extent, number, known, x)
             for name, extent in self.containers:
-                _require_whole(name, extent, known)
+                require_whole(name, extent, known)
         for result in self.results:
             if result.named is not None:
                 known["S"] = result.rows(given, known)
@@ -464,62 +327,8 @@ def written(*results: torch.Tensor | None) -> None:
             torch.autograd.graph.increment_version(x)
 
 
-def surely(condition: Any) -> bool:
-    """Whether a condition on sizes holds; False where only the device knows them, and the call itself asks again."""
-    try:
-        return bool(condition)
-    except RuntimeError:
-        # torch.compile traces the size of a selection, such as `x[mask]`, as an unknown number.
-        return False
-
-
 def index_of(config: Any) -> Any:
     """A configuration as a caller gave it; a whole number of another class than int, as NumPy's, as an int."""
     if type(config) in (int, bool) or isinstance(config, torch.Tensor) or not hasattr(config, "__index__"):
         return config
     return operator.index(config)
-
-
-def how_turned(name: str, x: torch.Tensor, unit: int) -> str:
-    """The end of a message on a matrix that is not dense along `unit`: what to do if it is the transpose of one."""
-    dims = x.dim()
-    if dims < 2 or surely(x.stride(2 * dims - 3 - unit) != 1):
-        return ""
-    turn = "T" if dims == 2 else "mT"
-    if unit == dims - 1:
-        return f"; {name} is row-major here: pass it without .{turn}, or {name}.contiguous()"
-    made = f"{name}.{turn}.contiguous().{turn}"
-    return f"; {name} is column-major here: was .{turn} forgotten? pass the .{turn} of a contiguous tensor, as {made}"
-
-
-def _measure(operand: str, extent: Extent | int, number: int, known: dict[str, int], x: torch.Tensor) -> None:
-    """Learn a size from the number of elements along a dimension; raises ValueError where it is another, or too large.
-
-    The extent is a size, twice a size, or a part of one.
-    """
-    size, name = number, extent.name if isinstance(extent, Size) else ""
-    if isinstance(extent, Operation) and isinstance(extent.left, int):
-        size, name = number // extent.left, str(extent.right)
-        if surely(number % extent.left):
-            raise ValueError(f"{operand} has {number} columns: the number must be even, two for one of the result")
-    elif isinstance(extent, Operation) and isinstance(extent.right, int):
-        size, name = number * extent.right, str(extent.left)
-    # A symbolic size, which torch.compile traces, would get a guard.
-    if (type(number) is int and number > _MOST) or (type(size) is int and size > _MOST):
-        raise ValueError(f"{extent} is {number}: a size must be at most 2**31 - 2**16")
-    if surely(known.setdefault(name, size) != size):
-        own = "" if size == number else f", which has {number}"
-        hint = {"B": "; expand a single matrix", "M": "; C is symmetric, so N is M"}.get(name, "")
-        if name == "K" and isinstance(extent, Extent):
-            turn = "T" if x.dim() == 2 else "mT"
-            turned = operand if x.shape[-1] == extent.of(known) else "a" if size == known.get("M") else ""
-            hint = f"; was .{turn} forgotten? {turned}.{turn} has that size" if turned else ""
-        raise ValueError(f"{name} is {known[name]} in a and {size} in {operand}{own}: they must be equal{hint}")
-
-
-def _require_whole(operand: str, extent: Operation, known: Mapping[str, int]) -> None:
-    """Raise ValueError where elements of which several are stored together do not fill the last container."""
-    size, together = known.get(str(extent.left), 0), int(str(extent.right))
-    if surely(size % together):
-        reason = f"{operand} stores {together} of its elements together, so it must be a multiple of {together}"
-        raise ValueError(f"{extent.left} is {size}: {reason}")

@@ -17,7 +17,8 @@ import triton.language as tl
 from torch import Tensor
 
 from .arguments import Index, Stride
-from .call import Call, Launch, Operand, Result, Row, State, Table
+from .call import Call, Launch, Row, Table
+from .call_tensors import Operand, Result, State
 from .contract_errors import name_contract
 from .extents import K, M, N, R, Size, T, ceil
 

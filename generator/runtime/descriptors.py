@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .call import State
+from .call_tensors import State
 from .extents import Extent
 from .launchable import address
 

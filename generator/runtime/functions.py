@@ -17,8 +17,9 @@ import triton
 from torch import Tensor
 
 from . import cached_launch, private, relaunch
-from .call import Call, State, written
+from .call import Call, written
 from .call_signatures import SIGNATURES, kind_of, kind_of_product
+from .call_tensors import State
 from .contract_errors import name_contract
 from .contracts import (
     CachedCall,

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from .call import Call, Operand, Plan, State
+from .call import Call, Plan
+from .call_tensors import Operand, State
 from .extents import Size
 from .memory import Memory
 

@@ -17,7 +17,7 @@ from torch._inductor import config as inductor
 from torch._inductor import custom_graph_pass
 from torch.fx import Graph
 
-from .call import State
+from .call_tensors import State
 from .chain_search import READ_ELSEWHERE, VIEWS, AnyNode, Found, aten, is_node, search, searched, shape_of
 from .contracts import Function, KernelModule
 from .registration import NAMESPACE, operator

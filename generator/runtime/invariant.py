@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from .call import Call, Operand
+from .call import Call
+from .call_tensors import Operand
 from .contracts import Operands
 from .extents import B, M, R, T
 from .launchable import address

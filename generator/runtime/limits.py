@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from .call import Row, State, Table
+from .call import Row, Table
+from .call_tensors import State
 from .extents import Extent
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from .call import Plan, Result, State
+from .call import Plan
+from .call_tensors import Result, State
 
 
 @dataclass(frozen=True)

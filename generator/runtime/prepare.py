@@ -19,7 +19,8 @@ import triton
 from torch import Tensor
 
 from . import cached_launch, memoryless, private, relaunch
-from .call import Operand, Plan, Planned, Result, State
+from .call import Plan, Planned
+from .call_tensors import Operand, Result, State
 from .contract_errors import name_contract
 from .contracts import Config, Function, KernelModule, Operands
 from .launchable import address

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from . import alignment
-from .call import Call, State
+from .call import Call
+from .call_tensors import State
 from .contracts import Choice, KernelModule, Sizes
 
 #: Of the kernels that may run, and a call: the one that is chosen, and its configuration, or None.

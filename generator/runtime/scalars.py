@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .call import Operand, State
+from .call_tensors import Operand, State
 from .launchable import is_fake, launchable, require_number
 
 

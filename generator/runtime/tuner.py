@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import triton
 
-from .call import Call, Plan, Row, State
+from .call import Call, Plan, Row
+from .call_tensors import State
 from .descriptors import Described
 
 

@@ -19,7 +19,8 @@ from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import poly, variable
 from generator.runtime import extents
 from generator.runtime.arguments import Index, Stride
-from generator.runtime.call import Call, Launch, Operand, Result, State, Table
+from generator.runtime.call import Call, Launch, Table
+from generator.runtime.call_tensors import Operand, Result, State
 from generator.runtime.descriptors import Described
 from generator.runtime.extents import BLOCK_M, BLOCK_N, PROGRAMS, B, Extent, G, K, M, N, R, Size, T, ceil, least, power
 from generator.runtime.limits import Absent, AtMost, Limited, Multiple

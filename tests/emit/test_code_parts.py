@@ -25,7 +25,8 @@ import triton.language as tl
 from torch import Tensor
 
 from ._runtime.arguments import Index, Stride
-from ._runtime.call import Call, Config, Launch, Operand, Result
+from ._runtime.call import Call, Config, Launch
+from ._runtime.call_tensors import Operand, Result
 from ._runtime.choice import Cheapest
 from ._runtime.extents import BLOCK_M, M, N, K, ceil
 from ._runtime.limits import AtMost, Capability, Limited, Multiple

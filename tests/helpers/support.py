@@ -40,6 +40,7 @@ BESIDE_KERNELS = (
     "_runtime/cached_launch.py",
     "_runtime/call.py",
     "_runtime/call_signatures.py",
+    "_runtime/call_tensors.py",
     "_runtime/chain_search.py",
     "_runtime/choice.py",
     "_runtime/contract_errors.py",

@@ -7,7 +7,7 @@ import torch
 import triton.language as tl
 
 from generator.runtime.arguments import Index, Stride
-from generator.runtime.call import State
+from generator.runtime.call_tensors import State
 
 LARGE, SMALL = torch.empty((2**17, 2**15), device="meta"), torch.empty((3, 5), device="meta")
 

@@ -115,7 +115,7 @@ def change(file: Path, old: str, new: str) -> None:
         ("_runtime/call.py", "must have {wanted}, got shape", "must have {wanted}, and it has", set(LEVELS)),
         ("_runtime/extents.py", "lambda x, y: -(-x // y)", "lambda x, y: x // y", set(LEVELS)),
         ("_runtime/call.py", "What the call launches;", "What calls launch;", {"static"}),
-        ("_runtime/call.py", "# The largest size", "# The most", {"static"}),
+        ("_runtime/call_tensors.py", "# The largest size", "# The most", {"static"}),
     ],
 )
 def test_a_level_depends_on_what_it_reads_of_a_kernel_and_of_the_library(

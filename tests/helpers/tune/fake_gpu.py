@@ -11,7 +11,8 @@ import triton
 
 from generator.bench.device import Reading
 from generator.plan import devices
-from generator.runtime.call import Call, State
+from generator.runtime.call import Call
+from generator.runtime.call_tensors import State
 
 #: Seconds that the kernels run so far say they took, and how often a device gave memory back: once after each run.
 spent = 0.0
@@ -34,7 +35,8 @@ KERNEL = """\
 from types import SimpleNamespace
 
 import torch
-from generator.runtime.call import Launch, Operand, Result, Table
+from generator.runtime.call import Launch, Table
+from generator.runtime.call_tensors import Operand, Result
 from generator.runtime.extents import K, M, N
 from tests.helpers.tune import fake_gpu as fakes
 

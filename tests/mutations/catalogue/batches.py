@@ -135,7 +135,7 @@ CHECKS = (
         (('"; expand a single matrix" * (name == "B")', '""'),),
         "the message is of shapes, not of what to do",
         says="expected ValueError",
-        own="_runtime/call.py",
+        own="_runtime/call_tensors.py",
     ),
     Mutation(
         "a result whose matrices are all one is accepted",
@@ -144,7 +144,7 @@ CHECKS = (
         (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and 0 < stride <= reach and x.numel():"),),
         "every matrix is written to one place",
         says="was accepted",
-        own="_runtime/call.py",
+        own="_runtime/call_tensors.py",
     ),
     Mutation(
         "a result whose matrices overlap is accepted",
@@ -153,7 +153,7 @@ CHECKS = (
         (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and stride < reach and x.numel():"),),
         "the last element of a matrix is the first of the next",
         says="was accepted",
-        own="_runtime/call.py",
+        own="_runtime/call_tensors.py",
     ),
     Mutation(
         "an empty result overlaps itself",
@@ -162,7 +162,7 @@ CHECKS = (
         (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and stride <= reach:"),),
         "a batch of empty matrices is refused",
         says="overlap",
-        own="_runtime/call.py",
+        own="_runtime/call_tensors.py",
     ),
     Mutation(
         "more programs are asked for than have numbers",

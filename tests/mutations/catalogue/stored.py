@@ -369,7 +369,7 @@ MUTATIONS = (
         (("if surely(size % together):", "if False:"),),
         "the last elements of A have no place",
         says="multiple of 8",
-        own="_runtime/call.py",
+        own="_runtime/call_tensors.py",
     ),
     Mutation(
         "an odd K is taken",
@@ -378,6 +378,6 @@ MUTATIONS = (
         (("if surely(size % together):", "if False:"),),
         "half a byte of B has no element of A",
         says="multiple of 2",
-        own="_runtime/call.py",
+        own="_runtime/call_tensors.py",
     ),
 )
