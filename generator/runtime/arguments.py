@@ -51,7 +51,10 @@ class Index:
 
 def _span(x: torch.Tensor) -> int:
     """How many elements the memory of `x` spans, from its first element to its last."""
-    return sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) + 1
+    span = 1
+    for size, stride in zip(x.shape, x.stride()):
+        span += (size - 1) * stride
+    return span
 
 
 class Approximate:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import relaunch
+from . import launch_templates, relaunch
 from .call import Call, Plan, Planned, in_turn
 from .call_signatures import SIGNATURES
 from .call_tensors import State
@@ -45,8 +45,12 @@ def launched(
     """
     given = {"a": a, "b": b, "out": out, **operands}
     table = module.CALL
-    plan = table.plan_of(table.state(given) if state is None else state, row, accepted=accepted)
+    form = launch_templates.form_of(table, row, given) if relaunch.KNOWN and row is not None else None
+    template = None if form is None else launch_templates.find(form)
+    plan = table.plan_of(table.state(given) if state is None else state, row, accepted=accepted, template=template)
     call: CachedCall | None = started(table, plan, given, a)
+    if call is not None and plan.repeat is None and form is not None and row is not None:
+        launch_templates.keep(form, table, row, plan, call)
     results = tuple(plan.results.values())
     if call is None:
 
@@ -61,14 +65,18 @@ def started(table: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat |
     """Run a plan on the device of `first`; return what runs it for other operands, or None if it cannot be repeated."""
     if not plan.launches:
         return None
+    if plan.repeat is not None:
+        call: Repeat = plan.repeat
+        call.first(plan, given)
+        return call
     with in_turn(), torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
         for name in table.cleared:
             plan.results[name].zero_()
         # With K = 0, descriptors do not belong to operands.
-        call = _first(table, plan, given, repeatable=relaunch.KNOWN and first.numel() > 0)
+        found = _first(table, plan, given, repeatable=relaunch.KNOWN and first.numel() > 0)
         for reduction in table.reduced:
             reduction.fill(plan)
-    return call
+    return found
 
 
 def _first(table: Call, plan: Plan, given: Operands, *, repeatable: bool) -> Repeat | None:
@@ -85,9 +93,7 @@ def _first(table: Call, plan: Plan, given: Operands, *, repeatable: bool) -> Rep
             _compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
         return call
     call = Repeat(table, plan, compiled, given)
-    tensors = {**plan.results, **plan.memory}
-    places = _places(table, plan, given)
-    call.run([*given.values(), *[tensors[name] for name in (*places.made, *places.shared)]])
+    call.run(call.tensors(plan, given))
     return call
 
 
@@ -129,7 +135,7 @@ class _Places:
 
 def _places(table: Call, plan: Plan, given: Operands) -> _Places:
     """The places of a call, which are cached by the table, and by which operands and results there are."""
-    there = [x is not None for each in (given, plan.results) for x in each.values()]
+    there = [x is not None for x in (*given.values(), *plan.results.values())]
     key = table, *given, *there
     found = _placed.get(key)
     if found is None:
@@ -153,18 +159,14 @@ class Repeat:
         self.device, self.index = device, device.index
         active = driver.active
         self.stream, self.current = active.get_current_stream, active.get_current_device
-        places = _places(table, plan, given)
-        tensors = {**plan.results, **plan.memory}
-        made = [tensors[name] for name in places.made]
-        self.made = [(x.shape, x.stride(), x.dtype) for x in made]
+        self.places = places = _places(table, plan, given)
         self.workspace: tuple[int, int] | None = None
         if places.shared:
             # Only families with such launches have the module.
             from . import workspaces
 
             self.workspaces = workspaces
-            work, counters = (plan.memory[name] for name in places.shared)
-            self.workspace = work.nbytes, counters.numel()
+        self._size({**plan.results, **plan.memory})
         self.cleared, self.reduced, self.results = places.cleared, places.reduced, places.results
         self.result = self.results[0] if len(self.results) == 1 else None
         self.launches = [_launch(*each) for each in zip(plan.launches, compiled, places.slots)]
@@ -176,6 +178,35 @@ class Repeat:
         (*batch, m, n), (*strides, of_m, of_n), dtype = self.made[0]
         found.made[0] = torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype
         return found
+
+    def resized(self, tensors: Mapping[str, Tensor], launches: list[relaunch.RepeatedLaunch]) -> Repeat:
+        """The same kernels for other sizes: with the results and the memory of such a call, and its launches."""
+        found = object.__new__(Repeat)
+        found.__dict__.update(self.__dict__)
+        found._size(tensors)
+        found.launches = launches
+        return found
+
+    def _size(self, tensors: Mapping[str, Tensor]) -> None:
+        """Allocate for each call what is like these results and this memory."""
+        self.made = [(x.shape, x.stride(), x.dtype) for x in [tensors[name] for name in self.places.made]]
+        if self.places.shared:
+            work, counters = (tensors[name] for name in self.places.shared)
+            self.workspace = work.nbytes, counters.numel()
+
+    def tensors(self, plan: Plan, given: Operands) -> list[Any]:
+        """The list of a call with its own plan."""
+        tensors, places = {**plan.results, **plan.memory}, self.places
+        return [*given.values(), *[tensors[name] for name in (*places.made, *places.shared)]]
+
+    def first(self, plan: Plan, given: Operands) -> None:
+        """Launch a plan."""
+        tensors = self.tensors(plan, given)
+        for place in self.cleared:
+            tensors[place].zero_()
+        self.run(tensors)
+        for result, reduce, parts in self.reduced:
+            reduce(tensors[result], tensors[parts])
 
     def run(self, tensors: Sequence[Any]) -> None:
         """Launch the kernels with such a list."""

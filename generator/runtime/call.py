@@ -84,11 +84,15 @@ def _value(x: Any) -> Callable[[State], Any]:
 
 @dataclass
 class Plan:
-    """The results of a call, what it launches, in order, and the memory that is allocated for it."""
+    """The results of a call, what it launches, in order, and the memory that is allocated for it.
+
+    `repeat` launches a plan of a template (`launch_templates`), whose launches have only what sizes change.
+    """
 
     results: dict[str, torch.Tensor]
     launches: list[Planned] = field(default_factory=list)
     memory: dict[str, torch.Tensor] = field(default_factory=dict)
+    repeat: Any = None
 
 
 class Table:
@@ -155,8 +159,11 @@ class Call:
         """What the call launches; raises what the call does."""
         return self.plan_of(self.state(given), config)
 
-    def plan_of(self, state: State, config: Config = None, *, accepted: bool = False) -> Plan:
-        """As `plan`, for a call whose sizes are known; `accepted`: the kernel is known to accept it."""
+    def plan_of(self, state: State, config: Config = None, *, accepted: bool = False, template: Any = None) -> Plan:
+        """As `plan`, for a call whose sizes are known; `accepted`: the kernel is known to accept it.
+
+        `template`: what plans the launches with the configuration, if it can.
+        """
         given = state.given
         state = State(dict(given), dict(state.numbers), state.device, state.first)
         for operand in (*self.operands, *self.results):
@@ -164,8 +171,9 @@ class Call:
         results = {result.name: state.given[result.name] for result in self.results}
         if not launchable(state.given):
             return Plan(results)
-        read = {operand.name: state.given[operand.name] for operand in self.operands[:2]}
-        require_apart({name: x for name, x in results.items() if given.get(name) is not None}, read)
+        filled = {name: x for name, x in results.items() if given.get(name) is not None}
+        if filled:
+            require_apart(filled, {operand.name: state.given[operand.name] for operand in self.operands[:2]})
         if not accepted and (reason := self.reason(state)) is not None:
             raise ValueError(reason)
         if 0 in [size.of(state.numbers) for size in self.outer]:
@@ -175,7 +183,9 @@ class Call:
             return Plan(results)
         if config is None and self.tunes:
             return self.tuner.plan(self, state, results)  # type: ignore[no-any-return]
-        return self.planned(state, results, self.row(config, state))
+        row = self.row(config, state)
+        plan: Plan | None = None if template is None else template.planned(state, results)
+        return self.planned(state, results, row) if plan is None else plan
 
     @property
     def tunes(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,39 +28,68 @@ class Described:
     #: Whether the tensor is allocated for the call, so that it always suits.
     made: bool = False
 
+    @functools.cached_property
+    def blanks(self) -> dict[tuple[object, ...], TensorDescriptor]:
+        """Descriptors without a tensor that Triton has checked, by type and block."""
+        return {}
+
     def value(self, state: State) -> TensorDescriptor:
         """The argument of a call."""
-        x = self._lines(state.given[self.name])
+        x, block = state.given[self.name], self.sizes(state)
         if x.numel() == 0:
             # An empty matrix has no descriptor; with K = 0 the kernel reads nothing of A and B.
             x = x.new_zeros((1,) * (x.dim() - 1) + (16,))
-        *count, rows, columns = x.shape
+        (shape, strides), key = self.laid(x), (x.dtype, *block)
+        blank = self.blanks.get(key)
+        if blank is None:
+            found = TensorDescriptor(x, shape, strides, list(block))
+            self.blanks[key] = replaced(found, base=None)
+            return found
+        # `reason` has checked the address and the strides.
+        return replaced(blank, base=x, shape=shape, strides=strides)
+
+    def laid(self, x: torch.Tensor) -> tuple[list[int], list[int]]:
+        """The shape and the strides of the row-major matrices."""
+        rows, columns, down = self._lines(x)
         # The stride of a single row or matrix is never used, but the hardware requires an aligned one.
-        stride = x.stride(-2) if rows > 1 else -(-columns // 16) * 16
+        stride = down if rows > 1 else -(-columns // 16) * 16
+        count = x.shape[:-2]
+        if not count:
+            return [rows, columns], [stride, 1]
         apart = [x.stride(0) if many > 1 else rows * stride for many in count]
-        return TensorDescriptor(x, [*count, rows, columns], [*apart, stride, 1], list(self.sizes(state)))
+        return [*count, rows, columns], [*apart, stride, 1]
 
     def sizes(self, state: State) -> Sequence[int]:
         """The sizes of the block."""
         return state.all_of(self.block)
 
-    def _lines(self, x: Any) -> torch.Tensor:
-        turned: torch.Tensor = x.mT if self.turned else x
-        return turned
+    def _lines(self, x: torch.Tensor) -> tuple[int, int, int]:
+        """The rows and columns of a row-major matrix, and the stride between its rows."""
+        *_, rows, columns = x.shape
+        *_, down, along = x.stride()
+        return (columns, rows, along) if self.turned else (rows, columns, down)
 
     def reason(self, state: State) -> str | None:
         """Why no descriptor can address the tensor of a call, or None, also where there is none."""
         x = state.given.get(self.name)
         if self.made or not isinstance(x, torch.Tensor) or x.dim() != len(self.block) or x.numel() == 0:
             return None
-        x, size = self._lines(x), x.element_size()
+        size = x.element_size()
         if address(x) % 16:
             return f"{self.name} starts {address(x) % 16} bytes past a multiple of 16, and a descriptor needs 0"
         step = 16 // size
-        if x.shape[-2] > 1 and (x.stride(-2) % step or x.stride(-2) < x.shape[-1]):
-            needed = f"a multiple of {step} that is at least {x.shape[-1]}"
-            return f"{self.name} has a leading dimension of {x.stride(-2)}, and a descriptor needs {needed}"
+        rows, columns, down = self._lines(x)
+        if rows > 1 and (down % step or down < columns):
+            needed = f"a multiple of {step} that is at least {columns}"
+            return f"{self.name} has a leading dimension of {down}, and a descriptor needs {needed}"
         if x.dim() == 3 and x.shape[0] > 1 and (x.stride(0) % step or not x.stride(0)):
             apart = f"a stride of {x.stride(0)} between matrices"
             return f"{self.name} has {apart}, and a descriptor needs a multiple of {step} above 0"
         return None
+
+
+def replaced(descriptor: Any, **fields: Any) -> Any:
+    """The descriptor with other fields, which need no check."""
+    found = object.__new__(type(descriptor))
+    found.__dict__.update(descriptor.__dict__, **fields)
+    return found

@@ -62,7 +62,11 @@ class Operation(Extent):
     right: Extent | int
 
     def of(self, numbers: Mapping[str, int]) -> Any:
-        left, right = (x.of(numbers) if isinstance(x, Extent) else x for x in (self.left, self.right))
+        left, right = self.left, self.right
+        if type(left) is not int:
+            left = left.of(numbers)  # type: ignore[union-attr]
+        if type(right) is not int:
+            right = right.of(numbers)  # type: ignore[union-attr]
         return _OPERATIONS[self.symbol](left, right)
 
     @property

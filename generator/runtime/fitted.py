@@ -81,24 +81,29 @@ def seconds(
     *batch, M, N, K = sizes
     products = batch[0] if batch else 1
     a, b, c = products * M * K * width, products * K * N * width, products * M * N * width
+    moved, crosses = a + c, crossing[0] or crossing[1]
     found = []
     for m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, cycles, of_b, of_sums in configurations:
         down = -(-M // m)
         tiles = products * down * -(-N // n) * split
         # The tiles that a multiprocessor computes, of which it runs `resident` at a time and the rest at the end.
         own = -(-tiles // multiprocessors)
-        turns, left = divmod(own, resident)
         part, waves = M / (down * m), tiles / (own * multiprocessors)
         steps = -(-K // (k * split)) * (part if part > LEAST else LEAST) ** rows
         steps *= (waves if waves > LEAST else LEAST) ** wave
-        if crossing[0] or crossing[1]:
+        if crosses:
             steps *= _slower(m, n, cycles * 128 / width, crossing)
-        arithmetic = launch + turns * (step[resident] * steps + tile)
-        if left:
-            arithmetic += step[left] * steps + tile
-        traffic = launch + (a + c + b * of_b) / bandwidth
+        if resident == 1:
+            arithmetic = launch + own * (step[1] * steps + tile)
+        else:
+            turns, left = divmod(own, resident)
+            arithmetic = launch + turns * (step[resident] * steps + tile)
+            if left:
+                arithmetic += step[left] * steps + tile
+        traffic = launch + (moved + b * of_b) / bandwidth
         # Arithmetic and memory traffic overlap in part; partial sums are added behind both.
-        found.append((arithmetic * arithmetic + traffic * traffic) ** 0.5 + c * of_sums / bandwidth)
+        time = (arithmetic * arithmetic + traffic * traffic) ** 0.5
+        found.append(time + c * of_sums / bandwidth if of_sums else time)
     return found
 
 

@@ -110,6 +110,11 @@ def contract(
     compiling, tracing, recording = torch.compiler.is_compiling, private.is_tracing, torch.is_grad_enabled
     tensor, parameter = Tensor, torch.nn.Parameter
 
+    @functools.cache
+    def loaded() -> tuple[KernelModule, ...]:
+        """The modules of all kernels, which are imported when one has to be chosen."""
+        return tuple([load(kernel) for kernel in kernels])
+
     def hidden(a: Tensor, b: Tensor) -> bool:
         """Whether torch need not see a call with these tensors."""
         return not (
@@ -289,13 +294,13 @@ def contract(
 
     def accepting(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> tuple[list[KernelModule], list[str]]:
         """The kernels that accept the operands, in order, and why each of the others does not."""
-        loaded = [load(kernel) for kernel in kernels]
+        every = [*loaded()]
         try:
             state = table.state({"a": a, "b": b, "out": out, **operands})
         except (TypeError, ValueError):
             # The kernel's call reports what is wrong.
-            return loaded, []
-        found = [(kernel, kernel.CALL.reason(state)) for kernel in loaded]
+            return every, []
+        found = [(kernel, kernel.CALL.reason(state)) for kernel in every]
         reasons = [f"{name}: {why}" for name, (_, why) in zip(kernels, found) if why is not None]
         return [kernel for kernel, why in found if why is None], reasons
 
@@ -324,7 +329,7 @@ def contract(
         if best is not None and gpu and not (aligning or lining):
             # The kernel that is chosen among all is the one among those that accept, if it accepts.
             state = table.state({"a": like[0], "b": like[1], "out": like[2], **like[3]})
-            found = best([load(kernel) for kernel in kernels], state)
+            found = best(loaded(), state)
             if found is not None and found[0].CALL.reason(state) is None:
                 return (None, *found), state if nominal is None else None
             comparable = found is not None

@@ -23,8 +23,8 @@ from .contracts import Choice, Config, KernelModule, Sizes
 Key: TypeAlias = tuple[str, str]
 #: The rates of a contract's configurations, by the kernel's name after the contract and the index in its CONFIGS.
 Rates: TypeAlias = dict[str, dict[int, tuple[float, ...]]]
-#: How many configurations are compared before the others are bounded by the fastest of them.
-FEW = 4
+#: How many of the last choices are compared before the others are bounded by the fastest of them.
+FEW = 6
 #: Whether the row pitch of A is not a multiple of 128 bytes, and that of B.
 Crossing: TypeAlias = tuple[bool, bool]
 
@@ -33,12 +33,12 @@ class Nearby:
     """What is cached for so many rows, `least_m`, and up to twice as many, whatever the other sizes are.
 
     `rows` are the configurations with rates, each with its kernel, and `rated` is what `fitted.seconds` reads of them.
-    `chosen` is the index of the last choice among them, and `bounds` are those of modelled times.
+    `chosen` has the indices of the last different choices among them, and `bounds` are those of modelled times.
     """
 
     def __init__(self, least_m: int, rows: list[Choice], rated: list[fitted.Rated], multiprocessors: int) -> None:
         self.least_m, self.rows, self.rated, self.multiprocessors = least_m, rows, rated, multiprocessors
-        self.chosen: int | None = None
+        self.chosen: list[int] = []
         self.bounds: list[fitted.Bound] | None = None
 
 
@@ -143,35 +143,30 @@ class Measurements:
         M, N, K = sizes[-3:]
         near = self.near(device, name, kernels, 1 << (M.bit_length() - 1))
         rows, rated, multiprocessors = near.rows, near.rated, near.multiprocessors
-        last, timed = near.chosen, list[tuple[float, int]]()
+        limit, found = math.inf, -1
 
-        def fastest(more: Sequence[int]) -> tuple[float, int | None]:
-            """The least time and its configuration, the first of several, of those that take the sizes, `more` too."""
+        def compare(more: Sequence[int]) -> None:
+            """Find the least time, and its configuration, the first of several, of those that take the sizes."""
+            nonlocal limit, found
             times = fitted.seconds([rated[index] for index in more], sizes, multiprocessors, width, crossing)
-            timed.extend(zip(times, more))
-            timed.sort()
-            for time, index in timed:
-                if _takes(*rows[index], M, N, K):
-                    return time, index
-            return math.inf, None
+            for time, index in zip(times, more):
+                least = time < limit or (time == limit and index < found)
+                if least and _takes(*rows[index], M, N, K):
+                    limit, found = time, index
 
-        limit, found = (math.inf, None) if last is None else fastest([last])
-        if found is None:
-            _, found = fastest([index for index in range(len(rows)) if index != last])
-        else:
-            # What was chosen for other sizes is among the fastest: most others cannot be as fast.
+        # What was chosen for other sizes is among the fastest: most others cannot be as fast.
+        last = near.chosen
+        compare(last)
+        possible: Iterable[int] = range(len(rows))
+        if found >= 0:
             if near.bounds is None:
                 near.bounds = fitted.bounds(rated, near.least_m, multiprocessors)
-            possible = [each for each in fitted.possible(near.bounds, sizes, width, limit) if each[1] != last]
-            possible.sort()
-            # Those of the least bounds are measured first: the fastest of them excludes most of the others.
-            limit, found = fastest([index for _, index in possible[:FEW]])
-            limit = (limit * (1 + 1e-9)) ** 2
-            more = [index for bound, index in possible[FEW:] if bound <= limit]
-            if more:
-                _, found = fastest(more)
-        near.chosen = found
-        return None if found is None else rows[found]
+            possible = [index for _, index in fitted.possible(near.bounds, sizes, width, limit)]
+        compare([index for index in possible if index not in last])
+        if found < 0:
+            return None
+        near.chosen = [found, *[index for index in last if index != found]][:FEW]
+        return rows[found]
 
     def _for_groups(
         self,

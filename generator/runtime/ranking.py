@@ -11,7 +11,7 @@ from .call_tensors import State
 from .contracts import Choice, KernelModule, Sizes
 
 #: Of the kernels that may run, and a call: the one that is chosen, and its configuration, or None.
-Best: TypeAlias = Callable[[list[KernelModule], State], "Choice | None"]
+Best: TypeAlias = Callable[[Sequence[KernelModule], State], "Choice | None"]
 
 
 def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: Any) -> Best:
@@ -19,7 +19,7 @@ def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: A
     grouped = "offsets" in [x.name for x in table.operands]
     described = any(["_descriptor_" in kernel for kernel in kernels])
 
-    def chosen(taking: list[KernelModule], state: State) -> Choice | None:
+    def chosen(taking: Sequence[KernelModule], state: State) -> Choice | None:
         numbers, a, b = state.numbers, state.given["a"], state.given["b"]
         skewed: Sequence[Sizes] = ()
         sizes: Sizes = tuple([numbers[size.name] for size in table.sizes])

@@ -44,24 +44,36 @@ def specialisation(kernel: Any, arguments: dict[str, Any]) -> tuple[object, ...]
     `kernel` is a function of `triton.jit`, or one that `triton.heuristics` wraps; `arguments` has the values of its
     parameters by name. Launches with equal specialisations run the same compiled kernel.
     """
-    if type(kernel) is private.Heuristics:
+    own = function_of(kernel)
+    if own is None:
+        return None
+    if kernel is not own:
         arguments = dict(arguments)
         for name, value in kernel.values.items():
             arguments[name] = value(arguments)
-        kernel = kernel.fn
-    if type(kernel) is not triton.JITFunction or getattr(kernel, "pre_run_hooks", True):
-        return None
-    if getattr(_hooks, "add_stages_inspection_hook", None) is not None:
-        return None
-    device = driver.active.get_current_device()
+    device, *others = modes()
     # Triton's own function: types, and which integers are 1 and which integers and addresses are divisible by 16.
     try:
-        *_, bind = kernel.device_caches[device]
+        *_, bind = own.device_caches[device]
         _, found, options = bind(**arguments)
     except AttributeError:
         return None
-    modes = getattr(_compilation, "instrumentation_mode", None), getattr(_compilation, "fpsan_homomorphic_casts", None)
-    return kernel, device, tuple(found), tuple(options.items()), getattr(_hooks, "debug", None), modes
+    return own, device, tuple(found), tuple(options.items()), *others
+
+
+def function_of(kernel: Any) -> Any:
+    """The function of `triton.jit` that a launch compiles; None if what Triton does for it is not known."""
+    if type(kernel) is private.Heuristics:
+        kernel = kernel.fn
+    if type(kernel) is not triton.JITFunction or getattr(kernel, "pre_run_hooks", True):
+        return None
+    return None if getattr(_hooks, "add_stages_inspection_hook", None) is not None else kernel
+
+
+def modes() -> tuple[object, ...]:
+    """The current device, and the modes of Triton that a compiled kernel depends on."""
+    more = getattr(_compilation, "instrumentation_mode", None), getattr(_compilation, "fpsan_homomorphic_casts", None)
+    return driver.active.get_current_device(), getattr(_hooks, "debug", None), more
 
 
 class Entry:
@@ -154,7 +166,7 @@ class RepeatedLaunch:
     `values` has the values of all parameters, in order. `slots` maps a parameter to the index of its operand in the
     operands of a call. `addresses`, `numbers` and `descriptors` have for each parameter that an operand changes its
     index among the launcher's arguments, and the operand's among those of the call; for a descriptor also the function
-    that makes the argument from an address, and the arguments that it has made.
+    that makes the argument from an address, and the arguments that it has made. `places` has the indices of the rest.
     """
 
     def __init__(self, compiled: Any, grid: Grid, values: Mapping[str, Any], slots: Mapping[str, int]) -> None:
@@ -162,24 +174,52 @@ class RepeatedLaunch:
         if form is None:
             form = _forms[compiled] = _Form(compiled, values)
         self.entry = entry = form.entry
-        self.grid, self.put = grid, entry.put
-        self.head = None if entry.spread else [*grid, *entry.head[Entry.STREAM :], None]
-        self.first, self.fixed = form.first, form.fixed.copy()
-        if entry.spread:
-            self.fixed[: Entry.STREAM] = grid
+        self.put, self.first, self.fixed = entry.put, form.first, form.fixed.copy()
+        self.on(grid)
         self.addresses = [(place, slots[name]) for name, place in form.addresses]
         self.numbers = [(place, slots[name]) for name, place in form.numbers if name in slots]
+        self.places = dict(form.numbers)
         for name, place in form.numbers:
             self.fixed[place] = values[name]
-        self.descriptors: list[tuple[int, int, Callable[[int], Any], dict[int, Any]]] = []
+        self.descriptors: list[tuple[int, int, Any, dict[int, Any]]] = []
         for name, place, meta in form.descriptors:
             from . import tensor_maps
 
             make = tensor_maps.Made(values[name], meta, form.mapped)
             self.descriptors.append((place, slots[name], make, {}))
-            if form.mapped:
-                numbers = *values[name].shape, *values[name].strides
-                self.fixed[place + 1 : place + 1 + len(numbers)] = numbers
+            self.describe(place, make)
+
+    def on(self, grid: Grid) -> None:
+        """Launch so many programs."""
+        self.grid, entry = grid, self.entry
+        self.head = None if entry.spread else [*grid, *entry.head[Entry.STREAM :], None]
+        if entry.spread:
+            self.fixed[: Entry.STREAM] = grid
+
+    def describe(self, place: int, make: Any) -> None:
+        """Pass the shape and the strides behind a tensor map."""
+        if make.encode is not None:
+            numbers = *make.shape, *make.strides
+            self.fixed[place + 1 : place + 1 + len(numbers)] = numbers
+
+    def resized(
+        self, grid: Grid, values: Mapping[str, Any], described: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> RepeatedLaunch:
+        """The same kernel for other sizes: `values` are numbers by their parameters, `described` shapes and strides."""
+        found = object.__new__(RepeatedLaunch)
+        found.__dict__.update(self.__dict__)
+        fixed = found.fixed = self.fixed.copy()
+        found.on(grid)
+        places = self.places
+        for name, value in values.items():
+            if name in places:
+                fixed[places[name]] = value
+        found.descriptors = []
+        for (place, slot, make, _), each in zip(self.descriptors, described):
+            make = make.resized(*each)
+            found.descriptors.append((place, slot, make, {}))
+            found.describe(place, make)
+        return found
 
     def __call__(self, stream: int, operands: Sequence[Any]) -> None:
         arguments = self.fixed.copy()

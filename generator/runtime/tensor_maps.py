@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from . import private
+from .descriptors import replaced
 
 
 class Made:
@@ -23,20 +24,22 @@ class Made:
 
     def __init__(self, descriptor: Any, meta: Any, mapped: bool) -> None:
         # The template has no tensor: it would keep the tensor of the first call alive.
-        self.blank, self.meta = _with_base(descriptor, None), meta
+        self.blank, self.meta = replaced(descriptor, base=None), meta
+        self.shape, self.strides = descriptor.shape, descriptor.strides
         # It raises AttributeError where there is none, before anything is launched.
         self.encode = _encoder() if mapped else None
 
+    def resized(self, shape: Sequence[int], strides: Sequence[int]) -> Made:
+        """The same for a matrix of other sizes."""
+        found = object.__new__(Made)
+        found.blank, found.meta, found.encode = self.blank, self.meta, self.encode
+        found.shape, found.strides = shape, strides
+        return found
+
     def __call__(self, address: int) -> Any:
-        made = _with_base(self.blank, SimpleNamespace(data_ptr=lambda: address))
+        base = SimpleNamespace(data_ptr=lambda: address)
+        made = replaced(self.blank, base=base, shape=self.shape, strides=self.strides)
         return made if self.encode is None else self.encode(made, self.meta)[0]
-
-
-def _with_base(descriptor: Any, base: Any) -> Any:
-    """The descriptor for memory of `base`, whose address has been checked."""
-    found = object.__new__(private.TensorDescriptor)
-    found.__dict__.update(descriptor.__dict__, base=base)
-    return found
 
 
 @functools.cache

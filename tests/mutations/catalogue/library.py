@@ -81,7 +81,7 @@ MUTATIONS = (
         "a transposed matrix is described as it is",
         "library",
         DESCRIPTORS,
-        (("x.mT if self.turned else x", "x"),),
+        (("if self.turned else (rows", "if False else (rows"),),
         "a line of the descriptor is none of the matrix",
         own="_runtime/descriptors.py",
     ),
