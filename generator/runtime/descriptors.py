@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,34 +27,20 @@ class Described:
     #: Whether the tensor is allocated for the call, so that it always suits.
     made: bool = False
 
-    @functools.cached_property
-    def blanks(self) -> dict[tuple[object, ...], TensorDescriptor]:
-        """Descriptors without a tensor that Triton has checked, by type and block."""
-        return {}
-
     def value(self, state: State) -> TensorDescriptor:
         """The argument of a call."""
-        x, block = state.given[self.name], self.sizes(state)
+        x = state.given[self.name]
         if x.numel() == 0:
             # An empty matrix has no descriptor; with K = 0 the kernel reads nothing of A and B.
             x = x.new_zeros((1,) * (x.dim() - 1) + (16,))
-        (shape, strides), key = self.laid(x), (x.dtype, *block)
-        blank = self.blanks.get(key)
-        if blank is None:
-            found = TensorDescriptor(x, shape, strides, list(block))
-            self.blanks[key] = replaced(found, base=None)
-            return found
-        # `reason` has checked the address and the strides.
-        return replaced(blank, base=x, shape=shape, strides=strides)
+        return TensorDescriptor(x, *self.laid(x), list(self.sizes(state)))
 
     def laid(self, x: torch.Tensor) -> tuple[list[int], list[int]]:
         """The shape and the strides of the row-major matrices."""
         rows, columns, down = self._lines(x)
+        *count, _, _ = x.shape
         # The stride of a single row or matrix is never used, but the hardware requires an aligned one.
         stride = down if rows > 1 else -(-columns // 16) * 16
-        count = x.shape[:-2]
-        if not count:
-            return [rows, columns], [stride, 1]
         apart = [x.stride(0) if many > 1 else rows * stride for many in count]
         return [*count, rows, columns], [*apart, stride, 1]
 
@@ -65,8 +50,8 @@ class Described:
 
     def _lines(self, x: torch.Tensor) -> tuple[int, int, int]:
         """The rows and columns of a row-major matrix, and the stride between its rows."""
-        *_, rows, columns = x.shape
-        *_, down, along = x.stride()
+        shape, strides = x.shape, x.stride()
+        rows, columns, down, along = shape[-2], shape[-1], strides[-2], strides[-1]
         return (columns, rows, along) if self.turned else (rows, columns, down)
 
     def reason(self, state: State) -> str | None:

@@ -14,6 +14,8 @@ Rated: TypeAlias = tuple[
 ]
 #: What bounds the seconds of a configuration from below, as `bounds` returns it.
 Bound: TypeAlias = tuple[float, float, float, float, float, float, float, float, int]
+#: That of products whose sizes are known but for M, as `narrowed` returns it.
+Narrowed: TypeAlias = tuple[float, float, float, float, float, int]
 
 #: A step takes the norm, with this exponent, of its least seconds and of those of the programs that share the unit.
 SHARPNESS = 4
@@ -160,6 +162,50 @@ def possible(bounds: list[Bound], sizes: tuple[int, ...], width: int, limit: flo
         if of_sums and (limit < c * of_sums or bound > (limit - c * of_sums) ** 2):
             continue
         found.append((bound, index))
+    return found
+
+
+def narrowed(bounds: list[Bound], sizes: tuple[int, ...], width: int) -> list[Narrowed]:
+    """The `bounds` for the sizes but M, which may be any: `within` takes half of the time of `possible`.
+
+    Each has the seconds of each row's arithmetic, by which they are in order; those of the launch; the least seconds of
+    arithmetic; those of each row's traffic; those of the traffic of a product without rows; and the index.
+    """
+    *batch, _, N, K = sizes
+    products = batch[0] if batch else 1
+    elements, a, b, c = products * N, products * K * width, products * K * N * width, products * N * width
+    multiplied, moved = elements * K, a + c
+    # Partial sums are added behind arithmetic and traffic, so that they take no less than with the traffic.
+    found = [
+        (
+            multiplied * product + elements * element,
+            launch,
+            least + along * K,
+            moved * of_a + c * of_sums,
+            launch + b * of_b,
+            index,
+        )
+        for product, element, least, along, launch, of_a, of_b, of_sums, index in bounds
+    ]
+    found.sort()
+    return found
+
+
+def within(bounds: list[Narrowed], M: int, limit: float) -> list[tuple[float, int]]:
+    """As `possible`, by bounds that `narrowed` returned."""
+    limit *= 1 + 1e-9
+    square, found = limit * limit, []
+    for rows, launch, least, moved, fixed, index in bounds:
+        arithmetic = M * rows
+        if arithmetic > limit:
+            break
+        arithmetic += launch
+        if arithmetic < least:
+            arithmetic = least
+        traffic = M * moved + fixed
+        bound = arithmetic * arithmetic + traffic * traffic
+        if bound <= square:
+            found.append((bound, index))
     return found
 
 

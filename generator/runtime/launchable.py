@@ -67,7 +67,7 @@ def is_fake(x: torch.Tensor) -> bool:
 
 def address(x: torch.Tensor) -> int:
     """Where a tensor begins. A fake one has no address, of which torch warns, and stands for an aligned one."""
-    return x.data_ptr() if is_plain(x) or not hasattr(x, "fake_mode") else 0
+    return x.data_ptr() if type(x) is torch.Tensor or is_plain(x) or not hasattr(x, "fake_mode") else 0
 
 
 def as_plain(x: Any) -> Any:

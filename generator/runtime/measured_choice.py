@@ -25,21 +25,67 @@ Key: TypeAlias = tuple[str, str]
 Rates: TypeAlias = dict[str, dict[int, tuple[float, ...]]]
 #: How many of the last choices are compared before the others are bounded by the fastest of them.
 FEW = 6
+#: For how many sizes but M bounds are cached before the cache is cleared.
+SHAPES = 1024
 #: Whether the row pitch of A is not a multiple of 128 bytes, and that of B.
 Crossing: TypeAlias = tuple[bool, bool]
 
 
-class Nearby:
-    """What is cached for so many rows, `least_m`, and up to twice as many, whatever the other sizes are.
+class Candidates:
+    """What is cached of a contract on a device, for all sizes.
 
-    `rows` are the configurations with rates, each with its kernel, and `rated` is what `fitted.seconds` reads of them.
-    `chosen` has the indices of the last different choices among them, and `bounds` are those of modelled times.
+    `rows` are the configurations with rates, each with its kernel, `rated` is what `fitted.seconds` reads of them, and
+    `bounds` are those of modelled times. `narrowed` has the bounds by all sizes but M, which is any. `chosen` has the
+    indices of the last different choices by the bits of M.
     """
 
-    def __init__(self, least_m: int, rows: list[Choice], rated: list[fitted.Rated], multiprocessors: int) -> None:
-        self.least_m, self.rows, self.rated, self.multiprocessors = least_m, rows, rated, multiprocessors
-        self.chosen: list[int] = []
-        self.bounds: list[fitted.Bound] | None = None
+    def __init__(self, rows: list[Choice], rated: list[fitted.Rated], multiprocessors: int) -> None:
+        self.rows, self.rated, self.multiprocessors = rows, rated, multiprocessors
+        self.bounds = fitted.bounds(rated, 1, multiprocessors)
+        self.narrowed: dict[Sizes, list[fitted.Narrowed]] = {}
+        self.chosen: dict[int, list[int]] = {}
+
+    def fastest(self, sizes: Sizes, width: int, crossing: Crossing) -> Choice | None:
+        """The kernel and the configuration of the least modelled time that take `sizes`, or None."""
+        M, N, K = sizes[-3:]
+        rows, rated = self.rows, self.rated
+        limit, found = math.inf, -1
+
+        def compare(more: Sequence[int]) -> None:
+            """Find the least time, and its configuration, the first of several, of those that take the sizes."""
+            nonlocal limit, found
+            times = fitted.seconds([rated[index] for index in more], sizes, self.multiprocessors, width, crossing)
+            for time, index in zip(times, more):
+                least = time < limit or (time == limit and index < found)
+                if least and _takes(*rows[index], M, N, K):
+                    limit, found = time, index
+
+        # What was chosen for about as many rows is among the fastest: most others cannot be as fast.
+        last = self.chosen.get(M.bit_length(), [])
+        compare(last)
+        every: Iterable[int] = range(len(rows))
+        if found >= 0:
+            every = [index for _, index in self.possible(sizes, width, limit)]
+        compare([index for index in every if index not in last])
+        if found < 0:
+            return None
+        self.chosen[M.bit_length()] = [found, *[index for index in last if index != found]][:FEW]
+        return rows[found]
+
+    def possible(self, sizes: Sizes, width: int, limit: float) -> list[tuple[float, int]]:
+        """As `fitted.possible`."""
+        *batch, M, N, K = sizes
+        others = *batch, N, K, width
+        narrowed = self.narrowed.get(others)
+        if narrowed is None:
+            if len(self.narrowed) >= SHAPES:
+                self.narrowed.clear()
+            # Bounds are narrowed for sizes that are seen with a second M: it takes as long as two searches.
+            self.narrowed[others] = []
+            return fitted.possible(self.bounds, sizes, width, limit)
+        if not narrowed:
+            narrowed = self.narrowed[others] = fitted.narrowed(self.bounds, sizes, width)
+        return fitted.within(narrowed, M, limit)
 
 
 class Measurements:
@@ -52,12 +98,12 @@ class Measurements:
     numbers of rows for which configurations are compared, M of a call has no part in the choice.
 
     `rated` returns, for a device, a contract and its kernels, the configurations with rates, each with its kernel; and
-    what `fitted.seconds` reads of each. `near` returns what is cached for a number of rows. Both cache what they
+    what `fitted.seconds` reads of each. `candidates` returns what is cached of them for all sizes. Both cache what they
     return.
     """
 
     rated: Callable[[torch.device, str, tuple[KernelModule, ...]], tuple[list[Choice], list[fitted.Rated]]]
-    near: Callable[[torch.device, str, tuple[KernelModule, ...], int], Nearby]
+    candidates: Callable[[torch.device, str, tuple[KernelModule, ...]], Candidates]
 
     def __init__(
         self,
@@ -70,7 +116,7 @@ class Measurements:
         self.devices, self.like, self.rates = devices, like, rates
         self.winners, self.typical_m = winners or {}, typical_m
         self.rated = functools.cache(self._rated)
-        self.near = functools.lru_cache(maxsize=1024)(self._near)
+        self.candidates = functools.cache(self._candidates)
 
     def choose(
         self,
@@ -140,33 +186,7 @@ class Measurements:
         crossing: Crossing,
     ) -> Choice | None:
         """The kernel and the configuration of the least modelled time that take `sizes`, or None without rates."""
-        M, N, K = sizes[-3:]
-        near = self.near(device, name, kernels, 1 << (M.bit_length() - 1))
-        rows, rated, multiprocessors = near.rows, near.rated, near.multiprocessors
-        limit, found = math.inf, -1
-
-        def compare(more: Sequence[int]) -> None:
-            """Find the least time, and its configuration, the first of several, of those that take the sizes."""
-            nonlocal limit, found
-            times = fitted.seconds([rated[index] for index in more], sizes, multiprocessors, width, crossing)
-            for time, index in zip(times, more):
-                least = time < limit or (time == limit and index < found)
-                if least and _takes(*rows[index], M, N, K):
-                    limit, found = time, index
-
-        # What was chosen for other sizes is among the fastest: most others cannot be as fast.
-        last = near.chosen
-        compare(last)
-        possible: Iterable[int] = range(len(rows))
-        if found >= 0:
-            if near.bounds is None:
-                near.bounds = fitted.bounds(rated, near.least_m, multiprocessors)
-            possible = [index for _, index in fitted.possible(near.bounds, sizes, width, limit)]
-        compare([index for index in possible if index not in last])
-        if found < 0:
-            return None
-        near.chosen = [found, *[index for index in last if index != found]][:FEW]
-        return rows[found]
+        return self.candidates(device, name, kernels).fastest(sizes, width, crossing)
 
     def _for_groups(
         self,
@@ -187,9 +207,9 @@ class Measurements:
         scores = spreading.scores([fitted.seconds(rated, sizes, multiprocessors, width, crossing) for sizes in ways])
         return rows[taking[scores.index(min(scores))]]
 
-    def _near(self, device: torch.device, name: str, kernels: tuple[KernelModule, ...], rows: int) -> Nearby:
-        """What will be cached for so many rows and up to twice as many."""
-        return Nearby(rows, *self.rated(device, name, kernels), _device(device)[1])
+    def _candidates(self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]) -> Candidates:
+        """What will be cached of a contract on a device."""
+        return Candidates(*self.rated(device, name, kernels), _device(device)[1])
 
     def _rated(
         self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]

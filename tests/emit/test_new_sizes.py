@@ -209,6 +209,98 @@ def test_hooks_of_a_kernel_and_of_its_compiler_go_through_triton(
     assert len(stand_in.launches) == 3 and runs(stand_in) == 0
 
 
+#: Forms of calls: how operands are loaded, what the spec has beside it, the contract, and the operands of a size.
+FORMS: dict[str, tuple[str, str, str, Callable[[int, int], dict[str, Any]]]] = {
+    "pointers": ("pointer", "", "none", lambda m, n: {}),
+    "descriptors": ("descriptor", "", "none", lambda m, n: {}),
+    "persistent": ("descriptor", "schedule: persistent\n", "none", lambda m, n: {}),
+    "two kernels": ("pointer", "schedule: split_k\n", "none", lambda m, n: {}),
+    "a workspace": ("pointer", "schedule: stream_k\n", "none", lambda m, n: {}),
+    "a number": ("pointer", "", "scale", lambda m, n: {"scale": float(m)}),
+    "a tensor of one element": ("descriptor", "", "scale", lambda m, n: {"scale": torch.full((1,), float(m))}),
+}
+SIZES = ((64, 64, 64), (128, 96, 32), (192, 48, 160), (100, 64, 64), (36, 48, 96), (1, 64, 64), (640, 16, 1024))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_template_fills_in_what_a_plan_in_full_has(
+    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    load, more, epilogue, others = FORMS[form]
+    package = family(load, more=more)
+    kernel = package._kernel(package._KERNELS[f"gemm_fp16_rcr_{epilogue}"][0])
+    library, templates = (sys.modules[f"again._runtime.{x}"] for x in ("cached_launch", "launch_templates"))
+    calls = [
+        (*operands(*size), torch.empty(size[:2], dtype=torch.float16), others(*size[:2])) for size in (*SIZES, *SIZES)
+    ]
+    plans, plan_of = [], kernel.CALL.plan_of
+
+    def keep(*given: Any, **options: Any) -> Any:
+        plans.append(plan_of(*given, **options))
+        return plans[-1]
+
+    object.__setattr__(kernel.CALL, "plan_of", keep)
+
+    def passed() -> list[list[Any]]:
+        """What the second call of each size passes to the launcher: the first one is compiled where it has to be."""
+        found = []
+        for place, (a, b, out, given) in enumerate(calls):
+            before = {key: len(each.runs) for key, each in stand_in.compiled.items()}
+            library.launched(kernel, kernel.CONFIGS[0], a, b, out, given)
+            new = [run for key, each in stand_in.compiled.items() for run in each.runs[before.get(key, 0) :]]
+            if place >= len(SIZES):
+                found.append([_readable(run, {x.data_ptr() for x in (a, b, out)}) for run in new])
+        return found
+
+    with monkeypatch.context() as without:
+        without.setattr(templates, "find", lambda form: None)
+        in_full = passed()
+        assert not any(plan.repeat for plan in plans)
+    assert passed() == in_full and all(in_full)
+    assert all(plan.repeat for plan in plans[2 * len(SIZES) :]), "each size fills in the template"
+
+
+def _readable(run: tuple[Any, ...], addresses: set[int]) -> list[Any]:
+    """The arguments of a launcher but the stream, with descriptors as what they say; not the call's own memory."""
+    made = [x for x in run[9:] if not isinstance(x, torch.Tensor)]
+    shown = [(x.shape, x.strides, x.block_shape, x.base.data_ptr()) if hasattr(x, "block_shape") else x for x in made]
+    return [*run[:3], *[x for x in shown if not isinstance(x, int) or x < 2**32 or x in addresses]]
+
+
+WRONG: dict[str, Callable[[torch.Tensor, torch.Tensor], dict[str, Any]]] = {
+    "another shape": lambda a, b: {"out": torch.empty(7, 7).half()},
+    "another type": lambda a, b: {"out": torch.empty(a.shape[0], b.shape[1])},
+    "lines that overlap": lambda a, b: {"out": torch.empty(512).half().as_strided((a.shape[0], b.shape[1]), (1, 1))},
+    "another stride": lambda a, b: {"out": torch.empty(b.shape[1], a.shape[0]).half().T},
+    "memory of an operand": lambda a, b: {"out": a[:, : b.shape[1]]},
+    "a gradient": lambda a, b: {"a": a.clone().requires_grad_()},
+    "negated memory": lambda a, b: {"a": torch._neg_view(a)},
+    "another K": lambda a, b: {"a": a[:, :-16]},
+    "rows apart": lambda a, b: {"b": torch.empty(2 * b.shape[0], b.shape[1]).half()[::2]},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(
+    family: Rendered, stand_in: Triton, wrong: str
+) -> None:
+    package = family("descriptor")
+    kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0])
+    launch = sys.modules["again._runtime.cached_launch"].launched
+    for size in ((64, 64, 64), (128, 64, 64)):
+        a, b = operands(*size)
+        launch(kernel, kernel.CONFIGS[0], a, b, torch.empty(size[:2]).half(), {})
+        launch(kernel, kernel.CONFIGS[0], a, b, None, {})
+    a, b = operands(192, 64, 64)
+    given = {"a": a, "b": b, "out": None} | WRONG[wrong](a, b)
+    with pytest.raises(Exception) as expected:
+        kernel.CALL.plan(kernel.CONFIGS[0], **given)
+    with pytest.raises(type(expected.value)) as found:
+        launch(kernel, kernel.CONFIGS[0], given["a"], given["b"], given["out"], {})
+    assert str(found.value) == str(expected.value)
+    assert len(stand_in.launches) == 1
+
+
 def _nothing(x, n, flag, SIZE: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
     pass
 

@@ -53,6 +53,7 @@ BESIDE_KERNELS = (
     "_runtime/linear.py",
     "_runtime/memoryless.py",
     "_runtime/operators.py",
+    "_runtime/launch_templates.py",
     "_runtime/launchable.py",
     "_runtime/overriding.py",
     "_runtime/prepare.py",

@@ -297,7 +297,7 @@ WIDTHS = (
         "the width asks for the number of elements",
         "width",
         SSS,
-        (("sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) + 1", "x.numel()"),),
+        (("return span\n", "return x.numel()\n"),),
         "a matrix of few elements far apart wraps around",
         says="stray",
         own="_runtime/arguments.py",

@@ -57,7 +57,7 @@ MUTATIONS = (
         ACCUMULATED,
         (("if x is None and self.read:", "if x is None and not self.name:"),),
         "what stood in memory is added to the product",
-        own=CALL,
+        own="_runtime/call_tensors.py",
         says="was accepted",
     ),
     Mutation(

@@ -231,8 +231,8 @@ PADDING = (
         DESCRIPTORS,
         (
             (
-                "[*apart, stride, 1], list(self.sizes(state)))",
-                '[*apart, stride, 1], list(self.sizes(state)), padding="nan")',
+                "*self.laid(x), list(self.sizes(state)))",
+                '*self.laid(x), list(self.sizes(state)), padding="nan")',
             ),
         ),
         "a K that ends within a tile makes every element NaN",
