@@ -45,12 +45,18 @@ def launched(
     """
     given = {"a": a, "b": b, "out": out, **operands}
     table = module.CALL
-    form = launch_templates.form_of(table, row, given) if relaunch.KNOWN and row is not None else None
+    if state is None:
+        state = table.state(given)
+    own = row
+    if row is None and accepted and not table.tunes:
+        sizes = tuple([size.of(state.numbers) for size in table.sizes])
+        own = None if 0 in sizes else table.chosen(sizes, state.device)
+    form = launch_templates.form_of(table, own, given) if relaunch.KNOWN and own is not None else None
     template = None if form is None else launch_templates.find(form)
-    plan = table.plan_of(table.state(given) if state is None else state, row, accepted=accepted, template=template)
+    plan = table.plan_of(state, own, accepted=accepted, template=template)
     call: CachedCall | None = started(table, plan, given, a)
-    if call is not None and plan.repeat is None and form is not None and row is not None:
-        launch_templates.keep(form, table, row, plan, call)
+    if call is not None and plan.repeat is None and form is not None and own is not None:
+        launch_templates.keep(form, table, own, plan, call)
     results = tuple(plan.results.values())
     if call is None:
 
@@ -182,8 +188,18 @@ class Repeat:
     def resized(self, tensors: Mapping[str, Tensor], launches: list[relaunch.RepeatedLaunch]) -> Repeat:
         """The same kernels for other sizes: with the results and the memory of such a call, and its launches."""
         found = object.__new__(Repeat)
-        found.__dict__.update(self.__dict__)
+        # One by one: attributes of an object whose dictionary was asked for take longer to read.
+        found.device, found.index, found.stream, found.current = self.device, self.index, self.stream, self.current
+        found.places, found.workspace = self.places, None
+        if found.places.shared:
+            found.workspaces = self.workspaces
         found._size(tensors)
+        found.cleared, found.reduced, found.results, found.result = (
+            self.cleared,
+            self.reduced,
+            self.results,
+            self.result,
+        )
         found.launches = launches
         return found
 

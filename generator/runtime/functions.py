@@ -110,10 +110,8 @@ def contract(
     compiling, tracing, recording = torch.compiler.is_compiling, private.is_tracing, torch.is_grad_enabled
     tensor, parameter = Tensor, torch.nn.Parameter
 
-    @functools.cache
-    def loaded() -> tuple[KernelModule, ...]:
-        """The modules of all kernels, which are imported when one has to be chosen."""
-        return tuple([load(kernel) for kernel in kernels])
+    # The modules of all kernels, which are imported when one has to be chosen.
+    loaded = functools.cache(lambda: tuple([load(kernel) for kernel in kernels]))
 
     def hidden(a: Tensor, b: Tensor) -> bool:
         """Whether torch need not see a call with these tensors."""

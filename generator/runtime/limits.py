@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -68,6 +69,12 @@ class AtMost:
         return f"{self.extent} is {self.extent.of(state.numbers)}, and {self.why} at most {self.most}"
 
 
+@functools.cache
+def _capability(read: Callable[[torch.device], tuple[int, int]], device: torch.device) -> tuple[int, int]:
+    """A GPU's capability, which does not change, and which torch takes microseconds to read."""
+    return read(device)
+
+
 @dataclass(frozen=True)
 class Capability:
     """NVIDIA GPUs of a capability from `least` on, or below `below`, or of some of the major numbers."""
@@ -82,7 +89,7 @@ class Capability:
         """Why the call is not accepted, or None."""
         if state.device.type != "cuda":
             return None
-        capability = torch.cuda.get_device_capability(state.device)
+        capability = _capability(torch.cuda.get_device_capability, state.device)
         inside = capability >= self.least and (not self.majors or capability[0] in self.majors)
         able = torch.version.hip is None and inside
         if able is not self.inverted:

@@ -158,6 +158,7 @@ class _Form:
             else:
                 self.numbers.append(at)
                 self.fixed.append(value)
+        self.places = dict(self.numbers)
 
 
 class RepeatedLaunch:
@@ -178,7 +179,7 @@ class RepeatedLaunch:
         self.on(grid)
         self.addresses = [(place, slots[name]) for name, place in form.addresses]
         self.numbers = [(place, slots[name]) for name, place in form.numbers if name in slots]
-        self.places = dict(form.numbers)
+        self.places = form.places
         for name, place in form.numbers:
             self.fixed[place] = values[name]
         self.descriptors: list[tuple[int, int, Any, dict[int, Any]]] = []
@@ -207,10 +208,12 @@ class RepeatedLaunch:
     ) -> RepeatedLaunch:
         """The same kernel for other sizes: `values` are numbers by their parameters, `described` shapes and strides."""
         found = object.__new__(RepeatedLaunch)
-        found.__dict__.update(self.__dict__)
+        # One by one: attributes of an object whose dictionary was asked for take longer to read.
+        found.entry, found.put, found.first = self.entry, self.put, self.first
         fixed = found.fixed = self.fixed.copy()
         found.on(grid)
-        places = self.places
+        found.addresses, found.numbers, places = self.addresses, self.numbers, self.places
+        found.places = places
         for name, value in values.items():
             if name in places:
                 fixed[places[name]] = value

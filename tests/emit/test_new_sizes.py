@@ -260,6 +260,15 @@ def test_a_template_fills_in_what_a_plan_in_full_has(
     assert all(plan.repeat for plan in plans[2 * len(SIZES) :]), "each size fills in the template"
 
 
+def test_a_configuration_that_the_kernel_chooses_has_a_template_too(family: Rendered, stand_in: Triton) -> None:
+    package = family()
+    plans = planned(package)
+    for m in (64, 128, 192):
+        package.gemm_fp16_rcr_none(*operands(m, 64, 64))
+    assert [plan.repeat is not None for plan in plans] == [False, True, True]
+    assert (len(stand_in.launches), runs(stand_in)) == (1, 2)
+
+
 def _readable(run: tuple[Any, ...], addresses: set[int]) -> list[Any]:
     """The arguments of a launcher but the stream, with descriptors as what they say; not the call's own memory."""
     made = [x for x in run[9:] if not isinstance(x, torch.Tensor)]
