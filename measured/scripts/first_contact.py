@@ -1,11 +1,13 @@
 """Host time of the first call of a size whose kernel is compiled, in microseconds.
 
 python measured/scripts/first_contact.py [--families generated] [--family gemm16] [--claimed nvidia_h100_80gb_hbm3]
+    [--stages]
 
 300 sizes in a row: layers of several models, each with many numbers of rows, drawn in any order. All extents are
 multiples of 16, so that Triton compiles each configuration once; a first round over other numbers of rows compiles them
 and is not counted. `torch.matmul` is timed in the same loop. With `--claimed` no GPU is needed: the choice is that of
-the device, operands are in the memory of the host, and a launch is a function of Python that does nothing.
+the device, operands are in the memory of the host, and a launch is a function of Python that does nothing. With
+`--stages` the parts of a call are timed too: each with what it calls, so that the whole takes longer.
 """
 
 from __future__ import annotations
@@ -102,6 +104,47 @@ def at_hand(folder: Path, family: str) -> Iterator[Any]:
     yield importlib.import_module(family)
 
 
+#: The parts of a first call: modules of `_runtime`, and what each has of them.
+STAGES = {
+    "call": ("Call.state", "Call.reason", "Call.plan_of"),
+    "call_tensors": ("Result.new",),
+    "copies": ("worth_aligning",),
+    "measured_choice": ("Measurements.choose",),
+    "cached_launch": ("launched", "started"),
+    "launch_templates": ("Template.planned",),
+    "tensor_maps": ("Made.__call__",),
+    "relaunch": ("RepeatedLaunch.__call__",),
+}
+
+
+@contextlib.contextmanager
+def stages(family: str) -> Iterator[dict[str, list[float]]]:
+    """Within, the microseconds of each part of each call are kept by its name."""
+    kept: dict[str, list[float]] = {}
+
+    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return function(*given, **named)
+            finally:
+                kept.setdefault(name, []).append(1e6 * (time.perf_counter() - begun))
+
+        return call
+
+    with contextlib.ExitStack() as patches:
+        for module, names in STAGES.items():
+            for name in names:
+                *owner, last = name.split(".")
+                within = importlib.import_module(f"{family}._runtime.{module}")
+                within = getattr(within, owner[0]) if owner else within
+                patches.enter_context(patch.object(within, last, timed(f"{module}.{name}", getattr(within, last))))
+        # What chooses is a function of `_tuned` too.
+        tuned = importlib.import_module(f"{family}._tuned")
+        patches.enter_context(patch.object(tuned, "choose", tuned.MEASUREMENTS.choose))
+        yield kept
+
+
 def drawn(seed: int, count: int) -> list[tuple[int, int, int]]:
     """So many different sizes, in any order."""
     draw = random.Random(seed)
@@ -148,6 +191,14 @@ def main(given: argparse.Namespace) -> None:
             taken = [1e6 * each for each in seconds(call, sizes, device)]
             low, middle, high = statistics.quantiles(taken, n=4)
             print(f"{name:24} median {middle:6.1f}, quartiles {low:.1f} and {high:.1f}, of {len(taken)} sizes")
+        if given.stages:
+            own = calls[given.contract]
+            more = [each for each in drawn(2, 3 * SIZES) if each not in before and each not in sizes][:SIZES]
+            with stages(given.family) as kept:
+                taken = [1e6 * each for each in seconds(own, more, "cpu" if given.claimed else "cuda")]
+            print(f"{'all, with the clocks':40} median {statistics.median(taken):6.1f}")
+            for name, found in kept.items():
+                print(f"{name:40} median {statistics.median(found):6.1f}, {len(found) / len(more):.1f} a call")
 
 
 if __name__ == "__main__":
@@ -156,4 +207,5 @@ if __name__ == "__main__":
     parser.add_argument("--family", default="gemm16")
     parser.add_argument("--contract", default="gemm_fp16_rcr_none")
     parser.add_argument("--claimed")
+    parser.add_argument("--stages", action="store_true")
     main(parser.parse_args())
