@@ -135,13 +135,13 @@ def test_a_call_that_changes_a_table_is_refused(tmp_path: Path) -> None:
 def test_another_library_is_not_understood(tmp_path: Path) -> None:
     library = tmp_path / "_runtime"
     shutil.copytree(Path(runtime.__file__).parent, library)
-    kernel = library / "call.py"
+    kernel = library / "call_tensors.py"
     kernel.write_text("# Rendered.\n" + kernel.read_text())
     assert proof_of(tmp_path, planted(AUTO)).order.state == "proved"
     kernel.write_text(kernel.read_text().replace("if x.dim() != len(shape) or", "if False and"))
     proof = proof_of(tmp_path, planted(AUTO))
     assert proof.order.state == "not proved" and {access.state for access in proof.accesses} == {"not proved"}
-    told = "the family's _runtime is another one (call.py differs from this package's): render it again"
+    told = "the family's _runtime is another one (call_tensors.py differs from this package's): render it again"
     assert proof.order.detail.startswith("not understood: line ") and proof.order.detail.endswith(told)
     kernel.unlink()
     assert proof_of(tmp_path, planted(AUTO)).order.detail.endswith(told)
