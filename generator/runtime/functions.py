@@ -17,6 +17,7 @@ import triton
 from torch import Tensor
 
 from . import cached_launch, private, relaunch
+from .alignment import whole_and_crossing
 from .call import Call, written
 from .call_signatures import SIGNATURES, kind_of, kind_of_product
 from .call_tensors import State
@@ -322,12 +323,14 @@ def contract(
         like = chosen_by(a, b, out, operands)
         gpu = _on_gpu(a) and min(a.dim(), b.dim()) > 1
         copying = gpu and copied
-        aligning, lining = copying and copies.worth_aligning(a, b), copying and copies.worth_lining(a, b)
-        comparable = gpu
+        # Operands of whole rows are aligned, and the choice reads how they lie too.
+        lies = (whole_and_crossing(a), whole_and_crossing(b)) if copying else None
+        aligning = lies is not None and not (lies[0][0] and lies[1][0]) and copies.worth_aligning(a, b)
+        lining, comparable = copying and copies.worth_lining(a, b), gpu
         if best is not None and gpu and not (aligning or lining):
             # The kernel that is chosen among all is the one among those that accept, if it accepts.
             state = table.state({"a": like[0], "b": like[1], "out": like[2], **like[3]})
-            found = best(loaded(), state)
+            found = best(loaded(), state, lies)
             if found is not None and found[0].CALL.reason(state) is None:
                 return (None, *found), state if nominal is None else None
             comparable = found is not None

@@ -10,16 +10,19 @@ from .call import Call
 from .call_tensors import State
 from .contracts import Choice, KernelModule, Sizes
 
-#: Of the kernels that may run, and a call: the one that is chosen, and its configuration, or None.
-Best: TypeAlias = Callable[[Sequence[KernelModule], State], "Choice | None"]
+#: How `a` and `b` lie, as `alignment.whole_and_crossing` says it.
+Lies: TypeAlias = tuple[tuple[bool, bool], tuple[bool, bool]]
 
 
-def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: Any) -> Best:
-    """A function that chooses for the contract `name`, by the modules `_tuned` and `_analytic` of the family."""
+def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: Any) -> Callable[..., Choice | None]:
+    """A function that chooses for the contract `name`, by the modules `_tuned` and `_analytic` of the family.
+
+    Of the kernels that may run, and a call, it returns the one that is chosen, and its configuration, or None.
+    """
     grouped = "offsets" in [x.name for x in table.operands]
     described = any(["_descriptor_" in kernel for kernel in kernels])
 
-    def chosen(taking: Sequence[KernelModule], state: State) -> Choice | None:
+    def chosen(taking: Sequence[KernelModule], state: State, lies: Lies | None = None) -> Choice | None:
         numbers, a, b = state.numbers, state.given["a"], state.given["b"]
         skewed: Sequence[Sizes] = ()
         sizes: Sizes = tuple([numbers[size.name] for size in table.sizes])
@@ -31,8 +34,8 @@ def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: A
             return None
         # Measurements are of loads from whole rows; others are as fast only if the hardware copies them, where it can.
         fast = taking
-        whole_a, crossing_a = alignment.whole_and_crossing(a)
-        whole_b, crossing_b = alignment.whole_and_crossing(b)
+        lies = lies or (alignment.whole_and_crossing(a), alignment.whole_and_crossing(b))
+        (whole_a, crossing_a), (whole_b, crossing_b) = lies
         if described and not (whole_a and whole_b):
             fast = [x for x in taking if any(["a_desc" in launch.tensors for launch in x.CALL.launches])]
         found: Choice | None = None
