@@ -48,10 +48,11 @@ Call = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Sample:
-    """A row of FILE, a graph of calls, and the time of a call in each round."""
+    """A row of FILE, a graph of calls, the call with the operands that the graph reads, and the times of the rounds."""
 
     row: dict[str, Any]
     graph: torch.cuda.CUDAGraph
+    call: Call
     times: list[float]
 
 
@@ -61,7 +62,7 @@ def sample(row: dict[str, Any], call: Call) -> Sample:
     with torch.cuda.graph(recorded, stream=stream):
         for index in range(CALLS):
             call(index)
-    return Sample(row, recorded, [])
+    return Sample(row, recorded, call, [])
 
 
 def seconds(graph: torch.cuda.CUDAGraph) -> float:
