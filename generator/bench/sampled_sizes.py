@@ -103,6 +103,10 @@ def _samples() -> dict[str, SizeSample]:
             # The gradient of a weight: A is what came in, column-major, and K the number of tokens.
             turned = layout == "crr"
             found[f"{kind}_tokens_{layout}"] = SizeSample(summary, seed, 65, "fp16", LAYERS[kind], turned)
+    # Drawn after what the sample before has shown was mended.
+    for seed, layout in enumerate(("rcr", "rrr"), 1014):
+        summary = _SUMMARIES["unseen"].format(f"{layout}, further batches of tokens")
+        found[f"unseen_batches_{layout}"] = SizeSample(summary, seed, 130, "fp16", LAYERS["unseen"])
     return found
 
 

@@ -119,7 +119,7 @@ def test_what_they_may_be_combined_with(schedule: str, axes: dict[str, object]) 
     ("axes", "words"),
     [
         ({"batch": "strided"}, "divides the K of a single product"),
-        ({"batch": "grouped"}, "divides the K of a single product"),
+        ({"batch": "grouped"}, "handles no groups of rows"),
         ({"load": "block_pointer"}, "handles no block pointers"),
         ({"dtype": Dtype.of("fp32")}, "too few for two products"),
     ],
