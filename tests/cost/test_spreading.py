@@ -166,12 +166,11 @@ def test_few_rows_of_many_groups_have_tiles_for_all_rows_in_one(experts: ModuleT
     with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
         how, row = which(experts, NONE, sizes)
         found = times(experts, family, NONE, sizes, H200)
-        evenly = min(found, key=lambda key: found[key][0])
+        narrow = min((key for key in found if "'BLOCK_M': 16," in key[1]), key=lambda key: found[key][0])
         least = [min(each) for each in zip(*found.values())]
         own = [seconds / best for seconds, best in zip(found[how, str(row)], least)]
-        assert how.startswith("persistent_"), "a tiled kernel has a program for each tile that there may be"
-        assert row["BLOCK_M"] >= 64
-        assert found[evenly][2] / least[2] > 2 and own[0] < 1.1 and own[2] < 1.2
+        assert not how.startswith("splitk_") and row["BLOCK_M"] >= 64
+        assert found[narrow][2] / least[2] > 2 and own[0] < 1.1 and own[2] < 1.2
         # Rows that fit into one tile anyway change nothing.
         assert which(experts, NONE, (256, 16, 7168, 2048))[1]["BLOCK_M"] <= 64
 
