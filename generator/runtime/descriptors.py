@@ -33,6 +33,7 @@ class Described:
         if x.numel() == 0:
             # An empty matrix has no descriptor; with K = 0 the kernel reads nothing of A and B.
             x = x.new_zeros((1,) * (x.dim() - 1) + (16,))
+            x = x.mT if self.turned else x
         return TensorDescriptor(x, *self.laid(x), list(self.sizes(state)))
 
     def laid(self, x: torch.Tensor) -> tuple[list[int], list[int]]:

@@ -31,7 +31,11 @@ def form_of(table: Call, row: Config, given: Operands) -> tuple[object, ...] | N
     for name, x in given.items():
         kind = type(x)
         if kind is Tensor or kind is torch.nn.Parameter:
-            found += name, x.dtype, x.device, x.data_ptr() % 16
+            where = x.data_ptr()
+            if where == 0:
+                # Of an empty matrix, a descriptor is of other memory.
+                return None
+            found += name, x.dtype, x.device, where % 16
         elif x is None or kind is float or kind is int:
             found += name, kind
         else:

@@ -16,6 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.autotuner import Heuristics
 from triton.runtime.jit import JITFunction, compute_cache_key
 
+from generator.runtime.descriptors import Described
 from tests.helpers.stand_ins import Compiled, operands
 
 SPEC = """\
@@ -346,3 +347,25 @@ def test_what_is_no_kernel_of_triton_has_no_specialisation(family: Rendered) -> 
     specialisation = sys.modules["again._runtime.relaunch"].specialisation
     tuner = triton.autotune([triton.Config({"SIZE": 16})], key=[])(_kernel)
     assert specialisation(tuner, {}) is None and specialisation(SimpleNamespace(), {}) is None
+
+
+def test_a_call_without_k_is_planned_in_full(family: Rendered, stand_in: Triton) -> None:
+    """Its descriptors are of other memory than its operands, which have none."""
+    package = family("descriptor")
+    for sizes in ((64, 64, 64), (128, 64, 64)):
+        package.gemm_fp16_rcr_none(*operands(*sizes))
+    before = len(stand_in.launches)
+    package.gemm_fp16_rcr_none(*operands(128, 64, 0))
+    package.gemm_fp16_rcr_none(*operands(256, 64, 0))
+    assert len(stand_in.launches) == before + 2
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("count", [(), (3,)])
+def test_a_descriptor_of_an_empty_matrix_has_aligned_strides(turned: bool, count: tuple[int, ...]) -> None:
+    """Triton 3.6 refuses others, also where nothing is read."""
+    shape = (*count, 0, 64) if turned else (*count, 64, 0)
+    state: Any = SimpleNamespace(given={"x": torch.empty(shape, dtype=torch.float16)}, all_of=lambda block: block)
+    found = Described("x", (*(1 for _ in count), 32, 32), turned=turned).value(state)
+    assert all(stride % 8 == 0 for stride in found.strides[:-1]) and found.strides[-1] == 1
+    assert all(extent > 0 for extent in found.shape)
