@@ -53,7 +53,7 @@ def test_a_tile_of_more_columns_has_no_rates_of_the_one_that_was_measured() -> N
 
 @pytest.mark.parametrize("select", ["fastest", "heuristic"])
 @pytest.mark.parametrize("last", ["[swiglu, {quantize: {to: fp8e4m3}}]", "swiglu", "[geglu, {quantize: {to: int8}}]"])
-def test_a_gate_of_block_fp8_runs_large_tiles_that_the_hardware_copies(
+def test_a_gate_of_block_fp8_runs_tiles_that_the_hardware_copies(
     select: str, last: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = (
@@ -63,6 +63,7 @@ def test_a_gate_of_block_fp8_runs_large_tiles_that_the_hardware_copies(
     spec.write_text(f"summary: x\n{BLOCK_FP8}{words}select: {select}\nepilogue: [{last}]\n")
     assert main(["explain", str(spec), "--sizes", "4096,14336,4096", "--device", "nvidia_h200"]) == 0
     said = capsys.readouterr().out
-    assert (
-        "__tiled_descriptor_auto_grouped_storepointer\n    configuration: BLOCK_M 128, BLOCK_N 128, BLOCK_K 128" in said
-    )
+    # On an H100 tiles of 128 rows take up to 17 % longer.
+    columns = 128 if "quantize" in last else 64
+    chosen = f"configuration: BLOCK_M 64, BLOCK_N {columns}, BLOCK_K 128, GROUP_M 8"
+    assert f"__tiled_descriptor_auto_grouped_storepointer\n    {chosen}" in said
