@@ -205,7 +205,7 @@ class CallTable:
         return "".join(f"{count} * " for count in self.call.products.front)
 
     def _tiles_of(self, rows: str, columns: str = "BLOCK_N") -> str:
-        """How many tiles of so many rows and columns all results have; of a symmetric one those of a folded triangle."""
+        """How many tiles of such rows and columns all results have; a symmetric one has those of a folded triangle."""
         if self.call.products.divided == "M":
             # Each group may end within a tile, and none has more rows of tiles than rows.
             return f"least(T, ceil(T, {rows}) + G) * ceil(N, {columns})"
