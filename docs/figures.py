@@ -42,7 +42,7 @@ RESULTS: Mapping[str, Path] = {
     suite: folder / f"bench_{suite}.json"
     for folder, suites in (
         (DEVICE, "speed grouped spine inductor decode types batched fused formulas unseen unseen_fp8 stored"),
-        (OTHER, "unseen_fp32 unseen_tokens unseen_batches bands"),
+        (OTHER, "unseen_fp32 unseen_tokens unseen_batches"),
     )
     for suite in suites.split()
 } | {

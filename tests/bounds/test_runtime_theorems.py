@@ -273,7 +273,7 @@ def test_a_launch_has_the_grid_and_arguments_that_are_assumed() -> None:
 
 def test_groups_have_no_more_tiles_than_programs() -> None:
     for t, g, m in ((1, 5, 16), (100, 3, 16), (17, 17, 64)):
-        most = groups.PROGRAMS.of({"T": t, "G": g, "N": 32, "BLOCK_M": m, "BLOCK_N": 32})
+        most = groups.programs(BLOCK_M).of({"T": t, "G": g, "N": 32, "BLOCK_M": m, "BLOCK_N": 32})
         rows = [1] * min(t - 1, g - 1) + [t - min(t - 1, g - 1)]
         assert sum(-(-each // m) for each in rows) <= most
 

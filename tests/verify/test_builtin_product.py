@@ -44,11 +44,12 @@ Prove = Callable[[Point], list[JobResult]]
 OPERATIONS = ("none", *(word for word in BUILT_IN if word != "quantize"))
 TYPES = ("fp16", "bf16", "fp32", "int8")
 #: No operand here is stored other than it is multiplied, so that none is decoded.
-#: The forms of `paired` with other blocks are in tests/plan/test_paired.py.
+#: The forms of `paired` with other blocks are in tests/plan/test_paired.py, and those that divide K in
+#: tests/plan/test_divided_blocks.py.
 SCHEDULES = tuple(
     word
     for word, entry in SCHEDULE.items()
-    if entry.available and not entry.decodes and word not in ("paired_m", "tripled", "tripled_m")
+    if entry.available and not entry.decodes and (word == "paired" or not entry.pairs)
 )
 #: The target that is compiled for: that of the reference device.
 PRIMARY = "sm90"
@@ -78,7 +79,7 @@ load: [pointer, descriptor]
 store: [as_load, pointer]
 select: fixed
 targets: [{PRIMARY}]
-tile: [{{m: 64, n: 32, k: 32, group: 2, warps: 4, split: 2}}, {{m: 64, n: 48, k: 32, group: 2, warps: 4, split: 2}}]
+tile: [{{m: 64, n: 32, k: 32, group: 2, warps: 4, split: 2}}, {{m: 64, n: 48, k: 32, group: 2, warps: 4}}]
 """
 
 

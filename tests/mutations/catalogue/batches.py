@@ -132,7 +132,7 @@ CHECKS = (
         "batches of two sizes are multiplied",
         "check",
         BATCHES,
-        (('"; expand a single matrix" * (name == "B")', '""'),),
+        (('"B": "; expand a single matrix", ', ""),),
         "the message is of shapes, not of what to do",
         says="expected ValueError",
         own="_runtime/call_tensors.py",
