@@ -93,7 +93,7 @@ LIMITS = {
     "measured/proofs/nvidia_h200_triton_3.7.1.json": 12,
     "measured/proofs/nvidia_h200_triton_3.8.0.json": 12,
     "measured/proofs/nvidia_h200_triton_3.9.0.json": 12,
-    "measured/proofs/triton_3.7.1.json": 420,
+    "measured/proofs/triton_3.7.1.json": 430,
     "measured/proofs/triton_3.8.0.json": 140,
     "measured/proofs/triton_3.9.0.json": 90,
     "measured/resources.csv": 402,
