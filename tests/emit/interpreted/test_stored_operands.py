@@ -105,7 +105,7 @@ def test_what_is_missing_or_wrong_is_named(family: ModuleType) -> None:
 def test_a_gradient_is_refused(family: ModuleType) -> None:
     given = operands(contracts(family)[INT4])
     for name in ("a", "b_scale"):
-        with pytest.raises(RuntimeError, match=r"backward: kernels"):
+        with pytest.raises(RuntimeError, match=r"no gradients of such a product are computed"):
             getattr(family, INT4)(**{**given, name: given[name].detach().requires_grad_()})
 
 
