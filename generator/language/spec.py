@@ -177,7 +177,7 @@ class _SpecReader(Reader):
         rows: dict[tuple[Tile, bool], None] = {}
         for item in self.at_most(MOST_TILES, node, "tile"):
             row = read_tile(self, item)
-            # Where rows or columns are a sum of powers of two, whether K is divided is told by the key alone.
+            # A tile of several blocks belongs to `split_k` only where it has the key `split`.
             divided = row is not None and row.several_blocks and "split" in self.keys_of(item)
             if (row, divided) in rows:
                 self.wrong(item, "tile: the same configuration is listed twice")

@@ -7,7 +7,7 @@ else in the project lists axis values, but for those of `dtype`, which follow fr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from generator.language import tile_orders
 from generator.language.features import CHAINS, LOADS, SEVERAL, STORED, Feature
@@ -280,6 +280,22 @@ _BLOCKS_OF_SUMS = (
     *(Feature.DESCRIPTORS, Feature.STORES, Feature.ORDERS, Feature.EXCHANGED, Feature.INVARIANT),
 )
 
+_SPLIT_K = Schedule(
+    "K divided over programs, reduced in a fixed order",
+    splits=True,
+    workspace=True,
+    joins=True,
+    rank=3,
+    handles=(*_TILES, Feature.GROUPS, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
+)
+
+
+def _split_blocks(blocks: int, side: str, lie: str) -> Schedule:
+    """`split_k` of tiles that are several blocks."""
+    meaning = f"K of tiles of {lie} divided over programs, reduced in a fixed order"
+    return replace(_SPLIT_K, meaning=meaning, blocks=blocks, side=side, rank=4, handles=_BLOCKS_OF_SUMS)
+
+
 SCHEDULE: Mapping[str, Schedule] = {
     "elementwise": Schedule(
         "one program computes one element with a scalar loop over K",
@@ -336,54 +352,11 @@ SCHEDULE: Mapping[str, Schedule] = {
         rank=1,
         handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.SYMMETRIC, Feature.INVARIANT),
     ),
-    "split_k": Schedule(
-        "K divided over programs, reduced in a fixed order",
-        splits=True,
-        workspace=True,
-        joins=True,
-        rank=3,
-        handles=(*_TILES, Feature.GROUPS, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
-    ),
-    "split_k_paired": Schedule(
-        "K of tiles of two widths side by side divided over programs, reduced in a fixed order",
-        splits=True,
-        workspace=True,
-        joins=True,
-        blocks=2,
-        side="n",
-        rank=4,
-        handles=_BLOCKS_OF_SUMS,
-    ),
-    "split_k_paired_m": Schedule(
-        "K of tiles of two heights one above the other divided over programs, reduced in a fixed order",
-        splits=True,
-        workspace=True,
-        joins=True,
-        blocks=2,
-        side="m",
-        rank=4,
-        handles=_BLOCKS_OF_SUMS,
-    ),
-    "split_k_tripled": Schedule(
-        "K of tiles of three widths side by side divided over programs, reduced in a fixed order",
-        splits=True,
-        workspace=True,
-        joins=True,
-        blocks=3,
-        side="n",
-        rank=4,
-        handles=_BLOCKS_OF_SUMS,
-    ),
-    "split_k_tripled_m": Schedule(
-        "K of tiles of three heights one above the other divided over programs, reduced in a fixed order",
-        splits=True,
-        workspace=True,
-        joins=True,
-        blocks=3,
-        side="m",
-        rank=4,
-        handles=_BLOCKS_OF_SUMS,
-    ),
+    "split_k": _SPLIT_K,
+    "split_k_paired": _split_blocks(2, "n", "two widths side by side"),
+    "split_k_paired_m": _split_blocks(2, "m", "two heights one above the other"),
+    "split_k_tripled": _split_blocks(3, "n", "three widths side by side"),
+    "split_k_tripled_m": _split_blocks(3, "m", "three heights one above the other"),
     "split_k_atomic": Schedule(
         "K divided over programs, reduced by atomic adds",
         splits=True,

@@ -109,8 +109,8 @@ def seconds(
     return found
 
 
-def bounds(configurations: list[Rated], least_m: int, multiprocessors: int) -> list[Bound]:
-    """What bounds the `seconds` of each configuration from below, for every M from `least_m` on, and all other sizes.
+def bounds(configurations: list[Rated], multiprocessors: int) -> list[Bound]:
+    """What bounds the `seconds` of each configuration from below, for all sizes.
 
     Each has the seconds of each product of elements of A and B, by which they are in order; those of each element of C;
     those of the launch and one tile; those of that tile for each element along K; those of the launch; those of each
@@ -121,10 +121,9 @@ def bounds(configurations: list[Rated], least_m: int, multiprocessors: int) -> l
     for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, _, of_b, of_sums) in enumerate(
         configurations
     ):
-        tiles = -(-least_m // m) * split
-        # From M = m on, at least half of the tiles' rows are rows of C; so it is with the waves.
-        part = max(LEAST, min(0.5, least_m / m)) ** rows if rows > 0 else 1.0
-        part *= max(LEAST, min(0.5, tiles / multiprocessors)) ** wave if wave > 0 else 1.0
+        # At the least one row of one tile. From M = m on, half of the rows are of C; so it is with the waves.
+        part = max(LEAST, min(0.5, 1 / m)) ** rows if rows > 0 else 1.0
+        part *= max(LEAST, min(0.5, split / multiprocessors)) ** wave if wave > 0 else 1.0
         # As if every multiprocessor always had all its programs.
         own = resident * m * n * multiprocessors
         product, element = step[resident] / (own * k), tile * split / own

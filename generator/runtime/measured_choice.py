@@ -41,7 +41,7 @@ class Candidates:
 
     def __init__(self, rows: list[Choice], rated: list[fitted.Rated], multiprocessors: int) -> None:
         self.rows, self.rated, self.multiprocessors = rows, rated, multiprocessors
-        self.bounds = fitted.bounds(rated, 1, multiprocessors)
+        self.bounds = fitted.bounds(rated, multiprocessors)
         self.narrowed: dict[Sizes, list[fitted.Narrowed]] = {}
         self.chosen: dict[int, list[int]] = {}
 

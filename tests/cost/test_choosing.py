@@ -165,7 +165,7 @@ def test_no_configuration_takes_less_than_its_bound() -> None:
         rated = fitted.rated(row, rates)
         batch = chance.choice(((), (3,)))
         bit = chance.randrange(13)
-        bounds = fitted.bounds([rated], 1 << bit, 132)
+        bounds = fitted.bounds([rated], 132)
         for _ in range(20):
             n, k = (int(10 ** chance.uniform(0, 4)) for _ in range(2))
             sizes = (*batch, chance.randrange(1 << bit, 2 << bit), n, k)
