@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 import triton
@@ -27,6 +27,7 @@ from .launchable import address
 
 #: What an operand may be: a tensor of a dtype, or, for `float`, a Python number.
 Dtype: TypeAlias = torch.dtype | type[float]
+_Compiled = TypeVar("_Compiled")
 #: Strides and an offset, in elements.
 Placing: TypeAlias = tuple[tuple[int, ...], int]
 
@@ -98,23 +99,45 @@ def prepare(
     return len({(launch.name, launch.row) for launch in found if launch.row is not None})
 
 
-def compile_all(found: Sequence[_Launch], device: torch.device) -> None:
-    """Compile launches in as many threads as there are processors: Triton's compiler runs without Python's lock.
-
-    Raises the error of a launch that does not compile.
-    """
+def compile_all(found: Collection[_Launch], device: torch.device) -> None:
+    """Compile launches in threads; raises the error of a launch that does not compile."""
 
     def compiled(launch: _Launch) -> None:
         with torch.cuda.device(device), launch.tolerant():
-            try:
-                launch.compiled()
-            except SystemError:
-                # CPython's parser, before 3.11.8 and 3.12.2, takes other threads that parse for a mistake of its own.
-                launch.compiled()
+            launch.compiled()
 
+    in_threads(found, compiled)
+
+
+def in_threads(launches: Collection[Any], compiled: Callable[[Any], _Compiled]) -> list[_Compiled]:
+    """What `compiled` returns for each launch, called in as many threads as there are processors.
+
+    Triton's compiler runs without Python's lock. Raises the first error of a launch that does not compile.
+    """
+    for each in launches:
+        # Before there are threads: if reading a source fails, Triton goes on with a key that says nothing of its text.
+        _key(each.kernel)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for done in [pool.submit(compiled, launch) for launch in found]:
-            done.result()
+        done = [pool.submit(compiled, each) for each in launches]
+    return [compiled(each) if _misread(one.exception()) else one.result() for each, one in zip(launches, done)]
+
+
+def _key(kernel: Any) -> object:
+    """Triton's key of a kernel's source, which it computes once; None for what is no kernel of Triton's."""
+    key = None
+    while key is None and kernel is not None:
+        key, kernel = getattr(kernel, "cache_key", None), getattr(kernel, "fn", None)
+    return key
+
+
+def _misread(error: BaseException | None) -> bool:
+    """Whether CPython's parser, before 3.11.8 and 3.12.2, took another thread that parses for a mistake of its own.
+
+    Triton reads a function's source wherever another calls it, and hands on the error as the cause of its own.
+    """
+    while error is not None and not isinstance(error, SystemError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def launches(

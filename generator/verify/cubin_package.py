@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -39,6 +37,7 @@ from generator.lowering.docstrings import formula
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 from generator.runtime import memoryless
+from generator.runtime.prepare import in_threads
 from generator.verify.ahead_of_time import ProductSizes, standing_in_for, why_none_on
 from generator.verify.cubin_launches import Unpackable, launch_of
 from generator.verify.cubin_operands import dtype_of, placing
@@ -244,18 +243,10 @@ class _Packing:
 
     def compile(self) -> None:
         """Compile what was found, in as many threads as there are processors."""
-
-        def compiled(each: Any) -> Any:
-            try:
-                return each.kernel.warmup(grid=each.grid, **each.arguments)
-            except SystemError:
-                # CPython's parser, before 3.11.8 and 3.12.2, takes other threads that parse for a mistake of its own.
-                return each.kernel.warmup(grid=each.grid, **each.arguments)
-
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            waiting = [(each, [pool.submit(compiled, x) for x in each.plan.launches]) for each in self.found.values()]
-            for each, futures in waiting:
-                each.compiled = [future.result() for future in futures]
+        launches = [launch for each in self.found.values() for launch in each.plan.launches]
+        compiled = iter(in_threads(launches, lambda each: each.kernel.warmup(grid=each.grid, **each.arguments)))
+        for each in self.found.values():
+            each.compiled = [next(compiled) for _ in each.plan.launches]
 
     def entry(self, each: _Planned) -> CubinEntry:
         """What was planned, with its compiled kernels; raises `Unpackable`."""

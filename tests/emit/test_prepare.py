@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib
 import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, PropertyMock
 
 import pytest
 import torch
@@ -20,6 +22,7 @@ from triton.runtime.jit import JITFunction
 from generator.commands.command_line import main
 from generator.emit.loading import load_family
 from generator.plan.devices import DEVICES
+from generator.runtime.prepare import in_threads
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers.support import BASE, GENERATED, forget
 
@@ -329,3 +332,33 @@ def test_which_configuration_is_not_known_before(
     a, b = torch.randn(4, 8).half(), torch.randn(16, 8).half().T
     assert getattr(package, contract).which(a, b) == (name, {})
     assert getattr(package, contract).which(a[:0], b) == (name, {})
+
+
+def test_a_source_that_the_parser_gives_up_is_compiled_once_more_when_no_thread_runs() -> None:
+    """CPython's parser, before 3.11.8, fails by chance if threads parse; Triton wraps the error or hands it on."""
+    order: list[str] = []
+    keys = PropertyMock(side_effect=lambda: order.append("key"))
+    source = type("Source", (), {"cache_key": keys})()
+    launches = [SimpleNamespace(number=number, kernel=SimpleNamespace(fn=source)) for number in range(4)]
+
+    def compiled(launch: SimpleNamespace) -> int:
+        order.append("compiled")
+        if launch.number and threading.current_thread() is not threading.main_thread():
+            if launch.number == 1:
+                raise SystemError("AST constructor recursion depth mismatch")
+            try:
+                raise SystemError("AST constructor recursion depth mismatch")
+            except SystemError as error:
+                raise RuntimeError("tl.cdiv(M, BLOCK_M)") from (error if launch.number == 2 else None)
+        return int(launch.number)
+
+    assert in_threads(launches, compiled) == [0, 1, 2, 3]
+    assert order == ["key"] * 4 + ["compiled"] * 7
+
+    def wrong(launch: SimpleNamespace) -> int:
+        raise ValueError(f"launch {launch.number}")
+
+    with pytest.raises(ValueError, match=r"^launch 0$"):
+        in_threads(launches, wrong)
+    with pytest.raises(SystemError, match="always"):
+        in_threads(launches, Mock(side_effect=SystemError("always")))
