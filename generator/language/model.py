@@ -16,17 +16,8 @@ from generator.language.elements import FORMATS
 from generator.language.errors import Mistake
 from generator.language.quantised_results import QuantisedResult, quantised_result
 from generator.language.storage import Block, Storage, element_of, kind_of
-from generator.language.vocabulary import (
-    AXES,
-    BATCH,
-    DEFAULTS,
-    LAYOUT_LETTERS,
-    LOAD,
-    SCHEDULE,
-    Load,
-    Products,
-    Schedule,
-)
+from generator.language.vocabulary import AXES, BATCH, DEFAULTS, LAYOUT_LETTERS, LOAD, SCHEDULE
+from generator.language.word_traits import Load, Products, Schedule
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from generator.epilogue.formula import FormulaError, check_number
 from generator.language.document import Place, place, plain, rounded_away, scalar
 from generator.language.errors import Mistake, SpecError, nearest, shown
 from generator.language.family_names import why_no_identifier
-from generator.language.vocabulary import Word
+from generator.language.word_traits import Word
 
 T = TypeVar("T")
 

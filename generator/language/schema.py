@@ -40,8 +40,8 @@ from generator.language.vocabulary import (
     SELECT,
     SINGLE_AXES,
     WORDS,
-    Word,
 )
+from generator.language.word_traits import Word
 
 #: The name under which a schema lies beside specs, and the comment by which a spec names it.
 FILE = "gemm.schema.json"

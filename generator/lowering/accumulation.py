@@ -9,7 +9,7 @@ from functools import cached_property
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
-from generator.language.vocabulary import Schedule
+from generator.language.word_traits import Schedule
 from generator.lowering.blocks import TileBlock
 from generator.lowering.edges import Edges
 from generator.lowering.lines import INDENT, bracketed

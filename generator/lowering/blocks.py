@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.language.vocabulary import Schedule
+from generator.language.word_traits import Schedule
 
 #: What the blocks along a side are called, from the first to the last, and the first row or column of each.
 _OF_SIDE = {

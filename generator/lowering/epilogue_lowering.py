@@ -14,7 +14,8 @@ from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, OUT, ROWS, SC
 from generator.epilogue.quantisation import Quantisation
 from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype
-from generator.language.vocabulary import SCHEDULE, Products
+from generator.language.vocabulary import SCHEDULE
+from generator.language.word_traits import Products
 from generator.lowering import approximate_math
 from generator.lowering.operands import Matrix, Vector, broadcast
 from generator.lowering.outputs import OutputView, output_view, stored

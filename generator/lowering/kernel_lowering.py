@@ -7,7 +7,7 @@ from dataclasses import replace
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.storage import element_of
-from generator.language.vocabulary import Products
+from generator.language.word_traits import Products
 from generator.lowering import approximate_math
 from generator.lowering.blocks import blocks_of
 from generator.lowering.decoding import DENSE, Decoding

@@ -10,7 +10,8 @@ from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import SCALAR
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS
-from generator.language.vocabulary import SWIZZLE, Products
+from generator.language.vocabulary import SWIZZLE
+from generator.language.word_traits import Products
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
 from generator.lowering.blocks import TileBlock

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from generator.language.features import Feature
 from generator.language.model import Variant
-from generator.language.vocabulary import DEFAULTS, WORDS, Word
+from generator.language.vocabulary import DEFAULTS, WORDS
+from generator.language.word_traits import Word
 from generator.plan.resources import in_registers
 
 #: The axes whose words say what they handle.

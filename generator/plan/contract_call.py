@@ -15,7 +15,7 @@ from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX
 from generator.epilogue.quantisation import OUT_SCALE
 from generator.language.model import Variant
 from generator.language.storage import CONTAINER, POSITIONED, SCALE_TYPES, ZERO_TYPES, Storage, element_of
-from generator.language.vocabulary import Products
+from generator.language.word_traits import Products
 from generator.runtime.extents import Extent, K, M, N, Operation, R, Size, T, ceil
 
 #: The extents of a tensor's dimensions.

@@ -10,16 +10,8 @@ from dataclasses import dataclass, replace
 from generator.language.errors import Mistake, SpecError, shown
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
-from generator.language.vocabulary import (
-    AXES,
-    DEFAULTS,
-    OPEN_AXES,
-    PAIRED,
-    SCHEDULE,
-    SPLIT_K,
-    Schedule,
-    schedule_of_blocks,
-)
+from generator.language.vocabulary import AXES, DEFAULTS, OPEN_AXES, PAIRED, SCHEDULE, SPLIT_K, schedule_of_blocks
+from generator.language.word_traits import Schedule
 from generator.plan import default_configurations, gradients, legality, portfolio, replacements
 from generator.plan.blame import to_blame
 from generator.plan.exclusions import Exclusions

@@ -16,7 +16,7 @@ import pytest
 from generator.emit import manifest_schema, render, schedule_template
 from generator.language import vocabulary
 from generator.language.features import CHAINS, SEVERAL, STORED, Feature
-from generator.language.vocabulary import Schedule
+from generator.language.word_traits import Schedule
 from tests.helpers.support import ROOT, Spoken, called
 
 RECIPE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8").split("## A new schedule")[1]

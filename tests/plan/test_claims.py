@@ -11,7 +11,8 @@ import pytest
 from generator.language import vocabulary
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Variant
-from generator.language.vocabulary import LOAD, MASKING, SCHEDULE, SWIZZLE, WORDS, Load, Masking
+from generator.language.vocabulary import LOAD, MASKING, SCHEDULE, SWIZZLE, WORDS
+from generator.language.word_traits import Load, Masking
 from generator.plan import claims, legality
 from generator.plan.claims import CLAIMING, NEEDS
 from tests.helpers.support import variant

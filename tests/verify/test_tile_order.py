@@ -15,6 +15,7 @@ from generator.emit.manifest_reader import Rendered, read
 from generator.language import vocabulary
 from generator.language.model import Tile, Variant
 from generator.language.tile_orders import hilbert
+from generator.language.word_traits import Order
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import covered, plan
 from generator.verify.jobs import JobState
@@ -52,7 +53,7 @@ def test_every_tile_has_one_number(swizzle: str, group: int) -> None:
 
 def test_an_order_says_what_it_means() -> None:
     with pytest.raises(TypeError, match="visits"):
-        vocabulary.Order("of one's own")  # type: ignore[call-arg]
+        Order("of one's own")  # type: ignore[call-arg]
 
 
 def test_the_curve_over_four_by_four_is_the_one_of_hilbert() -> None:
