@@ -3,60 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
-from generator.language.model import Variant
-from generator.language.word_traits import Schedule
-from generator.lowering.blocks import TileBlock
-from generator.lowering.edges import Edges
 from generator.lowering.lines import INDENT, bracketed
-from generator.lowering.operands import Matrix
-from generator.lowering.stored_operands import (
-    Conversion,
-    Factor,
-    Metadata,
-    Strip,
-    conversion,
-    factor,
-    metadata,
-    one_of_tile,
-    product_of,
-    whole_blocks,
-)
-from generator.plan.kernels import Kernel
+from generator.lowering.stored_operands import Conversion, Factor, conversion, product_of
+from generator.lowering.tile_factors import TileFactors
 from generator.plan.resources import in_registers, through_registers
 
 
 @dataclass(frozen=True)
-class Accumulation:
+class Accumulation(TileFactors):
     """A kernel's accumulators, one or a gate's two, and the statements that clear, fill and hand them on."""
-
-    kernel: Kernel
-    a: Matrix
-    b: Matrix
-    #: The scales and zero points of A and B.
-    stored: tuple[Matrix, ...]
-    edges: Edges
-
-    @property
-    def v(self) -> Variant:
-        return self.kernel.variant.multiplied
-
-    @property
-    def tiled(self) -> bool:
-        """Whether a program computes a tile, rather than one element."""
-        return self.v.traits.tiled
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.kernel.variant.traits
-
-    @property
-    def descriptors(self) -> bool:
-        return self.v.loading.descriptors
 
     @property
     def acc(self) -> str:
@@ -119,32 +78,6 @@ class Accumulation:
         if self.a.parts:
             return f"; A's rows are {many} blocks"
         return f"; B's columns are {many} blocks{'' if self.exchanged else ' of different widths'}"
-
-    @property
-    def blocks(self) -> tuple[TileBlock, ...]:
-        """The blocks of a tile that have an accumulator of their own; none where it is one."""
-        return self.a.parts or self.b.parts
-
-    @property
-    def order(self) -> str | None:
-        """The order of the two columns of B that a gate makes one of; None where there is no gate."""
-        return self.v.epilogue.order
-
-    @property
-    def _apart(self) -> bool:
-        """Whether the two columns of B that a gate makes one of are loaded apart."""
-        return self.order == CONCATENATED or (self.order is not None and not self.tiled)
-
-    @property
-    def strips(self) -> tuple[tuple[str, str], ...]:
-        """What B's columns of a tile are loaded in: the end of each one's names, and its columns."""
-        halves = ("_gate", "_up") if self._apart else ("",)
-        return tuple((f"{half}{strip.end}", strip.size) for strip in self.b.strips for half in halves)
-
-    @property
-    def pieces(self) -> tuple[tuple[str, str], ...]:
-        """What A's rows of a tile are loaded in: the end of each one's names, and its rows."""
-        return tuple((strip.end, strip.size) for strip in self.a.strips)
 
     @property
     def _products(self) -> tuple[tuple[tuple[str, str], tuple[str, str]], ...]:
@@ -249,64 +182,6 @@ class Accumulation:
         words = {tile.lead_of_pairs for tile in own}
         return next(iter(words), None)
 
-    @cached_property
-    def metadata(self) -> tuple[Metadata, ...]:
-        """What a step loads beside the operands, for each strip of B its own.
-
-        Where the elements that are stored are along K, or scales that the matrix unit reads.
-        """
-        bound = "always" if self.descriptors else self.edges.bound.k
-        storages = {storage.letter: storage for storage in self.v.dtype.stored}
-        found = [(matrix, storages[matrix.name[0]]) for matrix in self.stored]
-        return tuple(
-            metadata(matrix, storage, strip, bound)
-            for matrix, storage in found
-            if storage.native or matrix.name == storage.index
-            for strip in self._strips_of(storage.letter)
-        )
-
-    @cached_property
-    def factors(self) -> tuple[Factor, ...]:
-        """The scales and zero points of a tile, for each strip of B its own."""
-        storages = {storage.letter: storage for storage in self.v.dtype.stored}
-        tiles = self.kernel.tiles
-        return tuple(
-            factor(matrix, storages[matrix.name[0]], strip, tiles)
-            for matrix in self.stored
-            if matrix.name != storages[matrix.name[0]].index and not self.v.dtype.native
-            for strip in self._strips_of(matrix.name[0])
-        )
-
-    @property
-    def early_coordinates(self) -> bool:
-        """Whether factors or metadata need coordinates of rows and columns before a loop that loads by descriptors."""
-        return not self.v.loading.pointers and (bool(self.metadata) or any(found.vector for found in self.factors))
-
-    @property
-    def early_edges(self) -> Edges:
-        """The edges that those coordinates are of: where a tile is several blocks, of the side that they share."""
-        if not self.blocks:
-            return self.edges
-        return replace(self.edges, needs_m=False) if self.a.parts else replace(self.edges, needs_n=False)
-
-    @property
-    def early_blocks(self) -> bool:
-        """Whether loads, factors or metadata need the rows or columns of each block before the loop."""
-        ends = tuple(part.end for part in self.blocks)
-        named = (*(found.end for found in self.factors), *(found.end for found in self.metadata))
-        early = self.early_coordinates and any(end.endswith(ends) for end in named)
-        return bool(ends) and (self.v.loading.pointers or early)
-
-    @property
-    def step_factors(self) -> tuple[Factor, ...]:
-        """Those of each block along K that sums are multiplied by."""
-        return tuple(found for found in self.factors if found.along and not self.v.dtype.stored_b.scaled_alone)
-
-    @property
-    def element_factors(self) -> tuple[Factor, ...]:
-        """Those of each block along K that elements of B are multiplied by."""
-        return tuple(found for found in self.factors if found.along and self.v.dtype.stored_b.scaled_alone)
-
     @property
     def scaled_elements(self) -> tuple[str, ...]:
         """The statements that multiply the elements of a step by scales of their type."""
@@ -315,11 +190,6 @@ class Accumulation:
             scale = next(x for x in self.element_factors if x.end in ("", end))
             found.append(f"b{end} = b{end} * {scale.name}.to(tl.{triton}){'[:, None]' * scale.vector}")
         return tuple(found)
-
-    @property
-    def whole_factors(self) -> tuple[Factor, ...]:
-        """Those of all of K."""
-        return tuple(found for found in self.factors if not found.along)
 
     @property
     def adds_rows_of_a(self) -> bool:
@@ -337,92 +207,6 @@ class Accumulation:
             for (piece, _), (end, _) in self._products
         ]
         return tuple(line for lines in found for line in lines)
-
-    def _strips_of(self, letter: str) -> tuple[Strip, ...]:
-        """What the factors of an operand are for: the rows of A, or the strips of B's columns."""
-        inside = self.edges.inside
-        if letter == "a" and self.a.gathered:
-            return (Strip("", "offs_a", "", "in_a", times=0),)
-        if letter == "a" and self.a.parts:
-            return tuple(self._of_rows(part) for part in self.a.parts)
-        if letter == "b" and self.b.parts and not self._shares_scale:
-            return tuple(strip for part in self.b.parts for strip in self._of_columns(part))
-        if letter == "a":
-            return (Strip("", self._within("offs_m", inside.m, "M"), "pid_m * BLOCK_M", inside.m),)
-        if self.b.pairs:
-            return (Strip("", "offs_b", "2 * pid_n * BLOCK_N", self._pairs_inside("in_b"), times=2),)
-        first, offsets = "pid_n * BLOCK_N", self._within("offs_n", inside.n, "N")
-        if self.order is None:
-            return (Strip("", offsets, first, inside.n),)
-        return (Strip("_gate", offsets, first, inside.n), self._second_half("_up", offsets, first, inside.n))
-
-    @property
-    def _shares_scale(self) -> bool:
-        """Whether the blocks of a tile's columns have one scale together, so that it is read once."""
-        b = self.v.dtype.stored_b
-        return not b.sparse and b.block is not None and one_of_tile(b, self.kernel.tiles, int(self.order is None))
-
-    def _of_rows(self, part: TileBlock) -> Strip:
-        """A block of A's rows as its factors are for it."""
-        inside = f"in{part.end}" if self.edges.inside.m else ""
-        if self.a.gathered:
-            return Strip(part.end, f"offs_a{part.end}", "", f"in_a{part.end}", times=0)
-        return Strip(part.end, self._within(f"offs{part.end}", inside, "M"), part.start, inside)
-
-    def _of_columns(self, part: TileBlock) -> tuple[Strip, ...]:
-        """A block of B's columns as its factors are for it, or both halves of one with two columns for each of C."""
-        inside = f"in{part.end}" if self.edges.inside.n else ""
-        if self.b.pairs:
-            end = part.end
-            return (Strip(end, f"offs_b{end}", f"2 * ({part.start})", self._pairs_inside(f"in_b{end}"), times=2),)
-        offsets = self._within(f"offs{part.end}", inside, "N")
-        if self.order is None:
-            return (Strip(part.end, offsets, part.start, inside),)
-        gate = Strip(f"_gate{part.end}", offsets, part.start, inside)
-        return gate, self._second_half(f"_up{part.end}", offsets, part.start, inside)
-
-    def _pairs_inside(self, mask: str) -> str:
-        """The mask of columns of B that are neighbours two by two, which descriptors leave to their factors."""
-        return mask if self.descriptors or self.edges.inside.n else ""
-
-    def _second_half(self, end: str, offsets: str, first: str, inside: str) -> Strip:
-        """The columns behind those of a gate, from column N of B on, as their factors are for them."""
-        if self.whole_blocks:
-            return Strip(end, f"offs{end}", "", f"in{end}", times=0, perhaps_one=True)
-        return Strip(end, f"(N + {offsets})", f"(N + {first})", inside, times=0)
-
-    @property
-    def whole_blocks(self) -> int:
-        """The columns that share a scale where both halves of a gate's tile have one each if they divide N, or 0."""
-        return whole_blocks(self.v.dtype.stored_b, self.kernel.tiles) if self.stored and self._apart else 0
-
-    @property
-    def _offsets_of_factors(self) -> str:
-        """The offsets that factors and metadata are read at."""
-        return " ".join((*(found.place for found in self.factors), *(found.lines for found in self.metadata)))
-
-    @property
-    def reads_columns(self) -> bool:
-        """Whether factors or metadata are read at the columns of C."""
-        return "offs_n" in self._offsets_of_factors
-
-    @property
-    def columns_of_factors(self) -> tuple[str, ...]:
-        """The statements that say which columns of B have factors, and which of them exist, where no load says it."""
-        lines, listed = [], list[tuple[str, str, str]]()
-        if self.whole_blocks:
-            lines = ["# The second half has one scale, too, where N is a multiple of the columns that share one."]
-            parts = [(part.end, part.start, part.size) for part in self.b.parts] or [("", "pid_n * BLOCK_N", "BLOCK_N")]
-            listed = [(f"_up{end}", f"N + {start}", f"1 if WHOLE_BLOCKS else {size}") for end, start, size in parts]
-        elif self.descriptors and self.b.pairs and "offs_b" in self._offsets_of_factors:
-            listed = [(f"_b{strip.end}", strip.start, strip.size) for strip in self.b.strips]
-        for end, start, size in listed:
-            lines += [f"offs{end} = {start} + tl.arange(0, {size})", f"in{end} = offs{end} < {self.b.width}"]
-        return tuple(lines)
-
-    def _within(self, offsets: str, inside: str, extent: str) -> str:
-        """The offsets; where the hardware checks bounds, they wrap around past the edge, and stores drop the rest."""
-        return f"{offsets} % {extent}" if self.descriptors and not inside else offsets
 
     @property
     def _zeros_by_step(self) -> bool:
