@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from generator.language.errors import Mistake, SpecError, shown
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
-from generator.language.vocabulary import AXES, DEFAULTS, OPEN_AXES, PAIRED, SCHEDULE, SPLIT_K, schedule_of_blocks
-from generator.language.word_traits import Schedule
+from generator.language.vocabulary import AXES, SCHEDULE, SPLIT_K
 from generator.plan import default_configurations, gradients, legality, portfolio, replacements
 from generator.plan.blame import to_blame
 from generator.plan.exclusions import Exclusions
 from generator.plan.gradients import ContractGradient
 from generator.plan.kernels import Family, Kernel, LeftOut
+from generator.plan.wanted_variants import ASKING, as_asked, asks, of_contract, schedules_of, wanted_variants
 
 #: A larger family is assumed to be a mistake in the spec: nobody reads, compiles or vendors so many kernels.
 LARGEST_FAMILY = 100_000
@@ -45,7 +45,7 @@ def expand(spec: Spec) -> Family:
         raise SpecError([Mistake(spec.path, *spec.positions.get(("tile", ""), (1, 1)), message)])
     _check_package(spec)
     expansion = _Expansion(spec)
-    for variant, tiles in _variants(spec):
+    for variant, tiles in wanted_variants(spec):
         expansion.take(variant, tiles)
     expansion.fill()
     expansion.check()
@@ -74,77 +74,11 @@ def _check_package(spec: Spec) -> None:
 #: How a file that stands alone can choose its configuration.
 ALONE = ("fixed", "heuristic", "autotune")
 
-#: A variant to visit, and its configurations if the portfolio has chosen them.
-_Wanted = tuple[Variant, tuple[Tile, ...] | None]
-
-
-def _variants(spec: Spec) -> Iterator[_Wanted]:
-    """The product of the axes of `spec`, in their order; axes that it leaves open are filled from the portfolio."""
-    opened = OPEN_AXES if spec.select == "fastest" else ()
-    for values in itertools.product(*((DEFAULTS[axis],) if axis in opened else spec.axes[axis] for axis in AXES)):
-        variant = Variant(*values)  # type: ignore[arg-type]
-        for wanted in _of_contract(spec, variant) if opened else [(variant, None)]:
-            yield from _of_tiles(spec, *wanted)
-
-
-def _of_tiles(spec: Spec, variant: Variant, tiles: tuple[Tile, ...] | None) -> Iterator[_Wanted]:
-    """A variant, or for `paired` and `split_k` those whose tiles the spec lists: of blocks, of rows or of columns."""
-    asking = variant.schedule
-    if asking not in _ASKING or not spec.tiles:
-        yield variant, tiles
-        return
-    wanted = {word for index in range(len(spec.tiles)) for word in _schedules_of(spec, index, variant.traits)}
-    # Two equal widths are no sum of different powers of two.
-    whole = any(not tile.several_blocks for tile in spec.tiles)
-    itself = (asking == SPLIT_K or variant.product == "exchanged") and whole
-    for word in (word for word in SCHEDULE if word in wanted or (word == asking and (itself or not wanted))):
-        if word == asking or word not in spec.axes["schedule"]:
-            yield replace(variant, schedule=word), tiles
-
-
-#: The schedules that ask for others by the tiles that a spec lists.
-_ASKING = (PAIRED, SPLIT_K)
-
-
-def _asks(traits: Schedule) -> str:
-    """The schedule that asks for one of several blocks."""
-    return SPLIT_K if traits.splits else PAIRED
-
-
-def _schedules_of(spec: Spec, index: int, of: Schedule) -> set[str]:
-    """The schedules that divide K as `of` does, or not, whose tiles have the blocks of an entry of `tile`.
-
-    None for powers of two, nor where the spec has schedules of both kinds and the entry's key `split` tells the other.
-    """
-    assert spec.tiles is not None
-    tile, listed = spec.tiles[index], [SCHEDULE[str(word)] for word in spec.axes["schedule"]] or [*SCHEDULE.values()]
-    kinds = {each.splits for each in listed if each.pairs or each.joins}
-    if len(kinds) > 1 and (("tile.split", str(index)) in spec.positions) != of.splits:
-        return set()
-    found = {schedule_of_blocks(side, size, splits=of.splits) for side, size in (("m", tile.m), ("n", tile.n))}
-    return {word for word in found if word is not None}
-
-
-def _as_asked(spec: Spec, variant: Variant) -> Variant:
-    """A variant as the spec asks for it: `paired` and `split_k` ask for other schedules by its tiles."""
-    listed, asking = spec.axes["schedule"], _asks(variant.traits)
-    by_tiles = variant.traits.pairs and asking in listed and variant.schedule not in listed
-    return replace(variant, schedule=asking) if by_tiles else variant
-
-
-def _of_contract(spec: Spec, contract: Variant) -> Iterator[_Wanted]:
-    """The implementations of the contract of a variant."""
-    if spec.select == "fastest":
-        yield from ((each.variant, each.tiles) for each in portfolio.implementations(spec, contract))
-        return
-    for values in itertools.product(*(spec.axes[axis] for axis in OPEN_AXES)):
-        yield replace(contract, **dict(zip(OPEN_AXES, values, strict=True))), None  # type: ignore[arg-type]
-
 
 def _has_kernels(spec: Spec) -> bool:
     """Whether one of the first `LARGEST_FAMILY` variants of `spec` is a kernel."""
     expansion = _Expansion(spec)
-    for variant, tiles in itertools.islice(_variants(spec), LARGEST_FAMILY):
+    for variant, tiles in itertools.islice(wanted_variants(spec), LARGEST_FAMILY):
         expansion.take(variant, tiles)
         if expansion.kernels:
             return True
@@ -238,7 +172,7 @@ class _Expansion:
             raise self.too_large(f"more than {LARGEST_FAMILY} kernels; no more are rendered")
         if len(self.left_out) > MOST_LEFT_OUT:
             raise self.too_large(f"more than {MOST_LEFT_OUT} variants and configurations that are left out")
-        keys = list(_as_asked(self.spec, variant).words.items())
+        keys = list(as_asked(self.spec, variant).words.items())
         reason = self.reason(variant)
         if reason is None:
             words = legality.effective_words(variant)
@@ -257,7 +191,7 @@ class _Expansion:
         self.left_out.append(LeftOut(variant.name, reason))
         for key in keys:
             self.reasons.setdefault(key, reason)
-        return not self.exclusions.matching(_as_asked(self.spec, variant))
+        return not self.exclusions.matching(as_asked(self.spec, variant))
 
     def too_large(self, message: str) -> SpecError:
         return SpecError([Mistake(self.spec.path, 1, 1, f"the family has {message}")])
@@ -288,7 +222,7 @@ class _Expansion:
         if any(kernel.variant.contract == wanted.contract for kernel in self.kernels):
             return None
         before, reasons = len(self.kernels), len(self.left_out)
-        for variant, tiles in _of_contract(self.spec, wanted):
+        for variant, tiles in of_contract(self.spec, wanted):
             self.take(variant, tiles)
         self.fill()
         if len(self.kernels) > before:
@@ -298,7 +232,7 @@ class _Expansion:
     def reason(self, variant: Variant) -> str | None:
         """Why the variant is left out, or None: the spec's own exclusions come before the legality rules."""
         excluded = None
-        hits = self.exclusions.matching(_as_asked(self.spec, variant))
+        hits = self.exclusions.matching(as_asked(self.spec, variant))
         if hits:
             self.matching.update(hits)
             excluded = f"excluded: {self.spec.exclude[hits[0]].because}"
@@ -381,10 +315,10 @@ class _Expansion:
         if tiles is None or not tiles[index].several_blocks:
             # Of powers of two a divided K needs no blocks, unless they are asked for by name.
             return traits.pairs and traits.splits and SPLIT_K in listed and variant.schedule not in listed
-        others = _schedules_of(self.spec, index, traits) if traits.pairs or traits.joins else set()
+        others = schedules_of(self.spec, index, traits) if traits.pairs or traits.joins else set()
         if others:
-            return variant.schedule not in others and _asks(traits) in listed
-        return traits.pairs and any(_schedules_of(self.spec, index, SCHEDULE[word]) for word in _ASKING)
+            return variant.schedule not in others and asks(traits) in listed
+        return traits.pairs and any(schedules_of(self.spec, index, SCHEDULE[word]) for word in ASKING)
 
     def check(self) -> None:
         """Raise `SpecError` with everything that the spec lists and that has no effect."""

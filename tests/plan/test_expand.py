@@ -19,6 +19,7 @@ from generator.plan import exclusions
 from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
 from generator.plan.kernels import LeftOut
+from generator.plan.wanted_variants import wanted_variants
 from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 
@@ -336,7 +337,7 @@ def test_exclusions_are_found_together() -> None:
     ]
     spec = read_text(f"{BASE}{lists}exclude: [{', '.join(entries)}, {{schedule: persistent, because: x}}]\n")
     together = exclusions.Exclusions(spec.exclude)
-    for variant, _ in expand_module._variants(spec):
+    for variant, _ in wanted_variants(spec):
         alone = [
             index
             for index, each in enumerate(spec.exclude)
