@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from generator.emit.job import RenderingJob
-from generator.lowering.call_table import EXPORTS
+from generator.lowering.runtime_values import EXPORTS
 from generator.plan.families import families
 from tests.helpers.support import GENERATED, ROOT, pages
 

@@ -11,9 +11,9 @@ from generator.epilogue.gated_units import CONCATENATED, PLACES
 from generator.epilogue.operations import BOTH, COLUMNS, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
-from generator.lowering.call_table import LaunchTable, argument, called, entries, imports, index
 from generator.lowering.lines import bracketed
 from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
+from generator.lowering.runtime_values import LaunchTable, argument, called, entries, imports, index
 from generator.plan.contract_call import Argument, ContractCall, call
 from generator.plan.gradients import ContractGradient
 
