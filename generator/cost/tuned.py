@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from generator.language.model import Measured, Rates, Variant
+from generator.language.measured_winners import Measured, Rates
+from generator.language.model import Variant
 from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
 from generator.plan.kernels import Family, Kernel

@@ -14,6 +14,7 @@ from generator.epilogue.chain import Epilogue
 from generator.language.dtypes import DTYPE_SHORTHANDS, PACKINGS, PRECISIONS, SPARSITIES
 from generator.language.elements import FORMATS
 from generator.language.errors import Mistake
+from generator.language.measured_winners import Measured
 from generator.language.quantised_results import QuantisedResult, quantised_result
 from generator.language.storage import Block, Storage, element_of, kind_of
 from generator.language.vocabulary import AXES, BATCH, DEFAULTS, LAYOUT_LETTERS, LOAD, SCHEDULE
@@ -360,47 +361,6 @@ class Exclusion:
 
     axes: tuple[tuple[str, frozenset[str]], ...]
     because: str
-
-
-#: The rates of one configuration, for `generator.cost.fitted.seconds`.
-Rates = tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Winner:
-    """The kernel and configuration that were fastest at one size."""
-
-    contract: str
-    sizes: tuple[int, ...]
-    how: str
-    row: Mapping[str, int]
-    #: Measured seconds of a call, and of the vendor's library, if the file has them.
-    seconds: float | None = None
-    library_seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The rates of one configuration of a kernel."""
-
-    contract: str
-    how: str
-    row: Mapping[str, int]
-    rates: Rates
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was measured on one device."""
-
-    device: str
-    winners: tuple[Winner, ...]
-    fitted: tuple[Fitted, ...]
-    #: The fitted model's median relative error, and the mean loss of its choice, on its own measurements.
-    error: float
-    regret: float
-    #: The name of the file, as the spec has it; None for a file that the package ships.
-    file: str | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from generator.language.errors import Mistake, SpecError, nearest, shown
 from generator.language.family_names import why_no_family
 from generator.language.gpus import nearest_target
 from generator.language.keys import EXCLUDE_KEYS, KEYS, REQUIRED
-from generator.language.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
+from generator.language.measured_winners import Measured
+from generator.language.model import AxisValue, Exclusion, Spec, Tile, word_of
 from generator.language.operation_reader import read_operations
 from generator.language.reader import Reader
 from generator.language.targets import DEFAULT_TARGETS, TARGETS

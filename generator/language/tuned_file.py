@@ -8,7 +8,7 @@ from typing import Any
 from generator.files.checked_json import Schema
 from generator.language import measured_values as values
 from generator.language.measured_values import Unfit
-from generator.language.model import Fitted, Measured, Rates, Winner
+from generator.language.measured_winners import Fitted, Measured, Rates, Winner
 
 #: The format of the file. Format 1, whose rates have no exponents, is read too; others are refused.
 FORMAT = 2

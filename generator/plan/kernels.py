@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from generator.language.model import Measured, Spec, Tile, Variant
+from generator.language.measured_winners import Measured
+from generator.language.model import Spec, Tile, Variant
 from generator.plan.gradients import ContractGradient
 
 

@@ -18,7 +18,8 @@ from generator.language import tuned_file
 from generator.language.dtypes import RESULTS
 from generator.language.elements import ELEMENTS
 from generator.language.errors import CallError
-from generator.language.model import Dtype, Layout, Measured, Spec, Tile, Variant
+from generator.language.measured_winners import Measured
+from generator.language.model import Dtype, Layout, Spec, Tile, Variant
 from generator.language.vocabulary import DEFAULTS, OPEN_AXES, WORDS
 from generator.plan import default_configurations, legality
 from generator.plan.configurations import columns

@@ -15,7 +15,8 @@ from generator.cost import tuned
 from generator.emit import manifest_reader
 from generator.emit.job import RenderingJob, counted, render
 from generator.language.errors import CallError, lacks, nearest
-from generator.language.model import Measured, Spec, Variant, Winner
+from generator.language.measured_winners import Measured, Winner
+from generator.language.model import Spec, Variant
 from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES, OPEN_AXES, SELECT, WORDS
 from generator.lowering.docstrings import beside, formula
 from generator.plan import portfolio

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from generator.language import tuned_file
-from generator.language.model import Fitted, Measured, Winner
+from generator.language.measured_winners import Fitted, Measured, Winner
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, changed
 
 
