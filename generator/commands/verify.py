@@ -96,6 +96,11 @@ def parser() -> argparse.ArgumentParser:
         help="add the results that passed to FILE as JSON, keyed by syntax trees; records of more cases stay",
     )
     parser.add_argument(
+        "--lacking",
+        action="store_true",
+        help="prove only what the record in --results FILE lacks: new kernels, and new configurations of the others",
+    )
+    parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing; print the records in FILE as Markdown"
     )
     parser.add_argument("--costs", type=Path, metavar="FILE", help="write the durations of jobs, used by --shard")

@@ -1,10 +1,12 @@
-"""The GPU of this process; run as a module, it prints the GPU's name and architecture as JSON."""
+"""The GPU of this process; run as a module, it prints the GPU's name and architecture, and versions, as JSON."""
 
 from __future__ import annotations
 
 import json
+import platform
 
 import torch
+import triton
 
 
 def architecture() -> str:
@@ -16,5 +18,6 @@ def architecture() -> str:
 
 
 if __name__ == "__main__":
-    found = torch.cuda.is_available()
-    print(json.dumps([torch.cuda.get_device_name(), architecture()] if found else [None, None]))
+    found = [torch.cuda.get_device_name(), architecture()] if torch.cuda.is_available() else [None, None]
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
+    print(json.dumps([*found, versions]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +19,16 @@ LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
 
 #: Levels whose job is a single case, to which `--case` does not apply.
 WHOLE = ("static", "bounds")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a record has of configurations of a kernel whose code is the same: a job then runs the others alone."""
+
+    #: Each configuration, as `manifest_configurations.label_of` names it, with the number of cases that passed.
+    rows: tuple[tuple[str, int], ...]
+    worst_error: float = 0.0
+    vendor_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,8 @@ class Job:
     target: str | None = None
     #: At the compile level, the launches to compile; empty means all.
     chosen: tuple[str, ...] = ()
+    #: At the levels interpret and gpu: configurations whose cases are recorded, and do not run.
+    recorded: Recorded | None = None
 
     @property
     def label(self) -> str:
@@ -64,6 +76,8 @@ class Subject:
     device: str
     #: Empty at the compile level, whose results do not depend on host code.
     host: str = ""
+    #: The digest without the configurations: what a proof of one of them depends on.
+    code: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, job: Job, parts: Parts) -> Subject | None:
@@ -73,7 +87,7 @@ class Subject:
         """
         if job.contract or job.level == "static":
             return None
-        return cls(job.name, parts.device, "" if job.level == "compile" else parts.host)
+        return cls(job.name, parts.device, "" if job.level == "compile" else parts.host, parts.timed)
 
 
 def subject(job: Job) -> Subject | None:
@@ -130,6 +144,9 @@ class JobResult:
     #: The configurations that the target of a compile job cannot run, and that no launcher takes there: the index of
     #: each in the table, and the reason.
     rows_left_out: tuple[tuple[int, str], ...] = ()
+    #: The cases that passed by configuration, at the levels interpret and gpu, and the configuration of the full list.
+    rows: tuple[tuple[str, int], ...] = ()
+    full: str = ""
     #: The result comes from the result cache.
     cached: bool = False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import SWIZZLE
 from generator.plan import variant_rules
@@ -18,6 +20,16 @@ def configuration_of(variant: Variant, tile: Tile) -> dict[str, int]:
     ordered = {column: getattr(tile, key) for column, key in SWIZZLE[variant.swizzle].columns.items()}
     divided = {column: getattr(tile, key) for column, key in variant.traits.columns.items()}
     return sizes | ordered | divided | launched | {"num_stages": tile.stages}
+
+
+def label_of(row: Mapping[str, int]) -> str:
+    """A configuration in a word: its values in the order of their names, those of its sizes first."""
+    return ",".join(str(row[name]) for name in sorted(row))
+
+
+def labels_of(kernel: Kernel) -> list[str]:
+    """The word of each configuration of a kernel, in the order of CONFIGS."""
+    return [label_of(configuration_of(kernel.variant, tile)) for tile in kernel.tiles]
 
 
 def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:

@@ -21,7 +21,7 @@ from generator.files.updating import update
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
-from generator.verify.jobs import LEVELS, JobResult, JobState, Subject
+from generator.verify.jobs import LEVELS, JobResult, JobState, Recorded, Subject
 
 #: The result of a level for a kernel: counts, and the largest of each figure.
 Figures = dict[str, Any]
@@ -46,6 +46,8 @@ _FIGURES = {
         "cases": values.COUNT,
         **dict.fromkeys(("worst_error", "vendor_error"), values.ERROR),
         "not_proved": {"type": "object", "additionalProperties": values.TEXT, "minProperties": 1},
+        "rows": {"type": "object", "additionalProperties": values.COUNT},
+        "full": values.TEXT,
     },
     "required": ["cases"],
     "additionalProperties": values.COUNT,
@@ -62,6 +64,7 @@ SCHEMA = Schema(
                     "properties": {
                         "kernel": values.NAME,
                         "device": values.NAME,
+                        "code": values.NAME,
                         "hosts": {
                             "type": "object",
                             "patternProperties": {values.NAME["pattern"]: _HOSTS},
@@ -84,7 +87,7 @@ def current(families: Iterable[Rendered]) -> set[Subject]:
     for family in families:
         for name in family.by_name:
             own = code_parts.of_file(family.file(name))
-            found |= {Subject(name, own.device), Subject(name, own.device, own.host)}
+            found |= {Subject(name, own.device, host, own.timed) for host in ("", own.host)}
     return found
 
 
@@ -125,15 +128,26 @@ def _figures(result: JobResult) -> Figures:
     job = result.job
     found: Figures = {"cases": result.cases}
     if job.level in ("interpret", "gpu"):
-        found["worst_error"] = round(result.worst_error, 4)
-        if result.vendor_error is not None:
-            found["vendor_error"] = round(result.vendor_error, 4)
+        found |= _of_run(result)
     if job.level == "compile":
         found |= _worst(result)
     if job.level == "bounds":
         found |= {state: count for _, figures in result.measured for state, count in figures}
     if result.not_proved:
         found["not_proved"] = dict(result.not_proved)
+    return found
+
+
+def _of_run(result: JobResult) -> Figures:
+    """The figures of a run, joined with those of the configurations that the record had, of which no case ran."""
+    before = result.job.recorded or Recorded(())
+    found: Figures = {"worst_error": round(max(result.worst_error, before.worst_error), 4)}
+    vendor = [error for error in (result.vendor_error, before.vendor_error) if error is not None]
+    if vendor:
+        found["vendor_error"] = round(max(vendor), 4)
+    if result.rows:
+        counted = dict(result.rows) | dict(before.rows)
+        found |= {"cases": sum(counted.values()), "rows": counted, "full": result.full}
     return found
 
 
@@ -171,14 +185,12 @@ def _with(path: Path, results: Sequence[JobResult]) -> tuple[ProofRecord, list[s
     found = _record(recorded)
     if path.exists():
         before = read(path)
-        machine = _machine(before.place)
-        if any(machine.get(key, value) != value for key, value in _machine(found.place).items()):
-            raise CallError(f"{path} has results of {before.place}, but these are of {found.place}; use another file")
+        require_same_machine(path, before, found.place)
         fuller = [result for result in recorded if _fewer(result, before.cases(_subject(result), result.job.label))]
         for result in fuller:
             del found.proved[_subject(result)][result.job.label]
         messages = _messages_of_fuller(path, fuller, before)
-        found = ProofRecord(before.place | found.place | machine, _joined(before.proved, found.proved))
+        found = ProofRecord(before.place | found.place | _machine(before.place), _joined(before.proved, found.proved))
     return found, messages
 
 
@@ -211,7 +223,8 @@ def _joined(
     before: Mapping[Subject, dict[str, Figures]], found: Mapping[Subject, dict[str, Figures]]
 ) -> dict[Subject, dict[str, Figures]]:
     """The levels of both for each subject; where both have a level, that of `found`."""
-    return {subject: before.get(subject, {}) | found.get(subject, {}) for subject in {**before, **found}}
+    # Of equal subjects that of `found`, which knows the code without its configurations.
+    return {subject: before.get(subject, {}) | found.get(subject, {}) for subject in {**found, **before}}
 
 
 def _messages_of_fuller(path: Path, fuller: Sequence[JobResult], before: ProofRecord) -> list[str]:
@@ -247,6 +260,13 @@ def complete(found: Figures) -> bool:
     return found["cases"] > 0 and "not_proved" not in found
 
 
+def require_same_machine(path: Path, record: ProofRecord, place: Mapping[str, str]) -> None:
+    """Raise `CallError` if the record in `path` is of another device or of other versions than those of `place`."""
+    machine = _machine(record.place)
+    if any(machine.get(key, value) != value for key, value in _machine(place).items()):
+        raise CallError(f"{path} has results of {record.place}, but these are of {dict(place)}; use another file")
+
+
 def _machine(place: Mapping[str, str]) -> dict[str, str]:
     """The machine and versions; "interpreter" is dropped, since it runs with and without a GPU."""
     return {key: value for key, value in place.items() if value != "interpreter"}
@@ -260,6 +280,7 @@ def text_of(found: ProofRecord, path: Path) -> str:
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     for subject, levels in sorted(found.proved.items()):
         line = lines.setdefault((subject.kernel, subject.device), {"kernel": subject.kernel, "device": subject.device})
+        line |= {"code": subject.code} if subject.code else {}
         own = dict(sorted(levels.items()))
         line |= {"hosts": line.get("hosts", {}) | {subject.host: own}} if subject.host else own
     place = json.dumps(dict(sorted(found.place.items())))
@@ -280,8 +301,9 @@ def _record_of(data: Any) -> ProofRecord:
     proved: dict[Subject, dict[str, Figures]] = {}
     for index, line in enumerate(data["kernels"]):
         kernel, device, hosts = line.pop("kernel"), line.pop("device"), line.pop("hosts", {})
-        levels = {Subject(kernel, device): line} if line else {}
-        levels |= {Subject(kernel, device, host): own for host, own in hosts.items()}
+        code = line.pop("code", "")
+        levels = {Subject(kernel, device, "", code): line} if line else {}
+        levels |= {Subject(kernel, device, host, code): own for host, own in hosts.items()}
         if not levels or not all(levels.values()):
             raise Unfit("no level is proved", "kernels", index)
         if proved.keys() & levels.keys():

@@ -113,7 +113,9 @@ class ResultCache:
     def store(self, result: JobResult) -> None:
         """Store what passed of `result`, unless some of its cases did not run."""
         job = result.job
-        if result.left_out is not None or result.cached or result.not_proved or (job.case and job.level != "compile"):
+        if result.left_out is not None or result.cached or result.not_proved:
+            return
+        if job.level != "compile" and (job.case or job.chosen or job.recorded):
             return
         if job.level == "compile":
             failed = {failure.case for failure in result.failures}
@@ -257,6 +259,8 @@ _FIELDS: Mapping[str, Any] = {
     "place": _pairs({"type": "string"}),
     "seconds": {"type": "number"},
     "measured": _pairs(_FIGURES),
+    "rows": _FIGURES,
+    "full": {"type": "string"},
 }
 
 
@@ -272,7 +276,8 @@ _PARTS = _object({part.name: {"type": "string"} for part in fields(code_parts.Pa
 
 def _result(job: Job, subject: Subject | None, value: Mapping[str, Any]) -> JobResult:
     place = tuple((str(k), str(v)) for k, v in value["place"])
-    found = {**value, "place": place, "measured": _measured(value["measured"])}
+    rows = tuple((str(name), int(count)) for name, count in value["rows"])
+    found = {**value, "place": place, "measured": _measured(value["measured"]), "rows": rows}
     return JobResult(job, subject=subject, **found, cached=True)
 
 

@@ -39,6 +39,7 @@ class VerificationOptions:
     junit: Path | None = None
     html: Path | None = None
     results: Path | None = None
+    lacking: bool = False
     table: list[Path] | None = None
     costs: Path | None = None
     cache: Path | None = None
@@ -49,6 +50,8 @@ def answer(options: VerificationOptions) -> int:
     """Prove what a call asks for, write its reports and return the exit status; raises `CallError` and `SpecError`."""
     if options.table:
         return _table(options, options.table)
+    if options.lacking and options.results is None:
+        raise CallError("--lacking goes with --results FILE, whose record it reads and adds to")
     plans: list[VerificationPlan] = []
 
     def show(event: VerificationPlan | JobResult) -> None:
@@ -68,6 +71,7 @@ def answer(options: VerificationOptions) -> int:
         only=options.only,
         case=options.case,
         shard=options.shard,
+        lacking=options.results if options.lacking and options.results and options.results.exists() else None,
         jobs=options.jobs,
         cache=options.cache,
         fresh=options.fresh,
@@ -103,7 +107,9 @@ def _announce(planned: VerificationPlan, options: VerificationOptions) -> None:
         print(f"--only {options.only!r} matches nothing of {', '.join(planned.unmatched)}")
     for choice in planned.choices:
         print(choice.text())
-    if not planned.jobs:
+    if planned.recorded:
+        print(f"{planned.recorded} of {planned.recorded + len(planned.jobs)} jobs are recorded in {options.results}")
+    elif not planned.jobs:
         index, count = options.shard
         print(f"--shard {index}/{count} has no job; all shards together have {planned.total}")
 

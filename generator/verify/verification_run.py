@@ -11,8 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -23,12 +23,13 @@ from generator.language.call_numbers import MOST_PROCESSES
 from generator.language.errors import CallError, lacks, nearest, shown
 from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
-from generator.verify import static_checks, worker_pool
+from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage, CoveringArray
 from generator.verify.job_costs import JobCosts
 from generator.verify.job_selection import plan, rendered, within_reach
 from generator.verify.job_selection import shard as shard_of
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState
+from generator.verify.lacking import lacking as lacking_of
 from generator.verify.level_scope import out_of_reach
 from generator.verify.parallel import workers_by_default
 from generator.verify.result_cache import ResultCache
@@ -42,6 +43,8 @@ class VerificationPlan:
     #: The jobs of this call, those that cannot run here among them, and how many there are in all shards together.
     jobs: tuple[Job, ...]
     total: int
+    #: How many jobs of this call the record of `lacking` has.
+    recorded: int
     #: The results of the jobs that cannot run here, with the reasons.
     out_of_reach: Mapping[Job, JobResult]
     #: How `coverage` has chosen among the combinations of each level; none where all of them run.
@@ -87,6 +90,7 @@ def verify(
     only: str = "*",
     case: str | None = None,
     shard: tuple[int, int] = (1, 1),
+    lacking: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     fresh: bool = False,
@@ -97,9 +101,10 @@ def verify(
 
     `levels` are those of `LEVELS`, by default the fast ones, and gpu where there is a GPU; `targets` those of the level
     compile, or `all`. `coverage` says which combinations run, `only` and `case` are patterns of names, `shard` is the
-    I-th of N parts, `jobs` the number of worker processes. `cache` is the folder of the result cache; `fresh` ignores
-    what it holds. `progress` shows a bar on a terminal. `report` is called with the plan before anything is proved, and
-    with each result when it is there.
+    I-th of N parts, `jobs` the number of worker processes. `lacking` is a record that `verify --results` wrote on this
+    machine: what it has is not proved again, neither a kernel nor a configuration of one. `cache` is the folder of the
+    result cache; `fresh` ignores what it holds. `progress` shows a bar on a terminal. `report` is called with the plan
+    before anything is proved, and with each result when it is there.
 
     Raises `CallError` for a wrong call, `SpecError` for a wrong spec, and `FileError` for a folder that cannot be read.
     A proof that fails raises nothing: see `VerifyResult.ok`.
@@ -112,7 +117,7 @@ def verify(
         raise CallError(f"jobs: expected a whole number from 1 to {MOST_PROCESSES}, got {shown(jobs)}")
     given = paths_of(families)
     found = rendered(given, folder_of(out), only)
-    planned = _planned(given, found, levels, chosen, _coverage(coverage), only, case, shard)
+    planned = _planned(given, found, levels, chosen, _coverage(coverage), only, case, shard, _path(lacking))
     if report is not None:
         report(planned)
     kept = ResultCache(None if cache is None else Path(cache), found, planned.device)
@@ -158,6 +163,7 @@ def _planned(
     only: str,
     case: str | None,
     part: tuple[int, int],
+    record: Path | None,
 ) -> VerificationPlan:
     # The query imports torch, which takes seconds.
     device = gpu() if wanted is None or "gpu" in wanted else None
@@ -176,16 +182,35 @@ def _planned(
     # Computed for the whole run: every shard then agrees on what a level leaves out.
     aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
     chosen, choices = within_reach(jobs, aside, found, coverage)
+    # Of each part what is lacking: parts that are recorded in turn stay the same.
+    mine = shard_of(chosen, *part, JobCosts.shipped().of)
+    left = mine if record is None else _lacking(mine, aside, found, record, device)
     folders = {job.folder for job in jobs}
     return VerificationPlan(
         tuple(found),
-        tuple(shard_of(chosen, *part, JobCosts.shipped().of)),
+        tuple(left),
         len(chosen),
+        len(mine) - len(left),
         aside,
         tuple(choices),
         tuple(family.name for family in found if family.folder not in folders),
         device,
     )
+
+
+def _path(given: str | os.PathLike[str] | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _lacking(
+    jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], path: Path, device: str | None
+) -> list[Job]:
+    """The jobs that the record in `path` lacks, and those in `aside`; raises `CallError` for another machine's."""
+    record = proof_records.read(path)
+    runs = {"device": device} if device and any(job.level == "gpu" for job in jobs) else {}
+    proof_records.require_same_machine(path, record, _versions() | runs)
+    left = {replace(job, recorded=None): job for job in lacking_of(jobs, found, record)}
+    return [job if job in aside else left[job] for job in jobs if job in aside or job in left]
 
 
 def _refuse_idle(jobs: Sequence[Job], only: str, levels: Sequence[str], given: Sequence[Path]) -> None:
@@ -299,9 +324,14 @@ def architecture() -> str | None:
     return _device()[1]
 
 
+def _versions() -> dict[str, str]:
+    """The versions of Python, torch and Triton, as a result's place has them."""
+    return _device()[2]
+
+
 @cache
-def _device() -> tuple[str | None, str | None]:
-    """Both, queried in a separate process, so that this process does not initialise CUDA."""
+def _device() -> tuple[str | None, str | None, dict[str, str]]:
+    """All three, queried in a separate process, so that this process does not initialise CUDA."""
     if importlib.util.find_spec("torch") is None:
         raise lacks("verify", "torch", "verify")
     command = own_process.command("generator.verify.gpu")
@@ -309,5 +339,5 @@ def _device() -> tuple[str | None, str | None]:
     if asked.returncode != 0:
         reason = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
         raise CallError(f"torch cannot query the GPU: {reason}")
-    name, architecture = json.loads(asked.stdout.splitlines()[-1])
-    return name, architecture
+    name, architecture, versions = json.loads(asked.stdout.splitlines()[-1])
+    return name, architecture, versions

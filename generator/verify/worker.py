@@ -6,6 +6,7 @@ import contextlib
 import functools
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,7 @@ from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describ
 from generator.verify.invalid_calls import Refusal
 from generator.verify.jobs import Failure, Job, JobResult, subject
 from generator.verify.level_scope import why_not_called, why_not_run
+from generator.verify.manifest_configurations import label_of
 from generator.verify.refusals import refusals, right_call, right_case
 
 
@@ -59,6 +61,9 @@ class _Work:
         self.not_proved: list[tuple[str, str]] = []
         self.worst = 0.0
         self.vendor: list[float] = []
+        #: The cases by configuration, and the one of the full list, to which refusals count.
+        self.rows: Counter[str] = Counter()
+        self.full = ""
 
     def result(self, started: float) -> JobResult:
         """Do the work; whatever a kernel's file raises is a failure, never the harness's end."""
@@ -83,6 +88,8 @@ class _Work:
             _place(self.machine),
             time.monotonic() - started,
             lost,
+            rows=tuple(self.rows.items()),
+            full=self.full,
         )
 
     def kernel(self, file: Path) -> str | None:
@@ -96,18 +103,31 @@ class _Work:
             raise CallError(
                 f"CONFIGS has {len(module.CONFIGS)} rows, and the manifest gives {len(kernel.tiles)}; render it again"
             )
+        labels = [label_of(row) for row in module.CONFIGS]
+        self.full = labels[smallest_row(kernel)]
+        self.rows.update(dict.fromkeys(labels, 0))
+        recorded = dict(self.job.recorded.rows if self.job.recorded else ())
         for case in cases(kernel, hardware=self.machine.hardware):
-            if self.job.takes(case.name):
+            label = self.full if case.row is None else labels[case.row]
+            if self.job.takes(case.name) and (case.row is None or label not in recorded):
+                before = self.count
                 self.case(module, kernel, case)
+                self.rows[label] += self.count - before
             if self.failures and self.machine.lost():
                 return None
+        before = self.count
+        self.besides(module, kernel)
+        self.rows[self.full] += self.count - before
+        return None
+
+    def besides(self, module: ModuleType, kernel: Kernel) -> None:
+        """What depends on the whole table of configurations: refusals, and what the tuner tries."""
         self.refusals(module, kernel)
         if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.job.takes("tuner"):
             self.count += 1
             fault = tuner_fault(module, kernel)
             if fault is not None:
                 self.failures.append(Failure("tuner", "the tuner tries the rows that take the sizes", fault))
-        return None
 
     def contract(self) -> str | None:
         """The function of one contract, which picks among its kernels."""

@@ -1,0 +1,209 @@
+"""What a record lacks is proved alone: kernels, and configurations of a kernel whose code is the same."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.commands.command_line import main as render
+from generator.emit.manifest_reader import Rendered, read
+from generator.verify import proof_records, verification_run, worker
+from generator.verify.job_selection import plan
+from generator.verify.jobs import Job, JobResult, Recorded, subject
+from generator.verify.lacking import lacking
+from generator.verify.launches import launches
+from generator.verify.result_cache import ResultCache
+from tests.helpers.support import called
+
+SPEC = (
+    "name: some\nsummary: Some.\nlayout: rcr\ndtype: fp16\nload: pointer\nselect: heuristic\ntargets: [sm90]\ntile:\n"
+)
+SMALL, WIDE, DEEP = "m: 16, n: 16, k: 16", "m: 16, n: 32, k: 16", "m: 16, n: 16, k: 16, stages: 4"
+#: The word of the first.
+LABEL = "16,16,16,8,3,4"
+PLACE = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
+
+
+@pytest.fixture
+def rendered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Rendered]:
+    """Renders a kernel with these configurations, each time in another folder, as workers remember a manifest."""
+    numbers = itertools.count()
+
+    def of(*tiles: str) -> Rendered:
+        rows = "".join(f"  - {{{tile}{'' if 'stages' in tile else ', stages: 3'}, warps: 4}}\n" for tile in tiles)
+        out = tmp_path / str(next(numbers))
+        (tmp_path / "some.yaml").write_text(SPEC + rows)
+        assert render([str(tmp_path / "some.yaml"), "--out", str(out)]) == 0
+        capsys.readouterr()
+        return read(out / "some")
+
+    return of
+
+
+def job_of(family: Rendered, level: str = "interpret") -> Job:
+    (job,) = [job for job in plan([family], [level], targets=("sm90",)) if not job.contract]
+    return job
+
+
+def left_of(family: Rendered, path: Path, level: str = "interpret") -> list[Job]:
+    return lacking([job_of(family, level)], [family], proof_records.read(path))
+
+
+def figures_of(family: Rendered, path: Path, level: str = "interpret") -> Any:
+    found = subject(job_of(family, level))
+    assert found is not None
+    return proof_records.read(path).proved[found][level]
+
+
+def run(job: Job) -> JobResult:
+    return worker.run(job, contextlib.nullcontext())
+
+
+def test_of_a_new_table_only_new_configurations_run(
+    rendered: Callable[..., Rendered], interpreted: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The record is then that of a whole run. Of configurations that differ in stages the interpreter runs one."""
+    path, other = tmp_path / "record.json", tmp_path / "other.json"
+    whole = interpreted(run, job_of(rendered(SMALL)))
+    proof_records.write(path, [whole])
+    family = rendered(SMALL, WIDE, DEEP)
+    (job,) = left_of(family, path)
+    assert job.recorded is not None and job.recorded.rows == ((LABEL, whole.cases),)
+    part = interpreted(run, job)
+    assert not part.failures and 0 < part.cases < whole.cases
+    proof_records.write(path, [part])
+    found = figures_of(family, path)
+    assert found["rows"].keys() == {LABEL, "16,16,32,8,3,4", "16,16,16,8,4,4"} and found["full"] == LABEL
+    proof_records.write(other, [interpreted(run, job_of(family))])
+    assert found == figures_of(family, other)
+    assert left_of(family, path) == []
+
+
+def passed(job: Job, worst: float = 0.5, **rows: int) -> JobResult:
+    """A run that passed, of configurations by their labels; the first has the full list."""
+    found = tuple(rows.items())
+    return JobResult(
+        *(job, sum(rows.values())), subject=subject(job), place=PLACE, worst_error=worst, rows=found, full=found[0][0]
+    )
+
+
+def test_what_is_recorded_of_several_tables_counts_for_one(rendered: Callable[..., Rendered], tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    proof_records.write(path, [passed(job_of(rendered(SMALL, WIDE)), 0.25, **{LABEL: 40, "16,16,32,8,3,4": 2})])
+    proof_records.write(path, [passed(job_of(rendered(SMALL, DEEP)), 0.75, **{LABEL: 40, "16,16,16,8,4,4": 0})])
+    family = rendered(SMALL, DEEP, WIDE, "m: 32, n: 32, k: 32")
+    (job,) = left_of(family, path)
+    rows = ((LABEL, 40), ("16,16,16,8,4,4", 0), ("16,16,32,8,3,4", 2))
+    assert job.recorded == Recorded(rows, 0.75)
+    # What one of these tables has not now is no part of another's record.
+    proof_records.write(path, [passed(job, 0.5, **{LABEL: 7, "32,32,32,8,3,4": 2})])
+    assert figures_of(family, path) == {
+        "cases": 44,
+        "worst_error": 0.75,
+        "full": LABEL,
+        "rows": {**dict(rows), "32,32,32,8,3,4": 2},
+    }
+    (fewer,) = left_of(rendered(SMALL), path)
+    assert fewer.recorded == Recorded(((LABEL, 40),), 0.75)
+
+
+def test_a_whole_run_where_the_full_list_is_of_another_configuration(
+    rendered: Callable[..., Rendered], tmp_path: Path
+) -> None:
+    path = tmp_path / "record.json"
+    proof_records.write(path, [passed(job_of(rendered(WIDE)), **{"16,16,32,8,3,4": 40})])
+    family = rendered(SMALL, WIDE)
+    assert left_of(family, path) == [job_of(family)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("acc = tl.dot(", "acc = acc * 1.0 + tl.dot("), ("Table(CONFIGS)", "Table([*CONFIGS])")],
+    ids=["the kernel", "the host's code"],
+)
+def test_a_whole_run_where_the_code_is_other(
+    rendered: Callable[..., Rendered], tmp_path: Path, old: str, new: str
+) -> None:
+    path = tmp_path / "record.json"
+    before = job_of(rendered(SMALL))
+    text = before.file.read_text()
+    assert old in text
+    before.file.write_text(text.replace(old, new))
+    proof_records.write(path, [passed(before, **{LABEL: 40})])
+    family = rendered(SMALL, WIDE)
+    assert left_of(family, path) == [job_of(family)]
+
+
+@pytest.mark.parametrize("spoil", ["code", "not_proved"])
+def test_a_whole_run_where_the_record_says_too_little(
+    rendered: Callable[..., Rendered], tmp_path: Path, spoil: str
+) -> None:
+    """It is of a version that did not count by configurations, or has a case that is not proved."""
+    path = tmp_path / "record.json"
+    first = passed(job_of(rendered(SMALL)), **{LABEL: 40})
+    proof_records.write(path, [first if spoil == "code" else replace(first, not_proved=(("huge-a", "no memory"),))])
+    if spoil == "code":
+        text = json.loads(path.read_text())
+        del text["kernels"][0]["code"]
+        path.write_text(json.dumps(text))
+    family = rendered(SMALL, WIDE)
+    assert left_of(family, path) == [job_of(family)]
+
+
+def test_part_of_the_launches_is_no_record_of_all(rendered: Callable[..., Rendered], tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    family = rendered(SMALL)
+    job = job_of(family, "compile")
+    names = [launch.name for launch in launches(family.kernels[0], "sm90")]
+    figures = (("shared", 1), ("tensor_memory", 0), ("registers", 9), ("spilled", 0))
+    for chosen, left in ((names[:1], [job]), (names, [])):
+        measured = tuple((name, figures) for name in chosen)
+        own = replace(job, chosen=tuple(chosen))
+        result = JobResult(own, len(chosen), measured=measured, subject=subject(job), place=PLACE[1:])
+        proof_records.write(path, [result])
+        assert left_of(family, path, "compile") == left
+        assert lacking([own], [family], proof_records.read(path)) == []
+
+
+def test_a_part_of_a_run_is_no_cached_result(rendered: Callable[..., Rendered], tmp_path: Path) -> None:
+    family = rendered(SMALL)
+    job = replace(job_of(family), recorded=Recorded(((LABEL, 40),)))
+    for stored in (job, job_of(family)):
+        kept = ResultCache(tmp_path / "cache", [family], None)
+        kept.store(passed(stored, **{LABEL: 3}))
+        kept.close()
+        kept = ResultCache(tmp_path / "cache", [family], None)
+        results, left = kept.cached([job])
+        kept.close()
+        # A whole result stands for any part.
+        assert left == ([job] if stored is job else [])
+        assert [(each.rows, each.full) for each in results] == ([] if stored is job else [(((LABEL, 3),), LABEL)])
+
+
+def test_the_command_line_says_what_is_recorded(
+    rendered: Callable[..., Rendered],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "record.json"
+    job = job_of(rendered(SMALL), "bounds")
+    call = ("verify", job.folder, "--level", "bounds", "--only", "*__*", "--lacking")
+    said = called(capsys, *call)
+    assert said.status == 2 and "--lacking goes with --results FILE, whose record it reads and adds to" in said.err
+    call = (*call, "--results", path)
+    said = called(capsys, *call)
+    assert said.status == 0 and "recorded" not in said.out and path.exists()
+    said = called(capsys, *call)
+    assert said.status == 0 and said.out.startswith(f"1 of 1 jobs are recorded in {path}\n")
+    monkeypatch.setattr(verification_run, "_versions", lambda: {"triton": "9.9"})
+    proof_records.write(tmp_path / "other.json", [passed(job_of(rendered(SMALL)), **{LABEL: 40})])
+    said = called(capsys, *call[:-1], tmp_path / "other.json")
+    assert said.status == 2 and "but these are of {'triton': '9.9'}; use another file" in said.err
