@@ -73,10 +73,11 @@ def test_a_kernel_passes_and_the_closing_line_counts(call: Call, tmp_path: Path)
     found = json.loads(results.read_text())
     (entry,) = found["kernels"]
     parts = of_file(ROOT / "generated" / "fp16_rcr" / f"{KERNEL}.py")
-    assert entry.keys() == {"kernel", "device", "hosts"} and entry["hosts"].keys() == {parts.host}
-    assert (entry["kernel"], entry["device"]) == (KERNEL, parts.device)
+    assert entry.keys() == {"kernel", "device", "code", "hosts"} and entry["hosts"].keys() == {parts.host}
+    assert (entry["kernel"], entry["device"], entry["code"]) == (KERNEL, parts.device, parts.timed)
     ((level, figures),) = entry["hosts"][parts.host].items()
-    assert level == "interpret" and figures.keys() == {"cases", "worst_error"} and 0 < figures["worst_error"] <= 1
+    assert level == "interpret" and figures.keys() == {"cases", "worst_error", "rows", "full"}
+    assert 0 < figures["worst_error"] <= 1 and sum(figures["rows"].values()) == figures["cases"]
     assert found["place"].keys() == {"device", "python", "torch", "triton"}
     assert str(ROOT) not in results.read_text() and not re.search(r"\d\d\d\d-\d\d-\d\d", results.read_text())
     assert [suite.get("name") for suite in ET.parse(junit).getroot()] == ["static", "interpret"]
