@@ -20,7 +20,7 @@ from generator.bounds.symbolic_values import (
     reaches_memory,
     wider,
 )
-from generator.bounds.terms import choice, either, equal, every, negation, poly
+from generator.bounds.terms import ALWAYS, NEVER, choice, either, equal, every, negation, poly
 
 #: The arguments of tl.where.
 _ARGUMENTS = ("condition", "x", "y")
@@ -28,8 +28,10 @@ _ARGUMENTS = ("condition", "x", "y")
 
 def merged(test: LaneConditions, a: Value, b: Value) -> Value:
     """The value of a name after a branch: `a` if `test` holds, otherwise `b`."""
-    if a == b:
+    if a == b or test.condition == ALWAYS:
         return a
+    if test.condition == NEVER:
+        return b
     shapes = (
         (a.shape, b.shape)
         if isinstance(a, LaneIntegers | LaneConditions) and isinstance(b, LaneIntegers | LaneConditions)

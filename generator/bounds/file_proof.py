@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -101,7 +102,7 @@ def _proof(source: Source, call: TableObject, at: int) -> FileProof:
         tiles = {name: size for name, size in configuration.items() if not name.startswith("num_") or name in told}
         key = tuple(sorted(tiles.items()))
         if key not in proofs:
-            proofs[key] = _with_tiles(source, known, tiles)
+            proofs[key] = _in_each_case(source, known, tiles)
         found, order = proofs[key]
         accesses += [replace(access, row=index) for access in found]
         orders.append(order)
@@ -111,12 +112,23 @@ def _proof(source: Source, call: TableObject, at: int) -> FileProof:
     return FileProof(tuple(accesses), _worst(orders))
 
 
-def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], OrderVerdict]:
+def _in_each_case(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], OrderVerdict]:
+    """The worst verdicts over all values of the parameters on which the number of elements of a tensor depends."""
+    cases = itertools.product((True, False), repeat=len(known.deciding))
+    found = [_with_tiles(source, known, tiles, dict(zip(known.deciding, case))) for case in cases]
+    rank = {"refuted": 0, "not proved": 1}
+    accesses = [min(each, key=lambda access: rank.get(access.state, 2)) for each in zip(*(x for x, _ in found))]
+    return accesses, _worst([order for _, order in found])
+
+
+def _with_tiles(
+    source: Source, known: Launcher, tiles: Mapping[str, int], decided: Mapping[str, bool]
+) -> tuple[list[Access], OrderVerdict]:
     lemma = Lemma(OrderVerdict("not proved", "the kernel does not assign the coordinates of a tile"))
     launch: LaunchFacts | None = None
     divided = False
     try:
-        launch = found = known.bind(tiles)
+        launch = found = known.bind(tiles, decided)
 
         def order(names: tuple[str, str], first: LaneIntegers, second: LaneIntegers, tiles: Poly | None) -> Lemma:
             nonlocal lemma

@@ -12,12 +12,12 @@ from typing import Any
 from generator.bounds import folded, groups, runtime_theorems, sharing, triton_semantics
 from generator.bounds.call_reader import Named, TableObject
 from generator.bounds.extent_terms import factors, term
-from generator.bounds.patterns import matched, matches
+from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.plain_arithmetic import condition_of
 from generator.bounds.runtime_theorems import LaunchedTensor
 from generator.bounds.source import JITS, NotUnderstood, Refuted, Source
 from generator.bounds.symbolic_values import Either, IntegerType, LaneConditions, LaneIntegers, Opaque, Pointer, Value
-from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
+from generator.bounds.terms import ALWAYS, NEVER, Condition, Poly, at_most, below, equal, negation, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
 from generator.runtime.extents import BLOCK_M, Extent, Operation, Size
 
@@ -177,6 +177,20 @@ class Launcher:
                 raise NotUnderstood(decorator.lineno, ast.unparse(decorator).partition("\n")[0])
         return found
 
+    @cached_property
+    def deciding(self) -> tuple[str, ...]:
+        """The computed parameters that decide how many elements a `tl.arange` has."""
+        ranges = (node for node in ast.walk(self.source.kernel) if isinstance(node, ast.Call))
+        tests = [
+            choice.test
+            for node in ranges
+            if dotted(node.func) == "tl.arange"
+            for choice in ast.walk(node)
+            if isinstance(choice, ast.IfExp)
+        ]
+        read = {name.id for test in tests for name in ast.walk(test) if isinstance(name, ast.Name)}
+        return tuple(name for name in self._derived if name in read)
+
     def _check(self) -> None:
         """Raise unless the table has all that a kernel needs, and nothing that has no meaning here."""
         call, passed = self.call, set[str]()
@@ -258,8 +272,8 @@ class Launcher:
         if any(each.keys() != self.source.rows[0].keys() for each in self.source.rows):
             raise NotUnderstood(1, "configurations with other entries than the first has")
 
-    def bind(self, row: Mapping[str, int]) -> LaunchFacts:
-        """The launch with this row."""
+    def bind(self, row: Mapping[str, int], decided: Mapping[str, bool]) -> LaunchFacts:
+        """The launch with this row, where each parameter in `deciding` has the given value."""
         table = {key: poly(number) for key, number in row.items()}
         names = {**table, **self.names}
         tiles, walks, deals = self._tiles
@@ -287,9 +301,13 @@ class Launcher:
         own = {parameter.arg for parameter in self.source.kernel.args.args}
         arguments = {name: value for name, value in arguments.items() if name in own}
         numbers = {name: value.value for name, value in arguments.items() if isinstance(value, LaneIntegers)}
-        for name, rule in self._derived.items():
-            arguments[name] = LaneConditions(condition_of(rule, numbers))
         facts, shared = [*self.facts, *runtime_theorems.fitting(self.call, names)], 1
+        for name, rule in self._derived.items():
+            condition = condition_of(rule, numbers)
+            if name in decided:
+                facts.append(condition if decided[name] else negation(condition))
+                condition = ALWAYS if decided[name] else NEVER
+            arguments[name] = LaneConditions(condition)
         if len(self.made.grid) > 1:
             count = term(self.line, self.made.grid[1], table).constant
             if count is None or count < 1:
