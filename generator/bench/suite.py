@@ -17,7 +17,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from generator.files.package_data import data
 from generator.files.reading import FileError, read_text
 from generator.language.axis_values import read_axis
-from generator.language.document import compose, plain
+from generator.language.document import compose, described, plain
 from generator.language.errors import CallError, Mistake, SpecError, nearest, shown
 from generator.language.model import AxisValue, word_of
 from generator.language.reader import Reader
@@ -183,13 +183,13 @@ class _SuiteReader(Reader):
         value = plain(node)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
             return float(value)
-        self.wrong(node, f"{what}: expected a number above 0, found {shown(value)}")
+        self.wrong(node, f"{what}: expected a number above 0, found {described(node)}")
         return None
 
     def switch(self, node: Node, what: str) -> bool:
         value = plain(node)
         if not isinstance(value, bool):
-            self.wrong(node, f"{what}: expected true or false, found {shown(value)}")
+            self.wrong(node, f"{what}: expected true or false, found {described(node)}")
         return value is True
 
     def peer(self, node: Node) -> tuple[str, ...] | None:

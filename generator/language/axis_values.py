@@ -13,7 +13,7 @@ from generator.epilogue.gradient_operation import GRAD, gradient_name, gradient_
 from generator.epilogue.operations import EpilogueOperation
 from generator.epilogue.quantisation import QUANTIZE
 from generator.language.built_in import BUILT_IN
-from generator.language.document import plain
+from generator.language.document import described, plain
 from generator.language.dtype_reader import read_dtype
 from generator.language.errors import nearest, shown
 from generator.language.keys import LAYOUT_KEYS, TILE_KEYS, TILE_REQUIRED
@@ -52,7 +52,7 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
             return Layout.of(letters)
         reader.wrong(
             node,
-            f"layout: unknown value {shown(letters)}; expected three letters for A, B and C, each r (row-major), "
+            f"layout: unknown value {described(node)}; expected three letters for A, B and C, each r (row-major), "
             "c (column-major) or s (strided), or a mapping {a: row, b: column, c: row}",
         )
         return None
@@ -62,7 +62,7 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
     for operand, value in found.items():
         if plain(value) not in words:
             reader.wrong(
-                value, f"layout.{operand}: unknown value {shown(plain(value))}; {nearest(str(plain(value)), words)}"
+                value, f"layout.{operand}: unknown value {described(value)}; {nearest(str(plain(value)), words)}"
             )
     if len(reader.mistakes) > before:
         return None
@@ -78,7 +78,7 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
             if len(found) > LONGEST_CHAIN:
                 break
     elif isinstance(node, MappingNode):
-        operation = shown(plain(node.value[0][0])) if node.value else "an operation"
+        operation = described(node.value[0][0]) if node.value else "an operation"
         reader.wrong(
             node, f"epilogue: {operation} with parameters must be in a list inside the axis's list: [[{{name: ...}}]]"
         )
@@ -88,7 +88,7 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
         if text == "none":
             return Epilogue()
         if not isinstance(text, str):
-            reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {shown(text)}")
+            reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {described(node)}")
             return None
         found = _sum(reader, node, text, operations)
     if len(found) > LONGEST_CHAIN:
@@ -136,7 +136,7 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used 
     if isinstance(value, str) and not isinstance(node, (MappingNode, SequenceNode)):
         return _sum(reader, node, value, operations)
     reader.wrong(
-        node, f"epilogue: expected an operation, or one with parameters as {{name: {{...}}}}, found {shown(value)}"
+        node, f"epilogue: expected an operation, or one with parameters as {{name: {{...}}}}, found {described(node)}"
     )
     return [None]
 
@@ -181,7 +181,7 @@ def _gradient_with_settings(reader: Reader, node: Node, operations: Operations) 
     of = next((value for key, _, value in entries if key == "op"), None)
     if of is None:
         example = f"{{{GRAD}: {{op: leaky_relu, negative_slope: 0.2}}}}"
-        reader.wrong(node, f"epilogue.{GRAD}: expected an operation, as in {example}, found {shown(plain(node))}")
+        reader.wrong(node, f"epilogue.{GRAD}: expected an operation, as in {example}, found {described(node)}")
         return None
     name = reader.text(of, f"epilogue.{GRAD}.op")
     operation = None if name is None else _gradient(reader, of, name, operations)
@@ -225,7 +225,7 @@ def read_tile(reader: Reader, node: Node) -> Tile | None:
                 values[key] = number
         elif key == "warp_specialize":
             if type(plain(value)) is not bool:
-                reader.wrong(value, f"tile.{key}: expected true or false, found {shown(plain(value))}")
+                reader.wrong(value, f"tile.{key}: expected true or false, found {described(value)}")
             elif plain(value):
                 reader.wrong(value, f"tile.{key}: not available yet; no available schedule uses it")
         elif reader.whole(value, f"tile.{key}") not in (None, _UNUSED[key]):

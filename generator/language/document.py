@@ -20,7 +20,7 @@ from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
-from generator.language.errors import Mistake, SpecError
+from generator.language.errors import MOST_MISTAKES, Mistake, SpecError, shortened, shown
 from generator.language.yaml_hints import hint
 
 Scalar = str | int | float | bool | None
@@ -36,6 +36,7 @@ _TAGS = {
     MappingNode: "tag:yaml.org,2002:map",
 }
 _DEEPEST = 16
+_MOST_DIGITS = 1000
 #: The most nodes of a spec, where an alias counts as what it stands for: PyYAML needs seconds for so many.
 LARGEST_TREE = 100_000
 
@@ -123,16 +124,24 @@ def compose(path: Path, text: str) -> Node:
         raise wrong(1, 1, "not a spec: nested too deeply") from None
     if root is None:
         raise wrong(1, 1, "the file is empty; a spec needs summary, layout and dtype")
+    mistakes = []
     for node, depth in _walk(root, 0):
         at = place(node)
         if depth > _DEEPEST:
             raise wrong(at.line, at.column, "not a spec: nested too deeply")
         if node.tag not in (_TAGS[type(node)], "?"):
-            raise wrong(at.line, at.column, f"tags are not part of the spec language, found {node.tag!r}")
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!", 1)
+            told = f"tags are not part of the spec language, found {shown(tag)}"
+            mistakes.append(Mistake(path, at.line, at.column, told))
         surrogate = _SURROGATE.search(node.value) if isinstance(node, ScalarNode) else None
         if surrogate is not None:
             # Only an escape can be half of a pair: it is no character, and no file can hold it.
-            raise wrong(at.line, at.column, f"the character U+{ord(surrogate[0]):04X} is not allowed in YAML")
+            told = f"the character U+{ord(surrogate[0]):04X} is not allowed in YAML"
+            mistakes.append(Mistake(path, at.line, at.column, told))
+        if len(mistakes) >= MOST_MISTAKES:
+            break
+    if mistakes:
+        raise SpecError(mistakes)
     return root
 
 
@@ -146,9 +155,7 @@ def _walk(node: Node, depth: int) -> Iterator[tuple[Node, int]]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        children = [part for pair in node.value for part in pair] if isinstance(node, MappingNode) else node.value
-        if not isinstance(node, ScalarNode):
-            open_nodes.extend((child, depth + 1) for child in children)
+        open_nodes.extend((child, depth + 1) for child in reversed(_parts(node)))
 
 
 def scalar(node: ScalarNode) -> Scalar:
@@ -162,7 +169,7 @@ def scalar(node: ScalarNode) -> Scalar:
         return text.lower() == "true"
     if _INT.match(text):
         # int() raises for more than 4,300 digits; no key of a spec accepts such a number.
-        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 20 else text
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) <= _MOST_DIGITS else text
     if _FLOAT.match(text):
         return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     return text
@@ -175,6 +182,32 @@ def rounded_away(node: Node) -> bool:
     value = scalar(node)
     digits = re.search("[1-9]", re.split("[eE]", node.value)[0]) is not None
     return isinstance(value, float) and digits and (value == 0 or math.isinf(value))
+
+
+def described(node: Node, limit: int = 60) -> str:
+    """A node for a message, as YAML has it, on one line: text in quotes, and a list or a mapping that is short."""
+    if isinstance(node, ScalarNode):
+        value = scalar(node)
+        if value is None:
+            return node.value or "nothing"
+        is_text = isinstance(value, str) and (node.style is not None or not _INT.match(value))
+        return shown(value, limit) if is_text else shortened(node.value, limit)
+    description, parts = shown(plain(node)), _parts(node)
+    if not parts or not all(isinstance(part, ScalarNode) for part in parts):
+        return description
+    items = [described(part, limit) if getattr(part, "style", None) else str(part.value) for part in parts]
+    if isinstance(node, SequenceNode):
+        text = f"[{', '.join(items)}]"
+    else:
+        text = f"{{{', '.join(f'{key}: {value}' for key, value in zip(items[::2], items[1::2]))}}}"
+    return text if len(text) <= limit else description
+
+
+def _parts(node: Node) -> list[Node]:
+    """The children of a node."""
+    if isinstance(node, ScalarNode):
+        return []
+    return [part for pair in node.value for part in pair] if isinstance(node, MappingNode) else list(node.value)
 
 
 class NodeDescription(str):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from generator.language.document import plain
+from generator.language.document import described, plain
 from generator.language.dtypes import (
     ACCUMULATORS,
     DTYPE_SHORTHANDS,
@@ -21,7 +21,7 @@ from generator.language.dtypes import (
     WEIGHTS,
 )
 from generator.language.elements import ELEMENTS, FORMATS
-from generator.language.errors import nearest, shown
+from generator.language.errors import nearest
 from generator.language.keys import DTYPE_KEYS
 from generator.language.model import Dtype
 from generator.language.reader import Reader
@@ -44,7 +44,7 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
         if stored is not None:
             legal = f"legal: {', '.join(DTYPE_SHORTHANDS)}"
             told = f"{word} is a type of operands as they are stored: {stored}; {legal}"
-        reader.wrong(node, f"dtype: unknown value {shown(shorthand)}; {told}")
+        reader.wrong(node, f"dtype: unknown value {described(node)}; {told}")
         return None
     before = len(reader.mistakes)
     found = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
@@ -73,7 +73,7 @@ def _choose(
     told = nearest(str(word), legal, meant)
     if key == "a" and meant in WEIGHTS and meant not in legal:
         told = f"a B is stored so, and a has the type that it is multiplied in; legal: {', '.join(legal)}"
-    reader.wrong(found[key], f"dtype.{key}: unknown value {shown(word)}; {told}")
+    reader.wrong(found[key], f"dtype.{key}: unknown value {described(found[key])}; {told}")
     return None
 
 
@@ -139,7 +139,7 @@ def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[s
         whole = [size for size in sizes if type(size) is int and 0 <= size <= LARGEST_BLOCK]
         if not len(whole) == len(sizes) == 2:
             told = f"{sides}, the sizes of a block as whole numbers up to {LARGEST_BLOCK}, 0 for the whole extent"
-            reader.wrong(node, f"{what}: expected {told}; found {shown(plain(node))}")
+            reader.wrong(node, f"{what}: expected {told}; found {described(node)}")
         elif word in FORMATS:
             reader.wrong(node, f"{what}: {key} is {word}, which has scales of its own; leave this out")
         elif word in ELEMENTS and ELEMENTS[word].bits > 8:
@@ -158,7 +158,7 @@ def _zeros(reader: Reader, found: Mapping[str, Node], b: str) -> bool:
         return False
     value = plain(entries["b"])
     if not isinstance(value, bool):
-        reader.wrong(entries["b"], f"dtype.zeros.b: expected true or false, found {shown(value)}")
+        reader.wrong(entries["b"], f"dtype.zeros.b: expected true or false, found {described(entries['b'])}")
         return False
     scales = found.get("scales")
     scaled = isinstance(scales, MappingNode) and any(plain(key) == "b" for key, _ in scales.value)
@@ -178,7 +178,8 @@ def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
         return False
     word = plain(entries["b"])
     if word not in SPARSITIES:
-        reader.wrong(entries["b"], f"dtype.sparsity.b: unknown value {shown(word)}; {nearest(str(word), SPARSITIES)}")
+        told = nearest(str(word), SPARSITIES)
+        reader.wrong(entries["b"], f"dtype.sparsity.b: unknown value {described(entries['b'])}; {told}")
     elif a != b or element_of(a).bits != 16:
         reader.wrong(entries["b"], f"dtype.sparsity.b: needs a and b of one 16-bit type, and they are {a} and {b}")
     return True
@@ -193,7 +194,8 @@ def _fragments(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> boo
         return False
     word = plain(entries["b"])
     if word not in PACKINGS:
-        reader.wrong(entries["b"], f"dtype.packing.b: unknown value {shown(word)}; {nearest(str(word), PACKINGS)}")
+        told = nearest(str(word), PACKINGS)
+        reader.wrong(entries["b"], f"dtype.packing.b: unknown value {described(entries['b'])}; {told}")
     elif b not in PACKED or element_of(a).bits != 16:
         types = ", ".join(PACKED)
         told = f"dtype.packing.b: needs an a of 16 bits and a b of {types}, and they are {a} and {b}"

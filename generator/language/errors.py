@@ -23,6 +23,10 @@ class Mistake:
         return on_one_line(f"{self.path}:{self.line}:{self.column}: {self.message}")
 
 
+#: Nobody reads more mistakes of a file, and each takes time to describe.
+MOST_MISTAKES = 200
+
+
 class SpecError(GeneratorError):
     """A spec, or several, that cannot be rendered."""
 
@@ -70,7 +74,17 @@ def nearest(found: str, legal: Iterable[str], meant: str | None = None) -> str:
     return f"{hint}legal: {', '.join(words)}"
 
 
+def nearest_sums(value: int, powers: int = 1) -> str:
+    """For a message: the sums of so many powers of two below and above a number that is none."""
+    bits = [1 << place for place in reversed(range(value.bit_length())) if value >> place & 1][:powers]
+    return f"{sum(bits)}, {sum(bits) + bits[-1]}"
+
+
 def shown(value: object, limit: int = 60) -> str:
     """A value for a message, on one line and not longer than `limit`."""
-    text = repr(value)
+    return shortened(repr(value), limit)
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """The text, of which the end is left out where it is longer than `limit`."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -24,7 +24,7 @@ from generator.epilogue.quantisation import (
     Quantisation,
     quantisation,
 )
-from generator.language.document import plain
+from generator.language.document import described, plain
 from generator.language.elements import FORMATS
 from generator.language.errors import nearest, shown
 from generator.language.keys import OPERATION_KEYS
@@ -142,8 +142,7 @@ def _shape(reader: Reader, node: Node, what: str) -> str | None:
     if parts is not None and parts in SHAPES and not any(part is True for part in parts):
         return SHAPES[parts]
     shapes = ", ".join(f"[{', '.join(map(str, shape))}]" for shape in SHAPES)
-    value = list(parts) if parts is not None else plain(node)
-    reader.wrong(node, f"{what}: {shown(value)} is not a shape of an operand; shapes: {shapes} ([] is a number)")
+    reader.wrong(node, f"{what}: {described(node)} is not a shape of an operand; shapes: {shapes} ([] is a number)")
     return None
 
 
@@ -162,13 +161,13 @@ def read_settings(reader: Reader, node: Node, name: str, operation: EpilogueOper
         if operation.gated and key == gated_units.ORDER:
             if plain(value_node) not in gated_units.ORDERS:
                 message = nearest(str(plain(value_node)), gated_units.ORDERS)
-                reader.wrong(value_node, f"{what}.{key}: unknown value {shown(plain(value_node))}; {message}")
+                reader.wrong(value_node, f"{what}.{key}: unknown value {described(value_node)}; {message}")
             elif plain(value_node) != gated_units.CONCATENATED:
                 found[key] = gated_units.INTERLEAVED
             continue
         value = reader.number(value_node, f"{what}.{key}")
         if value is not None and math.isinf(value) and value != operation.scalars[key]:
-            reader.wrong(value_node, f"{what}.{key}: expected a finite number, found {value}")
+            reader.wrong(value_node, f"{what}.{key}: expected a finite number, found {described(value_node)}")
         elif value is not None and value != operation.scalars[key]:
             found[key] = value
     if len(reader.mistakes) > before:
@@ -199,7 +198,8 @@ def read_output(reader: Reader, node: Node, word: str) -> AuxiliaryOutput | None
     before = len(reader.mistakes)
     name, what = plain(node), f"epilogue.{word}"
     if isinstance(node, (MappingNode, SequenceNode)) or not isinstance(name, str):
-        reader.wrong(node, f"{what}: expected the name of the output, as in {{{word}: hidden}}, found {shown(name)}")
+        told = f"expected the name of the output, as in {{{word}: hidden}}, found {described(node)}"
+        reader.wrong(node, f"{what}: {told}")
         return None
     read_keyword(reader, node, what, name, _LONGEST_OUTPUT)
     if len(reader.mistakes) == before and "_" in name and name != AUXILIARY[word].output:
@@ -221,7 +221,7 @@ def read_quantisation(reader: Reader, node: Node) -> Quantisation | None:
     """The parameters of `quantize`; None where one is illegal, with the mistake recorded."""
     before, what = len(reader.mistakes), f"epilogue.{QUANTIZE}"
     if not isinstance(node, MappingNode):
-        reader.wrong(node, f"{what}: expected a mapping, as in {_EXAMPLE}, found {shown(plain(node))}")
+        reader.wrong(node, f"{what}: expected a mapping, as in {_EXAMPLE}, found {described(node)}")
         return None
     found = reader.mapping(node, PARAMETERS, what, required=(TO,))
     to = _one_of(reader, found[TO], f"{what}.{TO}", RESULT_TYPES) if TO in found else None
@@ -231,7 +231,7 @@ def read_quantisation(reader: Reader, node: Node) -> Quantisation | None:
         own = FORMATS[to].block
         if BLOCK in found and reader.whole(found[BLOCK], f"{what}.{BLOCK}") not in (None, own):
             reader.wrong(
-                found[BLOCK], f"{what}.{BLOCK}: blocks of {to} have {own} columns, found {plain(found[BLOCK])}"
+                found[BLOCK], f"{what}.{BLOCK}: blocks of {to} have {own} columns, found {described(found[BLOCK])}"
             )
         if SCALE in found:
             told = f"scales of {to} are {FORMATS[to].scales[0]}, which no spec can change"
@@ -254,5 +254,5 @@ def _one_of(reader: Reader, node: Node, what: str, words: Sequence[str]) -> str 
     found = plain(node)
     if isinstance(found, str) and found in words:
         return found
-    reader.wrong(node, f"{what}: unknown value {shown(found)}; {nearest(str(found), words)}")
+    reader.wrong(node, f"{what}: unknown value {described(node)}; {nearest(str(found), words)}")
     return None

@@ -11,16 +11,14 @@ from typing import TypeVar
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from generator.epilogue.formula import FormulaError, check_number
-from generator.language.document import Place, place, plain, rounded_away, scalar
-from generator.language.errors import Mistake, SpecError, nearest, shown
+from generator.language.document import Place, described, place, plain, rounded_away, scalar
+from generator.language.errors import MOST_MISTAKES, Mistake, SpecError, nearest, nearest_sums
 from generator.language.family_names import why_no_identifier
 from generator.language.word_traits import Word
 
 T = TypeVar("T")
 
 LARGEST_NUMBER = 1 << 20
-#: Nobody reads more mistakes, and each takes time to describe.
-MOST_MISTAKES = 200
 
 
 class Reader:
@@ -42,13 +40,13 @@ class Reader:
         """The values of a mapping by key; unknown, duplicate and missing keys are mistakes."""
         known = list(keys)
         if not isinstance(node, MappingNode):
-            self.wrong(node, f"{what}: expected a mapping with the keys {', '.join(known)}, found {shown(plain(node))}")
+            self.wrong(node, f"{what}: expected a mapping with the keys {', '.join(known)}, found {described(node)}")
             return {}
         found: dict[str, Node] = {}
         for key_node, value in node.value:
             key = scalar(key_node) if isinstance(key_node, ScalarNode) else None
             if not isinstance(key, str) or key not in known:
-                self.wrong(key_node, f"{what}: unknown key {shown(plain(key_node))}; {nearest(str(key), known)}")
+                self.wrong(key_node, f"{what}: unknown key {described(key_node)}; {nearest(str(key), known)}")
             elif key in found:
                 self.wrong(key_node, f"{what}: the key {key!r} appears twice, first on line {place(found[key]).line}")
             else:
@@ -61,7 +59,7 @@ class Reader:
     def items(self, node: Node, what: str) -> list[Node]:
         """The nodes of a list that is not empty; anything else is a mistake."""
         if not isinstance(node, SequenceNode):
-            self.wrong(node, f"{what}: expected a list, found {shown(plain(node))}")
+            self.wrong(node, f"{what}: expected a list, found {described(node)}")
             return []
         if not node.value:
             self.wrong(node, f"{what}: the list is empty; give at least one value or leave the key out")
@@ -89,14 +87,14 @@ class Reader:
         if isinstance(value, str):
             return value
         quote = " (quote it to make it text)" if isinstance(node, ScalarNode) and value is not None else ""
-        self.wrong(node, f"{what}: expected text, found {shown(plain(node))}{quote}")
+        self.wrong(node, f"{what}: expected text, found {described(node)}{quote}")
         return None
 
     def word(self, node: Node, what: str, words: Mapping[str, Word]) -> str | None:
         """One of an axis's words that has a template."""
         found = plain(node)
         if not isinstance(found, str) or found not in words:
-            self.wrong(node, f"{what}: unknown value {shown(found)}; {nearest(str(found), words)}")
+            self.wrong(node, f"{what}: unknown value {described(node)}; {nearest(str(found), words)}")
             return None
         if not words[found].available:
             available = ", ".join(word for word, entry in words.items() if entry.available)
@@ -107,7 +105,7 @@ class Reader:
     def entries(self, node: Node, what: str) -> list[tuple[str, Node, Node]]:
         """The entries of a mapping whose keys are names: key, key node, value node; a repeated key is a mistake."""
         if not isinstance(node, MappingNode):
-            self.wrong(node, f"{what}: expected a mapping of names, found {shown(plain(node))}")
+            self.wrong(node, f"{what}: expected a mapping of names, found {described(node)}")
             return []
         found: dict[str, tuple[str, Node, Node]] = {}
         for key_node, value in node.value:
@@ -122,20 +120,23 @@ class Reader:
     def number(self, node: Node, what: str) -> int | float | None:
         """A number that is finite in fp32, or an infinity; a whole number is an int, however it is written."""
         value = plain(node)
-        if type(value) not in (int, float) or value != value or (value == 0 and math.copysign(1, value) < 0):
-            self.wrong(node, f"{what}: expected a number, found {shown(value)}")
+        if value == 0 and isinstance(value, float) and math.copysign(1, value) < 0:
+            self.wrong(node, f"{what}: {described(node)} is 0, and a 0 has no sign here; write 0")
+            return None
+        if type(value) not in (int, float) or value != value:
+            self.wrong(node, f"{what}: expected a number, found {described(node)}")
             return None
         assert isinstance(value, int | float)
         if rounded_away(node):
             told = "is 0" if value == 0 else "is not finite"
-            self.wrong(node, f"{what}: the number {told} in fp32: {shown(node.value)}")
+            self.wrong(node, f"{what}: the number {told} in fp32: {described(node)}")
             return None
         if abs(value) == math.inf:
             return value
         try:
             check_number(value, 1)
         except FormulaError as error:
-            self.wrong(node, f"{what}: {error}: {shown(value)}")
+            self.wrong(node, f"{what}: {error}: {described(node)}")
             return None
         return int(value) if value == int(value) and abs(value) < 2**53 else float(value)
 
@@ -151,17 +152,14 @@ class Reader:
         """A whole number of at least 1; with `powers_of_two`, the sum of at most so many different powers of two."""
         value = plain(node)
         if type(value) is not int or value < 1:
-            self.wrong(node, f"{what}: expected a whole number of at least 1, found {shown(value)}")
+            self.wrong(node, f"{what}: expected a whole number of at least 1, found {described(node)}")
             return None
         if value > LARGEST_NUMBER:
             self.wrong(node, f"{what}: expected at most {LARGEST_NUMBER}, found {value}")
             return None
         if powers_of_two and value.bit_count() > powers_of_two:
-            bits = sorted((1 << place for place in range(value.bit_length()) if value >> place & 1), reverse=True)
-            kept = bits[:powers_of_two]
             wanted = "a power of two" if powers_of_two == 1 else "a power of two, or two or three together, as 208 is"
-            nearest = f"{sum(kept)}, {sum(kept) + kept[-1]}"
-            self.wrong(node, f"{what}: expected {wanted}, found {value}; nearest: {nearest}")
+            self.wrong(node, f"{what}: expected {wanted}, found {value}; nearest: {nearest_sums(value, powers_of_two)}")
             return None
         return value
 

@@ -16,7 +16,7 @@ from generator.epilogue.chain import Epilogue
 from generator.files.reading import FileError, decoded_text, read_bytes, with_unix_lines
 from generator.language.axis_values import Operations, read_axis, read_tile
 from generator.language.built_in import BUILT_IN
-from generator.language.document import Place, compose, place, plain
+from generator.language.document import Place, compose, described, place, plain
 from generator.language.errors import Mistake, SpecError, nearest, shown
 from generator.language.family_names import why_no_family
 from generator.language.gpus import nearest_target
@@ -278,11 +278,11 @@ class _SpecReader(Reader):
             found = plain(item)
             if isinstance(found, str) and found in TARGETS:
                 return found
-            self.wrong(item, f"targets: unknown value {shown(found)}; {nearest_target(str(found))}")
+            self.wrong(item, f"targets: unknown value {described(item)}; {nearest_target(str(found))}")
             return None
 
         if not isinstance(node, SequenceNode):
-            self.wrong(node, f"targets: expected a list such as [sm90], found {shown(plain(node))}")
+            self.wrong(node, f"targets: expected a list such as [sm90], found {described(node)}")
             return ()
         values = self.distinct(node, "targets", read_target, str)
         for target, item in values:

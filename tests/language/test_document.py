@@ -101,7 +101,7 @@ KEY = "write 'key: value', with a space after the colon"
         pytest.param(b"", "1:1: the file is empty; a spec needs summary, layout and dtype", id="empty"),
         pytest.param(b" \n\n", "1:1: the file is empty; a spec needs summary, layout and dtype", id="blank"),
         pytest.param(b"# x\n", "1:1: the file is empty; a spec needs summary, layout and dtype", id="comment"),
-        pytest.param(b"null\n", f"1:1: {NOT_A_MAPPING}None", id="null"),
+        pytest.param(b"null\n", f"1:1: {NOT_A_MAPPING}null", id="null"),
         pytest.param(b"some words\n", f"1:1: {NOT_A_MAPPING}'some words'", id="text"),
         pytest.param(b"\xff\xfes\0", "1:1: not UTF-8 text", id="UTF-16"),
         pytest.param(b"a: b\nc: caf\xe9\n", "2:1: not UTF-8 text", id="latin-1"),
@@ -155,7 +155,7 @@ KEY = "write 'key: value', with a space after the colon"
         ),
         pytest.param(
             b"summary: !!python/object/apply:os.system [id]\n",
-            "1:10: tags are not part of the spec language, found 'tag:yaml.org,2002:python/object/apply:os.system'",
+            "1:10: tags are not part of the spec language, found '!!python/object/apply:os.system'",
             id="a tag that makes an object",
         ),
         pytest.param(
@@ -168,6 +168,16 @@ KEY = "write 'key: value', with a space after the colon"
 )
 def test_no_spec_at_all(data: bytes, expected: str) -> None:
     assert mistakes_of(data) == [f"family.yaml:{expected}"]
+
+
+def test_every_tag_is_a_mistake() -> None:
+    found = mistakes_of(b"summary: !!python/name:x s\nlayout: !!set {rcr}\ndtype: !foo fp16\n")
+    told = "tags are not part of the spec language, found"
+    assert found == [
+        f"family.yaml:1:10: {told} '!!python/name:x'",
+        f"family.yaml:2:9: {told} '!!set'",
+        f"family.yaml:3:8: {told} '!foo'",
+    ]
 
 
 REST = "layout: rcr\ndtype: fp16\n"

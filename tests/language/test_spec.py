@@ -56,12 +56,12 @@ MISTAKES = {
         ["4:17: masking: unknown value 'off'; legal: none, k, mn, mnk, auto"],
     ),
     "a number for a word": ("batch: 3", ["4:8: batch: unknown value 3; legal: none, strided, grouped, grouped_k"]),
-    "nothing for a word": ("store:", ["4:7: store: unknown value None; legal: as_load, pointer"]),
+    "nothing for a word": ("store:", ["4:7: store: unknown value nothing; legal: as_load, pointer"]),
     "an empty list": ("masking: []", [f"4:10: masking: {EMPTY}"]),
     "a word twice": ("swizzle: [linear, linear]", ["4:19: swizzle: 'linear' is listed twice"]),
     "a list for the scalar key": (
         "select: [fixed]",
-        ["4:9: select: unknown value a list; legal: fixed, autotune, heuristic, table, fastest"],
+        ["4:9: select: unknown value [fixed]; legal: fixed, autotune, heuristic, table, fastest"],
     ),
     "an unknown result": ("result: triangular", ["4:9: result: unknown value 'triangular'; legal: full, symmetric"]),
     "an unknown rounding": ("rounding: eager", ["4:11: rounding: unknown value 'eager'; legal: late, torch"]),
@@ -83,7 +83,7 @@ MISTAKES = {
     ),
     "an invariance for some kernels": (
         "invariant: [none, rows]",
-        ["4:12: invariant: unknown value a list; legal: none, rows"],
+        ["4:12: invariant: unknown value [none, rows]; legal: none, rows"],
     ),
     # Name.
     "a name that is a path up": ("name: ../x", [f"4:7: name: '../x' {NO_NAME}"]),
@@ -95,8 +95,8 @@ MISTAKES = {
     "a name in another script": ("name: é", [f"4:7: name: 'é' {NO_NAME}"]),
     "no name": ('name: ""', [f"4:7: name: '' {NO_NAME}"]),
     "a name that is a number": ("name: 5", ["4:7: name: expected text, found 5 (quote it to make it text)"]),
-    "a name that is nothing": ("name:", ["4:6: name: expected text, found None"]),
-    "a name that is a list": ("name: [a]", ["4:7: name: expected text, found a list"]),
+    "a name that is nothing": ("name:", ["4:6: name: expected text, found nothing"]),
+    "a name that is a list": ("name: [a]", ["4:7: name: expected text, found [a]"]),
     "a keyword": ("name: class", ["4:7: name: 'class' is a keyword of Python and cannot be imported"]),
     "a name of 65": ("name: " + "a" * 65, ["4:7: name: the name has 65 characters, at most 64 are allowed"]),
     # Targets and versions.
@@ -117,7 +117,7 @@ MISTAKES = {
     # Exclude.
     "exclude without a list": (
         "exclude: {masking: auto, because: x}",
-        ["4:10: exclude: expected a list, found a mapping"],
+        ["4:10: exclude: expected a list, found {masking: auto, because: x}"],
     ),
     "exclude with a word": (
         "exclude: [masking]",
@@ -189,7 +189,7 @@ MISTAKES = {
     ),
     # Header.
     "a header that is a number": ("header: 5", ["4:9: header: expected text, found 5 (quote it to make it text)"]),
-    "a header that is a list": ("header: [a]", ["4:9: header: expected text, found a list"]),
+    "a header that is a list": ("header: [a]", ["4:9: header: expected text, found [a]"]),
     # The expansion's own.
     "a word that survives nowhere": (
         "load: [pointer, descriptor]\nmasking: [none, mnk, k]\nexclude: [{masking: [k], load: pointer, because: slow}]",
@@ -254,10 +254,10 @@ def test_mistake(text: str, expected: list[str]) -> None:
         ("layout: rcr\ndtype: fp16", ["1:1: spec: the key 'summary' is missing"]),
         # A key that is there and wrong is not missing as well.
         ("summary: 5\nlayout: rcr\ndtype: fp16", ["1:10: summary: expected text, found 5 (quote it to make it text)"]),
-        ("summary:\nlayout: rcr\ndtype: fp16", ["1:9: summary: expected text, found None"]),
+        ("summary:\nlayout: rcr\ndtype: fp16", ["1:9: summary: expected text, found nothing"]),
         (
             "summary: true\nlayout: rcr\ndtype: fp16",
-            ["1:10: summary: expected text, found True (quote it to make it text)"],
+            ["1:10: summary: expected text, found true (quote it to make it text)"],
         ),
         ("summary: ' '\nlayout: rcr\ndtype: fp16", ["1:10: summary: expected a line of text, found none"]),
         ("summary: |\n  a\n  b\nlayout: rcr\ndtype: fp16", ["1:10: summary: expected one line, found several"]),

@@ -115,7 +115,7 @@ def test_scales_make_fp32_of_a_sum() -> None:
             "{a: bf16, b: int4, scales: {b: [128, -1]}}",
             [
                 "3:39: dtype.scales.b: expected [k, columns], the sizes of a block as whole numbers up to 1048576, "
-                "0 for the whole extent; found a list"
+                "0 for the whole extent; found [128, -1]"
             ],
         ),
         (
