@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from generator.language.model import Tile, Variant
@@ -36,3 +37,22 @@ def row_of_tile(v: Variant, tile: Tile) -> dict[str, int]:
     found = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
     found |= {column: getattr(tile, key) for column, key in columns(v).items()}
     return found | {"num_warps": tile.warps, "num_stages": tile.stages}
+
+
+def told(v: Variant, tile: Tile) -> str:
+    """A configuration for a message: its sizes, and the further fields in which those of `v` may differ."""
+    fields = columns(v).values()
+    # One that a spec leaves out is not what it reads of.
+    further = [key for key in ("group", "chiplets") if key in fields and getattr(tile, key) != getattr(Tile, key)]
+    further += ["split"] * ("split" in fields)
+    sizes = f"tile {tile.m}x{tile.n}x{tile.k}, {tile.warps} warps, {tile.stages} stages"
+    return ", ".join([sizes, *(f"{key} {getattr(tile, key)}" for key in further)])
+
+
+def none_fits(left_out: Iterable[tuple[str, str | None]], target: str | None = None) -> str:
+    """Why no configuration of a kernel is left, by the first of those that were left out, each with reason and target.
+
+    With `target` only its own count. There are none where no entry of `tile` is for the kernel's schedule.
+    """
+    reasons = (reason for reason, refusing in left_out if target in (None, refusing))
+    return f"no configuration fits: {next(reasons, 'no entry of tile is for this schedule')}"

@@ -11,12 +11,12 @@ from generator.language.errors import Mistake, SpecError, shown
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
 from generator.language.vocabulary import AXES, SCHEDULE, SPLIT_K
-from generator.plan import default_configurations, gradients, legality, portfolio, replacements
+from generator.plan import configurations, default_configurations, gradients, legality, portfolio, replacements
 from generator.plan.blame import to_blame
 from generator.plan.exclusions import Exclusions
 from generator.plan.gradients import ContractGradient
 from generator.plan.kernels import Family, Kernel, LeftOut
-from generator.plan.wanted_variants import ASKING, as_asked, asks, of_contract, schedules_of, wanted_variants
+from generator.plan.wanted_variants import ASKING, as_asked, asks, of_contract, of_tiles, schedules_of, wanted_variants
 
 #: A larger family is assumed to be a mistake in the spec: nobody reads, compiles or vendors so many kernels.
 LARGEST_FAMILY = 100_000
@@ -24,8 +24,6 @@ LARGEST_FAMILY = 100_000
 MOST_CONFIGURATIONS, MOST_LEFT_OUT = 2_000_000, 1_000_000
 #: The most variants that are visited to find the one exclusion that leaves a family empty.
 _MOST_BLAMED = 50_000
-
-_NOTHING_FITS = "no configuration fits"
 
 
 def expand(spec: Spec) -> Family:
@@ -222,8 +220,9 @@ class _Expansion:
         if any(kernel.variant.contract == wanted.contract for kernel in self.kernels):
             return None
         before, reasons = len(self.kernels), len(self.left_out)
-        for variant, tiles in of_contract(self.spec, wanted):
-            self.take(variant, tiles)
+        for implementation in of_contract(self.spec, wanted):
+            for variant, tiles in of_tiles(self.spec, *implementation):
+                self.take(variant, tiles)
         self.fill()
         if len(self.kernels) > before:
             return None
@@ -281,7 +280,7 @@ class _Expansion:
             never = legality.why_no_row(variant, tile)
             reasons = {target: never or legality.why_no_row_on(variant, tile, target) for target in running}
             fits = any(reason is None for reason in reasons.values())
-            label = f"tile {tile.m}x{tile.n}x{tile.k}, {tile.warps} warps, {tile.stages} stages"
+            label = configurations.told(variant, tile)
             for target, reason in reasons.items():
                 if reason is not None:
                     left_out.append((f"{label}: {reason}", target))
@@ -294,12 +293,12 @@ class _Expansion:
                     self.used.add(("tile", str(index)))
         targets = tuple(target for target in running if len(lacking[target]) < len(tiles))
         for target in spec.targets:
-            why = refused[target] or (None if target in targets else _NOTHING_FITS)
+            why = refused[target] or (None if target in targets else configurations.none_fits(left_out, target))
             if why is not None:
                 self.reasons.setdefault(("targets", target), why)
                 if targets:
                     left_out.append((why, target))
-        refusals = [reason for reason in refused.values() if reason] or [_NOTHING_FITS]
+        refusals = [reason for reason in refused.values() if reason] or [configurations.none_fits(left_out)]
         return _Support(
             tuple(tiles) if targets else (),
             targets,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from packaging.specifiers import SpecifierSet
 
+from generator.language.errors import nearest_sums
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
@@ -37,6 +38,9 @@ from generator.plan.variant_rules import ROW_RULES, VARIANT_RULES, WITH_ROWS
 
 #: How far past K an index along K may go: launchers refuse a K that is not so far below 2**31.
 _BEYOND_K = 2**16
+_HEURISTIC = "use 'select: heuristic'"
+#: The least rows and columns that the matrix unit multiplies.
+NARROWEST = 16
 
 
 def _axes_without_effect(v: Variant) -> tuple[str, ...]:
@@ -58,20 +62,20 @@ def why_not(v: Variant) -> str | None:
 def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> str | None:
     """Why `select` cannot choose a configuration of `v`, or None; with `rows_alike`, whatever M is."""
     if v.products.divided and select == "autotune":
-        return "autotune is not made for groups, whose sizes only the device knows; use heuristic"
+        return f"autotune is not made for groups, whose sizes only the device knows; {_HEURISTIC}"
     if rows_alike:
         if select == "autotune":
-            return f"the autotuner's choice is keyed on M; use heuristic or table {WITH_ROWS}"
+            return f"the autotuner's choice is keyed on M; {_HEURISTIC} or 'table' {WITH_ROWS}"
         return next((reason for rule in ROW_RULES if (reason := rule(v))), None)
     if select != "autotune":
         return None
     if v.traits.twice:
-        return f"the autotuner times one launch, and {v.schedule} has two; use heuristic or table"
+        return f"the autotuner times one launch, and {v.schedule} has two; {_HEURISTIC} or 'table'"
     if v.epilogue.reads_out:
-        return "the autotuner repeats a kernel, and accumulate would read what the run before wrote; use heuristic"
+        return f"the autotuner repeats a kernel, and accumulate would read what the run before wrote; {_HEURISTIC}"
     name = next((output.name for output in v.epilogue.outputs if output.reduced), None)
     if name is not None:
-        return f"the workspace of {name} is allocated before the autotuner chooses a tile; use heuristic"
+        return f"the workspace of {name} is allocated before the autotuner chooses a tile; {_HEURISTIC}"
     return None
 
 
@@ -118,8 +122,8 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
             return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"
         if copies_too_little(v, storage, tile.k):
             return f"k is {tile.k}, and a descriptor copies at least {SHORTEST_COPY} bytes of a row of {storage.letter}"
-    if min(*heights(v, tile), *widths(v, tile)) < 16 and v.product != "summed":
-        return f"m and n are {m} and {n}, and the matrix unit needs at least 16 of each"
+    if min(*heights(v, tile), *widths(v, tile)) < NARROWEST and v.product != "summed":
+        return f"m and n are {m} and {n}, and the matrix unit needs at least {NARROWEST} of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < MATRIX_ROWS:
         return f"n is {n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product"
     if v.quantised is not None and tile.n % v.quantised.block:
@@ -131,8 +135,10 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     band, most = SWIZZLE[v.swizzle].band, widest_band(v, tile)
     if band and tile.group > most:
         beside = f"{'n' if band == 'GROUP_M' else 'm'}: {most}"
+        default = ", its default" if tile.group == Tile.group else ""
         return (
-            f"group is {tile.group}, and at most {most} is allowed with {beside}: a band's tiles are counted in 32 bits"
+            f"group is {tile.group}{default}, and at most {most} is allowed with {beside}: "
+            "a band's tiles are counted in 32 bits"
         )
     if not v.traits.looped and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
@@ -163,7 +169,11 @@ def _no_blocks(v: Variant, tile: Tile) -> str | None:
             continue
         told = f"{side} is {size}, and {v.schedule} needs {_SUMS[count]}"
         fitting = schedule_of_blocks(side, size, splits=v.traits.splits and v.traits.pairs)
-        return f"{told}; use {fitting}" if fitting and not (v.traits.pairs and count == 1) else told
+        if v.traits.pairs and count == 1:
+            return told
+        if count == 1 and size & -size < NARROWEST:
+            return f"{told}; nearest: {nearest_sums(size)}"
+        return f"{told}; use {fitting}" if fitting else told
     return None
 
 

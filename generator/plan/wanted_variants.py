@@ -24,10 +24,10 @@ def wanted_variants(spec: Spec) -> Iterator[Wanted]:
     for values in itertools.product(*((DEFAULTS[axis],) if axis in opened else spec.axes[axis] for axis in AXES)):
         variant = Variant(*values)  # type: ignore[arg-type]
         for wanted in of_contract(spec, variant) if opened else [(variant, None)]:
-            yield from _of_tiles(spec, *wanted)
+            yield from of_tiles(spec, *wanted)
 
 
-def _of_tiles(spec: Spec, variant: Variant, tiles: tuple[Tile, ...] | None) -> Iterator[Wanted]:
+def of_tiles(spec: Spec, variant: Variant, tiles: tuple[Tile, ...] | None) -> Iterator[Wanted]:
     """A variant, or for `paired` and `split_k` those whose tiles the spec lists: of blocks, of rows or of columns."""
     asking = variant.schedule
     if asking not in ASKING or not spec.tiles:

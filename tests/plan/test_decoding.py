@@ -70,7 +70,7 @@ def test_a_step_may_have_elements_of_several_blocks() -> None:
 
 
 def test_the_autotuner_does_not_choose() -> None:
-    reason = "the autotuner times one launch, and decoded has two; use heuristic or table"
+    reason = "the autotuner times one launch, and decoded has two; use 'select: heuristic' or 'table'"
     assert legality.why_not_selected(stored(), "autotune") == reason
 
 

@@ -261,7 +261,8 @@ def test_an_empty_family_names_the_part_that_is_to_blame_alone(text: str, place:
         ),
         (
             "select: autotune\nepilogue: accumulate",
-            "the autotuner repeats a kernel, and accumulate would read what the run before wrote; use heuristic",
+            "the autotuner repeats a kernel, and accumulate would read what the run before wrote; "
+            "use 'select: heuristic'",
             "select: 'autotune' (4:9), epilogue: 'accumulate' (5:11)",
         ),
         (
@@ -381,3 +382,57 @@ def test_every_point_of_a_shipped_product_is_a_kernel_or_left_out_with_a_reason(
     assert others == dict.fromkeys(added, each)
     assert all(left.reason for left in family.left_out)
     assert all(kernel.tiles and kernel.targets for kernel in family.kernels)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "value", "reason"),
+    [
+        (
+            "schedule: [paired, tiled]\ntile: [{m: 64, n: 192, k: 64, warps: 4}]",
+            "4:20",
+            "schedule: 'tiled'",
+            "tile 64x192x64, 4 warps, 3 stages: n is 192, and tiled needs a power of two; use paired",
+        ),
+        (
+            "epilogue: [none, swiglu]\ntile: [{m: 64, n: 256, k: 64, warps: 4}]\ntargets: [sm90]",
+            "4:18",
+            "epilogue: 'swiglu'",
+            "tile 64x256x64, 4 warps, 3 stages: its accumulators need 256 registers per thread, and sm90 has 255 with "
+            "4 warps",
+        ),
+    ],
+)
+def test_a_value_of_which_no_configuration_is_left_names_one(text: str, place: str, value: str, reason: str) -> None:
+    told = f"family.yaml:{place}: {value} survives in no variant: no configuration fits: {reason}"
+    assert mistakes_of(f"{BASE}{text}\n") == [told]
+
+
+def test_configurations_that_are_left_out_differ_in_their_words() -> None:
+    rows = ", ".join(f"{{m: 128, n: 256, k: 64, warps: 8, split: {split}}}" for split in (2, 4))
+    small = "{m: 64, n: 64, k: 64, warps: 4}"
+    family = family_of(f"{BASE}schedule: split_k\ntargets: [sm80, sm86]\ntile: [{rows}, {small}]\n")
+    reasons = [left.reason for left in family.left_out]
+    assert [reason.partition(":")[0] for reason in reasons] == [
+        f"tile 128x256x64, 8 warps, 3 stages, split {split}" for split in (2, 4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ("{m: 100, n: 64, k: 64, warps: 4}", "m is 100, and tiled needs a power of two; nearest: 64, 128"),
+        ("{m: 96, n: 64, k: 64, warps: 4}", "m is 96, and tiled needs a power of two; use paired_m"),
+    ],
+)
+def test_what_a_size_that_is_no_power_of_two_needs(tile: str, reason: str) -> None:
+    assert mistakes_of(f"{BASE}tile: [{tile}]\n") == [
+        f"family.yaml:4:8: tile: no target can run this configuration: {reason}"
+    ]
+
+
+@pytest.mark.parametrize(("group", "told"), [("", "8, its default"), (", group: 4", "4")])
+def test_a_band_that_is_too_wide_is_said_to_be_the_default_where_it_is(group: str, told: str) -> None:
+    tile = f"{{m: 2, n: 2, k: 128, warps: 2{group}}}"
+    text = f"summary: Test family.\nlayout: rcr\ndtype: fp32\nproduct: summed\ntile: [{tile}]\n"
+    (mistake,) = mistakes_of(text)
+    assert f"configuration: group is {told}, and at most 2 is allowed with n: 2" in mistake

@@ -369,7 +369,7 @@ def test_what_depends_on_other_rows(v: Variant, reason: str | None) -> None:
     for select in ("fixed", "heuristic", "table"):
         assert legality.why_not_selected(v, select) is None
         assert legality.why_not_selected(v, select, rows_alike=True) == wanted
-    tuned = "the autotuner's choice is keyed on M; use heuristic or table with 'invariant: rows'"
+    tuned = "the autotuner's choice is keyed on M; use 'select: heuristic' or 'table' with 'invariant: rows'"
     assert legality.why_not_selected(v, "autotune", rows_alike=True) == tuned
 
 

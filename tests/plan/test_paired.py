@@ -256,3 +256,17 @@ def test_its_sums_take_the_memory_of_their_own_widths() -> None:
 def test_most_operations_stand_in_its_epilogues() -> None:
     there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=chain_of((name,)))) is None}
     assert set(BUILT_IN) - there == {"row_sum", "col_sum", "row_amax", "quantize"}
+
+
+@pytest.mark.parametrize(
+    ("words", "tile", "schedule"),
+    [
+        ("schedule: paired\nproduct: exchanged\ntargets: [sm90]", "{m: 80, n: 64, k: 64, warps: 4}", "paired_m"),
+        ("schedule: paired", "{m: 64, n: 208, k: 32, warps: 4}", "tripled"),
+        ("schedule: split_k", "{m: 64, n: 192, k: 64, warps: 4, split: 3}", "split_k_paired"),
+    ],
+)
+def test_gradients_have_the_schedule_that_a_row_asks_for(words: str, tile: str, schedule: str) -> None:
+    family = family_of(f"{BASE}{words}\nbackward: kernels\ntile: [{tile}]\n")
+    assert {kernel.variant.schedule for kernel in family.kernels} == {schedule}
+    assert {kernel.variant.contract for kernel in family.kernels} > {"gemm_fp16_rcr_none"}

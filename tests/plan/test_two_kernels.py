@@ -28,7 +28,7 @@ def test_the_kernel_that_adds_partial_sums_has_four_warps() -> None:
 
 def test_the_autotuner_takes_no_schedule_of_two_launches() -> None:
     v = variant(schedule="split_k")
-    reason = "the autotuner times one launch, and split_k has two; use heuristic or table"
+    reason = "the autotuner times one launch, and split_k has two; use 'select: heuristic' or 'table'"
     assert legality.why_not_selected(v, "autotune") == reason
     assert all(legality.why_not_selected(v, select) is None for select in ("fixed", "heuristic", "table"))
     for schedule in ("tiled", "stream_k"):
