@@ -146,6 +146,15 @@ def _sum(reader: Reader, node: Node, text: str, operations: Operations) -> list[
     names = text.split("+")
     if len(names) > LONGEST_CHAIN:
         return [None] * len(names)
+    if "" in names:
+        if text:
+            found = described(node)
+            reader.wrong(
+                node, f"epilogue: {found} has a '+' without an operation on each side; write it as in bias+relu"
+            )
+        else:
+            reader.wrong(node, "epilogue: expected an operation, found an empty text")
+        return [None]
     return [_plain(reader, node, name, operations) for name in names]
 
 

@@ -66,11 +66,15 @@ def prepare(
         raise CallError("prepare compiles kernels; unset TRITON_INTERPRET")
     if not (folder / MANIFEST).is_file():
         raise CallError(f"{folder} has no {MANIFEST}: name the folder of a rendered family")
+    rendered = manifest_reader.read(folder)
+    if rendered.package != "torch":
+        told = f"is rendered with 'package: {rendered.package}', which has no prepare; render it with 'package: torch'"
+        raise CallError(f"{folder} {told}")
     family = load_family(folder.resolve())
     names = [name for name in family._KERNELS if fnmatch.fnmatchcase(name, only)]
     if not names:
         raise CallError(f"--only {only!r} matches no function; there are {', '.join(family._KERNELS)}")
-    kernels = manifest_reader.read(folder).functions
+    kernels = rendered.functions
     left_out = {name: reason for name in names if (reason := why_none_on(kernels.get(name, ()), device))}
     if len(left_out) == len(names):
         reasons = "; ".join(dict.fromkeys(left_out.values()))

@@ -85,7 +85,9 @@ def within_reach(
     chosen, choices = covered(able, found, coverage)
     for level in dict.fromkeys(job.level for job in able):
         if not any(job.level == level for job in chosen):
-            raise CallError(f"coverage {coverage.word} chooses no job at the {level} level; use a larger share")
+            every = sum(job.level == level for job in able)
+            told = f"coverage {coverage.word} chooses no job at the {level} level, which has {every}"
+            raise CallError(f"{told}; use a larger share, or 'kernels'")
     places = {job: place for place, job in enumerate(jobs)}
     return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
 

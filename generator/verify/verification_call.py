@@ -105,8 +105,9 @@ def _announce(planned: VerificationPlan, options: VerificationOptions) -> None:
     """Print what of the call is not proved."""
     if planned.unmatched:
         print(f"--only {options.only!r} matches nothing of {', '.join(planned.unmatched)}")
-    for choice in planned.choices:
-        print(choice.text())
+    # Levels with the same kernels have the same choice.
+    for line in dict.fromkeys(choice.text() for choice in planned.choices):
+        print(line)
     if planned.recorded:
         print(f"{planned.recorded} of {planned.recorded + len(planned.jobs)} jobs are recorded in {options.results}")
     elif not planned.jobs:

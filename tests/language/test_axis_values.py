@@ -16,6 +16,7 @@ LAYOUT = (
 SHORTHANDS = "legal: fp16, bf16, fp32, tf32, tf32x3, int8, fp8e4m3, fp8e5m2"
 RESULTS = "legal: fp32, fp16, bf16, fp8e4m3, fp8e5m2, int8"
 OPERANDS = f"{RESULTS}, mxfp8e4m3, mxfp8e5m2, mxfp4, nvfp4"
+SIDES = "has a '+' without an operation on each side; write it as in bias+relu"
 LEGAL_OPERATIONS = f"legal: {', '.join(['none', *OPERATIONS])}, accumulate, save, row_sum, col_sum, row_amax, quantize"
 CLAMP = "epilogue: 'clamp' needs one of min, max, as in [{clamp: {min: 0}}]"
 ROW_KEYS = "legal: m, n, k, warps, group, stages, split, chiplets, ctas, warp_specialize, waves_per_eu"
@@ -102,7 +103,10 @@ def test_dtype_mistakes(value: str, expected: list[str]) -> None:
     ("value", "expected"),
     [
         ("bias+relu+bais", [f"4:11: epilogue: unknown operation 'bais'; did you mean 'bias'? {LEGAL_OPERATIONS}"]),
-        ("bias++relu", [f"4:11: epilogue: unknown operation ''; {LEGAL_OPERATIONS}"]),
+        ("bias++relu", [f"4:11: epilogue: 'bias++relu' {SIDES}"]),
+        ("+bias", [f"4:11: epilogue: '+bias' {SIDES}"]),
+        ("[[bias+]]", [f"4:13: epilogue: 'bias+' {SIDES}"]),
+        ("''", ["4:11: epilogue: expected an operation, found an empty text"]),
         ("none+relu", ["4:11: epilogue: 'none' cannot be part of a chain"]),
         ("5", ["4:11: epilogue: expected none, operations joined by +, or a list, found 5"]),
         ("", ["4:10: epilogue: expected none, operations joined by +, or a list, found nothing"]),

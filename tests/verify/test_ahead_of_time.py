@@ -17,7 +17,7 @@ from generator.emit.manifest_reader import read
 from generator.emit.render import RUNTIME
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
-from tests.helpers.support import GENERATED, Spoken, called, forget, python
+from tests.helpers.support import GENERATED, ROOT, Spoken, called, forget, python
 
 SPEC = """\
 summary: Compiled ahead.
@@ -175,3 +175,11 @@ def test_the_interpreter_compiles_nothing(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     said = refused(capsys, GENERATED / "fp16_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
     assert said.status == 2 and "unset TRITON_INTERPRET" in said.err
+
+
+@pytest.mark.parametrize("package", ["plain", "files"])
+def test_a_family_without_prepare(capsys: pytest.CaptureFixture[str], tmp_path: Path, package: str) -> None:
+    called(capsys, ROOT / "specs/fp32_rcr.yaml", "--package", package, "--out", tmp_path)
+    said = refused(capsys, tmp_path / "fp32_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
+    told = f"is rendered with 'package: {package}', which has no prepare; render it with 'package: torch'"
+    assert said.status == 2 and told in said.err and not said.out
