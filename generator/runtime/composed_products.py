@@ -37,8 +37,9 @@ def composed(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) ->
     shape, compute = made
     if out is None:
         return compute()
-    if tuple(out.shape) != shape:
-        # Torch gives it the shape, or refuses it.
+    recorded = torch.is_grad_enabled() and any([x.requires_grad for x in (out, *operands(name, arguments, options))])
+    if recorded or tuple(out.shape) != shape:
+        # Torch refuses it, or gives it the shape.
         return NotImplemented
     return out.copy_(compute())
 

@@ -7,7 +7,9 @@ makes of these products are made of them in one way for every number of rows (`c
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import itertools
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -229,23 +231,20 @@ def _overriding(handlers: list[Callable[..., Any]], operators: tuple[str, ...], 
     # On the CPU kernels run in Triton's interpreter only.
     devices = ("CUDA", "CPU") if triton.knobs.runtime.interpret else ("CUDA",)
     keys = [f"{level}{device}" for device in devices for level in levels]
+    # All are looked up first: a kernel for a device changes which one torch runs at that device's key of autograd.
+    kernels = {}
+    for place in itertools.product(keys, operators):
+        # A torch without such an operator, or built without such a device, has no kernel.
+        with contextlib.suppress(RuntimeError):
+            kernels[place] = torch.library.get_kernel(f"aten::{place[1]}", place[0])
+    if not kernels:
+        raise RuntimeError("this torch has no products of a GPU: it is built without one, and nothing is interpreted")
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-    replaced = 0
     with warnings.catch_warnings():
         # Torch warns of every kernel that is replaced.
         warnings.simplefilter("ignore")
-        for key in keys:
-            for name in operators:
-                try:
-                    kernel = torch.library.get_kernel(f"aten::{name}", key)
-                except RuntimeError:
-                    # A torch without such an operator, or built without such a device.
-                    continue
-                library.impl(name, _asking(handlers, name, kernel), key, with_keyset=True)
-                replaced += 1
-    if not replaced:
-        library._destroy()
-        raise RuntimeError("this torch has no products of a GPU: it is built without one, and nothing is interpreted")
+        for (key, name), kernel in kernels.items():
+            library.impl(name, _asking(handlers, name, kernel), key, with_keyset=True)
     return library
 
 

@@ -302,3 +302,45 @@ def test_attention_by_products(family: ModuleType) -> None:
         whole = attention(x)
         assert all(torch.equal(attention(x[:count].clone()), whole[:count]) for count in (1, 2))
     assert override.report.replaced and not override.report.kept, str(override)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.complex64])
+def test_gradients_of_what_is_left_to_torch(family: ModuleType, dtype: torch.dtype) -> None:
+    # Kernels for a device had changed which kernel of autograd torch's dispatcher gives for that device.
+    x, weight, bias = (each.to(dtype).requires_grad_() for each in (drawn(2, M, K), WEIGHT, BIAS))
+
+    def gradients() -> list[Tensor]:
+        results = x @ weight.T, x[0] @ weight[0], functional.linear(x, weight, bias)
+        results = (*results, functional.linear(x[0, 0], weight), torch.einsum("bmk,nk->bmn", x, weight))
+        total = sum(each.abs().square().sum() for each in results)
+        return [*torch.autograd.grad(total, (x, weight, bias))]  # type: ignore[arg-type]
+
+    expected = gradients()
+    with family.override_aten():
+        found = gradients()
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other)
+
+
+def test_gradients_of_a_subclass(family: ModuleType) -> None:
+    class Named(Tensor):
+        pass
+
+    x, weight = drawn(M, K).as_subclass(Named).requires_grad_(), drawn(N, K, seed=1)
+    with family.override_aten():
+        (found,) = torch.autograd.grad(functional.linear(x, weight).sum(), x)
+    torch.testing.assert_close(found.as_subclass(Tensor), weight.sum(0).expand(M, K))
+
+
+@pytest.mark.parametrize("recorded", ["x", "bias", "out"])
+def test_a_result_that_is_filled_records_no_gradient(family: ModuleType, recorded: str) -> None:
+    # Torch refuses it; here the gradient had been recorded, so that a model worked with the family alone.
+    given = {"x": drawn(M, K), "bias": drawn(N), "out": torch.empty(M, N)}
+    given[recorded].requires_grad_()
+    linear: Any = torch._C._nn.linear  # type: ignore[attr-defined]
+    with family.override_aten():
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            linear(given["x"], WEIGHT, given["bias"], out=given["out"])
+        with torch.no_grad():
+            found = linear(given["x"], WEIGHT, given["bias"], out=given["out"])
+    torch.testing.assert_close(found, functional.linear(given["x"], WEIGHT, given["bias"]), rtol=1e-5, atol=1e-5)
