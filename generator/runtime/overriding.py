@@ -20,6 +20,7 @@ import torch
 import triton
 from torch import Tensor
 
+from . import private
 from .alignment import repeats
 from .call_signatures import SIGNATURES, kind_of
 from .contracts import Function
@@ -222,8 +223,10 @@ def _install(shared: Any, handler: Callable[..., Any], operators: tuple[str, ...
 def _remove(shared: Any, handler: Callable[..., Any]) -> None:
     shared.handlers.remove(handler)
     if not shared.handlers:
-        shared.library._destroy()
-        shared.library = None
+        library, shared.library = shared.library, None
+        library._destroy()
+        # A copy of the family that another version has rendered may have made it.
+        private.forget_dispatch(getattr(library, "overridden", ()))
 
 
 def _overriding(handlers: list[Callable[..., Any]], operators: tuple[str, ...], levels: tuple[str, ...]) -> Any:
@@ -245,6 +248,8 @@ def _overriding(handlers: list[Callable[..., Any]], operators: tuple[str, ...], 
         warnings.simplefilter("ignore")
         for (key, name), kernel in kernels.items():
             library.impl(name, _asking(handlers, name, kernel), key, with_keyset=True)
+    library.overridden = {name for _, name in kernels}
+    private.forget_dispatch(library.overridden)
     return library
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,6 +66,14 @@ def constant(function: Any) -> Any:
     # The same, without the import of the compiler. A compiler that does not know it breaks the graph at the call.
     function._dynamo_marked_constant = True
     return function
+
+
+def forget_dispatch(operators: Iterable[str]) -> None:
+    """Let torch look up again which kernels these operators of `aten` have; torch.compile and export keep that."""
+    for operator in operators:
+        name, _, overload = operator.partition(".")
+        # A torch that keeps no such table has nothing to forget.
+        getattr(getattr(getattr(torch.ops.aten, name), overload or "default"), "_dispatch_cache", {}).clear()
 
 
 def tensor_map_encoder() -> Callable[..., Any]:

@@ -344,3 +344,20 @@ def test_a_result_that_is_filled_records_no_gradient(family: ModuleType, recorde
         with torch.no_grad():
             found = linear(given["x"], WEIGHT, given["bias"], out=given["out"])
     torch.testing.assert_close(found, functional.linear(given["x"], WEIGHT, given["bias"]), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["compiled", "exported"])
+def test_a_model_compiled_after_it_has_its_gradients(family: ModuleType, how: str) -> None:
+    # Torch keeps which kernels an operator had while it traced; with those of the override no gradient was recorded.
+    layer, x = nn.Linear(K, N), drawn(M, K).requires_grad_()
+    with family.override_aten():
+        if how == "compiled":
+            torch.compile(layer, backend="aot_eager")(x)
+        else:
+            torch.export.export(layer, (x.detach(),))
+    torch._dynamo.reset()
+    found = torch.compile(layer, backend="aot_eager")(x)
+    gradients = torch.autograd.grad(found.square().sum(), (x, *layer.parameters()))
+    expected = torch.autograd.grad(layer(x).square().sum(), (x, *layer.parameters()))
+    for one, other in zip(gradients, expected):
+        torch.testing.assert_close(one, other)
