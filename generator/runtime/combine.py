@@ -16,9 +16,9 @@ from . import cached_launch, private, registration
 from .call import Call, written
 from .call_signatures import SIGNATURES, deterministic, kind_of
 from .combined import DOTS, SPREAD, SUM
-from .contract_errors import name_contract
+from .contract_errors import NO_TRANSFORM, name_contract, of_transform
 from .contracts import registering
-from .launchable import as_plain, is_fake, special
+from .launchable import as_plain, has_tangent, is_fake, special
 
 _FILLED = "a call that fills `out` records none: do not give it, or use torch.no_grad()"
 _NONE = "this family records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
@@ -66,12 +66,14 @@ def function(backward: bool) -> Callable[..., Tensor]:
         The result, a new (tokens, N) tensor or `out` filled, is rounded once to y's type. An index outside `y` adds
         nothing. The same operands give the same bits.
 
-        Raises RuntimeError where a gradient would be recorded and none is computed, TypeError for what is no tensor and
-        for a wrong type, else ValueError.
+        Raises RuntimeError where a gradient would be recorded and none is computed, NotImplementedError for derivatives
+        by transforms, TypeError for what is no tensor and for a wrong type, else ValueError.
         """
         try:
             return _combine(y, index, weights, out, backward)
         except (TypeError, ValueError, RuntimeError) as error:
+            if of_transform(error):
+                raise NotImplementedError(f"combine: {NO_TRANSFORM}") from None
             name_contract(error, "combine")
             raise
 
@@ -84,6 +86,8 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
     if not all([x is None or isinstance(x, Tensor) for x in given.values()]) or y is None or index is None:
         # It says which one is no tensor.
         return summed(y, index, weights, out)
+    if private.forward_mode._current_level >= 0 and any([x is not None and has_tangent(x) for x in given.values()]):
+        raise NotImplementedError("combine: no derivatives in forward mode are computed; use torch.autograd")
     recorded = [x for x, value in given.items() if value is not None and value.requires_grad]
     if recorded and torch.is_grad_enabled() and (out is not None or not backward):
         which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"

@@ -15,3 +15,12 @@ def name_contract(error: Exception, name: str) -> None:
         marked: Any = error
         marked.unnamed = getattr(error, "unnamed", str(error))
         error.args = (f"{name}: {marked.unnamed}",)
+
+
+#: Why a transform of torch.func has no derivative.
+NO_TRANSFORM = "torch.func.grad, vjp and jacrev do not reach operators of torch; use torch.autograd"
+
+
+def of_transform(error: Exception) -> bool:
+    """Whether it is torch's error that transforms of torch.func do not reach an operator's gradients."""
+    return isinstance(error, RuntimeError) and "functorch transforms" in str(error)

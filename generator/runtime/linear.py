@@ -76,7 +76,7 @@ class Linear(torch.nn.Linear):
             if alike is None:
                 raise ValueError(f"{self.contract} has no like for {_told(*wanted)}; {_fitting(*wanted)}")
             contract = alike
-        operands = {} if self.bias is None else {"bias": self.bias}
+        operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
         recorded: torch.Tensor | None = function.layer(x, weight, operands)
         if recorded is not None:

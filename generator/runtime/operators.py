@@ -19,7 +19,7 @@ from torch.utils import flop_counter
 
 from . import private, sharding
 from .call import index_of, written
-from .contract_errors import name_contract
+from .contract_errors import NO_TRANSFORM, name_contract, of_transform
 from .contracts import Config, ConfiguredCall, Function, Operands, Result, within, without_sum
 from .launchable import as_plain, has_tangent
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
@@ -66,10 +66,8 @@ def caller(contract: Contract) -> ConfiguredCall:
             name_contract(error, name)
             raise
         except RuntimeError as error:
-            if "functorch transforms" in str(error):
-                # Torch does not give the gradients of its operators to torch.func.
-                reason = "torch.func.grad, vjp and jacrev do not reach operators of torch; use torch.autograd"
-                raise NotImplementedError(f"{name}: {reason}") from None
+            if of_transform(error):
+                raise NotImplementedError(f"{name}: {NO_TRANSFORM}") from None
             raise
 
     def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands) -> Result:

@@ -235,3 +235,21 @@ def test_a_mistake_in_a_kernel_gives_other_bits(family: ModuleType, mistake: str
     tables = [getattr(module, table) for module in (right, wrong)]
     one, other = (each(**{x.name: every[x.name] for x in each.operands}) for each in tables)
     assert not torch.equal(one, other)
+
+
+def test_derivatives_by_transforms_are_refused_and_not_left_out(family: ModuleType) -> None:
+    y, index, weights = drawn(7, 3, 13, 16, torch.float32)
+    told = "combine: no derivatives in forward mode are computed; use torch.autograd"
+    for given, call in (
+        (y, lambda x: family.combine(x, index)),
+        (weights, lambda x: family.combine(y, index, x)),
+    ):
+        with pytest.raises(NotImplementedError, match=told):
+            torch.func.jvp(call, (given,), (given,))
+        with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match=told):
+            call(torch.autograd.forward_ad.make_dual(given, given))
+        with pytest.raises(NotImplementedError, match=r"combine: torch\.func\.grad, vjp and jacrev do not reach"):
+            torch.func.grad(lambda x, call=call: call(x).sum())(given)
+    # Of others within such a level nothing is left out.
+    with torch.autograd.forward_ad.dual_level():
+        assert torch.equal(family.combine(y, index), by_torch(y, index, None))

@@ -287,3 +287,16 @@ def test_tensors_that_torch_alone_multiplies(family: ModuleType) -> None:
     torch.testing.assert_close(layer(x.to_sparse()), linear(x, layer.weight, layer.bias))
     with pytest.raises(RuntimeError, match="at least 1D"):
         layer(torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("bias", [random(48)[::2], random(1).expand(24), random(2, 24).T[:, 0]])
+def test_a_bias_is_any_view(family: ModuleType, launches: list[str], bias: torch.Tensor) -> None:
+    layer, x = family.nn.Linear(32, 24), random(6, 32)
+    layer.bias = torch.nn.Parameter(bias)
+    assert layer.bias.stride() == bias.stride()
+    found, expected = layer(x), linear(x, layer.weight, layer.bias)
+    torch.testing.assert_close(found, expected)
+    gradient = random(6, 24)
+    (mine,) = torch.autograd.grad(found, layer.bias, gradient)
+    torch.testing.assert_close(mine, torch.autograd.grad(expected, layer.bias, gradient)[0])
+    assert launches
