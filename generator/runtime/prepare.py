@@ -19,7 +19,7 @@ import triton
 from torch import Tensor
 
 from . import cached_launch, memoryless, private, relaunch
-from .call import Plan, Planned
+from .call import Call, Plan, Planned, index_of
 from .call_tensors import Operand, Result, State
 from .contract_errors import name_contract
 from .contracts import Config, Function, KernelModule, Operands
@@ -28,19 +28,17 @@ from .launchable import address
 #: What an operand may be: a tensor of a dtype, or, for `float`, a Python number.
 Dtype: TypeAlias = torch.dtype | type[float]
 _Compiled = TypeVar("_Compiled")
-#: Strides and an offset, in elements.
-Placing: TypeAlias = tuple[tuple[int, ...], int]
 
 
 def which(
-    gemm: Function, a: Tensor, b: Tensor, *offsets: Tensor, out: Tensor | None = None, **operands: Any
+    gemm: Function, a: Tensor, b: Tensor, offsets: Tensor | None = None, *, out: Tensor | None = None, **operands: Any
 ) -> tuple[str, Config]:
     """The name of the kernel that `gemm(a, b, out=out, **operands)` would run, and its configuration as a dictionary.
 
     Nothing is compiled or launched. The configuration is empty if it is measured at the call (`select: autotune`), or
     if the result is empty, so that nothing runs. Raises TypeError and ValueError as the call does.
     """
-    operands = {**dict.fromkeys(["offsets"][: len(offsets)], *offsets), **operands}
+    operands = operands if offsets is None else {"offsets": offsets, **operands}
     gemm.check(operands)
     for name, x in (("a", a), ("b", b)):
         if not isinstance(x, Tensor):
@@ -80,10 +78,11 @@ def prepare(
     dtype, or a tuple of several; `float` stands for a Python number. The default for scalars is `float`; for tensors it
     is the dtype of the result, or torch.float32 if A or the result has 8 bits.
 
-    Of groups `B` is their number. They divide M, or K in contracts whose names begin with `gmmk_`.
+    Of groups `B` is their number. They divide M, or K in contracts whose names begin with `gmmk_`. Of a symmetric
+    result each M is N.
 
     `device` is the current GPU by default. In Triton's interpreter nothing is compiled.
-    Raises ValueError for wrong sizes or names, and if no kernel accepts any of the sizes.
+    Raises ValueError for wrong sizes or names, and if no kernel accepts any of the sizes; TypeError for wrong dtypes.
     """
     if device is None:
         device = "cpu" if triton.knobs.runtime.interpret else f"cuda:{torch.cuda.current_device()}"
@@ -155,19 +154,41 @@ def launches(
 
     The arguments are those of `prepare`, which says what is raised.
     """
-    rows = [*M] if isinstance(M, Iterable) else [M]
-    if not rows or not all(isinstance(size, int) and size >= 0 for size in (N, K, B, *rows)):
+    N, K, B, *rows = map(index_of, (N, K, B, *(M if isinstance(M, Iterable) else [M])))
+    if not rows or not all(type(size) is int and size >= 0 for size in (N, K, B, *rows)):
         sizes_given = f"N={N!r}, K={K!r}, B={B!r}, M={M!r}"
         raise ValueError(
             f"{gemm.__name__}: N, K, B and each M must be integers that are not negative, got {sizes_given}"
         )
-    # Sums and maxima of tiles are made by torch, from memory that a call allocates.
-    reduced = {x.name for x in gemm.table.reduced}
-    table = {x.name: x for x in (*gemm.table.operands, *gemm.table.results) if x.name not in reduced}
+    for size in rows:
+        reason = misfit(gemm.table, size, N, B)
+        if reason is not None:
+            raise ValueError(f"{gemm.__name__}: {reason}")
+    unaligned = (unaligned,) if isinstance(unaligned, str) else unaligned
+    unknown = {*(unaligned or ()), *(dtypes or ())} - {x.name for x in _tensors(gemm.table)}
+    for name in unknown:
+        listed = ", ".join(x.name for x in _tensors(gemm.table))
+        raise ValueError(f"{gemm.__name__} has no operand {name!r}; its operands are {listed}")
+    try:
+        return _launches_of_sizes(gemm, rows, N, K, B, device, unaligned, dtypes or {})
+    except (TypeError, ValueError) as error:
+        name_contract(error, gemm.__name__)
+        raise
+
+
+def _launches_of_sizes(
+    gemm: Function,
+    rows: Collection[int],
+    N: int,
+    K: int,
+    B: int,
+    device: torch.device,
+    unaligned: Collection[str] | None,
+    dtypes: Mapping[str, Dtype | tuple[Dtype, ...]],
+) -> list[_Launch]:
+    """The same for sizes that a call of the contract may have, each M among `rows`; errors do not name it."""
+    table = {x.name: x for x in _tensors(gemm.table)}
     naming = [(x.name, x.named) for x in gemm.table.results if x.named is not None]
-    dtypes = dtypes or {}
-    for name in {*(unaligned or ()), *dtypes} - table.keys():
-        raise ValueError(f"{gemm.__name__} has no operand {name!r}; its operands are {', '.join(table)}")
     found: dict[tuple[object, ...], _Launch] = {}
     seen: set[tuple[object, ...]] = set()
     refusal: ValueError | None = None
@@ -203,6 +224,26 @@ def launches(
     if not found and refusal is not None:
         raise refusal
     return [*found.values()]
+
+
+def _tensors(table: Call) -> list[Operand]:
+    """The operands of a call, and the results that are not made by torch of the sums and maxima of tiles."""
+    reduced = {x.name for x in table.reduced}
+    return [x for x in (*table.operands, *table.results) if x.name not in reduced]
+
+
+def several(table: Call) -> bool:
+    """Whether a call multiplies several matrices: of a batch, or of groups."""
+    return not {"B", "G"}.isdisjoint(map(str, table.sizes))
+
+
+def misfit(table: Call, M: int, N: int, B: int) -> str | None:
+    """Why no call has these sizes, whatever its operands are, or None."""
+    if B != 1 and not several(table):
+        return f"B is {B}, and the contract has neither a batch nor groups"
+    if M != N and "N" not in map(str, table.sizes):
+        return f"M is {M} and N is {N}: they must be equal; C is symmetric, so N is M"
+    return None
 
 
 @dataclass(eq=False)
@@ -341,7 +382,7 @@ def _choices(
             usual = x.dtype[0]
         kinds = dtypes.get(x.name, usual if x.shape else float)
     elif x.name in dtypes:
-        raise ValueError(f"{gemm.__name__}: the dtype of {x.name} is {x.dtype}, got {dtypes[x.name]}")
+        raise ValueError(f"the dtype of {x.name} is {x.dtype}, got {dtypes[x.name]}")
     else:
         kinds = x.dtype
     extents = state.all_of(x.shape)
@@ -352,57 +393,17 @@ def _choices(
             values.append(1.0)
             continue
         dtype = cast(torch.dtype, kind)
-        placings = _placings_of_scales(extents) if scale else _placings(extents, x.unit, dtype.itemsize, x.name)
+        placings = (
+            memoryless.placings_of_scales(extents)
+            if scale
+            else memoryless.placings(extents, x.unit, dtype.itemsize, x.name)
+        )
         made = [memoryless.tensor(dtype, state.device, extents, strides, offset) for strides, offset in placings]
         plain.append(made[0])
         values += made[1:] if unaligned is None or x.name in unaligned else made[1:2]
     # What is left out is allocated, contiguous and aligned.
     optional = x.absent is not None or (isinstance(x, Result) and not x.read)
     return (None, [None, *values]) if optional else ((plain or values)[0], values)
-
-
-def _placings(extents: tuple[int, ...], unit: int | None, size: int, name: str) -> list[Placing]:
-    """Strides and offset, in elements of `size` bytes: for aligned rows, for a contiguous operand, and for all others.
-
-    Two of the others differ in what Triton specialises on, in whether a descriptor can address them, or, for A and B,
-    in whether their rows are whole lines of the L2.
-    """
-    if len(extents) < 2:
-        ones = (1,) * len(extents)
-        return [(ones, 0), (ones, 0), (ones, 1)]
-    *front, rows, columns = extents
-    multiplied = name in ("a", "b")
-    aligned: list[Placing] = []
-    others: dict[tuple[object, ...], Placing] = {}
-    for inner in (-1, -2) if unit is None else (unit - len(extents),):
-        width, height = (max(columns, 1), rows) if inner == -1 else (max(rows, 1), columns)
-
-        def strides(lead: int, apart: int, inner: int = inner) -> tuple[int, ...]:
-            return (*([apart] if front else []), *((lead, 1) if inner == -1 else (1, lead)))
-
-        line = -(-width // 128) * 128
-        aligned.append((strides(line, line * height), 0))
-        for lead, offset in itertools.product(range(width, width + 256), (0, 1)):
-            least = lead * height
-            for apart in (least, -(-least // 16) * 16, least | 1, *([0] if multiplied else [])) if front else (0,):
-                numbers = (lead, apart) if front else (lead,)
-                known = [(number == 1, number % 16 == 0) for number in numbers]
-                addressed = not offset and all(number * size % 16 == 0 for number in numbers)
-                lines = multiplied and (lead * size % 128 == 0, apart == 0)
-                others.setdefault((inner, offset, *known, addressed, lines), (strides(lead, apart), offset))
-    return [aligned[0], *others.values()]
-
-
-def _placings_of_scales(extents: tuple[int, ...]) -> list[Placing]:
-    """As `_placings`: scales that are contiguous along either dimension, with strides of whole lines or their own."""
-    *front, rows, columns = extents
-    lines = [-(-size // 16) * 16 for size in (rows, columns)]
-
-    def strides(*inner: int) -> tuple[int, ...]:
-        return (*(max(inner) * max(rows, columns) for _ in front), *inner)
-
-    placed = [strides(lines[1], 1), strides(max(columns, 1), 1), strides(1, lines[0]), strides(1, max(rows, 1))]
-    return [(each, 0) for each in placed]
 
 
 def _like(x: Any) -> Any:

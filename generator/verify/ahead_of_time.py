@@ -17,7 +17,7 @@ import importlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,7 @@ from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
+from generator.runtime.prepare import several
 from generator.verify.specialise import claimed
 
 
@@ -82,16 +83,19 @@ def prepare(
     for name, reason in left_out.items():
         print(f"left out: {name}: {reason}")
     names = [name for name in names if name not in left_out]
+    counted = {name: several(getattr(family, name).table) for name in names}
+    require_several(batch, counted)
     if cache is not None:
         os.environ["TRITON_CACHE_DIR"] = str(cache)
     outcomes: Counter[bool] = Counter()
     with standing_in_for(device), _counting(outcomes):
         ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
-        options = {"B": batch, "device": torch.device("cuda", 0), "unaligned": () if aligned else None}
+        options = {"device": torch.device("cuda", 0), "unaligned": () if aligned else None}
         found = []
         for name, shape in itertools.product(names, shapes):
+            function, count = getattr(family, name), batch if counted[name] else 1
             try:
-                found += ahead.launches(getattr(family, name), shape.n, shape.k, M=shape.m, **options)
+                found += ahead.launches(function, shape.n, shape.k, M=shape.m, B=count, **options)
             except ValueError as error:
                 raise CallError(f"{shape.n}x{shape.k}: {error}") from None
         ahead.compile_all({launch.key: launch for launch in found}.values(), options["device"])
@@ -99,6 +103,12 @@ def prepare(
     size = sum(path.stat().st_size for path in used.rglob("*") if path.is_file())
     print(f"{outcomes[False]} kernels compiled for {device.name}, {outcomes[True]} were in the cache")
     print(f"{used}: {size / 1e6:.1f} MB")
+
+
+def require_several(batch: int, contracts: Mapping[str, bool]) -> None:
+    """Raise `CallError` if `--batch` is for none of the contracts, each with whether it has a batch or groups."""
+    if batch != 1 and not any(contracts.values()):
+        raise CallError(f"--batch {batch}: none of these has a batch or groups: {', '.join(contracts)}")
 
 
 def why_none_on(kernels: Sequence[Kernel], device: Device) -> str | None:

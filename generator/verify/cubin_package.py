@@ -37,8 +37,8 @@ from generator.lowering.docstrings import formula
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 from generator.runtime import memoryless
-from generator.runtime.prepare import in_threads
-from generator.verify.ahead_of_time import ProductSizes, standing_in_for, why_none_on
+from generator.runtime.prepare import in_threads, misfit
+from generator.verify.ahead_of_time import ProductSizes, require_several, standing_in_for, why_none_on
 from generator.verify.cubin_launches import Unpackable, launch_of
 from generator.verify.cubin_operands import dtype_of, placing
 
@@ -58,8 +58,9 @@ def compiled_package(
     names = [name for name in family.functions if fnmatch.fnmatchcase(name, only)]
     if not names:
         raise CallError(f"--only {only!r} matches no function; there are {', '.join(family.functions)}")
+    packings: list[_Packing] = []
     contracts: list[CubinContract] = []
-    left_out: list[tuple[str, str]] = []
+    reasons: dict[str, str] = {}
     with standing_in_for(device), _own_cache(), memoryless.mode():
         module = load_family(family.folder.resolve())
         for each in names:
@@ -67,12 +68,20 @@ def compiled_package(
                 reason = why_none_on(family.functions[each], device)
                 if reason is not None:
                     raise Unpackable(reason)
-                contracts.append(_Packing(family, module, each, count).contract(shapes))
+                packings.append(_Packing(family, module, each, count))
             except Unpackable as error:
-                left_out.append((each, str(error)))
+                reasons[each] = str(error)
+        if packings:
+            require_several(count, {packing.name: bool(packing.counted) for packing in packings})
+        for packing in packings:
+            try:
+                contracts.append(packing.contract(shapes))
+            except Unpackable as error:
+                reasons[packing.name] = str(error)
+    left_out = [(each, reasons[each]) for each in names if each in reasons]
     if not contracts:
-        reasons = "; ".join(f"{each}: {reason}" for each, reason in left_out)
-        raise CallError(f"package --format cubin: no contract can be packed: {reasons}")
+        listed = "; ".join(f"{each}: {reason}" for each, reason in left_out)
+        raise CallError(f"package --format cubin: no contract can be packed: {listed}")
     return CubinPackage(name, family.name, device, triton.__version__, count, tuple(contracts), tuple(left_out))
 
 
@@ -186,6 +195,9 @@ class _Packing:
 
     def planned(self, m: int, n: int, k: int) -> tuple[_Planned | None, ...]:
         """What calls of these sizes launch, for each class of alignment; None where no kernel takes it."""
+        reason = misfit(self.table, m, n, self.count if self.counted else 1)
+        if reason is not None:
+            raise CallError(f"{n}x{k}: M = {m}: {self.name}: {reason}")
         found: list[_Planned | None] = []
         refusals = []
         for alignment in ALIGNMENTS:

@@ -14,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, PropertyMock
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -114,7 +115,7 @@ def test_prepared_calls_compile_nothing(
 ) -> None:
     package, ahead = load(family)
     function, draw = getattr(package, contract), random.Random(7)
-    configurations = function.prepare(n, k, M=m, B=2, device=CUDA)
+    configurations = function.prepare(n, k, M=m, device=CUDA, **({"B": 2} if family == "batched" else {}))
     prepared = len(compilations)
     assert prepared >= configurations > 0
     launched = set()
@@ -248,6 +249,69 @@ def test_sizes_that_no_kernel_accepts(compilations: Compilations, load: Callable
     assert package.gemm_fp16_rcr_none.prepare(64, 48, M=range(1, 40), device=CUDA, unaligned=()) == 1
     with pytest.raises(ValueError, match=r"no kernel accepts the operands:\n.*M is 3"):
         package.gemm_fp16_rcr_none.prepare(64, 48, M=3, device=CUDA)
+
+
+OF_BOTH = """\
+summary: Of one product and of several.
+layout: rcr
+dtype: fp16
+load: pointer
+tile: [{m: 16, n: 16, k: 16, warps: 1}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "given", "told"),
+    [
+        ("result: symmetric", {"M": 48}, "M is 48 and N is 64: they must be equal; C is symmetric, so N is M"),
+        ("result: symmetric", {"M": range(62, 66)}, "M is 62 and N is 64: they must be equal; C is symmetric"),
+        ("result: symmetric\nbatch: strided", {"M": [64, 0], "B": 3}, "M is 0 and N is 64: they must be equal"),
+        ("result: symmetric", {"M": 64, "B": 3}, "B is 3, and the contract has neither a batch nor groups"),
+        ("batch: none", {"M": 64, "B": 0}, "B is 0, and the contract has neither a batch nor groups"),
+        ("batch: strided", {"M": 64, "B": -1}, "N, K, B and each M must be integers that are not negative, got N=64"),
+        ("batch: grouped", {"M": 64, "B": 1.5}, "N, K, B and each M must be integers that are not negative, got N=64"),
+        ("batch: grouped_k", {"M": 64, "B": True}, "N, K, B and each M must be integers .* got .*, B=True, M=64"),
+        ("batch: strided", {"M": 64, "B": 2**31}, r"B is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
+        ("batch: none", {"M": 2**31}, r"M is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
+        ("batch: grouped", {"M": 2**31, "B": 4}, r"R is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
+        (
+            "batch: grouped",
+            {"M": 64, "B": 4, "unaligned": "row"},
+            "has no operand 'row'; its operands are a, b, offsets",
+        ),
+    ],
+)
+def test_sizes_that_no_call_of_the_contract_has(
+    compilations: Compilations,
+    load: Callable[..., Any],
+    tmp_path: Path,
+    keys: str,
+    given: dict[str, Any],
+    told: str,
+) -> None:
+    (tmp_path / "several.yaml").write_text(f"{OF_BOTH}{keys}\n")
+    assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0
+    package, _ = load("several", tmp_path)
+    (name,) = package._KERNELS
+    with pytest.raises(ValueError, match=rf"^{name}:? {told}"):
+        getattr(package, name).prepare(64, 48, device=CUDA, **given)
+    assert not compilations
+
+
+def test_a_dtype_that_no_call_takes(compilations: Compilations, load: Callable[..., Any]) -> None:
+    package, _ = load("fp16_rcr")
+    with pytest.raises(TypeError, match=r"^gemm_fp16_rcr_bias: bias must be of a floating type, got torch\.int32$"):
+        package.gemm_fp16_rcr_bias.prepare(64, 48, M=3, device=CUDA, dtypes={"bias": (torch.float32, torch.int32)})
+    assert not compilations
+
+
+def test_sizes_of_other_libraries_and_a_name_alone(compilations: Compilations, load: Callable[..., Any]) -> None:
+    function = load("fp16_rcr")[0].gemm_fp16_rcr_none
+    sizes = np.array([64, 48])
+    assert function.prepare(*sizes, M=np.arange(1, 3), device=CUDA, unaligned="out") > 0
+    prepared = len(compilations)
+    assert function.prepare(64, 48, M=(1, 2), device=CUDA, unaligned=("out",)) > 0
+    assert len(compilations) == prepared
 
 
 def test_an_empty_result_needs_no_kernel(compilations: Compilations, load: Callable[..., Any]) -> None:

@@ -106,6 +106,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
         ({"--batch": "2147483647"}, "--batch: expected a whole number from 0 to 2147418112, got '2147483647'"),
         ({"--shapes": "64x2147483647,1"}, "--shapes: expected a whole number from 0 to 2147418112, got '2147483647'"),
         ({"--shapes": "2147418112x2147418112,1"}, "--shapes: 2147418112x2147418112: a matrix has "),
+        ({"--batch": "3"}, "--batch 3: none of these has a batch or groups: gemm_fp16_rcr_none, gemm_fp16_rcr_bias"),
         ({"--batch": "\u00b2"}, "--batch: expected a whole number from 0 to 2147418112, got"),
         (
             {"--shapes": "64x64,1-99999999999"},
@@ -131,6 +132,22 @@ def test_wrong_calls(capsys: pytest.CaptureFixture[str], tmp_path: Path, changed
 def test_a_folder_that_is_no_family(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     said = refused(capsys, tmp_path, "--device", "nvidia_h200", "--shapes", "64x64,1")
     assert said.status == 2 and "has no manifest.json: name the folder of a rendered family" in said.err
+
+
+def test_sizes_are_those_of_each_contract(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A batch is that of the contracts that have one, and of a symmetric result M is N."""
+    (tmp_path / "ahead.yaml").write_text(f"{SPEC}batch: [none, strided]\nresult: symmetric\n")
+    assert main([str(tmp_path / "ahead.yaml"), "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    told = []
+    for shapes in ("32x32,32", "32x32,16", "32x32,32,16"):
+        cache = tmp_path / "cache"
+        options = ("--device", "nvidia_h200", "--only", "*none*", "--aligned", "--batch", "3", "--cache", cache)
+        told.append(called(capsys, "prepare", tmp_path / "ahead", *options, "--shapes", shapes))
+        forget("ahead")
+    assert told[0].status == 0 and told[0].out.startswith("2 kernels compiled")
+    reason = "gemm_fp16_rcr_none_resultsymmetric: M is 16 and N is 32: they must be equal; C is symmetric, so N is M"
+    assert {(each.status, each.err.rstrip()) for each in told[1:]} == {(2, f"python -m generator: 32x32: {reason}")}
 
 
 #: Contracts of which no kernel runs on the first target, and one that does.

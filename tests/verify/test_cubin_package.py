@@ -385,6 +385,22 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
         (("--device", "nvidia_h200", "--shapes", "0x64,1"), "N and K must be above 0"),
         (("--device", "nvidia_h200", "--shapes", "64x64,0"), "--shapes gives no M above 0"),
         (("--device", "nvidia_h200", "--shapes", "64x64,1", "--batch", "0"), "--batch: expected a whole number"),
+        (
+            ("--device", "nvidia_h200", "--shapes", "64x64,1", "--batch", "3", "--only", "*fp16_rcr_none"),
+            "--batch 3: none of these has a batch or groups: gemm_fp16_rcr_none",
+        ),
+        (
+            (
+                "--device",
+                "nvidia_h200",
+                "--shapes",
+                "64x64,64,1",
+                "--only",
+                "gemm_bf16_rcr_none*",
+                "generated/symmetric",
+            ),
+            "64x64: M = 1: gemm_bf16_rcr_none_resultsymmetric: M is 1 and N is 64: they must be equal",
+        ),
         (("--device", "nvidia_h200", "--shapes", "64x64,1", "--only", "x"), "--only 'x' matches no function"),
         (("--device", "nvidia_h200", "--shapes", "64x64,1", "--name", "int"), "no word of C or C++"),
         (("--device", "nvidia_h200", "--shapes", "64x64,1", "--name", "A-b"), "is no name for C"),
@@ -406,7 +422,8 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
 )
 def test_a_wrong_command_makes_nothing(cli: Cli, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     (tmp_path / "generated").symlink_to(GENERATED)
-    said = cli("package", "generated/split_k", *words, "--format", "cubin", "--out", "made")
+    family = [] if "generated/symmetric" in words else ["generated/split_k"]
+    said = cli("package", *family, *words, "--format", "cubin", "--out", "made")
     assert said.status == 2 and message in said.err
     assert not (tmp_path / "made").exists()
 
