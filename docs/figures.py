@@ -204,13 +204,6 @@ def proved(level: str, triton: str) -> str:
     return f"{_proved(level, triton)[0]:,}"
 
 
-def product(what: str) -> str:
-    """The `kernels` or `cases` of every built-in operation with every schedule that ran on hardware."""
-    found = json.loads((MEASURED / "product" / "nvidia_h200.json").read_text(encoding="utf-8"))["kernels"]
-    hosts = [host for kernel in found for host in kernel["hosts"].values()]
-    return f"{len(found) if what == 'kernels' else sum(each['gpu']['cases'] for each in hosts):,}"
-
-
 def recorded(name: str, key: str) -> str:
     """A number of a file of `measured`."""
     value = json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8"))[key]
@@ -254,7 +247,7 @@ FIGURES: Mapping[str, Callable[..., str]] = {
     for each in (
         *(mean, exact_mean, least, sizes, under, aligned_sizes, aligned_mean, aligned_under, suite_sizes),
         *(contract_mean, distinct_under, shapes),
-        *(kernels, newer, proved, product, recorded, rendered, lines, unchosen, of_family),
+        *(kernels, newer, proved, recorded, rendered, lines, unchosen, of_family),
     )
 }
 

@@ -83,7 +83,6 @@ LIMITS = {
     "measured/nvidia_h200/tune_types.jsonl": 2350,
     "measured/nvidia_h200/whole_models.json": 3,
     "measured/other_gpus.json": 2,
-    "measured/product/nvidia_h200.json": 330,
     "measured/proofs/interpreter_3.6.0.json": 530,
     "measured/proofs/interpreter_3.6.0_torch_2.11.0.json": 95,
     "measured/proofs/interpreter_3.8.0.json": 580,
@@ -154,7 +153,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "measured/*/tune_*.jsonl": lambda path: Journal(path).outcomes,
     "measured/*/bench_*.json": lambda path: measurements.load(path).records,
     "measured/proofs/*.json": lambda path: proof_records.read(path).proved,
-    "measured/product/*.json": lambda path: proof_records.read(path).proved,
 }
 
 

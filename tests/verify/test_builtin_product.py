@@ -26,11 +26,9 @@ from generator.plan.kernels import Family
 from generator.pytest_plugin import Outcomes
 from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Job, JobResult, JobState
-from generator.verify.proof_records import current
-from generator.verify.proof_records import read as read_results
 from generator.verify.run_report import summary, whole_text
 from generator.verify.verification_run import default_levels, gpu
-from tests.helpers.support import ROOT, family_of
+from tests.helpers.support import family_of
 
 #: An operation, the type of A and B, a schedule.
 Combination = tuple[str, str, str]
@@ -51,10 +49,8 @@ SCHEDULES = tuple(
     for word, entry in SCHEDULE.items()
     if entry.available and not entry.decodes and (word == "paired" or not entry.pairs)
 )
-#: The target that is compiled for: that of the reference device.
+#: The target that is compiled for.
 PRIMARY = "sm90"
-#: What ran on it.
-RAN = ROOT / "measured" / "product" / "nvidia_h200.json"
 
 
 def written(name: str) -> str:
@@ -161,14 +157,6 @@ def proved(request: pytest.FixtureRequest, rendered: Rendered) -> Iterator[Prove
         print("", *summary([*outcomes.done.values()], time.monotonic() - started), sep="\n")
         if gpu() is None:
             print("gpu: not run: torch sees no GPU here")
-
-
-@pytest.mark.product
-def test_every_kernel_ran_on_hardware_as_it_is(rendered: Rendered) -> None:
-    """Another formula, template or operation: `verify FOLDER --level gpu --results FILE`, where there is a GPU."""
-    ran = read_results(RAN)
-    missing = {each for each in current([rendered]) if each.host and not ran.cases(each, "gpu")}
-    assert {each.kernel for each in missing} == set()
 
 
 @pytest.mark.product
