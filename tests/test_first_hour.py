@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -60,6 +63,20 @@ def test_what_is_measured_is_of_the_commands_of_the_page(mode: str) -> None:
 
 def test_the_transcript_is_of_steps_that_did_what_they_should() -> None:
     assert_done({step["step"]: step["printed"] for step in MEASURED["cpu"]["steps"]})
+
+
+def test_what_is_measured_printed_what_the_commands_print_now(tmp_path: Path) -> None:
+    """Of the steps without times that need nothing installed: names of files, words and counts are those of today."""
+    names = ("new", "render", "read", "vendor", "package")
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    measured = {step["step"]: step["printed"] for step in MEASURED["cpu"]["steps"]}
+    printed = {}
+    for name in names:
+        call = ["bash", "-euo", "pipefail", "-c", steps("cpu")[name]]
+        done = subprocess.run(call, cwd=tmp_path, env=variables, text=True, capture_output=True, check=True)
+        printed[name] = done.stdout
+    assert printed == {name: measured[name] for name in names}, "run measured/scripts/first_hour.py again"
 
 
 def test_every_block_that_is_run_is_a_step() -> None:
