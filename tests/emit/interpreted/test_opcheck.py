@@ -16,6 +16,7 @@ from generator.emit.loading import load_family
 from generator.emit.manifest_reader import read
 from generator.emit.render import RUNTIME
 from generator.verify import interpreter
+from tests.helpers.emit.calls import SIZES
 from tests.helpers.emit.opchecks import checked
 from tests.helpers.support import GENERATED
 
@@ -30,8 +31,8 @@ backward: {backward}
 """
 KINDS = {"plain": "none", "vector": "bias", "number": "scale", "gated": "swiglu", "output": "save", "sum": "rowsum"}
 
-#: Multiples of what a descriptor needs.
-WHOLE = {"B": 2, "M": 16, "N": 16, "K": 32}
+#: Multiples of what a descriptor needs, also of what is divided into groups.
+WHOLE = {"B": 2, "G": 4, "T": 64, "R": 64, "M": 16, "N": 16, "K": 32}
 
 Family = Callable[[str, str], ModuleType]
 
@@ -76,6 +77,11 @@ def test_a_chain_and_its_gradient(derived: ModuleType) -> None:
         whole = f"{batch}_fp16_rcr_save_1whole_bias_gelu_scale_rowsum"
         names = checked(derived, f"{batch}_fp16_rcr_bias_gelu_scale_rowsum")
         assert names == [whole, f"{whole}__gradient", f"{batch}_fp16_rrr_none", f"{batch}_fp16_crr_none"]
+
+
+def test_the_samples_have_every_size_that_a_contract_may_have() -> None:
+    """What runs on demand would fail for a size that was added since."""
+    assert WHOLE.keys() == SIZES.keys()
 
 
 # Families with `package: plain` have no operators.
