@@ -52,7 +52,7 @@ def test_a_table_is_what_its_command_makes(page: str, name: str) -> None:
     assert pages.table(name, TEXTS[page]) == _made(name), "renew it: python docs/pages.py"
 
 
-@pytest.mark.parametrize("path", (pages.MEASURED / "proofs").glob("*.json"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((pages.MEASURED / "proofs").glob("*.json")), ids=lambda path: path.stem)
 def test_a_record_of_proofs_is_of_kernels_as_they_are(path: Path) -> None:
     """What is recorded of an earlier form of every kernel proves nothing: no page may count it."""
     recorded = proof_records.read(path).proved

@@ -25,7 +25,7 @@ from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 from generator.problem.product import Shape
 from generator.tune.samples import crossing
-from generator.verify.ahead_of_time import standing_in_for
+from generator.verify.ahead_of_time import standing_in_for, why_none_on
 
 #: The launch of a copy that makes an operand aligned.
 _COPY = "copies"
@@ -78,17 +78,23 @@ def choices_of(
     """The same for several calls, each choice behind the sizes that it is of: by calls, then by contracts."""
     if triton.knobs.runtime.interpret:
         raise CallError("explain --sizes says what a GPU would run; unset TRITON_INTERPRET")
+    names = list(contracts)
+    own = {name: [each for each in kernels.values() if each.variant.contract == name] for name in names}
+    unable = {name: why_none_on(own[name], device) for name in names}
     with standing_in_for(device):
         family = load_family(folder.resolve())
         ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
-        for sizes, name in itertools.product(calls, contracts):
+        for sizes, name in itertools.product(calls, names):
+            if (reason := unable[name]) is not None:
+                yield sizes, RefusedSizes(name, reason)
+                continue
             *batch, m, n, k = sizes
             where = torch.device("cuda", 0)
             options = {"M": m, "B": batch[0] if batch else 1, "device": where, "unaligned": ()}
             try:
                 launches = ahead.launches(getattr(family, name), n, k, **options)
             except ValueError as error:
-                yield sizes, RefusedSizes(name, str(error))
+                yield sizes, RefusedSizes(name, str(error).removeprefix(f"{name}: "))
                 continue
             first = next((each for each in launches if each.row is not None), None)
             if first is None:
