@@ -95,6 +95,8 @@ def launchable(given: Mapping[str, Any]) -> bool:
         raise NotImplementedError("torch.jit.trace does not record it; use torch.export")
     real = without = None
     recording = torch.is_grad_enabled()
+    # Outside forward-mode differentiation, whose levels count from 0, no tensor has a tangent.
+    forward = getattr(forward_ad, "_current_level", 0) >= 0
     for name, x in given.items():
         if not isinstance(x, torch.Tensor):
             continue
@@ -105,7 +107,7 @@ def launchable(given: Mapping[str, Any]) -> bool:
             )
         if is_plain(x):
             fake = x.is_meta
-            if has_tangent(x):
+            if forward and has_tangent(x):
                 raise NotImplementedError("no derivatives in forward mode are computed; use torch.autograd")
         else:
             fake = is_fake(x)
