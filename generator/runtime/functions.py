@@ -87,6 +87,7 @@ def contract(
     first = load(kernels[0])
     table = first.CALL
     outputs = [x.name for x in table.results[1:]]
+    beside = [x.name for x in table.operands[2:]]
     needed = {x.name for x in table.operands[2:] if x.absent is None}
     known = {*(x.name for x in table.operands[2:]), *outputs}
     cached: dict[tuple[object, ...], CachedCall] = {}
@@ -232,7 +233,8 @@ def contract(
             if out is not None or operands:
                 kind = *kind, kind_of(out), *operands, *map(kind_of, operands.values())
                 if out is not None or outputs:
-                    _check_apart(name, {"out": out, **{x: operands.get(x) for x in outputs}}, {"a": a, "b": b})
+                    results = {"out": out, **{x: operands.get(x) for x in outputs}}
+                    _check_apart(name, results, {"a": a, "b": b}, {x: operands.get(x) for x in beside})
             call = cached.get(kind) if config is None else None
         except RuntimeError:
             # A tensor without memory, as in a transform of torch.func.
@@ -392,10 +394,10 @@ def _copying(gemm: Function, copier: Any) -> CachedCall:
     return lambda a, b, out, operands: gemm(*copier(a, b), out=out, **operands)
 
 
-def _check_apart(name: str, results: Operands, read: Operands) -> None:
+def _check_apart(name: str, results: Operands, read: Operands, beside: Operands) -> None:
     """Raise ValueError where a result of the contract `name` surely has elements of one that is read, or of another."""
     try:
-        require_apart(results, read)
+        require_apart(results, read, beside)
     except ValueError as error:
         name_contract(error, name)
         raise

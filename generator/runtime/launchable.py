@@ -125,17 +125,26 @@ def launchable(given: Mapping[str, Any]) -> bool:
     return without is None
 
 
-def require_apart(results: Mapping[str, Any], read: Mapping[str, Any]) -> None:
-    """Raise ValueError where a result surely has elements of one that is read, or of another result."""
-    others = dict(read)
+def require_apart(results: Mapping[str, Any], read: Mapping[str, Any], beside: Mapping[str, Any]) -> None:
+    """Raise ValueError where a result surely has elements of one that is read, or of another result.
+
+    `beside` are the operands of a chain. One that has the elements of `out` at the same places may be it: a program
+    reads what it then stores, unless `scatter` names other rows.
+    """
+    others, written = {**read, **beside}, set()
     for name, x in results.items():
         if x is None:
             continue
         for other, y in others.items():
-            if isinstance(y, torch.Tensor) and _overlap(x, y):
-                how = "read" if other in read else "written"
-                raise ValueError(f"{name} shares memory with {other}, which is {how} while {name} is written")
+            if not isinstance(y, torch.Tensor) or not _overlap(x, y):
+                continue
+            placed = name == "out" and other in beside and beside.get("scatter") is None
+            if placed and (x.data_ptr(), x.shape, x.stride(), x.dtype) == (y.data_ptr(), y.shape, y.stride(), y.dtype):
+                continue
+            how = "written" if other in written else "read"
+            raise ValueError(f"{name} shares memory with {other}, which is {how} while {name} is written")
         others[name] = x
+        written.add(name)
 
 
 def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:

@@ -227,3 +227,30 @@ def test_a_result_in_the_memory_of_an_operand_is_refused(family: ModuleType, lau
     expected = call(a.clone(), b.T)
     assert torch.equal(call(a, b.T, out=out), expected) and torch.equal(out, expected)
     assert call(a[:0], b.T, out=a[:0]).shape == (0, 32)
+
+
+def test_a_result_in_the_memory_of_what_the_chain_reads_is_refused(
+    render: Callable[[str, str], ModuleType], launches: list[str]
+) -> None:
+    """A program reads of it what others have stored, but where both have the same elements at the same places."""
+    spec = 'summary: Chains.\nlayout: rcr\ndtype: fp32\nepilogue: [bias, add, "bias+row_amax"]\nload: pointer\n'
+    family = render("beside", spec)
+    a, b, rows = torch.randn(32, 16), torch.randn(32, 16).T, torch.randn(64, 32)
+    out, vector = rows[16:48], torch.randn(32)
+    kernel = importlib.import_module(f"{family.__name__}.gemm_fp32_rcr_add__tiled_pointer_auto_grouped").gemm
+    # Whether its like was called before or not.
+    for _ in range(2):
+        for call in (family.gemm_fp32_rcr_add, kernel):
+            launches.clear()
+            with pytest.raises(ValueError, match="out shares memory with add, which is read while out is written"):
+                call(a, b, add=rows[:32], out=out)
+            assert not launches
+            add = rows[:32].clone()
+            expected = a @ b + add
+            torch.testing.assert_close(call(a, b, add=add, out=add), expected)
+            call(a, b, add=rows[:16].repeat(2, 1), out=out)
+        with pytest.raises(ValueError, match=r"^gemm_fp32_rcr_bias: out shares memory with bias, which is read"):
+            family.gemm_fp32_rcr_bias(a, b, bias=rows[20], out=out)
+        family.gemm_fp32_rcr_bias(a, b, bias=rows[0], out=out)
+        with pytest.raises(ValueError, match="row_amax shares memory with bias, which is read while row_amax is writ"):
+            family.gemm_fp32_rcr_bias_rowamax(a, b, bias=vector, row_amax=vector)
