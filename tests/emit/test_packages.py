@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from generator.commands.command_line import main
-from tests.helpers.support import python
+from tests.helpers.support import assert_formatted, python
 
 SPEC = """\
 summary: Packaged.
@@ -169,3 +169,14 @@ def test_files_without_functions_make_no_repository_of_the_hub(
     assert main(["package", "generated/packaged", "--format", "kernels", "--out", "hub"]) == 2
     assert "packaged has no functions, which the Hub's loader needs" in capsys.readouterr().err
     assert not Path("hub").exists()
+
+
+def test_every_option_of_a_plain_family_is_formatted(tmp_path: Path) -> None:
+    (tmp_path / "every.yaml").write_text(
+        "summary: Test family.\nlayout: rcr\ndtype: fp16\nselect: fastest\ninvariant: rows\npackage: plain\n",
+        encoding="utf-8",
+    )
+    assert main([str(tmp_path / "every.yaml"), "--out", str(tmp_path / "out")]) == 0
+    text = (tmp_path / "out" / "every" / "__init__.py").read_text(encoding="utf-8")
+    assert "analytic=_analytic, tuned=_tuned, nominal=invariant.nominal" in text
+    assert_formatted(tmp_path / "out" / "every")
