@@ -67,13 +67,17 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_cubin_launches.py": (),
     "verify/test_cubin_package.py": (),
     "verify/test_decoding.py": (),
+    # test_saved_halves.py has one of its kind, as this file has of those of that one.
+    "verify/test_divided_blocks.py": ("test_sums_are_right",),
     "verify/test_groups.py": (),
     "verify/test_operations.py": (),
     "verify/test_plugin.py": (),
+    "verify/test_saved_halves.py": ("test_both_halves", "test_a_half_that"),
     "verify/test_shared_tiles.py": (),
     "verify/test_stored_operands.py": (),
     "verify/test_symmetric.py": (),
     "verify/test_two_kernels.py": (),
+    "verify/test_words.py": ("test_another_check", "test_another_constant", "test_another_library"),
 }
 _ON_DEMAND = ("browser", "drawn", "ecosystem", "install", "mutations", "operators", "product")
 
