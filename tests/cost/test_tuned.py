@@ -71,7 +71,7 @@ NOT_READ = "tuned: 'found.json', relative to the spec, cannot be read:"
             ["5:8: tuned: the list is empty; give at least one value or leave the key out"],
         ),
         ("select: table\ntuned: 5", GOOD, ["5:8: tuned: expected text, found 5 (quote it to make it text)"]),
-        ("select: table\ntuned:", GOOD, ["5:7: tuned: expected text, found None"]),
+        ("select: table\ntuned:", GOOD, ["5:7: tuned: expected text, found nothing"]),
     ],
 )
 def test_mistakes_of_the_keys(keys: str, found: str, expected: list[str]) -> None:

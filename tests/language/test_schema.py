@@ -120,7 +120,7 @@ NOT_EXPRESSED = {
     "a control character or a line end in text": "control character|is not a name|found several",
     "a range of Triton versions": r"triton: ",
     "a list, a chain or a text that is too long": r"at most [\d,]+ (are allowed|characters)",
-    "a number that is not finite in fp32": "a finite number|in fp32|found nan|found -0.0|needs one of min",
+    "a number that is not finite in fp32": r"a finite number|in fp32|found \.nan|a 0 has no sign|needs one of min",
     "an `n` that is neither a power of two nor the sum of two": r"tile\.n: ",
     "a result's type that the operands' types do not have, or operands of two types": r"dtype\.(out|b): ",
 }
