@@ -49,26 +49,32 @@ def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
 FAMILIES = rendered(sorted((ROOT / "specs").glob("*.yaml")), ROOT / "generated")
 
 
-def jobs() -> tuple[list[Job], list[Job]]:
-    """Every kernel at the quick level and where there is a GPU, and at the slow levels a few; others on demand.
+def jobs() -> tuple[list[Job], list[Job], list[Job]]:
+    """Every kernel at the quick level and where there is a GPU, and at the slow levels a few; others later.
 
-    A kernel that is there for its epilogue alone is interpreted in the cases `FOR_EPILOGUES`. On demand it is
+    The few have every value of every axis, and those that run with the long tests all pairs of values of the short
+    ones. A kernel that is there for its epilogue alone is interpreted in the cases `FOR_EPILOGUES`. On demand it is
     interpreted in all cases and proved for any size, and its contract's function is called.
     """
     found = plan(FAMILIES, ("interpret",))
     kernels = [(job, remembered(job.folder).by_name[job.name].variant) for job in found if not job.contract]
     points = [{axis: word for axis, word in v.words.items() if axis != "epilogue"} for _, v in kernels]
-    first = [kernels[place] for place in few(points, pairs=True)]
+    first = [kernels[place] for place in few(points, pairs=False)]
+    second = [kernels[place] for place in few(points, pairs=True) if kernels[place] not in first]
     names = {v.epilogue.word for _, v in first}
     added = {v.epilogue.word: job for job, v in reversed(kernels) if v.epilogue.word not in names}.values()
     called = {(job.folder, v.contract) for job, v in first}
-    chosen = [each for job, _ in first for each in (job, replace(job, level="bounds"))]
+    chosen, later = (
+        [each for job, _ in some for each in (job, replace(job, level="bounds"))] for some in (first, second)
+    )
     chosen += [replace(job, case=FOR_EPILOGUES) for job in added]
     others = [each for job in added for each in (job, replace(job, level="bounds"))]
+    paired = {(job.folder, v.contract) for job, v in second}
     added_contracts = {(job.folder, remembered(job.folder).by_name[job.name].variant.contract) for job in added}
     for job in found:
-        if job.contract and (job.folder, job.name) in called | added_contracts:
-            (chosen if (job.folder, job.name) in called else others).append(job)
+        if job.contract and (job.folder, job.name) in called | paired | added_contracts:
+            of = (job.folder, job.name)
+            (chosen if of in called else later if of in paired else others).append(job)
     found = plan(FAMILIES, ("compile",), targets=(PRIMARY,))
     known = {job: remembered(job.folder).by_name[job.name] for job in found}
     compiled = [job for job, kernel in known.items() if PRIMARY in kernel.targets]
@@ -76,10 +82,10 @@ def jobs() -> tuple[list[Job], list[Job]]:
     # One launch of each.
     chosen += covered(compiled, FAMILIES, Coverage.parse("kernels"))[0]
     quick = [level for level in default_levels(gpu()) if level not in ("bounds", "interpret")]
-    return plan(FAMILIES, quick) + chosen, others
+    return plan(FAMILIES, quick) + chosen, later, others
 
 
-JOBS, ON_DEMAND = jobs()
+JOBS, PAIRS, ON_DEMAND = jobs()
 
 
 def label(job: Job) -> str:
@@ -102,7 +108,13 @@ def test_the_few_have_every_value_of_every_axis(level: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "job", [*JOBS, *(pytest.param(job, marks=pytest.mark.product) for job in ON_DEMAND)], ids=label
+    "job",
+    [
+        *JOBS,
+        *(pytest.param(job, marks=pytest.mark.long) for job in PAIRS),
+        *(pytest.param(job, marks=pytest.mark.product) for job in ON_DEMAND),
+    ],
+    ids=label,
 )
 def test_verified(
     job: Job, outcome: Callable[[Job], JobResult], record_property: Callable[[str, object], None]
@@ -127,7 +139,7 @@ def recorded(level: str) -> set[Subject]:
 
 def test_every_other_kernel_was_proved_for_any_size_or_is(pools: Callable[[str], Pool]) -> None:
     proved = recorded("bounds")
-    chosen = {job for job in JOBS if job.level == "bounds"}
+    chosen = {job for job in [*JOBS, *PAIRS] if job.level == "bounds"}
     others = {Subject.of(job, of_file(job.file)): job for job in plan(FAMILIES, ("bounds",)) if job not in chosen}
     changed = [job for subject, job in others.items() if subject not in proved]
     for result in [future.result() for future in [pools("bounds").submit(job) for job in changed]]:
