@@ -23,12 +23,13 @@ parallel.workers_by_default = lambda: _SHARE
 
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {
+    "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
+    "bench/test_sampled_sizes.py": ("test_the_command_prints", "test_the_committed_files"),
     "bounds/test_order_proof.py": (),
+    "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
     "bounds/test_symmetric.py": (),
     "bounds/test_two_kernels.py": ("test_a_mistake_between",),
     "bounds/test_where.py": (),
-    "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
-    "bench/test_sampled_sizes.py": ("test_the_command_prints", "test_the_committed_files"),
     "drawn/test_drawn.py": (),
     "emit/test_copies.py": (),
     "emit/test_interpreted.py": tuple(
@@ -46,7 +47,9 @@ LONG: dict[str, tuple[str, ...]] = {
             "graph_pass",
             "group_gradients",
             "groups",
+            "hub_tests",
             "layers_as_torch",
+            "less_host_code",
             "opcheck",
             "overridden_products",
             "recorded_calls",
@@ -57,12 +60,15 @@ LONG: dict[str, tuple[str, ...]] = {
         )
     ),
     "emit/test_invariant.py": (),
+    "emit/test_manifest_mutations.py": ("test_a_value_replaced",),
     "emit/test_never_chosen.py": (),
     "emit/test_sharding.py": (),
     "emit/test_stubs.py": (),
     "emit/test_syntax_digest.py": ("test_every_python",),
     "emit/test_warnings.py": (),
+    "emit/test_what_a_change_touches.py": (),
     "language/test_gradient_operations.py": ("test_a_kernel_is_verified",),
+    "language/test_reserved_names.py": ("test_no_two_variants",),
     "runtime/test_private.py": ("test_a_family_does_without",),
     "test_docs.py": ("test_a_command_prints", "test_a_session_prints"),
     "test_llama.py": (),
@@ -87,6 +93,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_shared_tiles.py": (),
     "verify/test_stored_operands.py": (),
     "verify/test_symmetric.py": (),
+    "verify/test_tile_order.py": ("test_the_orders_are_proved",),
     "verify/test_two_kernels.py": (),
     "verify/test_words.py": ("test_another_check", "test_another_constant", "test_another_library"),
 }
