@@ -25,7 +25,7 @@ from generator.bounds.stored_once import uncovered
 from generator.bounds.symbolic_values import Called, LaneIntegers, Value
 from generator.bounds.terms import Condition, Poly, Variable, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PART, PID
-from generator.bounds.verdicts import Judge, State
+from generator.bounds.verdicts import NEVER_REACHED, Judge, State
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,13 @@ def _in_each_case(source: Source, known: Launcher, tiles: Mapping[str, int]) -> 
     """The worst verdicts over all values of the parameters on which the number of elements of a tensor depends."""
     cases = itertools.product((True, False), repeat=len(known.deciding))
     found = [_with_tiles(source, known, tiles, dict(zip(known.deciding, case))) for case in cases]
-    rank = {"refuted": 0, "not proved": 1}
-    accesses = [min(each, key=lambda access: rank.get(access.state, 2)) for each in zip(*(x for x, _ in found))]
+    accesses = [min(each, key=_rank) for each in zip(*(accesses for accesses, _ in found), strict=True)]
     return accesses, _worst([order for _, order in found])
+
+
+def _rank(access: Access) -> tuple[int, bool]:
+    """The place of a verdict, the worst first; an access that one case never reaches, another may reach."""
+    return {"refuted": 0, "not proved": 1}.get(access.state, 2), access.detail == NEVER_REACHED
 
 
 def _with_tiles(
