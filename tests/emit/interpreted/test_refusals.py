@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from generator.commands.command_line import main
+from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import Tagged, contracts, operands
 
 SPEC = """\
@@ -254,3 +257,28 @@ def test_a_result_in_the_memory_of_what_the_chain_reads_is_refused(
         family.gemm_fp32_rcr_bias(a, b, bias=rows[0], out=out)
         with pytest.raises(ValueError, match="row_amax shares memory with bias, which is read while row_amax is writ"):
             family.gemm_fp32_rcr_bias_rowamax(a, b, bias=vector, row_amax=vector)
+
+
+def test_a_file_that_stands_alone_refuses_such_a_result_too(tmp_path: Path, launches: list[str]) -> None:
+    spec = (
+        "summary: Alone.\nlayout: rcr\ndtype: fp32\nepilogue: [[bias, add, row_amax]]\npackage: files\nload: pointer\n"
+    )
+    (tmp_path / "alone.yaml").write_text(spec)
+    assert main([str(tmp_path / "alone.yaml"), "--out", str(tmp_path)]) == 0
+    (path,) = (tmp_path / "alone").glob("gemm_*.py")
+    gemm = load_kernel(path).gemm
+    a, b, rows, bias = torch.randn(32, 16), torch.randn(32, 16).T, torch.randn(64, 32), torch.randn(32)
+    out = rows[16:48]
+    for name, given in {
+        "add": {"add": rows[:32], "bias": bias, "out": out},
+        "bias": {"add": torch.randn(32, 32), "bias": rows[20], "out": out},
+    }.items():
+        with pytest.raises(ValueError, match=f"out shares memory with {name}, which is used while out is written"):
+            gemm(a, b, **given)
+    with pytest.raises(ValueError, match="row_amax shares memory with bias"):
+        gemm(a, b, add=rows[:32], bias=bias, row_amax=bias)
+    assert not launches
+    add = rows[:32].clone()
+    expected = a @ b + bias + add
+    torch.testing.assert_close(gemm(a, b, add=add, bias=bias, out=add)[0], expected)
+    torch.testing.assert_close(add, expected)
