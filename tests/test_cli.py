@@ -38,6 +38,25 @@ def test_out(family: Cli) -> None:
     assert Path("vendor/kernels/family/__init__.py").exists() and not Path("generated").exists()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("family.yaml", "--out"),
+        ("verify", "family.yaml", "--out"),
+        ("bench", "family.yaml", "--out"),
+        ("tune", "family.yaml", "--out"),
+        ("package", "generated/family", "--format", "wheel", "--out"),
+        ("prepare", "generated/family", "--gpu", "h100", "--shapes", "8x8", "--cache"),
+    ],
+    ids=lambda call: call[0],
+)
+def test_an_empty_text_is_no_folder(family: Cli, call: tuple[str, ...]) -> None:
+    """As of a variable that is not set: it is not the current folder, which would be filled."""
+    said = family(*call, "")
+    assert said.status == 2 and f"argument {call[-1]}: expected the path of a folder, got an empty text" in said.err
+    assert [path.name for path in Path().iterdir()] == ["family.yaml"]
+
+
 def test_the_path_of_a_spec_is_not_in_what_it_renders(family: Cli, tmp_path: Path) -> None:
     Path("far/away").mkdir(parents=True)
     Path("far/away/family.yaml").write_text(FAMILY)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from generator.language.call_numbers import MOST_PROCESSES, number_above_0, whole_number
@@ -55,6 +56,13 @@ def positive(text: str) -> int:
 def above_0(text: str) -> float:
     """A number above 0."""
     return _argument(number_above_0, text)
+
+
+def folder(text: str) -> Path:
+    """The path of a folder; an empty text, as of a variable that is not set, would be the current one."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected the path of a folder, got an empty text")
+    return Path(text)
 
 
 def reported(read: Callable[[str], _Read]) -> Callable[[str], _Read]:

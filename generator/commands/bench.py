@@ -12,7 +12,7 @@ from generator.bench.benchmark_run import BenchmarkOptions, answer
 from generator.bench.plain_rows import FORMATS
 from generator.bench.suite import DEFAULT_SUITE, peers
 from generator.commands.answering import status_of
-from generator.commands.argument_types import above_0, positive, reported, workers
+from generator.commands.argument_types import above_0, folder, positive, reported, workers
 from generator.files.program import program
 
 _EPILOG = (
@@ -43,7 +43,7 @@ def parse(argv: Sequence[str]) -> BenchmarkOptions:
         "M=1:64,N=4096,K=4096; a list of these in YAML or JSON; or a name in generator/bench/suites/shapes",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
+        "--out", type=folder, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
     )
     parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
     parser.add_argument(

@@ -6,7 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-from generator.commands.argument_types import add_device
+from generator.commands.argument_types import add_device, folder
 from generator.emit.package import PackagingOptions, package, require_options
 from generator.files.program import program
 from generator.language.errors import lacks
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("families", nargs="+", type=Path, metavar="FAMILY", help="the folder of a rendered family")
     made.add_argument("--format", required=True, choices=("kernels", "wheel", "cubin"), help="what is made")
-    made.add_argument("--out", required=True, type=Path, metavar="DIR", help="where it goes; nothing is overwritten")
+    made.add_argument("--out", required=True, type=folder, metavar="DIR", help="where it goes; nothing is overwritten")
     made.add_argument("--name", help="its name (default: from the first family's)")
     made.add_argument("--version", help="its version; for the Hub a whole number (default: 1)")
     made.add_argument("--license", help="the licence's identifier (default for the Hub: other)")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from generator.commands.argument_types import add_device
+from generator.commands.argument_types import add_device, folder
 from generator.files.program import program
 from generator.files.reading import FileError, read_text
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large, whole_number
@@ -59,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", default="*", metavar="GLOB", help="only functions whose name matches")
     made.add_argument("--aligned", action="store_true", help="only calls with aligned, contiguous operands")
     made.add_argument("--batch", default="1", metavar="B", help="the matrices of a batch (default: 1)")
-    made.add_argument("--cache", type=Path, metavar="DIR", help="the cache (default: TRITON_CACHE_DIR or Triton's own)")
+    default = "the cache (default: TRITON_CACHE_DIR or Triton's own)"
+    made.add_argument("--cache", type=folder, metavar="DIR", help=default)
     return made
 
 

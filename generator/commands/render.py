@@ -10,6 +10,7 @@ from pathlib import Path
 
 import generator
 from generator.commands import COMMANDS
+from generator.commands.argument_types import folder
 from generator.files.program import program
 from generator.language.vocabulary import PACKAGE
 
@@ -25,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
     made.add_argument("--all", action="store_true", help="every spec in specs/")
     made.add_argument(
-        "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families go (default: generated)"
+        "--out", type=folder, default=Path("generated"), metavar="DIR", help="where families go (default: generated)"
     )
     made.add_argument("--only", metavar="GLOB", help="only kernels whose name matches")
     made.add_argument("--package", choices=PACKAGE, help="how much host code comes along, whatever the specs say")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from generator.commands.answering import status_of
-from generator.commands.argument_types import above_0, add_device, gpus, positive, workers
+from generator.commands.argument_types import above_0, add_device, folder, gpus, positive, workers
 from generator.files.program import program
 from generator.tune import executors
 from generator.tune.options import CANDIDATES, TuningOptions
@@ -51,7 +51,7 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         "JSON list of these; or one of generator/bench/suites/shapes; may be given several times",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
+        "--out", type=folder, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
     )
     parser.add_argument(
         "--only",

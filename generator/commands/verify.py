@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from generator.commands.answering import status_of
-from generator.commands.argument_types import reported
+from generator.commands.argument_types import folder, reported
 from generator.files.program import program
 from generator.language.call_numbers import MOST_PROCESSES, whole_number
 from generator.language.gpus import nearest_target
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
         "(default: all)",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("generated"), help="the folder of the rendered families (default: generated)"
+        "--out", type=folder, default=Path("generated"), help="the folder of the rendered families (default: generated)"
     )
     parser.add_argument("--only", default="*", metavar="GLOB", help="only kernels and contracts whose name matches")
     parser.add_argument("--case", metavar="GLOB", help="only cases whose name matches")
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--costs", type=Path, metavar="FILE", help="write the durations of jobs, used by --shard")
     parser.add_argument(
         "--cache",
-        type=reported(_folder),
+        type=folder,
         metavar="DIR",
         help="folder of the result cache (default: in the user's cache folder)",
     )
@@ -120,10 +120,3 @@ def _coverage(text: str) -> str:
 
 def _processes(text: str) -> int:
     return whole_number(text, 1, MOST_PROCESSES)
-
-
-def _folder(text: str) -> Path:
-    """The path of a folder; raise ValueError for an empty one, as of a variable that is not set."""
-    if not text:
-        raise ValueError("expected the path of a folder, got an empty text")
-    return Path(text)

@@ -134,7 +134,7 @@ def paths_of(given: Paths) -> list[Path]:
 
 def folder_of(out: object) -> Path:
     """The folder in which families are; raises `CallError` for what is no path."""
-    if not isinstance(out, (str, os.PathLike)):
+    if not isinstance(out, (str, os.PathLike)) or not os.fspath(out):
         raise CallError(f"out: expected the path of a folder, got {shown(out)}")
     return Path(os.fspath(out))
 
