@@ -23,6 +23,7 @@ parallel.workers_by_default = lambda: _SHARE
 
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {
+    "bench/test_cli.py": ("test_the_suites_shipped",),
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
     "bench/test_sampled_sizes.py": ("test_the_command_prints", "test_the_committed_files"),
     "bounds/test_order_proof.py": (),
@@ -30,6 +31,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "bounds/test_symmetric.py": (),
     "bounds/test_two_kernels.py": ("test_a_mistake_between",),
     "bounds/test_where.py": (),
+    "cost/test_family_costs.py": ("test_the_choice_has_the_least_predicted_seconds[contracts",),
     "drawn/test_drawn.py": (),
     "emit/test_copies.py": (),
     "emit/test_interpreted.py": tuple(
@@ -54,6 +56,7 @@ LONG: dict[str, tuple[str, ...]] = {
             "overridden_products",
             "recorded_calls",
             "rows_alike",
+            "scaled_products",
             "scattered_rows",
             "stored_operands",
             "torch_modes",
@@ -79,6 +82,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_approximate_math.py": (),
     "verify/test_auxiliary_outputs.py": (),
     "verify/test_batches.py": (),
+    "verify/test_cli.py": ("test_a_run_goes_on", "test_text_that_is_not_ascii"),
     "verify/test_coverage.py": (),
     "verify/test_cubin_launches.py": (),
     "verify/test_cubin_package.py": (),
