@@ -131,7 +131,7 @@ def _run(folder: Path, device: str) -> set[str]:
         ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
         for name in family._KERNELS:
             for m, n, k in SIZES:
-                options = {"M": m, "B": 2, "device": torch.device("cuda", 0), "unaligned": ("a", "b")}
+                options = {"M": m, "B": 1, "device": torch.device("cuda", 0), "unaligned": ("a", "b")}
                 try:
                     launches = ahead.launches(getattr(family, name), n, k, **options)
                 except ValueError:
