@@ -59,8 +59,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", default="*", metavar="GLOB", help="only functions whose name matches")
     made.add_argument("--aligned", action="store_true", help="only calls with aligned, contiguous operands")
     made.add_argument("--batch", default="1", metavar="B", help="the matrices of a batch (default: 1)")
-    default = "the cache (default: TRITON_CACHE_DIR or Triton's own)"
-    made.add_argument("--cache", type=folder, metavar="DIR", help=default)
+    made.add_argument(
+        "--cache", type=folder, metavar="DIR", help="the cache (default: TRITON_CACHE_DIR or Triton's own)"
+    )
     return made
 
 

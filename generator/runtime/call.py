@@ -173,11 +173,7 @@ class Call:
             return Plan(results)
         filled = {name: x for name, x in results.items() if given.get(name) is not None}
         if filled:
-            read, beside = (
-                {operand.name: state.given[operand.name] for operand in some}
-                for some in (self.operands[:2], self.operands[2:])
-            )
-            require_apart(filled, read, beside)
+            require_apart(filled, {operand.name: state.given[operand.name] for operand in self.operands})
         if not accepted and (reason := self.reason(state)) is not None:
             raise ValueError(reason)
         if 0 in [size.of(state.numbers) for size in self.outer]:

@@ -18,7 +18,7 @@ from .call_signatures import SIGNATURES, deterministic, kind_of
 from .combined import DOTS, SPREAD, SUM
 from .contract_errors import NO_TRANSFORM, name_contract, of_transform
 from .contracts import registering
-from .launchable import as_plain, has_tangent, is_fake, special
+from .launchable import as_plain, is_fake, refuse_tangents, special
 
 _FILLED = "a call that fills `out` records none: do not give it, or use torch.no_grad()"
 _NONE = "this family records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
@@ -86,8 +86,7 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
     if not all([x is None or isinstance(x, Tensor) for x in given.values()]) or y is None or index is None:
         # It says which one is no tensor.
         return summed(y, index, weights, out)
-    if private.forward_mode._current_level >= 0 and any([x is not None and has_tangent(x) for x in given.values()]):
-        raise NotImplementedError("combine: no derivatives in forward mode are computed; use torch.autograd")
+    refuse_tangents("combine", given.values())
     recorded = [x for x, value in given.items() if value is not None and value.requires_grad]
     if recorded and torch.is_grad_enabled() and (out is not None or not backward):
         which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"

@@ -234,7 +234,7 @@ def contract(
                 kind = *kind, kind_of(out), *operands, *map(kind_of, operands.values())
                 if out is not None or outputs:
                     results = {"out": out, **{x: operands.get(x) for x in outputs}}
-                    _check_apart(name, results, {"a": a, "b": b}, {x: operands.get(x) for x in beside})
+                    _check_apart(name, results, {"a": a, "b": b, **{x: operands.get(x) for x in beside}})
             call = cached.get(kind) if config is None else None
         except RuntimeError:
             # A tensor without memory, as in a transform of torch.func.
@@ -394,10 +394,10 @@ def _copying(gemm: Function, copier: Any) -> CachedCall:
     return lambda a, b, out, operands: gemm(*copier(a, b), out=out, **operands)
 
 
-def _check_apart(name: str, results: Operands, read: Operands, beside: Operands) -> None:
+def _check_apart(name: str, results: Operands, read: Operands) -> None:
     """Raise ValueError where a result of the contract `name` surely has elements of one that is read, or of another."""
     try:
-        require_apart(results, read, beside)
+        require_apart(results, read)
     except ValueError as error:
         name_contract(error, name)
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -76,6 +76,9 @@ def as_plain(x: Any) -> Any:
     return x.as_subclass(torch.Tensor) if subclass else x
 
 
+_NO_TANGENTS = "no derivatives in forward mode are computed; use torch.autograd"
+
+
 def has_tangent(x: torch.Tensor) -> bool:
     """Whether `x` has a tangent of forward-mode differentiation that a call would have to follow."""
     try:
@@ -83,6 +86,17 @@ def has_tangent(x: torch.Tensor) -> bool:
     except RuntimeError:
         # Below autograd, as in the kernel of an operator, torch follows the tangents itself, and cannot be asked.
         return False
+
+
+def in_forward_mode() -> bool:
+    """Whether forward-mode differentiation is open, whose levels count from 0; outside it no tensor has a tangent."""
+    return bool(getattr(forward_ad, "_current_level", 0) >= 0)
+
+
+def refuse_tangents(name: str, tensors: Iterable[object]) -> None:
+    """Raise NotImplementedError, which names the function `name`, if one of the tensors has a tangent."""
+    if in_forward_mode() and any([isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors]):
+        raise NotImplementedError(f"{name}: {_NO_TANGENTS}")
 
 
 def launchable(given: Mapping[str, Any]) -> bool:
@@ -95,8 +109,7 @@ def launchable(given: Mapping[str, Any]) -> bool:
         raise NotImplementedError("torch.jit.trace does not record it; use torch.export")
     real = without = None
     recording = torch.is_grad_enabled()
-    # Outside forward-mode differentiation, whose levels count from 0, no tensor has a tangent.
-    forward = getattr(forward_ad, "_current_level", 0) >= 0
+    forward = in_forward_mode()
     for name, x in given.items():
         if not isinstance(x, torch.Tensor):
             continue
@@ -108,7 +121,7 @@ def launchable(given: Mapping[str, Any]) -> bool:
         if is_plain(x):
             fake = x.is_meta
             if forward and has_tangent(x):
-                raise NotImplementedError("no derivatives in forward mode are computed; use torch.autograd")
+                raise NotImplementedError(_NO_TANGENTS)
         else:
             fake = is_fake(x)
             # A stand-in of `prepare` has an address that Triton can compile for; it is never launched.
@@ -125,26 +138,25 @@ def launchable(given: Mapping[str, Any]) -> bool:
     return without is None
 
 
-def require_apart(results: Mapping[str, Any], read: Mapping[str, Any], beside: Mapping[str, Any]) -> None:
+def require_apart(results: Mapping[str, Any], read: Mapping[str, Any]) -> None:
     """Raise ValueError where a result surely has elements of one that is read, or of another result.
 
-    `beside` are the operands of a chain. One that has the elements of `out` at the same places may be it: a program
+    An operand of the chain, those beside `a` and `b`, may have the elements of `out` at the same places: a program
     reads what it then stores, unless `scatter` names other rows.
     """
-    others, written = {**read, **beside}, set()
+    others, in_place = dict(read), read.get("scatter") is None
     for name, x in results.items():
         if x is None:
             continue
         for other, y in others.items():
             if not isinstance(y, torch.Tensor) or not _overlap(x, y):
                 continue
-            placed = name == "out" and other in beside and beside.get("scatter") is None
-            if placed and (x.data_ptr(), x.shape, x.stride(), x.dtype) == (y.data_ptr(), y.shape, y.stride(), y.dtype):
+            chain = in_place and name == "out" and other in read and other not in ("a", "b")
+            if chain and (x.data_ptr(), x.shape, x.stride(), x.dtype) == (y.data_ptr(), y.shape, y.stride(), y.dtype):
                 continue
-            how = "written" if other in written else "read"
+            how = "read" if other in read else "written"
             raise ValueError(f"{name} shares memory with {other}, which is {how} while {name} is written")
         others[name] = x
-        written.add(name)
 
 
 def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:

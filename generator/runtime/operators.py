@@ -21,7 +21,7 @@ from . import private, sharding
 from .call import index_of, written
 from .contract_errors import NO_TRANSFORM, name_contract, of_transform
 from .contracts import Config, ConfiguredCall, Function, Operands, Result, within, without_sum
-from .launchable import as_plain, has_tangent
+from .launchable import as_plain, refuse_tangents
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Contract, Signature
 
@@ -95,8 +95,7 @@ def caller(contract: Contract) -> ConfiguredCall:
             raise TypeError(f"{name}: config must be an index where torch traces or transforms the call")
         if casts is not None and not a.is_meta and torch.is_autocast_enabled(a.device.type):
             return _cast(name, casts, a, b, out, config, operands)
-        if private.forward_mode._current_level >= 0 and any([has_tangent(x) for x in tensors.values()]):
-            raise NotImplementedError(f"{name}: no derivatives in forward mode are computed; use torch.autograd")
+        refuse_tangents(name, tensors.values())
         results = {x: value for x, value in tensors.items() if x in signature.results}
         if not (torch.compiler.is_compiling() or within.sharded) and sharding.sharded(tensors.values()):
             within.sharded = True

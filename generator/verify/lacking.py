@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from generator.emit.manifest_reader import Rendered
@@ -14,12 +14,14 @@ from generator.verify.manifest_configurations import labels_of
 from generator.verify.proof_records import Figures, ProofRecord, complete
 
 
-def lacking(jobs: Sequence[Job], families: Sequence[Rendered], record: ProofRecord) -> list[Job]:
+def lacking(
+    jobs: Sequence[Job], families: Sequence[Rendered], record: ProofRecord, aside: Collection[Job] = ()
+) -> list[Job]:
     """The jobs without a whole record, in their order; those of a run leave out the configurations that have one.
 
     A configuration is proved once for all tables that it stands in, if the kernel, what a call launches and the host's
     code are the same, and if the smallest configuration, which has the full list of cases, is. Jobs that no record
-    holds, as those of the static level and of contracts, are lacking always.
+    holds, as those of the static level and of contracts, are lacking always, and those in `aside` stay as they are.
     """
     kernels = {(family.folder, kernel.name): kernel for family in families for kernel in family.kernels}
     alike: dict[tuple[str, str, str, str], list[Figures]] = {}
@@ -29,12 +31,14 @@ def lacking(jobs: Sequence[Job], families: Sequence[Rendered], record: ProofReco
                 alike.setdefault((proved.kernel, proved.code, proved.host, label), []).append(figures)
     left = []
     for job in jobs:
-        own = subject(job)
+        own = None if job in aside else subject(job)
         if own is None:
             left.append(job)
-        elif not _whole(job, kernels[job.folder, job.name], record.proved.get(own, {}).get(job.label)):
+            continue
+        kernel = kernels[job.folder, job.name]
+        if not _whole(job, kernel, record.proved.get(own, {}).get(job.label)):
             found = alike.get((own.kernel, own.code, own.host, job.label), [])
-            left.append(replace(job, recorded=_recorded(kernels[job.folder, job.name], found)))
+            left.append(replace(job, recorded=_recorded(kernel, found)))
     return left
 
 

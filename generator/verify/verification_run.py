@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def verify(
         raise CallError(f"jobs: expected a whole number from 1 to {MOST_PROCESSES}, got {shown(jobs)}")
     given = paths_of(families)
     found = rendered(given, folder_of(out), only)
-    planned = _planned(given, found, levels, chosen, _coverage(coverage), only, case, shard, _path(lacking))
+    planned = _planned(given, found, levels, chosen, _coverage(coverage), only, case, shard, lacking)
     if report is not None:
         report(planned)
     kept = ResultCache(None if cache is None else Path(cache), found, planned.device)
@@ -163,7 +163,7 @@ def _planned(
     only: str,
     case: str | None,
     part: tuple[int, int],
-    record: Path | None,
+    record: str | os.PathLike[str] | None,
 ) -> VerificationPlan:
     # The query imports torch, which takes seconds.
     device = gpu() if wanted is None or "gpu" in wanted else None
@@ -184,7 +184,7 @@ def _planned(
     chosen, choices = within_reach(jobs, aside, found, coverage)
     # Of each part what is lacking: parts that are recorded in turn stay the same.
     mine = shard_of(chosen, *part, JobCosts.shipped().of)
-    left = mine if record is None else _lacking(mine, aside, found, record, device)
+    left = mine if record is None else _lacking(mine, aside, found, Path(record), device)
     folders = {job.folder for job in jobs}
     return VerificationPlan(
         tuple(found),
@@ -198,10 +198,6 @@ def _planned(
     )
 
 
-def _path(given: str | os.PathLike[str] | None) -> Path | None:
-    return None if given is None else Path(given)
-
-
 def _lacking(
     jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], path: Path, device: str | None
 ) -> list[Job]:
@@ -209,8 +205,7 @@ def _lacking(
     record = proof_records.read(path)
     runs = {"device": device} if device and any(job.level == "gpu" for job in jobs) else {}
     proof_records.require_same_machine(path, record, _versions() | runs)
-    left = {replace(job, recorded=None): job for job in lacking_of(jobs, found, record)}
-    return [job if job in aside else left[job] for job in jobs if job in aside or job in left]
+    return lacking_of(jobs, found, record, aside)
 
 
 def _refuse_idle(jobs: Sequence[Job], only: str, levels: Sequence[str], given: Sequence[Path]) -> None:
