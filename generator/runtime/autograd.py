@@ -30,6 +30,7 @@ from torch import Tensor
 
 from . import backward_launches, chains, registration
 from .call_signatures import SIGNATURES, deterministic
+from .call_tensors import surely
 from .chains import GradientEntry, Gradients, kinds_in_memory
 from .contracts import Operands, registering
 from .rows import rows_of
@@ -247,8 +248,8 @@ def named(a: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
     `a` is (R, K), `rows` has indices, and the result is (len(rows), K).
     """
     there = (rows >= 0) & (rows < a.shape[0])
-    if a.shape[0] == 0:
-        return a.new_zeros((a.shape[1], len(rows))).mT if turned else a.new_zeros((len(rows), a.shape[1]))
+    if surely(a.shape[0] == 0):
+        return a.new_zeros((a.shape[1], rows.shape[0])).mT if turned else a.new_zeros((rows.shape[0], a.shape[1]))
     places = torch.where(there, rows, 0)
     found = a.mT.index_select(1, places).mT if turned else a.index_select(0, places)
     return torch.where(there[:, None], found, 0)
@@ -259,22 +260,22 @@ def places_of(scatter: Tensor, offsets: Tensor, rows: int) -> Tensor:
 
     Rows past the last end are not, and nor are those for which `scatter` names no row of C.
     """
-    ends = torch.cat([offsets.new_zeros(1), offsets.clamp(0, len(scatter))])
-    there = (scatter >= 0) & (scatter < rows) & (torch.arange(len(scatter), device=scatter.device) < ends.max())
+    ends = torch.cat([offsets.new_zeros(1), offsets.clamp(0, scatter.shape[0])])
+    there = (scatter >= 0) & (scatter < rows) & (torch.arange(scatter.shape[0], device=scatter.device) < ends.max())
     return torch.where(there, scatter, rows).long()
 
 
 def unfilled(gradient: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
     """The gradient of a C whose rows a call fills as `scatter` says: that of what it was then, zero in those rows."""
-    places = places_of(scatter, offsets, len(gradient))
-    filled = torch.zeros(len(gradient) + 1, dtype=torch.bool, device=gradient.device).index_fill(0, places, True)
+    places = places_of(scatter, offsets, gradient.shape[0])
+    filled = torch.zeros(gradient.shape[0] + 1, dtype=torch.bool, device=gradient.device).index_fill(0, places, True)
     return gradient.masked_fill(filled[:-1, None], 0)
 
 
 def placed(out: Tensor, found: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
     """`out` with the rows of a product written as `scatter` says, by operations of torch, which know its gradient."""
     more = torch.cat([out, out.new_zeros(1, out.shape[1])])
-    return out.copy_(more.index_copy(0, places_of(scatter, offsets, len(out)), found)[:-1])
+    return out.copy_(more.index_copy(0, places_of(scatter, offsets, out.shape[0]), found)[:-1])
 
 
 def _added(gradient: Tensor, rows: Tensor, count: int) -> Tensor:

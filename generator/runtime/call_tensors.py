@@ -127,7 +127,8 @@ class Result(Operand):
         if x is None:
             return self.new(state)
         reach, dimensions = 0, [*zip(super().taken(x, state).stride(), x.shape)]
-        if not all([type(stride) is int and type(size) is int for stride, size in dimensions]):
+        traced = torch.compiler.is_compiling()
+        if traced or not all([type(stride) is int and type(size) is int for stride, size in dimensions]):
             # As torch.compile traces it; the call that it records asks again.
             return x
         for stride, size in sorted(dimensions):

@@ -20,6 +20,9 @@ def name_contract(error: Exception, name: str) -> None:
 #: Why a transform of torch.func has no derivative.
 NO_TRANSFORM = "torch.func.grad, vjp and jacrev do not reach operators of torch; use torch.autograd"
 
+#: Why torch.func.functionalize refuses a call.
+NOT_FUNCTIONAL = "torch.func.functionalize takes no operator that fills a tensor it is given: call it without `out`"
+
 
 def of_transform(error: Exception) -> bool:
     """Whether it is torch's error that transforms of torch.func do not reach an operator's gradients."""

@@ -6,8 +6,10 @@ it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,19 +18,26 @@ from torch import Tensor
 
 from . import combine
 from .launchable import is_fake, is_plain, require_tensor
+from .rows import along
 
 _FAMILY = importlib.import_module(__package__.rpartition(".")[0])
 
 #: The contract of the first product for each type and gate, and that of the second one for each type. `nn` fills them.
 GATED: dict[tuple[torch.dtype, str], str] = {}
 DOWN: dict[torch.dtype, str] = {}
-#: The function of the gate, by the word of a contract's chain.
-GATES: dict[str, Callable[[Tensor], Tensor]] = {
-    "swiglu": torch.nn.functional.silu,
-    "geglu": torch.nn.functional.gelu,
-    "geglu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
-    "reglu": torch.nn.functional.relu,
+#: The gate of each activation: functions, classes of torch.nn, and names of classes of `transformers.activations`.
+_GATES: dict[Any, str] = {
+    torch.nn.functional.silu: "swiglu",
+    torch.nn.functional.gelu: "geglu",
+    torch.nn.functional.relu: "reglu",
+    torch.relu: "reglu",
+    torch.nn.SiLU: "swiglu",
+    torch.nn.ReLU: "reglu",
+    "SiLUActivation": "swiglu",
+    "GELUActivation": "geglu",
+    "GELUTanh": "geglu_tanh",
 }
+_TANH = {"none": "geglu", "tanh": "geglu_tanh"}
 #: From so many pairs of token and expert on, the rows of the input are copied in the order of experts: kernels that
 #: load by descriptors read neighbouring rows alone, and are faster by more than the copy takes.
 COPIED = 2048
@@ -51,12 +60,16 @@ def routed(top_k_index: Tensor, count: int) -> Routing:
     """The pairs of `top_k_index` (tokens, k) in the order of `count` experts; nothing waits for the device."""
     tokens, k = top_k_index.shape
     experts = top_k_index.flatten()
+    if experts.dtype not in (torch.int32, torch.int64):
+        # Narrow types may not hold the number of experts, and torch computes little with some unsigned ones.
+        experts = experts.long()
     there = (experts >= 0) & (experts < count)
     ordered, order = torch.where(there, experts, count).sort(stable=True)
-    numbers = torch.arange(max(count, tokens * k), device=experts.device, dtype=torch.int32)
-    offsets = torch.searchsorted(ordered, numbers[:count].to(ordered.dtype), right=True, out_int32=True)
-    places = torch.empty(tokens * k, dtype=torch.int32, device=experts.device)
-    places = places.scatter(0, order, numbers[: tokens * k])
+    numbers = torch.arange(tokens * k, device=experts.device, dtype=torch.int32)
+    known = not torch.compiler.is_compiling() and isinstance(tokens, int) and tokens * k >= count
+    each = numbers[:count] if known else torch.arange(count, device=experts.device, dtype=torch.int32)
+    offsets = torch.searchsorted(ordered, each.to(ordered.dtype), right=True, out_int32=True)
+    places = torch.empty(tokens * k, dtype=torch.int32, device=experts.device).scatter(0, order, numbers)
     order = order.int()
     return Routing(offsets, order // max(k, 1), order, torch.where(there, places, -1).view(tokens, k))
 
@@ -111,9 +124,9 @@ class Experts(torch.nn.Module):
     """Gated experts: for each token the weighted sum of `down(act(gate(x)) * up(x))` of those that it is given to.
 
     `gate_up_proj` is (experts, 2 * intermediate_size, hidden_size), the rows of the gate first, and `down_proj`
-    (experts, hidden_size, intermediate_size). `gate` is a word of GATES. A call takes the contracts of that gate for
-    the type that the weights have then. Results and gradients repeat bit for bit. Raises ValueError where the family
-    has no contracts for the gate and the type.
+    (experts, hidden_size, intermediate_size). `gate` is "swiglu", "geglu", "geglu_tanh" or "reglu". A call takes the
+    contracts of that gate for the type that the weights have then. Results and gradients repeat bit for bit. Raises
+    ValueError where the family has no contracts for the gate and the type.
     """
 
     # Where it is public, and where pickled layers look for it.
@@ -158,7 +171,8 @@ class Experts(torch.nn.Module):
         """The experts of `hidden_states` (tokens, hidden_size): (tokens, hidden_size), of its type.
 
         `top_k_index` (tokens, k) names experts, in any integer type, and `top_k_weights` (tokens, k) weights their
-        results. An expert that there is not, as parallel ones are, adds nothing.
+        results. An expert that there is not, as parallel ones are, adds nothing. Raises TypeError for hidden states of
+        another type than the weights outside autocast, and ValueError for shapes that do not fit.
         """
         x, index = require_tensor("hidden_states", hidden_states), require_tensor("top_k_index", top_k_index)
         weights = require_tensor("top_k_weights", top_k_weights)
@@ -172,10 +186,14 @@ class Experts(torch.nn.Module):
                 f"hidden_states have {x.shape[1]} columns, and hidden_size is {self.gate_up_proj.shape[2]}"
             )
         up, down = self._contracts()
-        first, second = self.gate_up_proj, self.down_proj
+        # Kernels read the weights along K, which need not be contiguous in a view.
+        first, second = along(self.gate_up_proj), along(self.down_proj)
+        if not x.dtype == first.dtype == second.dtype and not torch.is_autocast_enabled(x.device.type):
+            types = f"{x.dtype}, and the weights are {first.dtype} and {second.dtype}"
+            raise TypeError(f"hidden_states are {types}: give both the same type")
         routing = routed(index, first.shape[0])
         rows = {"rows": routing.rows}
-        x = x.to(first.dtype).contiguous()
+        x = x.contiguous()
         known = not combine.must_be_seen(x, weights, first, second)
         recording = torch.is_grad_enabled() and any([each.requires_grad for each in (x, weights, first, second)])
         if known and recording:
@@ -266,13 +284,16 @@ def _why_left(module: torch.nn.Module, gate: str | None) -> str:
     for word, (wanted, reason) in _FORM.items():
         if bool(getattr(module, word, wanted)) != wanted:
             return reason
-    if "forward" in module.__dict__:
+    if not {"forward", "_apply_gate"}.isdisjoint(vars(module)):
         return "they have a `forward` of their own, as hooks set it"
     apply_gate = getattr(type(module), "_apply_gate", None)
     if getattr(apply_gate, "__name__", "") != "_default_apply_gate":
         return f"{type(module).__name__} has a gate of its own"
+    if not type(module).__module__.startswith("transformers.models.") or "forward" not in vars(type(module)):
+        return f"of {type(module).__name__}, a class of its own"
     if gate is None:
-        return f"no gate is made with {type(getattr(module, 'act_fn', None)).__name__}"
+        activation = getattr(module, "act_fn", None)
+        return f"no gate is made with {getattr(activation, '__name__', type(activation).__name__)}"
     parameters = dict(module.named_parameters())
     if set(parameters) != {"gate_up_proj", "down_proj"} or [*module.buffers()]:
         return "they have other parameters than gate_up_proj and down_proj"
@@ -288,11 +309,22 @@ def _why_left(module: torch.nn.Module, gate: str | None) -> str:
 
 
 def _gate_of(activation: Any) -> str | None:
-    """The word of the gate with an activation, which is found by what it computes; None if there is none."""
-    x = torch.linspace(-6, 6, 97, device="cpu")
-    try:
-        found = activation(x)
-        return next((word for word, function in GATES.items() if torch.equal(found, function(x))), None)
-    except Exception:
-        # It takes something else.
+    """The word of the gate with an activation that computes what its class or function says; None for any other."""
+    kind = type(activation)
+    if kind is functools.partial:
+        plain = activation.func is torch.nn.functional.gelu and not activation.args
+        return (
+            _TANH.get(str(activation.keywords.get("approximate"))) if plain and len(activation.keywords) == 1 else None
+        )
+    if not isinstance(activation, torch.nn.Module):
+        return _GATES.get(activation) if callable(activation) else None
+    if "forward" in vars(activation) or activation._forward_hooks or activation._forward_pre_hooks:
         return None
+    if kind is torch.nn.GELU:
+        return _TANH.get(str(activation.approximate))
+    own = getattr(sys.modules.get("transformers.activations"), kind.__name__, None) is kind
+    inner = vars(activation).get("act")
+    if own and inner is not None and getattr(inner, "__func__", None) not in vars(kind).values():
+        # What it calls in place of a method of its own.
+        return _gate_of(inner)
+    return _GATES.get(kind.__name__ if own else kind)

@@ -108,7 +108,7 @@ def contract(
     if copied:
         from . import copies
     bf16 = torch.bfloat16 in [x.dtype for x in table.operands] and triton.knobs.runtime.interpret
-    modes, forward = private.count_modes, private.forward_mode
+    modes, forward, transforming = private.count_modes, private.forward_mode, private.transforming
     compiling, tracing, recording = torch.compiler.is_compiling, private.is_tracing, torch.is_grad_enabled
     tensor, parameter = Tensor, torch.nn.Parameter
 
@@ -121,6 +121,7 @@ def contract(
             compiling()
             or tracing()
             or modes()
+            or transforming()
             or _autocasting()
             # A level of forward-mode differentiation is open.
             or forward._current_level >= 0
@@ -153,7 +154,7 @@ def contract(
 
     def record(a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands) -> Result:
         """A call for which a gradient is recorded."""
-        if gradient is None or private.transforming() or any([x in operands for x in outputs]):
+        if gradient is None or any([x in operands for x in outputs]):
             return seen(a, b, out, config, operands)
         return recorded(a, b, config, operands, of_layer=False, out=out)
 
@@ -162,7 +163,7 @@ def contract(
 
         None unless a gradient is recorded, nothing is copied, and torch need not see more.
         """
-        if gradient is None or not hidden(x, weight) or private.transforming():
+        if gradient is None or not hidden(x, weight):
             return None
         if not (x.dim() > 1 and x.is_contiguous() and weight.is_contiguous()):
             return None

@@ -19,7 +19,7 @@ from torch.utils import flop_counter
 
 from . import private, sharding
 from .call import index_of, written
-from .contract_errors import NO_TRANSFORM, name_contract, of_transform
+from .contract_errors import NO_TRANSFORM, NOT_FUNCTIONAL, name_contract, of_transform
 from .contracts import Config, ConfiguredCall, Function, Operands, Result, within, without_sum
 from .launchable import as_plain, refuse_tangents
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
@@ -120,7 +120,12 @@ def caller(contract: Contract) -> ConfiguredCall:
         if len(results) < len(signature.results):
             state = contract.table.state({"a": a, "b": b, **operands})
             results |= {x.name: x.new(state) for x in contract.table.results if x.name not in results}
-        filler(*signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
+        try:
+            filler(*signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
+        except RuntimeError as error:
+            if "functionalizing" in str(error):
+                raise NotImplementedError(f"{name}: {NOT_FUNCTIONAL}") from None
+            raise
         return out if len(results) == 1 else tuple(results[x] for x in signature.results)
 
     def scattered(a: Tensor, b: Tensor, out: Tensor, config: int | None, operands: Operands) -> Result:

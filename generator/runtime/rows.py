@@ -11,8 +11,8 @@ def rows_of(x: torch.Tensor) -> torch.Tensor:
 
 
 def along(x: torch.Tensor) -> torch.Tensor:
-    """A matrix whose rows are contiguous: itself, or a copy."""
-    return x if x.stride(1) == 1 or x.shape[1] <= 1 else x.contiguous()
+    """A matrix, or several, whose rows are contiguous: itself, or a copy."""
+    return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
 
 
 def shaped_as(found: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from collections.abc import Callable
 from types import ModuleType
@@ -22,6 +23,8 @@ load: pointer
 backward: kernels
 """
 TOKENS, HIDDEN, INNER, COUNT, CHOSEN = 13, 24, 16, 5, 3
+TANH = functools.partial(nn.functional.gelu, approximate="tanh")
+ACTIVATIONS = {"swiglu": nn.functional.silu, "geglu": nn.functional.gelu, "geglu_tanh": TANH}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def drawn(outside: bool = True) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("kind", [torch.int64, torch.int32])
 def test_a_layer_and_its_gradients_are_those_of_torch(family: ModuleType, gate: str, kind: torch.dtype) -> None:
     layer = family.nn.Experts(COUNT, HIDDEN, INNER, gate=gate)
-    act = family._runtime.experts.GATES[gate]
+    act = ACTIVATIONS[gate]
     x, index, weights = drawn()
     index = index.to(kind)
     with torch.no_grad():
@@ -161,11 +164,17 @@ class Silent(nn.Module):
         self.gate_up_proj, self.down_proj = nn.Parameter(torch.zeros(1, 4, 2)), nn.Parameter(torch.zeros(1, 2, 2))
 
 
+class Doubled(Stacked):
+    def forward(self, *given: Tensor) -> Tensor:
+        return 2 * super().forward(*given)
+
+
 Stacked._apply_gate = _default_apply_gate  # type: ignore[attr-defined]
+Stacked.__module__ = Clamped.__module__ = "transformers.models.stand_in"
 
 
 def test_experts_of_a_model_are_replaced_and_others_named(family: ModuleType) -> None:
-    model = nn.ModuleDict({x: nn.Module() for x in "abcdefghijk"})
+    model = nn.ModuleDict({x: nn.Module() for x in "abcdefghijklm"})
     fits = Stacked(nn.SiLU())
     model["a"].experts = model["b"].experts = fits
     model["c"].experts = Stacked(nn.GELU())
@@ -178,6 +187,9 @@ def test_experts_of_a_model_are_replaced_and_others_named(family: ModuleType) ->
     model["j"].experts = Silent()
     model["k"].experts = hooked = Stacked(nn.SiLU())
     hooked.forward = hooked.forward  # type: ignore[method-assign]
+    model["l"].experts = Doubled(nn.SiLU())
+    model["m"].experts = gated = Stacked(nn.SiLU())
+    gated._apply_gate = lambda x: x
     before, state = copy.deepcopy(fits), {name: x.clone() for name, x in model.state_dict().items()}
     replaced = family.nn.replace_experts(model)
     assert replaced == ["a.experts", "b.experts", "c.experts"]
@@ -192,6 +204,8 @@ def test_experts_of_a_model_are_replaced_and_others_named(family: ModuleType) ->
         "i": "no contracts fit experts of torch.bfloat16 with swiglu",
         "j": "Silent does not say how its weights are stored",
         "k": "a `forward` of their own",
+        "l": "of Doubled, a class of its own",
+        "m": "a `forward` of their own",
     }.items():
         assert words in replaced.left.pop(f"{place}.experts")
     assert not replaced.left and family.nn.replace_experts(model) == []
@@ -201,6 +215,89 @@ def test_experts_of_a_model_are_replaced_and_others_named(family: ModuleType) ->
     alone = family.nn.replace_experts(Stacked(nn.SiLU()))
     assert alone == [] and "the model itself" in alone.left[""]
     assert not family.nn.replace_experts(nn.Linear(2, 2)).left
+
+
+class Trained(nn.SiLU):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (2 if self.training else 1)
+
+
+def _hooked(activation: nn.Module) -> nn.Module:
+    activation.register_forward_hook(lambda *given: given[-1] * 2)
+    return activation
+
+
+@pytest.mark.parametrize(
+    ("activation", "gate"),
+    [
+        *((each, "swiglu") for each in (nn.SiLU(), nn.SiLU(inplace=True), nn.functional.silu)),
+        *((each, "geglu") for each in (nn.GELU(), nn.functional.gelu)),
+        *((each, "geglu_tanh") for each in (nn.GELU(approximate="tanh"), TANH)),
+        *((each, "reglu") for each in (nn.ReLU(), nn.ReLU(inplace=True), torch.relu, nn.functional.relu)),
+        *((each, None) for each in (nn.ReLU6(), nn.Hardswish(), nn.LeakyReLU(), nn.Tanh(), Trained(), torch.sigmoid)),
+        *((each, None) for each in (lambda x: nn.functional.silu(x), _hooked(nn.SiLU()), None, "silu")),
+        (functools.partial(nn.functional.leaky_relu, negative_slope=0.0), None),
+    ],
+)
+def test_an_activation_is_known_by_what_it_is(family: ModuleType, activation: Any, gate: str | None) -> None:
+    assert family._runtime.experts._gate_of(activation) == gate
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.uint32, torch.uint64])
+def test_every_integer_type_names_experts(family: ModuleType, kind: torch.dtype) -> None:
+    for count in (COUNT, 300):
+        layer = family.nn.Experts(count, HIDDEN, INNER)
+        x, index, weights = drawn(outside=False)
+        assert torch.equal(layer(x, index.to(kind), weights), layer(x, index, weights))
+
+
+def test_hidden_states_have_the_type_of_the_weights_but_under_autocast(family: ModuleType) -> None:
+    x, index, weights = drawn()
+    layer = family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.float16)
+    with pytest.raises(TypeError, match=r"hidden_states are torch.float32, and the weights are torch.float16"):
+        layer(x * 1e5, index, weights)
+    layer.down_proj.data = layer.down_proj.data.float()
+    with pytest.raises(TypeError, match=r"the weights are torch.float16 and torch.float32"):
+        layer(x.half(), index, weights)
+    layer = family.nn.Experts(COUNT, HIDDEN, INNER)
+    with torch.autocast("cpu", torch.float16), torch.no_grad():
+        found = layer(x, index, weights)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, layer(x, index, weights), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("name", ["gate_up_proj", "down_proj"])
+def test_weights_may_have_any_order_in_memory(family: ModuleType, name: str) -> None:
+    layer, (x, index, weights) = family.nn.Experts(COUNT, HIDDEN, INNER), drawn()
+    expected = layer(x, index, weights)
+    of = torch.autograd.grad(expected.sum(), getattr(layer, name))
+    weight = getattr(layer, name)
+    weight.data = weight.data.mT.contiguous().mT
+    found = layer(x, index, weights)
+    assert torch.equal(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), weight), of)
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_the_number_of_tokens_may_be_known_at_run_time_only(family: ModuleType, recording: bool) -> None:
+    layer, (x, index, weights) = family.nn.Experts(COUNT, HIDDEN, INNER), drawn()
+    mask = torch.arange(TOKENS) % 3 > 0
+
+    def masked(*given: Tensor) -> Any:
+        return layer(*[each[mask] for each in given])
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.set_grad_enabled(recording):  # type: ignore[no-untyped-call]
+        found = torch.compile(masked, fullgraph=True, backend="aot_eager")(x, index, weights)
+    assert torch.equal(found, masked(x, index, weights)) and found.requires_grad is recording
+
+
+@pytest.mark.parametrize("least", [2, 8])
+def test_a_named_number_of_tokens_is_exported(family: ModuleType, least: int) -> None:
+    layer, given = family.nn.Experts(COUNT, HIDDEN, INNER).requires_grad_(False), drawn()
+    shapes = tuple({0: torch.export.Dim("n", min=least)} for _ in given)
+    program = torch.export.export(layer, given, dynamic_shapes=shapes, strict=False)
+    few = [each[:least] for each in given]
+    assert torch.equal(program.module()(*few), layer(*few))
 
 
 def test_families_without_both_products_have_no_experts(render: Callable[[str, str], ModuleType]) -> None:

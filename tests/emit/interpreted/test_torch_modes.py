@@ -103,6 +103,9 @@ AT_RUN_TIME: dict[str, Callable[[ModuleType, torch.Tensor], torch.Tensor]] = {
     "rows of groups": lambda of, mask: of.gmm_fp32_rcr_none(X[mask], B3.mT, OFFSETS)[:ROWS],
     "named rows of groups": lambda of, mask: of.gmm_fp32_rcr_none(X, B3.mT, OFFSETS, rows=INDEX[mask])[:ROWS],
     "groups": lambda of, mask: of.gmm_fp32_rcr_none(X, X[mask][:, None, :].mT, INDEX[mask])[:ROWS],
+    "scattered rows of groups": lambda of, mask: of.gmm_fp32_rcr_none(
+        X, B3.mT, OFFSETS, rows=INDEX[mask], scatter=INDEX[mask], out=X.new_zeros(12, 8)[torch.arange(12) < 9]
+    ),
 }
 
 
@@ -122,6 +125,37 @@ def test_a_size_may_be_known_at_run_time_only(family: ModuleType, call: str) -> 
             expected = traced(mask)
             torch.testing.assert_close(compiled(mask), expected)
             torch.testing.assert_close(program.module()(mask), expected)
+
+
+@pytest.mark.parametrize("call", AT_RUN_TIME)
+def test_such_sizes_have_gradients(family: ModuleType, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for compile in (lambda x: x, torch.compile(fullgraph=True, backend="aot_eager")):
+        leaves = [x.clone().requires_grad_() for x in (X, V, W, B3)]
+        for name, leaf in zip(("X", "V", "W", "B3"), leaves):
+            monkeypatch.setitem(globals(), name, leaf)
+        if call == "out":
+            with pytest.raises(Exception, match="a call that fills tensors it is given records none"):
+                compile(lambda mask: AT_RUN_TIME[call](family, mask))(MASK)
+            continue
+        result = compile(lambda mask: AT_RUN_TIME[call](family, mask))(MASK)
+        found.append([result, *torch.autograd.grad(result.sum(), leaves, allow_unused=True)])
+    for one, other in zip(*found or [(), ()]):
+        torch.testing.assert_close(one, other)
+
+
+def test_functions_are_functionalized(family: ModuleType) -> None:
+    functionalize = torch.func.functionalize
+    for call in (
+        lambda x: getattr(family, NONE)(x, W.T),
+        lambda x: getattr(family, VECTORS)(x, W.T, scale_m=V, bias_m=V),
+        lambda x: family.gmm_fp32_rcr_none(x, B3.mT, OFFSETS)[:ROWS],
+        lambda x: family.combine(x, INDEX[:, None]),
+        family.nn.Linear(16, 8).requires_grad_(False),
+    ):
+        torch.testing.assert_close(functionalize(call)(X), call(X))
+    with pytest.raises(NotImplementedError, match=f"^{NONE}: torch.func.functionalize .* call it without `out`"):
+        functionalize(lambda x: getattr(family, NONE)(x, W.T, out=torch.empty(9, 8)))(X)
 
 
 def test_a_wrong_size_at_run_time_is_refused_by_the_call(family: ModuleType) -> None:
