@@ -47,6 +47,7 @@ FUNCTIONS: dict[Callable[[torch.Tensor], Any], str] = {
     torch.exp: "exp",
     torch.neg: "neg",
 }
+FOREIGN = "nf4 fp4 int2 fp64 float64 uint8 fp8e4m3fnuz float8_e4m3fnuz fp6 e2m3 mxfp6 int64 bool double"
 CASES = [(name, function) for function, names in FUNCTIONS.items() for name in names.split()]
 
 
@@ -83,9 +84,7 @@ def test_what_needs_whole_rows_is_no_operation(name: str) -> None:
     assert nearest_operation(name, BUILT_IN).startswith("it needs whole rows, and ")
 
 
-@pytest.mark.parametrize(
-    "name", [*"nf4 fp4 int2 fp64 float64 uint8 fp8e4m3fnuz float8_e4m3fnuz fp6 e2m3 mxfp6 int64 bool double".split()]
-)
+@pytest.mark.parametrize("name", FOREIGN.split())
 @pytest.mark.parametrize("where", ["{}", "{{a: {}}}", "{{a: fp16, b: {}, scales: {{b: [64, 1]}}}}"])
 def test_a_type_of_others_gets_no_suggestion_of_another(name: str, where: str) -> None:
     told = mistakes_of(BASE.replace("fp16", where.format(name)))
