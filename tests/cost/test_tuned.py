@@ -163,8 +163,9 @@ ONE, BATCH = "gemm_fp16_rcr_none", "bmm_fp16_rcr_none"
                     "num_stages": 3,
                 }
             },
-            "gemm_fp16_rcr_none at 4096x4096x64, 128x256x512 does not enter the family: no kernel has the keys 'BLOCK_SIZE_M' "
-            " (did you mean 'BLOCK_M'?); legal: BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, num_warps, num_stages",
+            "gemm_fp16_rcr_none at 4096x4096x64, 128x256x512 does not enter the family: no kernel has the keys "
+            "'BLOCK_SIZE_M' (did you mean 'BLOCK_M'?); legal: BLOCK_M, BLOCK_N, BLOCK_K, "
+            "GROUP_M, num_warps, num_stages",
         ),
     ],
 )

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import fastjsonschema
 import pytest
 import torch
+import yaml
 from torch.nn import functional
 
 from generator.language.built_in import BUILT_IN
 from generator.language.other_names import nearest_key, nearest_operation
+from generator.language.schema import schema
 from generator.problem import torch_functions
 from tests.helpers.support import BASE, mistakes_of, read_text
 
@@ -128,6 +131,8 @@ def test_spaces_beside_a_plus_do_not_count() -> None:
     )
     words = {read_text(f"{BASE}epilogue: {text}\n").axes["epilogue"] for text in texts}
     assert len(words) == 1
+    for text in texts:
+        fastjsonschema.validate(schema(), yaml.safe_load(f"{BASE}epilogue: {text}\n"))
 
 
 SPLIT = "no schedule of the spec reads it; add one that does (split_k, split_k_paired, "
