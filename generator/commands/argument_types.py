@@ -8,14 +8,30 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from generator.language.call_numbers import MOST_PROCESSES, number_above_0, whole_number
+from generator.language.errors import nearest
 from generator.plan.devices import DEVICES, of_gpu
 
 _Read = TypeVar("_Read")
 #: The most rounds of a comparison, and candidates of a trial.
 _MOST = 1_000_000
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors say which option may be meant, and what a missing argument is."""
+
+    def error(self, message: str) -> NoReturn:
+        kind, _, rest = message.partition(": ")
+        if kind == "unrecognized arguments":
+            wrong = next((word.partition("=")[0] for word in rest.split() if word.startswith("-")), None)
+            hint = "" if wrong is None else nearest(wrong, self._option_string_actions).partition("legal: ")[0].strip()
+            message += f"; {hint}" if hint else ""
+        elif kind == "the following arguments are required":
+            helps = {"/".join(each.option_strings) or str(each.metavar): each.help for each in self._actions}
+            message = f"{kind}: {', '.join(f'{name} ({helps.get(name)})' for name in rest.split(', '))}"
+        super().error(message)
 
 
 def add_device(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from generator.bench.benchmark_run import BenchmarkOptions, answer
 from generator.bench.plain_rows import FORMATS
 from generator.bench.suite import DEFAULT_SUITE, peers
 from generator.commands.answering import status_of
-from generator.commands.argument_types import above_0, folder, positive, reported, workers
+from generator.commands.argument_types import Parser, above_0, folder, positive, reported, workers
 from generator.files.program import program
 
 _EPILOG = (
@@ -28,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> BenchmarkOptions:
     """The command line as `BenchmarkOptions`; a wrong one prints the usage and raises SystemExit(2)."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"{program()} bench",
         description="Time rendered kernels in the same rounds as torch's product, and check each against float64. "
         f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from generator.commands.argument_types import add_device
+from generator.commands.argument_types import Parser, add_device
 from generator.files.program import program
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large
 from generator.language.errors import CallError, shown
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog=f"{program()} explain",
         description="Say what a spec renders, why each variant is there or left out, and what a call would run.",
         epilog="With --sizes the family is imported, which needs torch and triton and no GPU.",

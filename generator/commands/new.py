@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from generator.commands.argument_types import Parser
 from generator.emit.scaffold import GIVEN, create
 from generator.files.program import program
 from generator.language.keys import KEYS
@@ -18,7 +19,7 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog=f"{program()} new",
         description="Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",
         epilog="Nothing is overwritten. A value is written as in a spec: --layout '[rcr, rrr]' gives two layouts.",

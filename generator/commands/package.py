@@ -6,7 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
-from generator.commands.argument_types import add_device, folder
+from generator.commands.argument_types import Parser, add_device, folder
 from generator.emit.package import PackagingOptions, package, require_options
 from generator.files.program import program
 from generator.language.errors import lacks
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog=f"{program()} package",
         description="Make a kernel repository of the Hugging Face Hub, or a wheel, of rendered families; "
         "or C files with the kernels of one, for programs without Python.",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from generator.commands.argument_types import add_device, folder
+from generator.commands.argument_types import Parser, add_device, folder
 from generator.files.program import program
 from generator.files.reading import FileError, read_text
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large, whole_number
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog=f"{program()} prepare",
         description="Compile the kernels that calls with the given sizes can run, into a Triton cache.",
         allow_abbrev=False,

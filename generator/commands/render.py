@@ -10,14 +10,14 @@ from pathlib import Path
 
 import generator
 from generator.commands import COMMANDS
-from generator.commands.argument_types import folder
+from generator.commands.argument_types import Parser, folder
 from generator.files.program import program
 from generator.language.vocabulary import PACKAGE
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command; its help names the other commands."""
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog=program(),
         description="Render standalone Triton GEMM kernels from YAML specs.",
         epilog=f"Commands, each with --help: {', '.join(COMMANDS)}; write ./verify for a spec file of that name.",

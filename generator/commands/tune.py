@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from generator.commands.answering import status_of
-from generator.commands.argument_types import above_0, add_device, folder, gpus, positive, workers
+from generator.commands.argument_types import Parser, above_0, add_device, folder, gpus, positive, workers
 from generator.files.program import program
 from generator.tune import executors
 from generator.tune.options import CANDIDATES, TuningOptions
@@ -28,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> TuningOptions:
     """The command line as `TuningOptions`; a wrong one prints the usage and raises SystemExit(2)."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"{program()} tune",
         description="Measure which kernel and configuration is the fastest for each contract and size, and write the "
         "winners to a file; or, with --regret, how far from the fastest a family's own choice is.",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from generator.commands.answering import status_of
-from generator.commands.argument_types import folder, reported
+from generator.commands.argument_types import Parser, folder, reported
 from generator.files.program import program
 from generator.language.call_numbers import MOST_PROCESSES, whole_number
 from generator.language.gpus import nearest_target
@@ -37,7 +37,7 @@ def _target(text: str) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"{program()} verify",
         description="Verify rendered kernels: each file is loaded by its path and compared with float64.",
     )

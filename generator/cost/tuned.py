@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from generator.language.measured_winners import Measured, Rates
+from generator.language.errors import nearest
+from generator.language.measured_winners import Measured, Rates, Winner
 from generator.language.model import Variant
 from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
@@ -179,7 +180,20 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
         everything = list(entries([found]))
         if SHIPPED and (family.spec.path.parent / str(found.file)).resolve().is_relative_to(SHIPPED):
             continue
-        own = [entry for entry in everything if entry[0] in contracts]
+        unfit: dict[tuple[str, str], list[str]] = {}
+        fit = []
+        for winner in found.winners:
+            if winner.contract in contracts and (reason := _why_unfit(contracts[winner.contract], winner)):
+                unfit.setdefault((winner.contract, reason), []).append("x".join(map(str, winner.sizes)))
+            else:
+                fit.append(winner)
+        for (name, reason), sizes in unfit.items():
+            more = f" and {len(sizes) - 3} more" if len(sizes) > 3 else ""
+            yield (
+                str(found.file),
+                f"winner of {name} at {', '.join(sizes[:3])}{more} does not enter the family: {reason}",
+            )
+        own = [entry for entry in entries([replace(found, winners=tuple(fit))]) if entry[0] in contracts]
         lacking = Counter(how for name, how, row in own if contracts[name].index(name, how, row) is None)
         if lacking:
             which = ", ".join(f"{how} ({count})" for how, count in sorted(lacking.items()))
@@ -189,6 +203,17 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
             yield str(found.file), "has nothing of the contracts of this family, nor of similar ones"
         if family.spec.rows_alike and found.winners:
             yield str(found.file), "has winners, each of one M, which are not used with `invariant: rows`"
+
+
+def _why_unfit(contract: _Contract, winner: Winner) -> str | None:
+    """Why no kernel of its contract can have the winner, or None: its sizes, or keys of its configuration."""
+    several = contract.variant.products.several
+    if len(winner.sizes) != 3 + several:
+        return "`batch`, the number of products or groups, is missing" if several else "one product has no `batch`"
+    legal = dict.fromkeys(key for table in contract.tables.values() for row in table for key in row)
+    hints = {key: nearest(key, legal).partition("legal: ")[0].strip() for key in winner.row if key not in legal}
+    listed = ", ".join(f"{key!r} ({hint})" if hint else repr(key) for key, hint in hints.items())
+    return f"no kernel has the keys {listed}; legal: {', '.join(legal)}" if hints else None
 
 
 def _contracts(family: Family) -> dict[str, _Contract]:

@@ -22,6 +22,7 @@ from generator.epilogue.chain import Epilogue, EpilogueOperand, Step, Used, oper
 from generator.epilogue.operations import EpilogueOperation
 from generator.epilogue.quantisation import QUANTIZE
 from generator.files.checked_json import Schema, Wrong, line_of
+from generator.files.program import program
 from generator.files.reading import FileError, read_text
 from generator.language.axis_values import POWERS
 from generator.language.built_in import known
@@ -101,7 +102,9 @@ def read(folder: Path) -> Rendered:
     try:
         text = read_text(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise CallError(on_one_line(f"{path} is not there: {folder} holds no rendered family")) from None
+        inner = next((each.parent for each in sorted(folder.glob(f"*/{MANIFEST}"))), None)
+        hint = f"did you mean {inner}?" if inner else f"{program()} SPEC.yaml renders one"
+        raise CallError(on_one_line(f"{path} is not there: {folder} holds no rendered family; {hint}")) from None
     except FileError as error:
         raise CallError(on_one_line(str(error))) from None
     try:

@@ -159,7 +159,9 @@ def _scan(text: str) -> None:
         if found is None:
             strange = _STRANGE.match(text, at)
             assert strange is not None
-            raise FormulaError(f"{strange[0]!r} is not part of the formula language", at + 1)
+            name = strange[0].removeprefix(".")
+            instead = f"; write {name}(…) alone" if strange[0] == f".{name}" and name in FUNCTIONS else ""
+            raise FormulaError(f"{strange[0]!r} is not part of the formula language{instead}", at + 1)
         mantissa = re.split("[eE]", found["number"] or "")[0]
         if re.search("[1-9]", mantissa) and float(found["number"]) == 0:
             # No float has it: the tree would have 0 in its place.

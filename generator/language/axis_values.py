@@ -19,6 +19,7 @@ from generator.language.errors import nearest, shown
 from generator.language.keys import LAYOUT_KEYS, TILE_KEYS, TILE_REQUIRED
 from generator.language.model import AxisValue, Layout, Tile
 from generator.language.operation_reader import read_output, read_quantisation, read_settings, settled, without_type
+from generator.language.other_names import nearest_operation
 from generator.language.reader import Reader
 from generator.language.vocabulary import LAYOUT_LETTERS, WORDS
 
@@ -78,6 +79,9 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
             if len(found) > LONGEST_CHAIN:
                 break
     elif isinstance(node, MappingNode):
+        if len(node.value) == 1:
+            # Its mistakes are told in the same run.
+            _operation(reader, node, operations)
         operation = described(node.value[0][0]) if node.value else "an operation"
         reader.wrong(
             node, f"epilogue: {operation} with parameters must be in a list inside the axis's list: [[{{name: ...}}]]"
@@ -143,7 +147,7 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used 
 
 def _sum(reader: Reader, node: Node, text: str, operations: Operations) -> list[Used | None]:
     """The operations that `+` joins; of too many, None for each of them."""
-    names = text.split("+")
+    names = [name.strip(" ") for name in text.split("+")]
     if len(names) > LONGEST_CHAIN:
         return [None] * len(names)
     if "" in names:
@@ -210,12 +214,12 @@ def _known(reader: Reader, node: Node, name: str, operations: Operations) -> Epi
     elif name == GRAD:
         reader.wrong(node, f"epilogue: {GRAD!r} needs an operation, as in {gradient_name('gelu')}")
     elif name not in operations:
-        reader.wrong(node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *operations))}")
+        reader.wrong(node, f"epilogue: unknown operation {shown(name)}; {nearest_operation(name, operations)}")
     return operations.get(name)
 
 
-#: Keys of a configuration that no available schedule uses, each with the value that means "not used".
-_UNUSED = {"ctas": 1, "warp_specialize": False, "waves_per_eu": None}
+#: Keys of a configuration that no available schedule uses, each with the text that means "not used".
+_UNUSED = {"ctas": "1", "warp_specialize": "false", "waves_per_eu": ""}
 
 
 #: How many powers of two a key may be the sum of; a tile of several blocks has up to three along one side.
@@ -225,18 +229,13 @@ POWERS = {"m": 3, "n": 3, "k": 1, "warps": 1}
 def read_tile(reader: Reader, node: Node) -> Tile | None:
     """One configuration of the key `tile`."""
     before = len(reader.mistakes)
-    found = reader.mapping(node, TILE_KEYS, "tile", required=TILE_REQUIRED)
+    found = reader.mapping(node, TILE_KEYS, "tile", required=TILE_REQUIRED, unused=_UNUSED)
     values: dict[str, int] = {}
     for key, value in found.items():
         if key not in _UNUSED:
             number = reader.whole(value, f"tile.{key}", powers_of_two=POWERS.get(key, 0))
             if number is not None:
                 values[key] = number
-        elif key == "warp_specialize":
-            if type(plain(value)) is not bool:
-                reader.wrong(value, f"tile.{key}: expected true or false, found {described(value)}")
-            elif plain(value):
-                reader.wrong(value, f"tile.{key}: not available yet; no available schedule uses it")
-        elif reader.whole(value, f"tile.{key}") not in (None, _UNUSED[key]):
-            reader.wrong(value, f"tile.{key}: not available yet; no available schedule uses it")
+        elif described(value).lower() != _UNUSED[key]:
+            reader.wrong(value, f"tile.{key}: not available yet; leave it out")
     return Tile(**values) if len(reader.mistakes) == before else None

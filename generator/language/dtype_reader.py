@@ -26,7 +26,7 @@ from generator.language.keys import DTYPE_KEYS
 from generator.language.model import Dtype
 from generator.language.reader import Reader
 from generator.language.storage import element_of
-from generator.language.type_names import mapping_of, type_of
+from generator.language.type_names import mapping_of, nearest_type, type_of
 
 #: The largest number of elements along one side of a block of scales, but for the whole extent.
 LARGEST_BLOCK = 1 << 20
@@ -40,7 +40,7 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
             return Dtype.of(shorthand)
         word = type_of(str(shorthand))
         stored = None if word is None or word in DTYPE_SHORTHANDS else mapping_of(word)
-        told = nearest(str(shorthand), DTYPE_SHORTHANDS, word)
+        told = nearest_type(str(shorthand), DTYPE_SHORTHANDS)
         if stored is not None:
             legal = f"legal: {', '.join(DTYPE_SHORTHANDS)}"
             told = f"{word} is a type of operands as they are stored: {stored}; {legal}"
@@ -70,7 +70,7 @@ def _choose(
     if word in legal or (key not in found and word is None):
         return word if word is None else str(word)
     meant = type_of(str(word))
-    told = nearest(str(word), legal, meant)
+    told = nearest(str(word), legal) if key == "precision" else nearest_type(str(word), legal)
     if key == "a" and meant in WEIGHTS and meant not in legal:
         told = f"a B is stored so, and a has the type that it is multiplied in; legal: {', '.join(legal)}"
     reader.wrong(found[key], f"dtype.{key}: unknown value {described(found[key])}; {told}")

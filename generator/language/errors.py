@@ -74,10 +74,12 @@ def nearest(found: str, legal: Iterable[str], meant: str | None = None) -> str:
     return f"{hint}legal: {', '.join(words)}"
 
 
-def nearest_sums(value: int, powers: int = 1) -> str:
-    """For a message: the sums of so many powers of two below and above a number that is none."""
-    bits = [1 << place for place in reversed(range(value.bit_length())) if value >> place & 1][:powers]
-    return f"{sum(bits)}, {sum(bits) + bits[-1]}"
+def nearest_sums(value: int, powers: int = 1, least: int = 1) -> str:
+    """For a message: the sums of so many powers of two, of at least `least`, below and above a number that is none."""
+    least = min(least, 1 << value.bit_length() - 1)
+    bits = [1 << place for place in reversed(range(value.bit_length())) if value >> place & 1 and 1 << place >= least]
+    above = bits[powers - 1] if len(bits) >= powers else least
+    return f"{sum(bits[:powers])}, {sum(bits[:powers]) + above}"
 
 
 def shown(value: object, limit: int = 60) -> str:

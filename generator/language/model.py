@@ -179,6 +179,10 @@ def _block(word: str, block: Block | None) -> Block | None:
     return Block(FORMATS[word].block, 1) if word in FORMATS else block
 
 
+#: The least rows and columns that the matrix unit needs, of each of the blocks of a tile.
+NARROWEST = 16
+
+
 @dataclass(frozen=True)
 class Tile:
     """A configuration: tile sizes in elements, warps, stages, and what the schedule and order need."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
@@ -31,6 +31,7 @@ from generator.language.keys import OPERATION_KEYS
 from generator.language.quantised_results import BLOCKS, RESULT_TYPES
 from generator.language.reader import Reader
 from generator.language.reserved_names import is_taken
+from generator.language.type_names import nearest_type
 from generator.language.vocabulary import ROUNDING
 
 #: Longer names of operands would not fit into a launcher's lines.
@@ -212,6 +213,10 @@ def read_output(reader: Reader, node: Node, word: str) -> AuxiliaryOutput | None
 _EXAMPLE = f"[{{{QUANTIZE}: {{{TO}: fp8e4m3, {BLOCK}: {DEFAULT_BLOCK}}}}}]"
 
 
+#: What to write for blocks that are whole rows, whose scale no program knows before all of them are computed.
+_ONE_SCALE = "for one scale a row, scale_m with dtype.out where it is known before, else row_amax returns the maxima"
+
+
 def without_type(reader: Reader, node: Node) -> None:
     """Record that `quantize` says no type."""
     reader.wrong(node, f"epilogue: {QUANTIZE!r} needs a type, as in {_EXAMPLE}")
@@ -224,35 +229,25 @@ def read_quantisation(reader: Reader, node: Node) -> Quantisation | None:
         reader.wrong(node, f"{what}: expected a mapping, as in {_EXAMPLE}, found {described(node)}")
         return None
     found = reader.mapping(node, PARAMETERS, what, required=(TO,))
-    to = _one_of(reader, found[TO], f"{what}.{TO}", RESULT_TYPES) if TO in found else None
-    block: int | None = DEFAULT_BLOCK
-    scale: str | None = FP32
-    if to is not None and to in FORMATS:
-        own = FORMATS[to].block
-        if BLOCK in found and reader.whole(found[BLOCK], f"{what}.{BLOCK}") not in (None, own):
-            reader.wrong(
-                found[BLOCK], f"{what}.{BLOCK}: blocks of {to} have {own} columns, found {described(found[BLOCK])}"
-            )
-        if SCALE in found:
-            told = f"scales of {to} are {FORMATS[to].scales[0]}, which no spec can change"
-            reader.wrong(found[SCALE], f"{what}.{SCALE}: {told}")
-    else:
-        if BLOCK in found:
-            block = reader.whole(found[BLOCK], f"{what}.{BLOCK}")
-            if block is not None and block not in BLOCKS:
-                legal = ", ".join(map(str, BLOCKS))
-                reader.wrong(found[BLOCK], f"{what}.{BLOCK}: {block} columns; a block has one of {legal}")
-        if SCALE in found:
-            scale = _one_of(reader, found[SCALE], f"{what}.{SCALE}", SCALES)
-    if len(reader.mistakes) > before or to is None or block is None or scale is None:
+    to, scale = plain(found[TO]) if TO in found else None, plain(found[SCALE]) if SCALE in found else FP32
+    block = plain(found[BLOCK]) if BLOCK in found else DEFAULT_BLOCK
+    if TO in found and to not in RESULT_TYPES:
+        told = nearest_type(str(to), RESULT_TYPES)
+        reader.wrong(found[TO], f"{what}.{TO}: unknown value {described(found[TO])}; {told}")
+    own = FORMATS[to] if isinstance(to, str) and to in FORMATS else None
+    if BLOCK in found and own is not None and block != own.block:
+        told = f"blocks of {to} have {own.block} columns, found {described(found[BLOCK])}"
+        reader.wrong(found[BLOCK], f"{what}.{BLOCK}: {told}")
+    elif BLOCK in found and own is None and (type(block) is not int or block not in BLOCKS):
+        told = f"{described(found[BLOCK])} columns; a block has one of {', '.join(map(str, BLOCKS))}"
+        reader.wrong(found[BLOCK], f"{what}.{BLOCK}: {told}; {_ONE_SCALE}")
+    if SCALE in found and own is not None:
+        told = f"scales of {to} are {own.scales[0]}, which no spec can change"
+        reader.wrong(found[SCALE], f"{what}.{SCALE}: {told}")
+    elif scale not in SCALES:
+        told = nearest(str(scale), SCALES)
+        reader.wrong(found[SCALE], f"{what}.{SCALE}: unknown value {described(found[SCALE])}; {told}")
+    if len(reader.mistakes) > before:
         return None
-    return quantisation(to, block, scale)
-
-
-def _one_of(reader: Reader, node: Node, what: str, words: Sequence[str]) -> str | None:
-    """One of the words; None for another value, with the mistake recorded."""
-    found = plain(node)
-    if isinstance(found, str) and found in words:
-        return found
-    reader.wrong(node, f"{what}: unknown value {described(node)}; {nearest(str(found), words)}")
-    return None
+    # A format has blocks and scales of its own.
+    return quantisation(str(to), *(() if own is not None else (int(str(block)), str(scale))))

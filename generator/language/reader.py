@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +14,8 @@ from generator.epilogue.formula import FormulaError, check_number
 from generator.language.document import Place, described, place, plain, rounded_away, scalar
 from generator.language.errors import MOST_MISTAKES, Mistake, SpecError, nearest, nearest_sums
 from generator.language.family_names import why_no_identifier
+from generator.language.model import NARROWEST
+from generator.language.other_names import nearest_key
 from generator.language.word_traits import Word
 
 T = TypeVar("T")
@@ -36,17 +38,28 @@ class Reader:
             more = f"there may be more mistakes; reading stops after {MOST_MISTAKES}"
             raise SpecError([*self.mistakes, Mistake(self.path, where.line, where.column, more)])
 
-    def mapping(self, node: Node, keys: Iterable[str], what: str, required: Iterable[str] = ()) -> dict[str, Node]:
-        """The values of a mapping by key; unknown, duplicate and missing keys are mistakes."""
+    def mapping(
+        self,
+        node: Node,
+        keys: Iterable[str],
+        what: str,
+        required: Iterable[str] = (),
+        unused: Collection[str] = (),
+    ) -> dict[str, Node]:
+        """The values of a mapping by key; unknown, duplicate and missing keys are mistakes.
+
+        No message offers the keys in `unused`.
+        """
         known = list(keys)
+        legal = [key for key in known if key not in unused]
         if not isinstance(node, MappingNode):
-            self.wrong(node, f"{what}: expected a mapping with the keys {', '.join(known)}, found {described(node)}")
+            self.wrong(node, f"{what}: expected a mapping with the keys {', '.join(legal)}, found {described(node)}")
             return {}
         found: dict[str, Node] = {}
         for key_node, value in node.value:
             key = scalar(key_node) if isinstance(key_node, ScalarNode) else None
             if not isinstance(key, str) or key not in known:
-                self.wrong(key_node, f"{what}: unknown key {described(key_node)}; {nearest(str(key), known)}")
+                self.wrong(key_node, f"{what}: unknown key {described(key_node)}; {nearest_key(str(key), legal)}")
             elif key in found:
                 self.wrong(key_node, f"{what}: the key {key!r} appears twice, first on line {place(found[key]).line}")
             else:
@@ -157,9 +170,11 @@ class Reader:
         if value > LARGEST_NUMBER:
             self.wrong(node, f"{what}: expected at most {LARGEST_NUMBER}, found {value}")
             return None
-        if powers_of_two and value.bit_count() > powers_of_two:
+        narrow = value.bit_count() > 1 and value & -value < NARROWEST
+        if powers_of_two and (value.bit_count() > powers_of_two or narrow):
             wanted = "a power of two" if powers_of_two == 1 else "a power of two, or two or three together, as 208 is"
-            self.wrong(node, f"{what}: expected {wanted}, found {value}; nearest: {nearest_sums(value, powers_of_two)}")
+            near = nearest_sums(value, powers_of_two, NARROWEST if powers_of_two > 1 else 1)
+            self.wrong(node, f"{what}: expected {wanted}, found {value}; nearest: {near}")
             return None
         return value
 

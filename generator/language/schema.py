@@ -190,7 +190,7 @@ def _chain(*, strict: bool = False) -> Schema:
     one = "|".join(map(re.escape, [*plain, *gradients]))
     joined: Schema = {
         **_TEXT,
-        "pattern": f"^(none|(({one})(\\+({one}))*))$" if strict else r"^[^+\s]+(\+[^+\s]+)*$",
+        "pattern": f"^(none| *({one})( *\\+ *({one}))* *)$" if strict else r"^ *[^+\s]+( *\+ *[^+\s]+)* *$",
         "patternErrorMessage": f"Operations joined by +; built-in ones are {', '.join(plain)}.",
     }
     words = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -35,8 +36,10 @@ from generator.language.vocabulary import (
     INVARIANT,
     OPEN_AXES,
     PACKAGE,
+    SCHEDULE,
     SELECT,
     SINGLE_AXES,
+    SWIZZLE,
     WORDS,
 )
 
@@ -115,7 +118,7 @@ class _SpecReader(Reader):
         header = self.header(found.get("header"))
         summary = self.summary(found["summary"]) if "summary" in found else None
         exclude = self.exclude(found["exclude"], axes) if "exclude" in found else ()
-        tiles = self.tiles(found["tile"]) if "tile" in found else None
+        tiles = self.tiles(found["tile"], axes) if "tile" in found else None
         scalars = {"backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
         backward, invariant, package = (
             self.word(found[key], key, words) if key in found else DEFAULTS[key] for key, words in scalars.items()
@@ -173,11 +176,17 @@ class _SpecReader(Reader):
 
         return self.distinct(node, what, read, word_of)
 
-    def tiles(self, node: Node) -> tuple[Tile, ...]:
+    def tiles(self, node: Node, axes: Mapping[str, tuple[AxisValue, ...]]) -> tuple[Tile, ...]:
         """The configurations of the key `tile`, in the spec's order."""
         rows: dict[tuple[Tile, bool], None] = {}
-        for item in self.at_most(MOST_TILES, node, "tile"):
+        nodes = [node] if isinstance(node, MappingNode) else self.at_most(MOST_TILES, node, "tile")
+        if isinstance(node, MappingNode):
+            told = "tile: [{m: 128, n: 128, k: 64, warps: 4}]"
+            self.wrong(node, f"tile: expected a list, as in {told}, found {described(node)}")
+        for item in nodes:
             row = read_tile(self, item)
+            if row is not None:
+                self.check_used(item, axes)
             # A tile of several blocks belongs to `split_k` only where it has the key `split`.
             divided = row is not None and row.several_blocks and "split" in self.keys_of(item)
             if (row, divided) in rows:
@@ -187,6 +196,18 @@ class _SpecReader(Reader):
                     self.positions[key, str(len(rows))] = (place(item).line, place(item).column)
                 rows[row, divided] = None
         return tuple(row for row, _ in rows)
+
+    def check_used(self, node: Node, axes: Mapping[str, tuple[AxisValue, ...]]) -> None:
+        """Record a mistake for a key of a configuration that no word of the spec reads."""
+        assert isinstance(node, MappingNode)
+        for name, axis, words in (("split", "schedule", SCHEDULE), ("chiplets", "swizzle", SWIZZLE)):
+            readers = [word for word, entry in words.items() if name in entry.columns.values()]
+            # Without a value the axis is open, or has a mistake of its own.
+            unused = axes[axis] and not any(word_of(word) in readers for word in axes[axis])
+            for key, _ in node.value:
+                if unused and key.value == name:
+                    told = f"add one that does ({', '.join(readers)}), or leave it out"
+                    self.wrong(key, f"tile.{name}: no {axis} of the spec reads it; {told}")
 
     def keys_of(self, node: Node) -> tuple[str, ...]:
         """The keys of a mapping that was read without a mistake."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from generator.language.dtypes import WEIGHTS
 from generator.language.elements import ELEMENTS, FORMATS
+from generator.language.errors import nearest
 
 #: What is written often, and is no library's name of exactly this type, by the project's word.
 _OFTEN = {
@@ -19,7 +23,6 @@ _OFTEN = {
     "uint4": "u4",
     "int32": "i32 s32 int",
     "mxfp8e4m3": "mxfp8",
-    "mxfp4": "fp4 float4 e2m1 float4e2m1 float4e2m1fnx2",
     "nvfp4": "nvf4",
 }
 _WORDS = {name: word for word, names in _OFTEN.items() for name in (word, *names.split())}
@@ -31,11 +34,37 @@ _NAMED = {
 }
 
 
+#: The names of types that others have, which are no misspelt names of this language's.
+_FOREIGN = re.compile(
+    r"(u?int|[uisf]|fp|float|bf|bfloat)([1-8]|16|32|64|128)(x\d+)?(e\d.*|b\d.*|fn.*|nv.*|x\d+)?|e\d+m\d.*|nf\d|(mx|nv)(fp|int)?\d.*"
+    r"|i?q\d.*|complex\d*|[cz]?double|long|u?short|byte|uchar|bool|ternary"
+)
+
+
+def _spelled(text: str) -> str:
+    """A name without what spellings differ in: capitals, underscores, and the module in front of it."""
+    return text.strip().rpartition(".")[2].lower().replace("_", "").replace("-", "")
+
+
 def type_of(text: str) -> str | None:
     """The word for a type of another name, such as `float16`, `torch.half` or `E4M3`; None if it is no type's."""
-    word = text.strip().rpartition(".")[2].lower().replace("_", "").replace("-", "")
+    word = _spelled(text)
     own = word if word in (*ELEMENTS, *FORMATS, "tf32x3") else None
     return _WORDS.get(word) or own or _NAMED.get(word)
+
+
+def nearest_type(found: str, legal: Iterable[str]) -> str:
+    """The end of a message about a type that is not legal: the same one by this language's name, or one misspelt.
+
+    A known type gets no suggestion of another, which holds other numbers.
+    """
+    words, meant = list(legal), type_of(found)
+    if meant in words or not (meant or _FOREIGN.fullmatch(_spelled(found))):
+        return nearest(found, words, meant)
+    told = "that type is not available here"
+    if meant in ("tf32", "tf32x3") and "fp32" in words:
+        told = f"write fp32, and 'precision: {meant}'"
+    return f"{told}; legal: {', '.join(words)}"
 
 
 def mapping_of(word: str) -> str | None:

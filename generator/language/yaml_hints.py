@@ -30,7 +30,7 @@ def hint(error: yaml.MarkedYAMLError, text: str) -> str:
     if "end of stream" in problem and "quoted scalar" in (error.context or ""):
         return f"the quote that {begun} opens is not closed"
     if problem.startswith("expected ',' or"):
-        return _in_brackets(error, found, begun)
+        return _in_brackets(error, before, found, begun)
     if problem.startswith("expected <block end>"):
         return _after_value(before) or _COLUMNS
     if "could not find expected ':'" in problem:
@@ -44,11 +44,18 @@ def hint(error: yaml.MarkedYAMLError, text: str) -> str:
     return ""
 
 
-def _in_brackets(error: yaml.MarkedYAMLError, found: str, begun: str) -> str:
+def _in_brackets(error: yaml.MarkedYAMLError, before: str, found: str, begun: str) -> str:
     """What to do where a list or a mapping in brackets does not go on."""
-    assert error.problem_mark is not None
+    mark = error.problem_mark
+    assert mark is not None
     opened = "[" if "sequence" in (error.context or "") else "{"
-    if found == ":" and error.context_mark is not None and error.context_mark.line == error.problem_mark.line:
+    # `min: 0 max: 6` is read as a text that has ': ' in it.
+    key = re.search(r"(?:^\s+|[\w'\"\]}]\s+)([A-Za-z_]\w*)\s*$", before)
+    if found == ":" and key is not None:
+        return f"a comma is missing before {key[1]!r}, or quote a text that has ': ' in it"
+    if found in set("{['\"") and found:
+        return "a comma is missing here"
+    if found == ":" and error.context_mark is not None and error.context_mark.line == mark.line:
         return "quote a text that has ': ' in it"
     return f"the {opened!r} that {begun} opens is not closed by {']' if opened == '[' else '}'!r}"
 

@@ -48,7 +48,7 @@ class CallTable:
         if call.reads_out:
             made = f"`out` {call.out.told}, which is C and is read first."
         elif call.outputs:
-            made = f"({', '.join(x.name for x in call.results)}), each as it is given, filled, or new."
+            made = f"({', '.join(f'`{x.name}` {x.told}' for x in call.results)}), each as it is given, filled, or new."
         formula = docstrings.formula(self.kernel.v)
         text = f"{formula} for `a` {call.a.told} and `b` {call.b.told}: {made}"
         first = paragraph(text, INDENT + len('"""'), " " * INDENT)

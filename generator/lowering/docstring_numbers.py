@@ -103,11 +103,9 @@ def rounding(k: View) -> str:
         return text + (" Sums and maxima are fp32, of the rounded values." if k.parts else "")
     if v.epilogue.steps:
         text += f" The epilogue is computed in {k.kind}.{approximate_math.told(v)}"
-    if v.quantised is not None:
-        text += f" Nothing is rounded to {dtype.out}."
-    elif dtype.out in QUANTISED:
+    if dtype.out in QUANTISED and v.quantised is None:
         text += quantising(k)
-    elif k.rounds:
+    elif k.rounds and v.quantised is None:
         text += f" The result is rounded once, to {dtype.out}, at the store."
     if k.saved:
         made = "saturated and rounded like the result" if dtype.out in QUANTISED else "rounded"

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from packaging.specifiers import SpecifierSet
 
-from generator.language.errors import nearest_sums
-from generator.language.model import Tile, Variant
+from generator.language.model import NARROWEST, Tile, Variant
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
 from generator.language.vocabulary import SWIZZLE, schedule_of_blocks
@@ -39,8 +38,6 @@ from generator.plan.variant_rules import ROW_RULES, VARIANT_RULES, WITH_ROWS
 #: How far past K an index along K may go: launchers refuse a K that is not so far below 2**31.
 _BEYOND_K = 2**16
 _HEURISTIC = "use 'select: heuristic'"
-#: The least rows and columns that the matrix unit multiplies.
-NARROWEST = 16
 
 
 def _axes_without_effect(v: Variant) -> tuple[str, ...]:
@@ -171,8 +168,6 @@ def _no_blocks(v: Variant, tile: Tile) -> str | None:
         fitting = schedule_of_blocks(side, size, splits=v.traits.splits and v.traits.pairs)
         if v.traits.pairs and count == 1:
             return told
-        if count == 1 and size & -size < NARROWEST:
-            return f"{told}; nearest: {nearest_sums(size)}"
         return f"{told}; use {fitting}" if fitting else told
     return None
 

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 import torch
 import triton
 
-from .call_tensors import MOST, Operand, Result, State, measure, require_whole
+from .call_tensors import MOST, Operand, Result, State, how_flattened, measure, require_whole
 from .device_memory import Offered
 from .extents import Extent, Operation, Size
-from .launchable import launchable, require_apart, require_tensor
+from .launchable import launchable, require_apart
 
 #: An element of a kernel's CONFIGS: the sizes of a tile, the numbers of warps and stages, and others, by name.
 Row: TypeAlias = dict[str, int]
@@ -301,10 +301,12 @@ class Call:
             if x is None and operand.absent is not None:
                 known[str(operand.shape[0])] = operand.absent.of(known)
                 continue
-            x = require_tensor(operand.name, x)
+            # The type first: a dense weight has other sizes than a stored one.
+            x = operand.typed(x, given)
             if x.dim() != len(operand.shape):
+                hint = how_flattened(operand.name, x, len(operand.shape))
                 wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[len(operand.shape)]
-                raise ValueError(f"{operand.name} must have {wanted}, got shape {tuple(x.shape)}")
+                raise ValueError(f"{operand.name} must have {wanted}, got shape {tuple(x.shape)}{hint}")
             for extent, number in zip(operand.shape, x.shape):
                 if type(extent) is not Size or type(number) is not int or number > MOST:
                     measure(operand.name, extent, number, known, x)

@@ -63,6 +63,18 @@ class Operand:
         """The shape that a tensor of the caller must have."""
         return state.all_of(self.shape)
 
+    def typed(self, given_as: Any, given: Mapping[str, Any]) -> torch.Tensor:
+        """The tensor of the caller; raises TypeError for what is none, or one of another type."""
+        x = require_tensor(self.name, given_as)
+        dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
+        if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
+            wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
+            stored = self.name == "b" and ("b_scale" in given or "b_index" in given)
+            source = " from `_pack.quantize`" if stored and "b_scale" in given else " from `_pack`" if stored else ""
+            hint = "" if stored or isinstance(self, Result) else how_converted(self.name, x, dtypes[0])
+            raise TypeError(f"{self.name} must be {wanted}{source}, got {x.dtype}{hint}")
+        return x
+
     def taken(self, x: Any, state: State) -> Any:
         """The tensor of the caller; raises TypeError or ValueError unless it is what the operand must be."""
         if x is None and self.absent is not None:
@@ -72,14 +84,14 @@ class Operand:
             along = x.layout is torch.strided and (self.unit is None or x.stride()[self.unit : self.unit + 1] == (1,))
             if along and x.shape == state.all_of(self.shape) and x.device == state.device:
                 return x
-        x = require_tensor(self.name, x)
-        dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
-        if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
-            wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
-            raise TypeError(f"{self.name} must be {wanted}, got {x.dtype}")
+        x = self.typed(x, state.given)
         shape = self.sizes_in(state)
         if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
-            raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}")
+            # Another number of dimensions, of which the others have one element.
+            own, wanted = [[n for n in sizes if type(n) is not int or n != 1] for sizes in (x.shape, shape)]
+            same = len(own) == len(wanted) and not any(map(surely, map(operator.ne, own, wanted)))
+            hint = f"; pass {self.name}.reshape({', '.join(map(str, shape))})" if same and x.dim() != len(shape) else ""
+            raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}{hint}")
         require_dense(self.name, x)
         if x.device != state.device:
             raise ValueError(f"{self.name} must be on {state.device} as {state.first} is, got {x.device}")
@@ -162,16 +174,36 @@ def surely(condition: Any) -> bool:
         return False
 
 
-def how_turned(name: str, x: torch.Tensor, unit: int) -> str:
-    """The end of a message on a matrix that is not dense along `unit`: what to do if it is the transpose of one."""
-    dims = x.dim()
-    if dims < 2 or surely(x.stride(2 * dims - 3 - unit) != 1):
+#: What converts a tensor to a type.
+_CONVERSIONS = {torch.float16: "half", torch.bfloat16: "bfloat16", torch.float32: "float", torch.int32: "int"}
+
+
+def how_converted(name: str, x: torch.Tensor, dtype: torch.dtype | None) -> str:
+    """The end of a message on a type: what converts the tensor, if no more than rounding is lost."""
+    if dtype not in _CONVERSIONS or x.dtype.itemsize == 1 or x.is_floating_point() != dtype.is_floating_point:
         return ""
+    return f"; pass {name}.{_CONVERSIONS[dtype]}()"
+
+
+def how_turned(name: str, x: torch.Tensor, unit: int) -> str:
+    """The end of a message on a tensor that is not dense along `unit`: what to pass in its place."""
+    dims = x.dim()
     turn = "T" if dims == 2 else "mT"
+    made = f"{name}.contiguous()" if unit == dims - 1 else f"{name}.{turn}.contiguous().{turn}"
+    if dims < 2 or surely(x.stride(2 * dims - 3 - unit) != 1):
+        return f"; pass {made}"
     if unit == dims - 1:
-        return f"; {name} is row-major here: pass it without .{turn}, or {name}.contiguous()"
-    made = f"{name}.{turn}.contiguous().{turn}"
-    return f"; {name} is column-major here: was .{turn} forgotten? pass the .{turn} of a contiguous tensor, as {made}"
+        return f"; {name} is row-major here: pass it without .{turn}, or {made}"
+    return f"; {name} is column-major here: was .T forgotten? pass the .T of a contiguous tensor, as {made}"
+
+
+def how_flattened(name: str, x: torch.Tensor, count: int) -> str:
+    """The end of a message on a tensor of another number of dimensions than `count`: what to do about it."""
+    if name == "a" and x.dim() > count:
+        return f"; pass a.flatten(0, {-count}), as nn.Linear does"
+    if name == "b" and (x.dim(), count) == (3, 2):
+        return "; products of a batch need `batch: strided` in the spec"
+    return "; pass a[None]" if name == "a" and x.dim() == count - 1 else ""
 
 
 def measure(operand: str, extent: Extent | int, number: int, known: dict[str, int], x: torch.Tensor) -> None:

@@ -68,10 +68,10 @@ class Function(Protocol):
     """The function of a contract: returns a new result, or `out` filled; with auxiliary outputs, a tuple.
 
     `check` raises TypeError unless the keywords are those of the contract. `step` returns what a call does next.
-    `register` registers the operators. `recorded` is a call for which a gradient is recorded, and `direct` one that
-    torch need not see; `layer` is such a call of a layer, or None where it is another. `repeated` returns what a call
-    with `a` and `b` alone has cached, or None. `table` is the call of its first kernel. `which` and `prepare` are those
-    of the module `prepare`, for this function.
+    `register` registers the operators, and `records` says whether calls record gradients. `recorded` is a call for
+    which a gradient is recorded, and `direct` one that torch need not see; `layer` is such a call of a layer, or
+    None where it is another. `repeated` returns what a call with `a` and `b` alone has cached, or None. `table` is
+    the call of its first kernel. `which` and `prepare` are those of the module `prepare`, for this function.
     """
 
     __name__: str
@@ -79,6 +79,7 @@ class Function(Protocol):
     check: Callable[[Operands], None]
     step: Callable[[Tensor, Tensor, Tensor | None, Operands], Step]
     register: Callable[[], bool]
+    records: bool
     direct: ConfiguredCall
     repeated: Callable[[Tensor, Tensor], CachedCall | None]
     recorded: Callable[..., Result]

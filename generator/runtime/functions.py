@@ -21,7 +21,7 @@ from .alignment import whole_and_crossing
 from .call import Call, written
 from .call_signatures import SIGNATURES, kind_of, kind_of_product
 from .call_tensors import State
-from .contract_errors import name_contract
+from .contract_errors import by_keyword, name_contract
 from .contracts import (
     CachedCall,
     CallOperands,
@@ -134,8 +134,10 @@ def contract(
 
     @functools.wraps(first.gemm)
     def gemm(
-        a: Tensor, b: Tensor, *, out: Tensor | None = None, config: Config | int | None = None, **operands: Any
+        a: Tensor, b: Tensor, *more: Any, out: Tensor | None = None, config: Config | int | None = None, **operands: Any
     ) -> Result:
+        if more:
+            raise by_keyword(name, 2 + grouped, [x for x in (*beside, *outputs) if x != "offsets"])
         if not hidden(a, b):
             return seen(a, b, out, config, operands)
         needs = recording() and (a.requires_grad or b.requires_grad)
@@ -192,7 +194,7 @@ def contract(
         try:
             return recorder(a, b, out, config, operands, of_layer)
         except (TypeError, ValueError) as error:
-            name_contract(error, name)
+            name_contract(error, name, a, b)
             raise
 
     def described() -> Any:
@@ -249,7 +251,7 @@ def contract(
         try:
             return uncached(kind if config is None else None, a, b, out, config, operands)
         except (TypeError, ValueError) as error:
-            name_contract(error, name)
+            name_contract(error, name, a, b)
             raise
 
     def check(operands: Operands) -> None:
@@ -361,7 +363,7 @@ def contract(
     shown.__name__ = shown.__qualname__ = name
     # Where pickle looks for it.
     shown.__module__ = __package__.rpartition(".")[0]
-    shown.check, shown.step, shown.register = check, step, register
+    shown.check, shown.step, shown.register, shown.records = check, step, register, gradient is not None
     shown.recorded, shown.layer, shown.direct, shown.table = recorded, layer, direct, table
     shown.repeated = lambda a, b: cached.get(kind_of_product(a, b))
     shown.which, shown.prepare = _deferred("which", shown), _deferred("prepare", shown)

@@ -26,12 +26,12 @@ def positional(gemm: Function) -> Any:
         a: Tensor,
         b: Tensor,
         offsets: Tensor,
-        *,
+        *more: Any,
         out: Tensor | None = None,
         config: Config | int | None = None,
         **operands: Any,
     ) -> Result:
-        found: Result = gemm(a, b, out=out, config=config, offsets=offsets, **operands)
+        found: Result = gemm(a, b, *more, out=out, config=config, offsets=offsets, **operands)
         return found
 
     return grouped

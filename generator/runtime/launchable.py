@@ -20,6 +20,7 @@ def require_tensor(name: str, x: Any) -> torch.Tensor:
     if isinstance(x, torch.Tensor):
         return x
     hint = "; torch.fx.symbolic_trace does not record it, use torch.export" * isinstance(x, torch.fx.Proxy)
+    hint += f"; pass torch.from_numpy({name})" * (type(x).__name__ == "ndarray")
     raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}{hint}")
 
 

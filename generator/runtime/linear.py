@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .call_tensors import how_converted
 from .launchable import is_fake, is_plain, require_tensor
 from .rows import along, rows_of, shaped_as
 from .torch_products import first
@@ -78,9 +79,19 @@ class Linear(torch.nn.Linear):
             contract = alike
         operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
-        recorded: torch.Tensor | None = function.layer(x, weight, operands)
-        if recorded is not None:
-            return recorded
+        if x.dtype != weight.dtype and not x.is_meta and not torch.is_autocast_enabled(x.device.type):
+            hint = how_converted("input", x, weight.dtype)
+            raise TypeError(f"{contract}: input must be {weight.dtype} as weight is, got {x.dtype}{hint}")
+        if torch.is_grad_enabled() and not function.records:
+            named = {"input": x, "weight": weight, "bias": self.bias}
+            if recorded := [name for name, each in named.items() if each is not None and each.requires_grad]:
+                told = (
+                    f"{', '.join(recorded)} require{'s' * (len(recorded) == 1)} a gradient, and {contract} records none"
+                )
+                raise RuntimeError(f"{told}: call the layer under torch.no_grad(), or render with `backward: kernels`")
+        result: torch.Tensor | None = function.layer(x, weight, operands)
+        if result is not None:
+            return result
         # A kernel reads both along K, which neither a view of the input nor one of the weight need have contiguous.
         found: torch.Tensor = function(rows_of(x), along(weight).t(), **operands)
         return shaped_as(found, x)

@@ -63,7 +63,7 @@ def caller(contract: Contract) -> ConfiguredCall:
         try:
             return operator(*signature.packed(a, b, operands), config)
         except (TypeError, ValueError) as error:
-            name_contract(error, name)
+            name_contract(error, name, a, b)
             raise
         except RuntimeError as error:
             if of_transform(error):

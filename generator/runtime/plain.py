@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .call import Call, Config, Row
 from .call_signatures import SIGNATURES, kind_of
-from .contract_errors import name_contract
+from .contract_errors import by_keyword, name_contract
 
 # The classes of tensors that have memory.
 _OWN = (Tensor, torch.nn.Parameter)
@@ -88,7 +88,7 @@ def contract(
     def named(a: Tensor, b: Tensor, offsets: tuple[Tensor, ...], out: Tensor | None, operands: Any) -> dict[str, Any]:
         """The operands by name; only those of groups have a third that needs none."""
         if len(offsets) > grouped:
-            raise TypeError(f"{name}() takes {2 + grouped} operands without a keyword, got {2 + len(offsets)}")
+            raise by_keyword(name, 2 + grouped, sorted(known - {"offsets"}))
         if offsets and "offsets" in operands:
             raise TypeError(f"{name}() got multiple values for argument 'offsets'")
         present = {*operands, *["offsets"] * len(offsets)}
@@ -109,7 +109,7 @@ def contract(
                 interpreted_bf16.check(a, b)
             return kernel.CALL(row if config is None else config, **given)
         except (TypeError, ValueError, RuntimeError) as error:
-            name_contract(error, name)
+            name_contract(error, name, a, b)
             raise
 
     def which(a: Tensor, b: Tensor, *offsets: Tensor, out: Tensor | None = None, **x: Any) -> tuple[str, Row]:

@@ -131,6 +131,58 @@ def test_what_does_not_enter_a_family_is_reported(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().err == f"{path}:6:8: warning: {told}\n"
 
 
+ONE, BATCH = "gemm_fp16_rcr_none", "bmm_fp16_rcr_none"
+
+
+@pytest.mark.parametrize(
+    ("axes", "contract", "change", "told"),
+    [
+        (
+            "batch: strided\n",
+            BATCH,
+            {},
+            "bmm_fp16_rcr_none at 4096x4096x64, 128x256x512 does not enter the family: "
+            "`batch`, the number of products or groups, is missing",
+        ),
+        (
+            "",
+            ONE,
+            {"batch": 4},
+            "gemm_fp16_rcr_none at 4x4096x4096x64, 4x128x256x512 does not enter the family: one product has no `batch`",
+        ),
+        (
+            "",
+            ONE,
+            {
+                "config": {
+                    "BLOCK_SIZE_M": 64,
+                    "BLOCK_N": 64,
+                    "BLOCK_K": 64,
+                    "GROUP_M": 8,
+                    "num_warps": 4,
+                    "num_stages": 3,
+                }
+            },
+            "gemm_fp16_rcr_none at 4096x4096x64, 128x256x512 does not enter the family: no kernel has the keys "
+            "'BLOCK_SIZE_M' (did you mean 'BLOCK_M'?); legal: BLOCK_M, BLOCK_N, BLOCK_K, "
+            "GROUP_M, num_warps, num_stages",
+        ),
+    ],
+)
+def test_a_winner_that_no_kernel_can_have_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], axes: str, contract: str, change: dict[str, object], told: str
+) -> None:
+    path = tmp_path / "family.yaml"
+    path.write_text(axes + SPEC)
+    found = measured(contract)
+    for winner in found["winners"]:
+        winner.update(change)
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    assert main([str(path), "--out", str(tmp_path)]) == 0
+    place = f"{path}:{6 + axes.count(chr(10))}:8"
+    assert capsys.readouterr().err == f"{place}: warning: tuned: 'found.json' winner of {told}\n"
+
+
 # What of it a family holds.
 
 

@@ -22,6 +22,7 @@ NO_NAME = "is not a name; expected lower-case letters, digits and _, a letter fi
 FROM_FILE = "name (from the file's name; set the key `name` to choose another)"
 EMPTY = "the list is empty; give at least one value or leave the key out"
 NO_DESCRIPTORS = "sm80 has no bulk tensor copies; descriptors need sm90 or later"
+OF_SPEC = 'it is a key of the spec, as in targets: ["sm80", "sm90"]'
 TWO_MASKINGS = "masking: [none, mnk]\n"
 
 # What is added behind BASE, from line 4 on -> what is answered, in this order.
@@ -176,7 +177,7 @@ MISTAKES = {
     ),
     "exclude by what is no axis": (
         f"{TWO_MASKINGS}exclude: [{{masking: none, targets: [sm80], because: x}}]",
-        [f"5:27: exclude: unknown key 'targets'; legal: {AXIS_LIST}, because"],
+        [f"5:27: exclude: unknown key 'targets'; {OF_SPEC}; legal: {AXIS_LIST}, because"],
     ),
     "exclude of no word": (
         f"{TWO_MASKINGS}exclude: [{{masking: [], because: x}}]",
@@ -287,7 +288,7 @@ def test_a_name_from_the_file(file: str, expected: str) -> None:
     assert read_text(f"{BASE}name: mine\n", file).name == "mine"
 
 
-NO_USE = "not available yet; no available schedule uses it"
+NO_USE = "not available yet; leave it out"
 ROW = "tile: [{m: 64, n: 64, k: 64, warps: 4, "
 
 # Every word of the language whose template is still to come -> the answer at its place.

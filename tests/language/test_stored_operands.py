@@ -145,7 +145,10 @@ def test_scales_make_fp32_of_a_sum() -> None:
             "{a: fp32, b: int4}",
             ["3:21: dtype.b: 'int4' cannot be multiplied with an a of fp32; legal with it: fp32"],
         ),
-        ("{a: fp16, b: int4, acc: fp16}", ["3:32: dtype.acc: unknown value 'fp16'; legal: fp32"]),
+        (
+            "{a: fp16, b: int4, acc: fp16}",
+            ["3:32: dtype.acc: unknown value 'fp16'; that type is not available here; legal: fp32"],
+        ),
         (
             "{a: mxfp4, b: nvfp4}",
             [
@@ -168,12 +171,18 @@ def test_scales_make_fp32_of_a_sum() -> None:
             "{a: bf16, b: mxfp4, scales: {b: [32, 1]}}",
             ["3:40: dtype.scales.b: b is mxfp4, which has scales of its own; leave this out"],
         ),
-        ("{a: mxfp4, acc: fp16}", ["3:24: dtype.acc: unknown value 'fp16'; legal: fp32"]),
+        (
+            "{a: mxfp4, acc: fp16}",
+            ["3:24: dtype.acc: unknown value 'fp16'; that type is not available here; legal: fp32"],
+        ),
         (
             '{a: fp16, sparsity: {b: "1:4"}}',
             ["3:32: dtype.sparsity.b: unknown value '1:4'; did you mean '2:4'? legal: 2:4"],
         ),
-        ('{a: fp16, acc: fp16, sparsity: {b: "2:4"}}', ["3:23: dtype.acc: unknown value 'fp16'; legal: fp32"]),
+        (
+            '{a: fp16, acc: fp16, sparsity: {b: "2:4"}}',
+            ["3:23: dtype.acc: unknown value 'fp16'; that type is not available here; legal: fp32"],
+        ),
         (
             "{a: fp16, b: int4, packing: {b: fragment}}",
             ["3:40: dtype.packing.b: unknown value 'fragment'; did you mean 'fragments'? legal: fragments"],

@@ -21,7 +21,7 @@ NAMES = {
 STORED = {
     "int4": "int4 torch.int4 i4",
     "uint4": "uint4 u4",
-    "mxfp4": "mxfp4 fp4 float4_e2m1fn_x2 e2m1",
+    "mxfp4": "mxfp4",
     "nvfp4": "nvfp4",
     "mxfp8e4m3": "mxfp8 mxfp8_e4m3",
 }
@@ -59,7 +59,7 @@ def test_a_type_of_b_is_no_type_of_a() -> None:
 
 def test_every_word_of_the_project_stands_for_itself() -> None:
     for word in (*DTYPE_SHORTHANDS, *WEIGHTS, *ELEMENTS, *FORMATS):
-        assert type_of(word) == ("mxfp4" if word == "e2m1" else word)
+        assert type_of(word) == word
     assert type_of("fp16x") is None and type_of("") is None
 
 

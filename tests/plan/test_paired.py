@@ -165,8 +165,8 @@ def test_rows_of_one_table_go_to_the_schedules_that_can_have_them() -> None:
     assert '"BLOCK_N": 160, "BLOCK_K": 64, "GROUP_M": 8, "LEFT_N": 128' in view(one).configs[0]
 
 
-@pytest.mark.parametrize(("n", "nearest"), [(240, "224, 256"), (478, "448, 512"), (15, "14, 16")])
-def test_four_powers_of_two_are_told_at_their_place(n: int, nearest: str) -> None:
+@pytest.mark.parametrize(("n", "nearest"), [(240, "224, 256"), (478, "448, 512"), (15, "8, 16"), (100, "96, 112")])
+def test_four_powers_of_two_and_narrow_ones_are_told_at_their_place(n: int, nearest: str) -> None:
     wanted = f"expected a power of two, or two or three together, as 208 is, found {n}; nearest: {nearest}"
     rows = f"tile: [{{m: 64, n: {n}, k: 64, warps: 4}}]\n", f"tile: [{{m: {n}, n: 64, k: 64, warps: 4}}]\n"
     assert mistakes_of(PAIRED + rows[0]) == [f"family.yaml:7:19: tile.n: {wanted}"]

@@ -181,7 +181,7 @@ def test_a_forgotten_transposition_is_named(contracts: Callable[[str, str], Cont
     for other in ({**given, "b": torch.randn(48, 63).T}, {**given, "b": torch.randn(48, 128).T[::2]}):
         with pytest.raises(ValueError) as caught:
             plain(**other)
-        assert ".T" not in str(caught.value)
+        assert "forgotten" not in str(caught.value)
 
 
 def test_a_configuration_is_one_of_the_table_or_its_index(contracts: Callable[[str, str], Contracts]) -> None:

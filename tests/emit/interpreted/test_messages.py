@@ -1,0 +1,208 @@
+"""Mistakes of a first call: each message says what to pass or to call instead, with and without torch's operators."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+SPEC = """\
+summary: A first family.
+layout: rcr
+dtype: [fp16, bf16, {{a: fp16, b: int4, scales: {{b: [32, 1]}}}}]
+epilogue: [none, bias, scale_m, bias+gelu_tanh]
+tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
+package: {package}
+"""
+GROUPED = """\
+summary: Groups.
+layout: rcr
+dtype: fp16
+batch: grouped
+epilogue: bias
+tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
+package: {package}
+"""
+NAME = "gemm_fp16_rcr_none"
+HALF = torch.float16
+A, B = torch.randn(8, 32, dtype=HALF), torch.randn(16, 32, dtype=HALF).T
+BIAS, ROWS = torch.randn(16, dtype=HALF), torch.randn(8, dtype=HALF)
+STORED = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"
+
+#: Contract, operands, and the message behind the contract's name.
+WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]] = {
+    "a positional bias": (
+        "gemm_fp16_rcr_bias",
+        (A, B, BIAS),
+        {},
+        TypeError,
+        "() takes a and b without a keyword, all others with one: bias=, out=",
+    ),
+    "three dimensions": (
+        NAME,
+        (A[None], B),
+        {},
+        ValueError,
+        ": a must have two dimensions, got shape (1, 8, 32); pass a.flatten(0, -2), as nn.Linear does",
+    ),
+    "four dimensions": (NAME, (A[None, None], B), {}, ValueError, "pass a.flatten(0, -2), as nn.Linear does"),
+    "a vector": (NAME, (A[0], B), {}, ValueError, "got shape (32,); pass a[None]"),
+    "a batch of weights": (NAME, (A, B[None]), {}, ValueError, "a batch need `batch: strided` in the spec"),
+    "a wider type": (
+        NAME,
+        (A.float(), B.float()),
+        {},
+        TypeError,
+        ": a must be torch.float16, got torch.float32; pass a.half()",
+    ),
+    "the type of another contract": (
+        NAME,
+        (A.bfloat16(), B.bfloat16()),
+        {},
+        TypeError,
+        ": a must be torch.float16, got torch.bfloat16; pass a.half(), or call gemm_bf16_rcr_none",
+    ),
+    "the other way": (
+        "gemm_bf16_rcr_bias_gelutanh",
+        (A, B),
+        {"bias": BIAS},
+        TypeError,
+        "got torch.float16; pass a.bfloat16(), or call gemm_fp16_rcr_bias_gelutanh",
+    ),
+    "one of another type": (NAME, (A, B.bfloat16()), {}, TypeError, "got torch.bfloat16; pass b.half()"),
+    "integers": (NAME, (A.int(), B), {}, TypeError, ": a must be torch.float16, got torch.int32"),
+    "stepped columns": (
+        NAME,
+        (torch.randn(8, 64, dtype=HALF)[:, ::2], B),
+        {},
+        ValueError,
+        "got strides (64, 2); pass a.contiguous()",
+    ),
+    "a stepped weight": (
+        NAME,
+        (A, torch.randn(16, 64, dtype=HALF)[:, ::2].T),
+        {},
+        ValueError,
+        "got strides (2, 64); pass b.T.contiguous().T",
+    ),
+    "a stepped bias": (
+        "gemm_fp16_rcr_bias",
+        (A, B),
+        {"bias": torch.randn(32, dtype=HALF)[::2]},
+        ValueError,
+        "got strides (2,); pass bias.contiguous()",
+    ),
+    "an array": (NAME, (A.numpy(), B), {}, TypeError, "got ndarray; pass torch.from_numpy(a)"),
+    "an array of an operand": (
+        "gemm_fp16_rcr_bias",
+        (A, B),
+        {"bias": BIAS.numpy()},
+        TypeError,
+        "pass torch.from_numpy(bias)",
+    ),
+    "a column of scales": (
+        "gemm_fp16_rcr_scalem",
+        (A, B),
+        {"scale_m": ROWS[:, None]},
+        ValueError,
+        ": scale_m must have shape (8,), got (8, 1); pass scale_m.reshape(8)",
+    ),
+    "a row of scales": (
+        "gemm_fp16_rcr_scalem",
+        (A, B),
+        {"scale_m": ROWS[None]},
+        ValueError,
+        "got (1, 8); pass scale_m.reshape(8)",
+    ),
+    "other rows": ("gemm_fp16_rcr_scalem", (A, B), {"scale_m": BIAS}, ValueError, "must have shape (8,), got (16,)"),
+    "a dense weight": (
+        STORED,
+        (A, B),
+        {"b_scale": torch.ones(1, 16)},
+        TypeError,
+        ": b must be torch.uint8 from `_pack.quantize`, got torch.float16, or call gemm_fp16_rcr_none",
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=["torch", "plain"])
+def family(request: pytest.FixtureRequest, render: Callable[[str, str], ModuleType]) -> ModuleType:
+    return render(f"first_{request.param}", SPEC.format(package=request.param))
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_message_says_what_to_do(family: ModuleType, what: str, grad: bool) -> None:
+    name, given, keywords, kind, told = WRONG[what]
+    with torch.set_grad_enabled(grad), pytest.raises(kind) as caught:
+        getattr(family, name)(*given, **keywords)
+    assert str(caught.value).startswith(name) and str(caught.value).endswith(told)
+
+
+@pytest.mark.parametrize("package", ["torch", "plain"])
+def test_groups_have_three_operands_without_a_keyword(render: Callable[[str, str], ModuleType], package: str) -> None:
+    family = render(f"first_groups_{package}", GROUPED.format(package=package))
+    weights, offsets, bias = (
+        torch.stack([B.T, B.T]).mT,
+        torch.tensor([4, 8], dtype=torch.int32),
+        torch.stack([BIAS] * 2),
+    )
+    function = family.gmm_fp16_rcr_bias
+    with pytest.raises(TypeError, match=r"takes a, b and offsets without a keyword, all others with one: bias="):
+        function(A, weights, offsets, bias)
+    torch.testing.assert_close(
+        function(A, weights, offsets, bias=bias), function(A, weights, offsets=offsets, bias=bias)
+    )
+    with pytest.raises(TypeError, match=r"offsets must be torch.int32, got torch.int64; pass offsets.int\(\)"):
+        function(A, weights, offsets.long(), bias=bias)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("gemm_fp16_rcr_bias_gelu_tanh", "; did you mean 'gemm_fp16_rcr_bias_gelutanh'?"),
+        ("gemm_fp16_rcr_scale_m", "; did you mean 'gemm_fp16_rcr_scalem'?"),
+        ("gemm_fp16_rcr_bais", "; did you mean 'gemm_fp16_rcr_bias'?"),
+        # These are other functions, which no function of the family computes.
+        ("gemm_fp32_rcr_bias", "; it has gemm_fp16_rcr_bias, "),
+        ("gemm_fp16_rrc_bias", "; it has gemm_fp16_rcr_bias, "),
+        ("gemm_fp16_rcr_gelutanh_bias", "; it has gemm_fp16_rcr_bias_gelutanh, "),
+    ],
+)
+def test_a_misspelt_function_is_named(family: ModuleType, name: str, told: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(family, name)
+    assert str(caught.value).startswith(f"module {family.__name__!r} has no attribute {name!r}{told}")
+    with pytest.raises(ImportError) as imported:
+        exec(f"from {family.__name__} import {name}")
+    assert told in str(imported.value)
+    assert not hasattr(family, name)
+
+
+def test_what_is_no_function_is_not_taken_for_one(family: ModuleType) -> None:
+    module = f"{NAME}__tiled_pointer_auto_grouped"
+    exec(f"from {family.__name__} import {module}")
+    assert importlib.import_module(f"{family.__name__}.{module}").CALL
+    with pytest.raises(ImportError, match="cannot import name 'nothing' from"):
+        exec(f"from {family.__name__} import nothing")
+
+
+def test_a_layer_names_its_own_tensors(render: Callable[[str, str], ModuleType]) -> None:
+    family = render("first_layer", SPEC.format(package="torch"))
+    layer = importlib.import_module(f"{family.__name__}.nn").Linear(32, 16, dtype=HALF)
+    with pytest.raises(
+        TypeError, match=r"input must be torch.float16 as weight is, got torch.float32; pass input.half"
+    ):
+        layer(A.float())
+    with pytest.raises(RuntimeError, match=r"^weight, bias require a gradient, and gemm_fp16_rcr_bias records none: "):
+        layer(A)
+    layer.requires_grad_(False)
+    with pytest.raises(RuntimeError, match=r"^input requires a gradient, and gemm_fp16_rcr_bias records none: "):
+        layer(A.clone().requires_grad_())
+    with torch.autocast("cpu", HALF):
+        assert layer(A.float()).dtype == HALF
+    assert layer(A).shape == (8, 16)

@@ -1,0 +1,154 @@
+"""What the language says for names that others give operations, types and keys: what means the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import fastjsonschema
+import pytest
+import torch
+import yaml
+from torch.nn import functional
+
+from generator.language.built_in import BUILT_IN
+from generator.language.other_names import nearest_key, nearest_operation
+from generator.language.schema import schema
+from generator.problem import torch_functions
+from tests.helpers.support import BASE, mistakes_of, read_text
+
+X = torch.linspace(-9, 9, 4001, dtype=torch.float64)
+#: Functions of torch, each by names that others give it.
+FUNCTIONS: dict[Callable[[torch.Tensor], Any], str] = {
+    functional.silu: "swish nn.SiLU SILU",
+    lambda x: functional.gelu(
+        x, approximate="tanh"
+    ): "fast_gelu gelu_fast gelu_new GeluTanh gelu_pytorch_tanh gelu_taylor",
+    functional.gelu: "F.gelu gelu_erf gelu_python",
+    functional.relu6: "relu6 torch.nn.ReLU6",
+    functional.hardtanh: "hardtanh",
+    functional.hardsigmoid: "hardsigmoid hard_sigmoid",
+    functional.hardswish: "hard_swish Hardswish hard_silu",
+    functional.elu: "elu",
+    functional.celu: "celu",
+    functional.selu: "selu",
+    functional.mish: "mish",
+    functional.logsigmoid: "logsigmoid log_sigmoid",
+    functional.softsign: "softsign soft_sign",
+    functional.softshrink: "softshrink",
+    functional.hardshrink: "hardshrink",
+    functional.tanhshrink: "tanhshrink",
+    lambda x: 30 * torch.tanh(x / 30): "softcap soft_cap logit_cap tanh_softcap",
+    lambda x: (x + torch.sqrt(x * x + 4)) / 2: "squareplus",
+    lambda x: functional.leaky_relu(x, 0.01): "LeakyReLU lrelu",
+    torch.sigmoid: "logistic",
+    lambda x: torch.relu(x) ** 2: "relu_squared squared_relu",
+    lambda x: functional.threshold(x, 0, 0): "threshold",
+    torch.square: "square",
+    torch.abs: "abs",
+    torch.exp: "exp",
+    torch.neg: "neg",
+}
+FOREIGN = "nf4 fp4 int2 fp64 float64 uint8 fp8e4m3fnuz float8_e4m3fnuz fp6 e2m3 mxfp6 int64 bool double"
+CASES = [(name, function) for function, names in FUNCTIONS.items() for name in names.split()]
+
+
+def suggested(told: str) -> str:
+    """The keys of a spec that has what the end of a message says, and nothing else."""
+    if found := re.match(r"define it under ops, as in (ops: \{(\w+): .*\}); legal: ", told):
+        return f"{found[1]}\nepilogue: {found[2]}\n"
+    found = re.match(r"did you mean '(\w+)'\? legal: |write (\[\[.*\]\]); legal: ", told)
+    assert found is not None, told
+    return f"epilogue: {found[1] or found[2]}\n"
+
+
+@pytest.mark.parametrize(("name", "function"), CASES, ids=[name for name, _ in CASES])
+def test_what_is_suggested_for_an_operation_computes_it(
+    name: str, function: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    (told,) = mistakes_of(f"{BASE}epilogue: {name}\n")
+    (epilogue,) = read_text(BASE + suggested(told.partition("; ")[2])).axes["epilogue"]
+    found = torch_functions.apply(epilogue, X, {})
+    torch.testing.assert_close(found, function(X), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("silu_and_mul", "swiglu"), ("glu", ""), ("prelu", ""), ("residual", "add")]
+)
+def test_what_has_operands_or_a_gate_is_told_too(name: str, word: str) -> None:
+    told = nearest_operation(name, BUILT_IN)
+    assert told.startswith(f"did you mean '{word}'? " if word else f"define it under ops, as in ops: {{{name}: ")
+    read_text(BASE + suggested(told))
+
+
+@pytest.mark.parametrize("name", ["softmax", "RMSNorm", "layer_norm"])
+def test_what_needs_whole_rows_is_no_operation(name: str) -> None:
+    assert nearest_operation(name, BUILT_IN).startswith("it needs whole rows, and ")
+
+
+@pytest.mark.parametrize("name", FOREIGN.split())
+@pytest.mark.parametrize("where", ["{}", "{{a: {}}}", "{{a: fp16, b: {}, scales: {{b: [64, 1]}}}}"])
+def test_a_type_of_others_gets_no_suggestion_of_another(name: str, where: str) -> None:
+    told = mistakes_of(BASE.replace("fp16", where.format(name)))
+    assert f"unknown value '{name}'; that type is not available here; legal: fp" in told[0]
+
+
+def test_a_misspelt_type_is_still_told() -> None:
+    for name, word in (("fp61", "fp16"), ("bf61", "bf16"), ("in8", "int8")):
+        assert f"unknown value '{name}'; did you mean '{word}'? " in mistakes_of(BASE.replace("fp16", name))[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "legal", "told"),
+    [
+        ("sparsity", ["dtype"], 'it is a key of dtype, as in dtype: {a: …, sparsity: {"b": "2:4"}}; legal: dtype'),
+        ("scales", ["dtype"], 'it is a key of dtype, as in dtype: {a: …, scales: {"b": [128, 1]}}; legal: dtype'),
+        (
+            "group_size",
+            ["dtype"],
+            "did you mean 'scales'? it is a key of dtype, as in dtype: {a: …, scales: {\"b\": [128, 1]}}; legal: dtype",
+        ),
+        ("warps", ["dtype"], "it is a key of an entry of tile, as in tile: [{m: …, warps: …}]; legal: dtype"),
+        ("BLOCK_SIZE_M", ["m", "n"], "did you mean 'm'? legal: m, n"),
+        ("num_warps", ["m", "warps"], "did you mean 'warps'? legal: m, warps"),
+        ("epilogue", ["m"], 'it is a key of the spec, as in epilogue: "bias+gelu"; legal: m'),
+        ("formula", ["m"], 'it is a key of an entry of ops, as in ops: {name: {formula: "x * sigmoid(x)"}}; legal: m'),
+        ("nothing", ["m"], "legal: m"),
+    ],
+)
+def test_where_a_key_belongs(key: str, legal: list[str], told: str) -> None:
+    assert nearest_key(key, legal) == told
+
+
+def test_spaces_beside_a_plus_do_not_count() -> None:
+    texts = (
+        "bias+gelu_tanh",
+        "bias + gelu_tanh",
+        "bias +gelu_tanh ",
+        "[[ bias+ gelu_tanh]]",
+        "[[bias , ' gelu_tanh']]",
+    )
+    words = {read_text(f"{BASE}epilogue: {text}\n").axes["epilogue"] for text in texts}
+    assert len(words) == 1
+    for text in texts:
+        fastjsonschema.validate(schema(), yaml.safe_load(f"{BASE}epilogue: {text}\n"))
+
+
+SPLIT = "no schedule of the spec reads it; add one that does (split_k, split_k_paired, "
+CHIPLETS = "no swizzle of the spec reads it; add one that does (chiplet), or leave it out"
+
+
+def test_a_key_of_a_tile_that_nothing_reads_is_a_mistake() -> None:
+    row = "{m: 64, n: 64, k: 64, warps: 4"
+    for more in ("", "schedule: [tiled, stream_k]\n", "schedule: paired\n"):
+        told = mistakes_of(f"{BASE}{more}tile: [{row}, split: 2}}, {row}, split: 4, chiplets: 8}}]\n")
+        assert [each.partition(": ")[2].partition(" (")[0] for each in told] == [
+            f"tile.split: {SPLIT}".partition(" (")[0],
+            f"tile.split: {SPLIT}".partition(" (")[0],
+            f"tile.chiplets: {CHIPLETS}".partition(" (")[0],
+        ]
+    for more in ("schedule: [tiled, split_k]\n", "schedule: split_k_atomic\n", "select: fastest\n"):
+        read_text(f"{BASE}{more}tile: [{row}, split: 2}}]\n")
+    for more in ("swizzle: [grouped, chiplet]\n", "select: fastest\n"):
+        read_text(f"{BASE}{more}tile: [{row}, chiplets: 8}}]\n")
