@@ -241,9 +241,10 @@ def products(family: Family) -> tuple[str, ...]:
     found = []
     for name, v in _variants(family).items():
         dtype, chain = v.dtype, v.epilogue
-        if not dtype.plain or dtype.a != dtype.b or dtype.sum != "fp32" or dtype.out in QUANTISED:
+        integers = (dtype.a, dtype.sum, dtype.out) == ("int8", "int32", "int32")
+        if not dtype.plain or dtype.a != dtype.b or (dtype.sum != "fp32" or dtype.out in QUANTISED) and not integers:
             continue
-        exact = ELEMENTS[dtype.a].bits >= 16 and dtype.precision in (None, "ieee", "tf32")
+        exact = integers or (ELEMENTS[dtype.a].bits >= 16 and dtype.precision in (None, "ieee", "tf32"))
         alone = not chain.outputs and not chain.reads_out and v.words.get("result", "full") == "full"
         if not (exact and alone and all(step.meaning == OPERATIONS.get(step.operation) for step in chain.steps)):
             continue

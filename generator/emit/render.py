@@ -375,7 +375,9 @@ def package_source(family: Family, name: str) -> str:
         body = environment().get_template("inductor.py.j2").render()
     elif name == PRODUCTS:
         entries = products(family)
-        body = environment().get_template("products.py.j2").render(products=entries, chained="applied(" in str(entries))
+        chained = "applied(" in str(entries)
+        template = environment().get_template("products.py.j2")
+        body = template.render(products=entries, chained=chained, rows_alike=spec.rows_alike)
     elif name == SHARED_MEMORY:
         needed = [
             (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))

@@ -322,9 +322,17 @@ class Call:
         device = given[first].device
         # torch.compile traces no knobs of Triton; the call that it records asks again.
         known_device = device.type in ("cuda", "meta") or torch.compiler.is_compiling()
-        if not known_device and not triton.knobs.runtime.interpret:
-            raise ValueError(f"{first} is on {device}: a GPU is needed, or Triton's interpreter (TRITON_INTERPRET=1)")
+        if not known_device and not interprets(self.launches[0].kernel):
+            how = "Triton's interpreter: TRITON_INTERPRET=1, set before Python starts"
+            raise ValueError(f"{first} is on {device}: a GPU is needed, or {how}")
         return State(dict(given), known, device, first)
+
+
+def interprets(kernel: Any) -> bool:
+    """Whether Triton interprets a kernel, which it decides as it is imported."""
+    while hasattr(kernel, "fn") and not isinstance(kernel, triton.JITFunction):
+        kernel = kernel.fn
+    return triton.knobs.runtime.interpret and not isinstance(kernel, triton.JITFunction)
 
 
 def in_turn() -> contextlib.AbstractContextManager[Any]:

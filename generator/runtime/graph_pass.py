@@ -11,13 +11,14 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from torch._inductor import config as inductor
 from torch._inductor import custom_graph_pass
 from torch.fx import Graph
 
-from .call_tensors import State
+from .call_tensors import State, surely
 from .chain_search import READ_ELSEWHERE, VIEWS, AnyNode, Found, aten, is_node, search, searched, shape_of
 from .contracts import Function, KernelModule
 from .registration import NAMESPACE, operator
@@ -38,7 +39,12 @@ _PRODUCTS = {
 #: The roundings of chains that fit, for each value of `rounding`; a chain that rounds nothing on the way always fits.
 ROUNDINGS = {"late": ("late", "torch"), "torch": ("torch",)}
 
+#: The products that Inductor makes sums of where they have one row, before a pass sees the graph.
+_WHOLE = tuple(getattr(aten, name) for name in ("mm", "addmm", "bmm", "baddbmm"))
+
 _installing = threading.RLock()
+# What Inductor's tables had of those products, while passes for rows that do not depend on each other are installed.
+_taken: Any = vars(custom_graph_pass).setdefault("_products_whole", SimpleNamespace(passes=[], entries=[]))
 # Inductor's options.
 _options: Any = inductor
 
@@ -52,7 +58,8 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
     """The pass, which calls those that were there first; also a context manager, at whose end it is removed.
 
     `remove` removes it. Of several passes of families each may be removed before the others. `report` counts the
-    products of graphs that Inductor compiles; one that it finds in its cache is not seen again.
+    products of graphs that Inductor compiles; one that it finds in its cache is not seen again. `alike`: contracts do not
+    depend on the number of rows, and products of one row are kept whole.
     """
 
     def __init__(
@@ -62,6 +69,8 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
         load: Callable[[str], KernelModule],
         function: Callable[[str], Function],
         rounding: str = "late",
+        *,
+        alike: bool = False,
     ) -> None:
         if rounding not in ROUNDINGS:
             raise ValueError(f"rounding must be one of {', '.join(ROUNDINGS)}, got {rounding!r}")
@@ -69,6 +78,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
         self.rounding = rounding
         self.before: Any = None
         self.installed = False
+        self._alike = alike
         self._products = {name: x for name, x in products.items() if searched(x.chain)}
         # The longest chain first.
         self._chains = sorted(dict.fromkeys(x.chain for x in self._products.values()), key=len, reverse=True)
@@ -87,6 +97,8 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
             self.before = _options.post_grad_custom_pre_pass
             self.installed = True
             _options.post_grad_custom_pre_pass = self
+            if self._alike:
+                _keep_whole(self)
 
     def remove(self) -> None:
         """Take it out of the passes that Inductor has, if it is there."""
@@ -94,6 +106,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
             if not self.installed:
                 return
             self.installed = False
+            _leave(self)
             later, place = None, _options.post_grad_custom_pre_pass
             while place is not self and _is_family_pass(place):
                 later, place = place, place.before
@@ -127,7 +140,11 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
             if node.op != "call_function" or node.target not in _PRODUCTS or not node.users:
                 continue
             told = _PRODUCTS[node.target]
-            replaced, why = self._replace(graph, node)
+            try:
+                replaced, why = self._replace(graph, node)
+            except Exception as error:
+                # Torch compiles the product without the pass: it asked a size that only the run knows, for example.
+                replaced, why = False, f"{type(error).__name__}: {error}".partition("\n")[0]
             (self.report.replaced if replaced else self.report.kept)[told, why] += 1
 
     def _replace(self, graph: Graph, node: AnyNode) -> tuple[bool, str]:
@@ -189,7 +206,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
         function, output = self._function(name), found.output
         a, b, offsets = given
         value = output.meta["val"]
-        if not value.is_contiguous() or value.dtype != self._products[name].out:
+        if not _contiguous(value) or value.dtype != self._products[name].out:
             return "its result has another layout or type"
         grouped = self._products[name].batch.startswith("grouped")
         vectors = [x.name for x in function.table.operands if len(x.shape) == 2]
@@ -206,11 +223,11 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
                 result = call = self._call(graph, node, name, tensors | operands, new)
                 if shape_of(call) != shape_of(output):
                     result = _reshaped(graph, call, _sizes(found, output), new)
-            except (RuntimeError, TypeError, ValueError) as error:
+            except Exception as error:
                 # What follows the product is no operand of the contract, such as a vector of another length.
                 for each in reversed(new):
                     graph.erase_node(each)
-                return str(error)
+                return str(error).partition("\n")[0]
         for key in ("stack_trace", "nn_module_stack", "source_fn_stack", "original_aten"):
             if key in output.meta:
                 call.meta[key] = output.meta[key]
@@ -243,8 +260,38 @@ def install(rounding: str = "late") -> GraphPass:
     "torch" only contracts fit that round where torch does, operation for operation. Raises ValueError for another.
     """
     family = importlib.import_module(__package__.rpartition(".")[0])
-    products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
-    return GraphPass(products, family._KERNELS, family._kernel, family._contract, rounding)
+    own = importlib.import_module(f"{family.__name__}._products")
+    return GraphPass(own.PRODUCTS, family._KERNELS, family._kernel, family._contract, rounding, alike=own.ROWS_ALIKE)
+
+
+def _keep_whole(each: GraphPass) -> None:
+    """Take products out of Inductor's tables of decompositions, for a pass."""
+    _taken.passes.append(each)
+    # A torch without these tables decomposes products of one row, which the pass then does not see.
+    holder: Any = importlib.import_module("torch._inductor.decomposition")
+    tables = [getattr(holder, "decompositions", {}), getattr(holder, "fast_random_decomps", dict)()]
+    for table in tables:
+        for operator in [x for x in table if getattr(x, "overloadpacket", None) in _WHOLE]:
+            _taken.entries.append((table, operator, table.pop(operator)))
+
+
+def _leave(each: GraphPass) -> None:
+    """Put back what was taken out, if no other pass needs that."""
+    if each in _taken.passes:
+        _taken.passes.remove(each)
+        while not _taken.passes and _taken.entries:
+            table, operator, decomposition = _taken.entries.pop()
+            table[operator] = decomposition
+
+
+def _contiguous(x: Any) -> bool:
+    """Whether a value is contiguous whatever sizes are that only the run knows: by strides that follow from sizes."""
+    expected: Any = 1
+    for size, stride in zip(reversed(x.shape), reversed(x.stride())):
+        if not surely(stride == expected) and not surely(size == 1):
+            return False
+        expected = expected * size
+    return True
 
 
 class _Shaped:

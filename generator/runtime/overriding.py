@@ -134,7 +134,7 @@ class Override(Installed):
     def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of an operator that is made of products; NotImplemented if torch shall make it."""
         first, *others = self._composed.operands(name, arguments, options) or [None]
-        if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in self._types:
+        if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in self._types or not _runs(first):
             return NotImplemented
         if not all([is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in (first, *others)]):
             return NotImplemented
@@ -148,6 +148,11 @@ class Override(Installed):
         word = name.partition(".")[0].rstrip("_")
         if isinstance(asked, str):
             self.report.kept[word, asked] += 1
+            return NotImplemented
+        if not _runs(asked.a):
+            self.report.kept[
+                word, f"on {asked.a.device.type}, a GPU is needed, or TRITON_INTERPRET=1 before Python starts"
+            ] += 1
             return NotImplemented
         a, b, added, out = (as_plain(x) for x in (asked.a, asked.b, asked.added, asked.out))
         with torch.no_grad():
@@ -213,6 +218,11 @@ class Override(Installed):
         return _Decided(name, function, operand, shape, copied)
 
 
+def _runs(x: Tensor) -> bool:
+    """Whether kernels run where a tensor is: on the CPU in Triton's interpreter only."""
+    return bool(x.device.type != "cpu" or triton.knobs.runtime.interpret)
+
+
 def _install(shared: Any, handler: Callable[..., Any], operators: tuple[str, ...], keys: tuple[str, ...]) -> None:
     """Let calls of the operators ask the handler, at dispatch keys that begin so."""
     if shared.library is None:
@@ -231,17 +241,13 @@ def _remove(shared: Any, handler: Callable[..., Any]) -> None:
 
 def _overriding(handlers: list[Callable[..., Any]], operators: tuple[str, ...], levels: tuple[str, ...]) -> Any:
     """A library in which torch's operators ask the handlers, at keys of devices that begin with one of the words."""
-    # On the CPU kernels run in Triton's interpreter only.
-    devices = ("CUDA", "CPU") if triton.knobs.runtime.interpret else ("CUDA",)
-    keys = [f"{level}{device}" for device in devices for level in levels]
+    keys = [f"{level}{device}" for device in ("CUDA", "CPU") for level in levels]
     # All are looked up first: a kernel for a device changes which one torch runs at that device's key of autograd.
     kernels = {}
     for place in itertools.product(keys, operators):
         # A torch without such an operator, or built without such a device, has no kernel.
         with contextlib.suppress(RuntimeError):
             kernels[place] = torch.library.get_kernel(f"aten::{place[1]}", place[0])
-    if not kernels:
-        raise RuntimeError("this torch has no products of a GPU: it is built without one, and nothing is interpreted")
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
         # Torch warns of every kernel that is replaced.

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from .call_tensors import surely
+
 _T = TypeVar("_T")
 _I = TypeVar("_I", bound="Installed")
 
@@ -124,12 +126,13 @@ _BATCHES = {
 
 def letters(x: Any) -> str:
     """The letters of the layouts that a matrix has; of both, that of its strides first."""
-    rows, columns = x.shape[-2:]
-    along, across = x.stride(-1), x.stride(-2)
+    # A size that only the run knows is none of which more is sure.
+    narrow, single = surely(x.shape[-1] <= 1), surely(x.shape[-2] <= 1)
+    along, across = surely(x.stride(-1) == 1), surely(x.stride(-2) == 1)
     # A single row with a step of 1 to the next one is that of a matrix whose columns are contiguous.
-    row = rows == 1 and columns > 1
-    order = "cr" if across == 1 and (along != 1 or row) else "rc"
-    fits = {"r": along == 1 or columns <= 1, "c": across == 1 or rows <= 1}
+    row = surely(x.shape[-2] == 1) and surely(x.shape[-1] > 1)
+    order = "cr" if across and (not along or row) else "rc"
+    fits = {"r": along or narrow, "c": across or single}
     return "".join(letter for letter in order if fits[letter]) + "s"
 
 
@@ -160,9 +163,9 @@ def addend(
     own, columns = tuple(c.shape), shape[-1]
     if alike and len(own) > 1:
         return (ADD,), tuple(shape), ""
-    if own and own[-1] == columns and all([size == 1 for size in own[:-1]]):
+    if own and surely(own[-1] == columns) and all([surely(size == 1) for size in own[:-1]]):
         return (BIAS,), (columns,), ""
-    if own == tuple(shape):
+    if len(own) == len(shape) and all([surely(one == other) for one, other in zip(own, shape)]):
         return (ADD,), own, ""
     return (), None, f"what is added has the shape {tuple(own)}, neither a row nor that of the result"
 

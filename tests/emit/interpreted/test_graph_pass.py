@@ -366,3 +366,98 @@ print(hits, sum(installed.report.replaced.values()) if sys.argv[1] == "installed
         assert ran.returncode == 0, ran.stderr
         told.append(ran.stdout.split())
     assert told == [["0", "0"], ["0", "1"], ["1", "0"], ["1", "0"]]
+
+
+SELECTED, WEIGHT, SQUARE = torch.arange(20) % 2 == 0, drawn((N, K), torch.float32), drawn((K, K), torch.float32, seed=3)
+
+
+def _narrowed(x: torch.Tensor, length: torch.Tensor) -> Any:
+    count: Any = length.item()
+    torch._check(count >= 0)
+    torch._check(count <= 20)
+    return functional.linear(x.narrow(0, 0, count), WEIGHT)
+
+
+#: Products of sizes that only the run knows, each with a mask of the rows of `x` (20, K).
+AT_RUN_TIME: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "linear": lambda x, mask: functional.linear(x[mask], WEIGHT, WEIGHT[:, 0]),
+    "a chain": lambda x, mask: functional.linear(x[mask], WEIGHT, WEIGHT[:, 0]).relu(),
+    "three dimensions": lambda x, mask: functional.linear(x[mask].view(-1, 2, K), WEIGHT),
+    "rrr": lambda x, mask: x[mask] @ SQUARE,
+    "a matrix that is added": lambda x, mask: torch.addmm(x[mask], x[mask], SQUARE),
+    "a batch": lambda x, mask: torch.bmm(x[mask][None], SQUARE[None]),
+    "a batch of them": lambda x, mask: torch.bmm(x[mask][:, None], SQUARE.expand(x[mask].shape[0], K, K)),
+    "baddbmm": lambda x, mask: torch.baddbmm(x[mask][None], x[mask][None], SQUARE[None]),
+    "columns": lambda x, mask: x @ x[mask].T,
+    "K": lambda x, mask: x.T[:, mask] @ x[mask],
+    "both": lambda x, mask: x[mask] @ x[mask].T,
+    "nonzero": lambda x, mask: x[mask.nonzero().flatten()] @ SQUARE,
+    "item": lambda x, mask: _narrowed(x, mask.sum()),
+}
+
+
+# Torch alone does not compile the gradient of a K that only the run knows.
+@pytest.mark.parametrize(
+    ("name", "recording"), [*((x, False) for x in AT_RUN_TIME), *((x, True) for x in AT_RUN_TIME if x != "K")]
+)
+def test_a_size_that_only_the_run_knows_ends_no_compilation(family: ModuleType, name: str, recording: bool) -> None:
+    x = drawn((20, K), torch.float32, seed=4).requires_grad_(recording)
+    options = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+    with torch._dynamo.config.patch(**options), family.inductor.install() as installed:  # type: ignore[no-untyped-call]
+        found = compiled(AT_RUN_TIME[name], fullgraph=True)(x, SELECTED)
+        expected = AT_RUN_TIME[name](x, SELECTED)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
+        if recording and expected.requires_grad:
+            ours, theirs = (torch.autograd.grad(each.square().sum(), x)[0] for each in (found, expected))
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-2)
+    assert installed.report.replaced or installed.report.kept
+
+
+def test_a_fault_of_the_pass_leaves_the_product_to_torch(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph_pass = sys.modules[f"{family.__name__}._runtime.graph_pass"]
+    monkeypatch.setattr(graph_pass, "search", lambda *given, **options: 1 / 0)
+    x = drawn((5, K), torch.float32)
+    with family.inductor.install() as installed:
+        torch.testing.assert_close(compiled(functional.linear)(x, WEIGHT), functional.linear(x, WEIGHT))
+    assert list(installed.report.kept) == [("mm", "ZeroDivisionError: division by zero")]
+
+
+INVARIANT = """\
+summary: Products of a model whose rows do not depend on each other.
+layout: [rcr, rrr]
+dtype: fp32
+batch: [none, strided]
+epilogue: [none, bias]
+load: pointer
+invariant: rows
+tile: [{m: 16, n: 16, k: 32, warps: 1}]
+exclude:
+  - {batch: strided, epilogue: bias, because: "no batch has one"}
+"""
+
+
+def test_products_of_one_row_are_kept_whole_where_rows_are_alike(family: ModuleType, render: Render) -> None:
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
+
+    alike = render("alike_in_graphs", INVARIANT)
+    tables = decompositions, fast_random_decomps()
+    before = [dict(table) for table in tables]
+    x, bias = drawn((9, 16), torch.float32), drawn((16,), torch.float32, seed=2)
+    weight = drawn((16, 16), torch.float32, seed=1)
+    models: dict[str, Model] = {
+        "linear": lambda x: functional.linear(x, weight, bias),
+        "mm": lambda x: x @ weight,
+        "bmm": lambda x: torch.bmm(x[None], weight[None])[0],
+        "one column": lambda x: x @ weight[:, :1],
+    }
+    for name, model in models.items():
+        results = []
+        for rows in (9, 1):
+            torch._dynamo.reset()
+            with alike.inductor.install() as installed, alike.inductor.install():
+                results.append(compiled(model)(x[:rows]))
+            assert installed.report.replaced.total() == 1 and not installed.report.kept, name
+        assert torch.equal(results[0][:1], results[1]), name
+    assert [dict(table) for table in tables] == before
+    with family.inductor.install():
+        assert [dict(table) for table in tables] == before

@@ -314,3 +314,33 @@ def test_groups_and_rows_that_are_alike(render: Render) -> None:
             assert torch.equal(layer(tokens[:count]), whole[:count])
     assert not override.report.kept
     assert {contract for _, contract in override.report.replaced} == {"gemm_bf16_rcr_bias", "gmm_bf16_rcr_none"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "[int8, fp16]"])
+def test_integers_are_multiplied_by_a_contract(render: Render, dtype: str) -> None:
+    name = f"integers_{dtype.count(',')}"
+    text = "summary: Products of integers.\nlayout: [rrr, rcr]\ndtype: {}\ntile: [{{m: 16, n: 16, k: 32, warps: 1}}]\n"
+    family = render(name, text.format(dtype) + "load: pointer\n")
+    a, b = (torch.randint(-128, 128, size, dtype=torch.int8) for size in ((32, 64), (64, 32)))
+    expected = (a.long() @ b.long()).int()
+    with family.override_aten() as override:
+        assert torch.equal(torch._int_mm(a, b), expected)
+        assert torch.equal(torch._int_mm(a, b.T.contiguous().T), expected)
+        out = torch.empty(32, 32, dtype=torch.int32)
+        assert torch._int_mm(a, b, out=out) is out and torch.equal(out, expected)
+    names = [f"gemm_int8_{layout}_none" for layout in ("rrr", "rcr")]
+    assert override.report.replaced == {("_int_mm", names[0]): 2, ("_int_mm", names[1]): 1} and not override.report.kept
+
+
+def test_products_on_the_cpu_are_reported_without_an_interpreter(
+    family: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, w, bias = matrices(torch.float32)
+    expected = functional.linear(x, w, bias)
+    with family.override_aten() as override, monkeypatch.context() as patch:
+        import triton
+
+        patch.setattr(triton.knobs.runtime, "interpret", False)
+        assert torch.equal(functional.linear(x, w, bias), expected)
+    reason = "on cpu, a GPU is needed, or TRITON_INTERPRET=1 before Python starts"
+    assert override.report.kept == {("addmm", reason): 1} and not override.report.replaced
