@@ -242,7 +242,8 @@ def products(family: Family) -> tuple[str, ...]:
     for name, v in _variants(family).items():
         dtype, chain = v.dtype, v.epilogue
         integers = (dtype.a, dtype.sum, dtype.out) == ("int8", "int32", "int32")
-        if not dtype.plain or dtype.a != dtype.b or (dtype.sum != "fp32" or dtype.out in QUANTISED) and not integers:
+        floats = dtype.sum == "fp32" and dtype.out not in QUANTISED
+        if not dtype.plain or dtype.a != dtype.b or not (floats or integers):
             continue
         exact = integers or (ELEMENTS[dtype.a].bits >= 16 and dtype.precision in (None, "ieee", "tf32"))
         alone = not chain.outputs and not chain.reads_out and v.words.get("result", "full") == "full"

@@ -58,8 +58,8 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
     """The pass, which calls those that were there first; also a context manager, at whose end it is removed.
 
     `remove` removes it. Of several passes of families each may be removed before the others. `report` counts the
-    products of graphs that Inductor compiles; one that it finds in its cache is not seen again. `alike`: contracts do not
-    depend on the number of rows, and products of one row are kept whole.
+    products of graphs that Inductor compiles; one that it finds in its cache is not seen again. `alike`: no contract
+    depends on the number of rows, and products of one row are kept whole.
     """
 
     def __init__(
@@ -271,8 +271,8 @@ def _keep_whole(each: GraphPass) -> None:
     holder: Any = importlib.import_module("torch._inductor.decomposition")
     tables = [getattr(holder, "decompositions", {}), getattr(holder, "fast_random_decomps", dict)()]
     for table in tables:
-        for operator in [x for x in table if getattr(x, "overloadpacket", None) in _WHOLE]:
-            _taken.entries.append((table, operator, table.pop(operator)))
+        for key in [x for x in table if getattr(x, "overloadpacket", None) in _WHOLE]:
+            _taken.entries.append((table, key, table.pop(key)))
 
 
 def _leave(each: GraphPass) -> None:
@@ -280,8 +280,8 @@ def _leave(each: GraphPass) -> None:
     if each in _taken.passes:
         _taken.passes.remove(each)
         while not _taken.passes and _taken.entries:
-            table, operator, decomposition = _taken.entries.pop()
-            table[operator] = decomposition
+            table, key, decomposition = _taken.entries.pop()
+            table[key] = decomposition
 
 
 def _contiguous(x: Any) -> bool:

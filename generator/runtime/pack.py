@@ -107,7 +107,7 @@ def quantize(weight: Tensor, name: str, *, scale_dtype: torch.dtype = torch.floa
       at most 448, and pass that scale to the call.
 
     Without scales, values must lie in the type's range. For 2:4, the two largest magnitudes of each four along K are
-    kept, of equal ones the first.
+    kept, of equal ones the first. Of a weight without memory, on the device meta or a fake one, the result has shapes.
     """
     stored = stored_by(name)
     if scale_dtype not in FLOATS:
@@ -136,7 +136,12 @@ def quantize(weight: Tensor, name: str, *, scale_dtype: torch.dtype = torch.floa
         _require_finite(scale, largest / element.limit)
         codes = blocks / _spread(scale)
     b = as_b(_rounded(_joined(codes, w.shape), element), stored)
-    return {"b": b, "b_scale": scale, **zeros}
+    found = {"b": b, "b_scale": scale, **zeros}
+    # At the end of fp32 a value may be rounded to a larger one. A scale that cannot make one needs no second look.
+    widest = scale.float() * (element.most - element.least)
+    if _has_values(w) and not widest.isfinite().all() and not dequantize(name, **found).isfinite().all():
+        raise ValueError(f"weight has magnitudes up to {w.abs().max():g}, which {name} stores as infinite in fp32")
+    return found
 
 
 @torch.no_grad()
@@ -224,13 +229,18 @@ def _dense(weight: Tensor, stored: Stored, name: str) -> Tensor:
     check("weight", weight, (weight.dtype,), stored)
     check_rows(weight.shape[-2], stored, name)
     w = weight.to(stored.element.dtype if stored.sparse else torch.float32)
-    if not w.isfinite().all():
+    if _has_values(w) and not w.isfinite().all():
         raise ValueError(f"weight must be finite in {w.dtype}, got inf or nan")
     return w
 
 
+def _has_values(x: Tensor) -> bool:
+    """Whether a tensor has memory: it is neither on the device meta nor a fake one."""
+    return not x.is_meta and not hasattr(x, "fake_mode")
+
+
 def _within(w: Tensor, least: float, most: float, why: str) -> None:
-    if w.numel() and not least <= w.min() <= w.max() <= most:
+    if w.numel() and _has_values(w) and not least <= w.min() <= w.max() <= most:
         raise ValueError(f"weight must be between {least} and {most}, since {why}, got {w.min():g} to {w.max():g}")
 
 
@@ -290,7 +300,7 @@ def _scale(wanted: Tensor, least: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _require_finite(scale: Tensor, largest: Tensor) -> None:
     """Raise ValueError where a scale is not finite, because its dtype ends below the one that a block needs."""
-    if scale.dtype != torch.float8_e8m0fnu and not scale.float().isfinite().all():
+    if scale.dtype != torch.float8_e8m0fnu and _has_values(scale) and not scale.float().isfinite().all():
         most = torch.finfo(scale.dtype).max
         raise ValueError(f"weight needs a scale of {largest.max():g}, but {scale.dtype} ends at {most:g}")
 

@@ -210,6 +210,11 @@ def _product(x: Tensor, bias: Tensor | None, contract: str, keywords: dict[str, 
     name = name or layer.plain
     if name is None:
         raise ValueError(f"{layer.biased} adds a bias, and the layer has none")
+    if layer.rows is not None:
+        device = x.device.type
+        x = x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+        if x.dtype != layer.dtype:
+            raise TypeError(f"input must be {layer.dtype}, which {name} returns, got {x.dtype}")
     rows = rows_of(x)
     a = {"a": rows} if layer.rows is None else quantize_rows(rows, layer.rows)
     found: Tensor = getattr(_FAMILY, name)(**a, **keywords, **operands)
