@@ -92,6 +92,9 @@ def _rows_of(call: TableObject, result: TableObject, known: dict[str, Poly]) -> 
 
     `Result.rows` refuses more rows than the limit; where the operand is left out, they are those of the products.
     """
+    if "S" in known and result.shape[0] == next(x for x in call.results if x.named is not None).shape[0]:
+        # `Call.state` asks the first, and `Result.taken` refuses another number of rows.
+        return []
     naming = [x for x in call.operands if x.name == result.named and x.kind == "Operand" and x.absent is not None]
     if len(naming) != 1 or "S" in known or len(result.shape) != 2 or naming[0].shape != result.shape[:1]:
         raise NotUnderstood(result.line, f"the result {result.name}, whose rows {result.named} names")

@@ -119,9 +119,9 @@ class CallTable:
 
     def _result(self, x: Argument) -> str:
         parts = [f'"{x.name}"', x.shape, x.torch_dtype, f"unit={x.unit}"]
-        if x is self.call.out:
-            parts += ["read=True"] * self.call.reads_out
-            parts += [f'named="{self.call.scatter.name}"'] if self.call.scatter is not None else []
+        parts += ["read=True"] * (x is self.call.out and self.call.reads_out)
+        if self.call.scatter is not None and x in (self.call.out, self.call.out_scale):
+            parts += [f'named="{self.call.scatter.name}"']
         return bracketed("Result(", parts, ")", 2 * INDENT)
 
     # The launches: what kernels are passed, their grids, and what is allocated for them.

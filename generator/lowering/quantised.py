@@ -83,5 +83,7 @@ def quantised_view(found: QuantisedResult, value: str, call: ContractCall, like:
     """The view of a kernel whose C is `like`, where the running value behind the chain is `value`."""
     assert call.out_scale is not None
     lies = like.number, like.first_row, like.first_column
-    scales = Matrix(OUT_SCALE, OUT_SCALE, "M", "blocks", "row", *lies, bytes=found.bytewise)
+    # They go with C, row for row.
+    rows = {"scattered": like.scattered, "line": like.line}
+    scales = Matrix(OUT_SCALE, OUT_SCALE, "M", "blocks", "row", *lies, bytes=found.bytewise, **rows)
     return QuantisedView(found, value, scales)

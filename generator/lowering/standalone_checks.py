@@ -64,6 +64,8 @@ class StandaloneChecks:
                 naming = ast.literal_eval(result.options["named"])
                 yield f"if {naming} is not None and {result.name} is None:"
                 yield f'    raise ValueError("{result.name} must be given: {naming} names its rows")'
+                if "S" in sized:
+                    continue
                 own, *_ = result.arguments[1].elts  # type: ignore[attr-defined]
                 rows = f'_shape("{result.name}", {result.name}, {len(result.arguments[1].elts)})[0]'  # type: ignore[attr-defined]
                 yield f"S = {ast.unparse(own)} if {naming} is None else {rows}"

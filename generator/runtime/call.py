@@ -317,7 +317,8 @@ class Call:
                 require_whole(name, extent, known)
         for result in self.results:
             if result.named is not None:
-                known["S"] = result.rows(given, known)
+                # Of several, the first says how many rows each must have.
+                known.setdefault("S", result.rows(given, known))
         first = self.operands[0].name
         device = given[first].device
         # torch.compile traces no knobs of Triton; the call that it records asks again.

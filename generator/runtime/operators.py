@@ -118,7 +118,7 @@ def caller(contract: Contract) -> ConfiguredCall:
             # Some outputs are given, but not `out`.
             return tuple(results[x].copy_(y) if x in results else y for x, y in zip(signature.results, found))
         if len(results) < len(signature.results):
-            state = contract.table.state({"a": a, "b": b, **operands})
+            state = contract.table.state({"a": a, "b": b, **operands, **results})
             results |= {x.name: x.new(state) for x in contract.table.results if x.name not in results}
         try:
             filler(*signature.packed(a, b, operands), *(results[x] for x in signature.results), config)

@@ -201,8 +201,12 @@ class _Builder:
                 places = setup.tensors["scatter"].view
                 setup.c = setup.before[places.clamp(0, self.sizes["S"] - 1).long()]
         for output in described.outputs:
-            if self.case.given_out or output.name in (self.case.huge, self.case.apart):
-                setup.outputs[output.name] = self.tensor(output)
+            scattered = "scatter" in setup.tensors and output is described.out_scale
+            if scattered or self.case.given_out or output.name in (self.case.huge, self.case.apart):
+                lies = replace(output, dimensions=(S, *output.dimensions[1:])) if scattered else output
+                setup.outputs[output.name] = self.tensor(lies)
+                if scattered and self.device.type != "meta":
+                    poison(setup.outputs[output.name].view)
         for operand in described.operands:
             self.add(setup, operand)
         if self.case.special:

@@ -314,7 +314,7 @@ def _check(
     sizes = sizes_of(v, case)
     shape = x.sizes(sizes)
     told = "the result" if x.name == "out" else x.name
-    scattered = case.scattered and x.name == "out"
+    scattered = case.scattered and x.name in ("out", OUT_SCALE)
     tensor = _tensor(x, told, (sizes["S"], *shape[1:]) if scattered else shape, setup, result)
     divided = "T" in x.extents
     if divided:
@@ -349,8 +349,10 @@ def _check(
         verdict = compare_scales(tensor, expected, found)
     else:
         # Nothing has checked the scales yet.
-        _tensor(call(v).out_scale or x, OUT_SCALE, call(v).outputs[-1].sizes(sizes), setup, scales[0])
-        verdict = compare_elements(tensor, scales[0][:used][there] if divided else scales[0], expected, found)
+        of_scales = call(v).outputs[-1].sizes(sizes)
+        of_scales = (sizes["S"], *of_scales[1:]) if scattered else of_scales
+        _tensor(call(v).out_scale or x, OUT_SCALE, of_scales, setup, scales[0])
+        verdict = compare_elements(tensor, scales[0][places] if divided else scales[0], expected, found)
     if verdict.fault is not None:
         raise Fault(verdict.fault if x.name == "out" else f"{told}: {verdict.fault}")
     return verdict.ratio

@@ -202,7 +202,8 @@ def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         ("dtype", TypeError, ("scatter", "int32", "int64"), _scattering(lambda x: x.long())),
         ("length", ValueError, ("scatter", f"({total},)", f"({total + 1},)"), _scattering(_one_more)),
         ("device", ValueError, ("scatter", "meta"), _scattering(lambda x: x.to("meta"))),
-        ("no-out", ValueError, ("out must be given", "scatter"), _scattering(lambda x: x, filled=False)),
+        ("no-out", ValueError, ("out must be given", "scatter"), _scattering(lambda x: x, without="out")),
+        *_unscaled(kernel),
     ):
         yield Refusal(f"scatter-{name}", f"scatter is wrong: {name}", error, told, spoil)
     spoil = changed("b", lambda b: b[0])
@@ -223,13 +224,20 @@ def _one_more(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([x, x[:1]])
 
 
-def _scattering(wrong: Callable[[torch.Tensor], object], *, filled: bool = True) -> Callable[[Call], None]:
-    """Names the rows of out in their order, as `wrong` changes it; without `filled` out is not given."""
+def _unscaled(kernel: Kernel) -> Iterator[tuple[str, type[Exception], tuple[str, ...], Callable[[Call], None]]]:
+    """A call that names the rows of a quantised out, and gives no scales."""
+    scale = call(kernel.variant).out_scale
+    if scale is not None:
+        words = (f"{scale.name} must be given", "scatter")
+        yield "no-scale", ValueError, words, _scattering(lambda x: x, without=scale.name)
+
+
+def _scattering(wrong: Callable[[torch.Tensor], object], *, without: str = "") -> Callable[[Call], None]:
+    """Names the rows of out in their order, as `wrong` changes it; what is named is not given."""
 
     def spoil(given: Call) -> None:
         given["scatter"] = wrong(torch.arange(len(given["a"]), dtype=torch.int32, device=given["a"].device))
-        if not filled:
-            given.pop("out", None)
+        given.pop(without, None)
 
     return spoil
 
