@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.epilogue import formula, gated_units
-from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
+from generator.epilogue.auxiliary_outputs import ACCUMULATED, AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.formula import FUNCTIONS, FormulaError, Number
 from generator.epilogue.gradient_operation import GRAD, GradientOperation, gradient_name, why_no_gradient
 from generator.epilogue.operations import SHAPES, EpilogueOperation, Settings, written
@@ -169,6 +169,8 @@ def read_settings(reader: Reader, node: Node, name: str, operation: EpilogueOper
         value = reader.number(value_node, f"{what}.{key}")
         if value is not None and math.isinf(value) and value != operation.scalars[key]:
             reader.wrong(value_node, f"{what}.{key}: expected a finite number, found {described(value_node)}")
+        elif value == 0 and operation is ACCUMULATED:
+            reader.wrong(value_node, f"{what}.{key}: C is not read with a beta of 0; leave {name!r} out")
         elif value is not None and value != operation.scalars[key]:
             found[key] = value
     if len(reader.mistakes) > before:
