@@ -84,6 +84,15 @@ def quantised_view(found: QuantisedResult, value: str, call: ContractCall, like:
     assert call.out_scale is not None
     lies = like.number, like.first_row, like.first_column
     # They go with C, row for row.
-    rows = {"scattered": like.scattered, "line": like.line}
-    scales = Matrix(OUT_SCALE, OUT_SCALE, "M", "blocks", "row", *lies, bytes=found.bytewise, **rows)
+    scales = Matrix(
+        OUT_SCALE,
+        OUT_SCALE,
+        "M",
+        "blocks",
+        "row",
+        *lies,
+        bytes=found.bytewise,
+        scattered=like.scattered,
+        line=like.line,
+    )
     return QuantisedView(found, value, scales)

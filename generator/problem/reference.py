@@ -17,8 +17,6 @@ from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Epilogue, EpilogueOperand, Output, Step
 from generator.language.elements import ELEMENTS
-from generator.epilogue.auxiliary_outputs import ACCUMULATE
-from generator.epilogue.operations import OUT
 from generator.language.model import Variant
 from generator.lowering import approximate_math
 from generator.plan.contract_call import call
@@ -53,26 +51,12 @@ def references(
     if not hardware and (held := through_registers(variant)):
         # The kernel truncates this operand to tf32 itself; a matrix unit truncates the other one, too.
         a, b = (truncated(a), b) if held == "a" else (a, truncated(b))
-    operands = {**operands, **_unread(variant, operands)}
     multiply = product_of_decoded if variant.traits.decodes else product
     exact, error = multiply(variant.dtype, a, b, operands, hardware=hardware)
     outputs: list[Bounded] = []
     # Infinite and NaN elements have no error.
     x = Bounded(exact, torch.where(exact.isfinite(), error, 0.0))
     return finish(variant, x, operands, outputs, hardware=hardware), *outputs
-
-
-def _unread(
-    variant: Variant, operands: Mapping[str, torch.Tensor | float]
-) -> dict[str, torch.Tensor | float]:
-    """C, of which nothing is read where the beta of a call is 0: zeros."""
-    steps = [step for step in variant.epilogue.steps if step.operation == ACCUMULATE]
-    scalars = [operand.name for step in steps for _, operand in step.operands if operand.shape != OUT]
-    if not scalars or float(operands[scalars[0]]) != 0:
-        return {}
-    c = operands["c"]
-    assert isinstance(c, torch.Tensor)
-    return {"c": torch.zeros_like(c)}
 
 
 def _of_groups(

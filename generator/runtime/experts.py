@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from . import combine
-from .launchable import is_fake, is_plain, require_tensor
+from .launchable import Replaced, is_fake, is_plain, require_tensor
 from .rows import along
 
 _FAMILY = importlib.import_module(__package__.rpartition(".")[0])
@@ -209,6 +209,9 @@ class Experts(torch.nn.Module):
             found = _FAMILY.combine(y, routing.places, weights)
         return found.to(hidden_states.dtype)  # type: ignore[no-any-return]
 
+    def __prepare_scriptable__(self) -> Any:
+        raise NotImplementedError(f"torch.jit.script does not compile {self.__module__}.Experts; use torch.export")
+
     def extra_repr(self) -> str:
         count, columns, size = self.gate_up_proj.shape
         return f"{count}, hidden_size={size}, intermediate_size={columns // 2}, gate={self.gate}"
@@ -220,22 +223,14 @@ def _fitting() -> str:
     return f"those that contracts fit: {fitted or 'none'}"
 
 
-class ReplacedExperts(list[str]):
-    """The names of the modules that were replaced; `left` has those of other experts, each with why it was left."""
-
-    def __init__(self, names: list[str], left: dict[str, str]) -> None:
-        super().__init__(names)
-        self.left = left
-
-
-def replace_experts(model: torch.nn.Module) -> ReplacedExperts:
+def replace_experts(model: torch.nn.Module) -> Replaced:
     """Replace the experts of `model` that contracts fit, in place, and return their names.
 
     These are modules of `transformers` whose implementation can be chosen (`experts_implementation`): with stacked
     weights `gate_up_proj` and `down_proj`, called with hidden states, indices and weights. Each becomes `Experts` with
     the same parameters, under all of its names. Other experts are left, and `left` of the result says why.
     """
-    replaced, left = [], {}
+    replaced = Replaced()
     made: dict[int, Experts] = {}
     for name, module in [*model.named_modules(remove_duplicate=False)]:
         if not _are_experts(name, module) or isinstance(module, Experts):
@@ -243,7 +238,7 @@ def replace_experts(model: torch.nn.Module) -> ReplacedExperts:
         gate = _gate_of(getattr(module, "act_fn", None))
         reason = _why_left(module, gate) if name else "it is the model itself, for which `nn.Experts` is"
         if reason:
-            left[name] = reason
+            replaced.left[name] = reason
             continue
         if id(module) not in made:
             layer = made[id(module)] = Experts.__new__(Experts)
@@ -252,7 +247,7 @@ def replace_experts(model: torch.nn.Module) -> ReplacedExperts:
         parent, _, last = name.rpartition(".")
         setattr(model.get_submodule(parent), last, made[id(module)])
         replaced.append(name)
-    return ReplacedExperts(replaced, left)
+    return replaced
 
 
 # What experts of `transformers` say of themselves, with what is computed here, and why those that differ are left.

@@ -170,3 +170,11 @@ def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
         return False
     gapless = all([each.is_contiguous() or (each.dim() > 1 and each.mT.is_contiguous()) for each in (x, y)])
     return own == other or (gapless and own < other + y.nbytes and other < own + x.nbytes)
+
+
+class Replaced(list[str]):
+    """The names of the modules of a model that were replaced; `left` says why each of the others was left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: dict[str, str] = {}

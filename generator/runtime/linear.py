@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .call_tensors import how_converted
-from .launchable import is_fake, is_plain, require_tensor
+from .launchable import Replaced, is_fake, is_plain, require_tensor
 from .rows import along, rows_of, shaped_as
 from .torch_products import first
 
@@ -96,6 +96,9 @@ class Linear(torch.nn.Linear):
         found: torch.Tensor = function(rows_of(x), along(weight).t(), **operands)
         return shaped_as(found, x)
 
+    def __prepare_scriptable__(self) -> Any:
+        raise NotImplementedError(f"torch.jit.script does not compile {self.__module__}.Linear; use torch.export")
+
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, contract={self.contract}"
 
@@ -113,8 +116,10 @@ def _fitting(dtype: torch.dtype, bias: bool) -> str:
     return f"contracts that fit: none; this family has some for {fitted}"
 
 
-def replace_linear(model: torch.nn.Module, contract: str | None = None) -> list[str]:
+def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Replaced:
     """Replace the linear layers of `model` that a contract fits, in place; return their names.
+
+    `left` of the result says why each other module with a matrix as a parameter was left.
 
     Only modules whose type is torch.nn.Linear are replaced, by a `Linear` with the same parameters, and under all of
     their names. One whose `forward` was replaced, as by a hook of accelerate, is left, and so is one with a weight of a
@@ -124,14 +129,20 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> list[
     if contract is not None and contract not in CONTRACTS:
         raise ValueError(f"{contract} is no contract of a linear layer; those of this family: {', '.join(CONTRACTS)}")
     fitting = [CONTRACTS[name] for name in ([contract] if contract else PLAIN)]
-    replaced, left = [], Counter[str]()
+    replaced, left, others = Replaced(), Counter[str](), False
     made: dict[int, Linear] = {}
     for name, module in [*model.named_modules(remove_duplicate=False)]:
-        if not isinstance(module, torch.nn.Linear) or isinstance(module, Linear):
+        if type(module).__module__ == Linear.__module__:
+            others = True
+            continue
+        if not isinstance(module, torch.nn.Linear):
+            if any(map(_is_matrix, module._parameters.values())):
+                replaced.left[name] = f"of {type(module).__name__}, no torch.nn.Linear"
             continue
         reason = _why_left(module, fitting) if name else "that is the model itself, for which `nn.Linear` is"
         if reason:
             left[reason] += 1
+            replaced.left[name] = reason
             continue
         if id(module) not in made:
             layer = made[id(module)] = Linear.__new__(Linear)
@@ -145,7 +156,14 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> list[
         which = "some linear layers are not" if replaced else "no linear layer is"
         reasons = ", ".join(f"{count} {reason}" for reason, count in told.items())
         warnings.warn(f"{which} replaced: {reasons}; {_fit_for(fitting)}", stacklevel=2)
+    elif not replaced and not others:
+        warnings.warn("no linear layer is replaced: the model has none", stacklevel=2)
     return replaced
+
+
+def _is_matrix(x: torch.Tensor | None) -> bool:
+    """Whether a parameter is a matrix; one without a shape yet is none."""
+    return x is not None and not torch.nn.parameter.is_lazy(x) and x.dim() == 2
 
 
 def _fit_for(fitting: list[tuple[torch.dtype, bool]]) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-# The family's import path; a path whose parts these underscores would not show has its checksum behind it.
+# The family's import path, in the letters that torch takes; a path that it would not show has its checksum behind it.
 FAMILY = __package__.rpartition(".")[0]
-NAMESPACE = FAMILY.replace(".", "__")
+NAMESPACE = re.sub(r"\W", "_", FAMILY.replace(".", "__"), flags=re.ASCII)
+if NAMESPACE[0].isdigit():
+    NAMESPACE = f"_{NAMESPACE}"
 if NAMESPACE.split("__") != FAMILY.split("."):
     NAMESPACE += f"__{zlib.crc32(FAMILY.encode()):08x}"
 

@@ -203,9 +203,9 @@ def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         ("length", ValueError, ("scatter", f"({total},)", f"({total + 1},)"), _scattering(_one_more)),
         ("device", ValueError, ("scatter", "meta"), _scattering(lambda x: x.to("meta"))),
         ("no-out", ValueError, ("out must be given", "scatter"), _scattering(lambda x: x, without="out")),
-        *_unscaled(kernel),
     ):
         yield Refusal(f"scatter-{name}", f"scatter is wrong: {name}", error, told, spoil)
+    yield from _unscaled(kernel)
     spoil = changed("b", lambda b: b[0])
     yield Refusal("matrix-b", "b is a single matrix", ValueError, ("b must have three dimensions",), spoil)
 
@@ -224,12 +224,13 @@ def _one_more(x: torch.Tensor) -> torch.Tensor:
     return torch.cat([x, x[:1]])
 
 
-def _unscaled(kernel: Kernel) -> Iterator[tuple[str, type[Exception], tuple[str, ...], Callable[[Call], None]]]:
+def _unscaled(kernel: Kernel) -> Iterator[Refusal]:
     """A call that names the rows of a quantised out, and gives no scales."""
     scale = call(kernel.variant).out_scale
     if scale is not None:
         words = (f"{scale.name} must be given", "scatter")
-        yield "no-scale", ValueError, words, _scattering(lambda x: x, without=scale.name)
+        spoil = _scattering(lambda x: x, without=scale.name)
+        yield Refusal("scatter-no-scale", "scatter is wrong: no-scale", ValueError, words, spoil)
 
 
 def _scattering(wrong: Callable[[torch.Tensor], object], *, without: str = "") -> Callable[[Call], None]:

@@ -73,6 +73,8 @@ def family(rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch:
         for name in [name for names in package._KERNELS.values() for name in names]:
             importlib.reload(package._kernel(name))
         monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+        # The stand-in launches compiled kernels on memory of the CPU.
+        monkeypatch.setattr(sys.modules["again._runtime.call"], "interprets", lambda kernel: True)
         active = SimpleNamespace(get_current_device=lambda: stand_in.device)
         monkeypatch.setattr(sys.modules["again._runtime.relaunch"], "driver", SimpleNamespace(active=active))
         monkeypatch.setattr(sys.modules["again._runtime.copies"], "worth_aligning", lambda a, b: False)

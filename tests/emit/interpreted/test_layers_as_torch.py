@@ -213,10 +213,45 @@ def test_a_model_of_which_nothing_fits_is_told(family: ModuleType, render: Famil
     other = render("without_plain", WITHOUT_PLAIN)
     with pytest.warns(UserWarning, match="no contract does just what torch.nn.Linear does; name one: gemm_fp32_rcr_bi"):
         assert other.nn.replace_linear(torch.nn.Sequential(torch.nn.Linear(8, 8))) == []
+    with pytest.warns(UserWarning, match="no linear layer is replaced: the model has none"):
+        assert family.nn.replace_linear(torch.nn.Sequential(torch.nn.ReLU())) == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert family.nn.replace_linear(torch.nn.Sequential(torch.nn.ReLU())) == []
         assert other.nn.replace_linear(torch.nn.Sequential(torch.nn.Linear(8, 8)), "gemm_fp32_rcr_bias_relu") == ["0"]
+
+
+def test_what_is_left_has_a_reason(family: ModuleType) -> None:
+    """Every module with a matrix of its own is told, whether or not it is a linear layer."""
+    normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 8))
+    parts = (
+        torch.nn.Embedding(4, 8),
+        torch.nn.Linear(8, 8),
+        torch.nn.MultiheadAttention(8, 2),
+        rotated,
+        torch.nn.LSTM(8, 8),
+    )
+    model = torch.nn.Sequential(*parts, torch.nn.LayerNorm(8), torch.nn.LazyConv1d(2, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        replaced = family.nn.replace_linear(model)
+        assert replaced == ["1"] and family.nn.replace_linear(model) == []
+    told = {name: reason for name, reason in replaced.left.items() if "parametrizations" not in name}
+    assert told == {
+        "0": "of Embedding, no torch.nn.Linear",
+        "2": "of MultiheadAttention, no torch.nn.Linear",
+        "2.out_proj": "of NonDynamicallyQuantizableLinear, a class of its own",
+        "3": "of ParametrizedLinear, a class of its own",
+        "4": "of LSTM, no torch.nn.Linear",
+    }
+
+
+def test_a_layer_is_not_scripted(family: ModuleType) -> None:
+    layer = family.nn.Linear(8, 8)
+    for module in (layer, torch.nn.Sequential(layer)):
+        with pytest.raises(
+            NotImplementedError, match=r"torch.jit.script does not compile .*\.nn\.Linear; use torch.export"
+        ):
+            torch.jit.script(module)
 
 
 def test_a_region_is_compiled_once(family: ModuleType, launches: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import sys
 import threading
@@ -340,3 +341,17 @@ def test_threads_may_make_the_first_call_at_once(render: Family) -> None:
         sys.setswitchinterval(interval)
     assert not wrong and len(found) == 8
     assert {(x.shape, x.dtype) for x in found} == {(torch.Size([20, 24]), torch.float16)}
+
+
+@pytest.mark.parametrize("name", ["gr\u00fcn", "a-b", "2nd"])
+def test_a_folder_of_any_name_has_operators(family: ModuleType, tmp_path: Path, name: str) -> None:
+    assert family.__file__ is not None
+    shutil.copytree(Path(family.__file__).parent, tmp_path / name)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        copied = importlib.import_module(name)
+        copied.register_operators()
+    finally:
+        sys.path.remove(str(tmp_path))
+        for each in [each for each in sys.modules if each.partition(".")[0] == name]:
+            del sys.modules[each]

@@ -127,19 +127,24 @@ def test_saved_values_come_before_the_scales(families: dict[str, ModuleType]) ->
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
-def test_elements_are_scattered_and_their_scales_are_not(families: dict[str, ModuleType], word: str) -> None:
+def test_elements_and_their_scales_are_scattered_alike(families: dict[str, ModuleType], word: str) -> None:
     a, b = torch.randn(40, 1), torch.randn(2, 1, 66).mT.contiguous().mT
     call = getattr(families["blocks"], f"gmm_fp32_rcr_quantize_{word}")
     offsets, scatter = torch.tensor([13, 40], dtype=torch.int32), torch.randperm(50)[:40].int()
     scatter[3] = -1
     out, scale = call(a, b, offsets)
     held = torch.zeros(50, out.shape[1], dtype=out.dtype)
-    found, scales = call(a, b, offsets, scatter=scatter, out=held)
+    with pytest.raises(ValueError, match="out_scale"):
+        call(a, b, offsets, scatter=scatter, out=held)
+    held_scale = torch.zeros((50, scale.shape[1]), dtype=torch.float32).to(scale.dtype)
+    before = held_scale.clone()
+    found, scales = call(a, b, offsets, scatter=scatter, out=held, out_scale=held_scale)
+    assert found is held and scales is held_scale
     there = scatter >= 0
-    wanted = torch.zeros(held.shape, dtype=torch.uint8)
-    wanted[scatter[there].long()] = out.view(torch.uint8)[there]
-    assert found is held and torch.equal(held.view(torch.uint8), wanted)
-    assert torch.equal(scales.view(torch.uint8), scale.view(torch.uint8))
+    for given, first, rows in ((held, torch.zeros_like(held), out), (held_scale, before, scale)):
+        wanted = first.view(torch.uint8).clone()
+        wanted[scatter[there].long()] = rows.view(torch.uint8)[there]
+        assert torch.equal(given.view(torch.uint8), wanted)
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])

@@ -205,7 +205,7 @@ CHECKS = (
         "the message does not tell the dtype that was found",
         "check",
         SILU,
-        (("must be {wanted}, got {x.dtype}", "must be {wanted}"),),
+        (("must be {wanted}{source}, got {x.dtype}", "must be {wanted}{source}"),),
         "the caller must find out what he passed",
         says="float64",
         own="_runtime/call_tensors.py",
