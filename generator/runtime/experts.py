@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from . import combine
-from .launchable import Replaced, is_fake, is_plain, require_tensor
+from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
 from .rows import along
 
 _FAMILY = importlib.import_module(__package__.rpartition(".")[0])
@@ -223,14 +223,14 @@ def _fitting() -> str:
     return f"those that contracts fit: {fitted or 'none'}"
 
 
-def replace_experts(model: torch.nn.Module) -> Replaced:
+def replace_experts(model: torch.nn.Module) -> ReplacedModules:
     """Replace the experts of `model` that contracts fit, in place, and return their names.
 
     These are modules of `transformers` whose implementation can be chosen (`experts_implementation`): with stacked
     weights `gate_up_proj` and `down_proj`, called with hidden states, indices and weights. Each becomes `Experts` with
     the same parameters, under all of its names. Other experts are left, and `left` of the result says why.
     """
-    replaced = Replaced()
+    replaced = ReplacedModules()
     made: dict[int, Experts] = {}
     for name, module in [*model.named_modules(remove_duplicate=False)]:
         if not _are_experts(name, module) or isinstance(module, Experts):

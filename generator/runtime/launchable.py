@@ -172,7 +172,7 @@ def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
     return own == other or (gapless and own < other + y.nbytes and other < own + x.nbytes)
 
 
-class Replaced(list[str]):
+class ReplacedModules(list[str]):
     """The names of the modules of a model that were replaced; `left` says why each of the others was left."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .call_tensors import how_converted
-from .launchable import Replaced, is_fake, is_plain, require_tensor
+from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
 from .rows import along, rows_of, shaped_as
 from .torch_products import first
 
@@ -116,7 +116,7 @@ def _fitting(dtype: torch.dtype, bias: bool) -> str:
     return f"contracts that fit: none; this family has some for {fitted}"
 
 
-def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Replaced:
+def replace_linear(model: torch.nn.Module, contract: str | None = None) -> ReplacedModules:
     """Replace the linear layers of `model` that a contract fits, in place; return their names.
 
     `left` of the result says why each other module with a matrix as a parameter was left.
@@ -129,7 +129,7 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Repla
     if contract is not None and contract not in CONTRACTS:
         raise ValueError(f"{contract} is no contract of a linear layer; those of this family: {', '.join(CONTRACTS)}")
     fitting = [CONTRACTS[name] for name in ([contract] if contract else PLAIN)]
-    replaced, left, others = Replaced(), Counter[str](), False
+    replaced, left, others = ReplacedModules(), Counter[str](), False
     made: dict[int, Linear] = {}
     for name, module in [*model.named_modules(remove_duplicate=False)]:
         if type(module).__module__ == Linear.__module__:
