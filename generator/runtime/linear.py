@@ -132,7 +132,7 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Repla
     replaced, left, others = ReplacedModules(), Counter[str](), False
     made: dict[int, Linear] = {}
     for name, module in [*model.named_modules(remove_duplicate=False)]:
-        if type(module).__module__ == Linear.__module__:
+        if isinstance(module, Linear) or type(module).__module__ == Linear.__module__:
             others = True
             continue
         if not isinstance(module, torch.nn.Linear):

@@ -221,7 +221,7 @@ def test_a_model_of_which_nothing_fits_is_told(family: ModuleType, render: Famil
 
 
 def test_what_is_left_has_a_reason(family: ModuleType) -> None:
-    """Every module with a matrix of its own is told, whether or not it is a linear layer."""
+    """`left` names each module with a 2-D parameter that was not replaced, linear layers and others."""
     normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 8))
     parts = (
         torch.nn.Embedding(4, 8),
