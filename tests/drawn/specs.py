@@ -78,7 +78,9 @@ def _tiles(draw: st.DrawFn, schedule: str) -> dict[str, int]:
     if schedule == "paired":
         tile["n"] += draw(_powers(16, 128).filter(lambda right: right < tile["n"])) if tile["n"] > 16 else 0
     tile |= {"warps": draw(_powers(1, 16)), "stages": 1 if schedule == "naive" else draw(st.integers(1, 6))}
-    return tile | {"group": draw(st.sampled_from([1, 4, 8])), "split": draw(st.sampled_from([1, 2, 3, 4]))}
+    tile["group"] = draw(st.sampled_from([1, 4, 8]))
+    # A split that no schedule reads is an error.
+    return tile | ({"split": draw(st.sampled_from([1, 2, 3, 4]))} if schedule.startswith("split_k") else {})
 
 
 @st.composite
