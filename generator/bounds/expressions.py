@@ -74,6 +74,9 @@ class Expressions:
                 return self._opposite(node, self.value(operand))
             case ast.Compare(ast.Name() as left, [ast.Is()], [ast.Constant(None)]):
                 return self._absent(node, self.value(left))
+            case ast.Compare(ast.Name(name), [ast.NotEq()], [ast.Constant(0.0)]) if self._data(name):
+                # A condition of which nothing is known: loads are proved for either, and no store is complete under it.
+                return LaneConditions(equal(variable(f"{name} is not 0"), 1))
             case ast.Compare(left, [operator], [right]):
                 return self._compare(node, operator, self.value(left), self.value(right))
             case ast.IfExp():
@@ -91,6 +94,11 @@ class Expressions:
         if isinstance(found, Either) and negation(found.flag) in self.path:
             return Opaque(f"the number {name}")
         return found
+
+    def _data(self, name: str) -> bool:
+        """Whether a name has a value that the proof does not follow, and through which no memory is accessed."""
+        found = self._named(name)
+        return isinstance(found, Opaque) and not found.memory
 
     def truth(self, node: ast.expr) -> LaneConditions:
         """The condition of a branch."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from generator.epilogue import formula, formula_code, gated_units
-from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput
+from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY, AuxiliaryOutput
 from generator.epilogue.formula import Number
 from generator.epilogue.gradient_operation import PREACT, GradientOperation
 from generator.epilogue.operations import (
@@ -170,6 +170,12 @@ class Epilogue:
     def reads_out(self) -> bool:
         """Whether C is read before it is written."""
         return any(operand.shape == OUT for step in self.steps for _, operand in step.operands)
+
+    @cached_property
+    def beta(self) -> str:
+        """The number by which a call multiplies C, which is not read where it is 0; empty where no call gives it."""
+        accumulated = [step for step in self.steps if step.operation == ACCUMULATE]
+        return "".join(x.name for step in accumulated for _, x in step.operands if x.shape != OUT)
 
     def rounded(self, held: str, to: str) -> Epilogue:
         """The chain with its running value rounded to `to` before each operation; the accumulator's type is `held`."""

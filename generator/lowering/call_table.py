@@ -54,7 +54,7 @@ class CallTable:
         first = paragraph(text, INDENT + len('"""'), " " * INDENT)
         shared = "No result may alias an operand" + " or another result" * bool(call.outputs)
         if call.reads_out:
-            shared += ". `out` must be given; it is read for any `beta`, so a second call gives another result"
+            shared += ". `out` must be given; it is read, so a second call gives another result"
         rest = f"{shared}. `config`, an element of CONFIGS or its index, replaces the choice by size."
         return f"{first}\n\n{' ' * INDENT}{paragraph(rest, INDENT, ' ' * INDENT)}\n{' ' * INDENT}"
 

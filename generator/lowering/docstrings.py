@@ -218,7 +218,7 @@ def outputs(v: Variant) -> str:
             f" {' and '.join(saved)} {'is' if len(saved) == 1 else 'are'} {v.dtype.out} and has the result's layout."
         )
     if v.epilogue.reads_out:
-        text += " C is the value of the result's own tensor before the call; it is read even where beta is 0."
+        text += " C is the value of the result's own tensor before the call; it is not read where a call's beta is 0."
     return text.strip()
 
 

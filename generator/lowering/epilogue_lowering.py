@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from generator.epilogue import formula
+from generator.epilogue.auxiliary_outputs import ACCUMULATE
 from generator.epilogue.chain import Epilogue, EpilogueOperand
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.formula_code import to_triton
@@ -67,6 +68,10 @@ def step_views(
         functions = approximate_math.functions(approximate_math.takes(step, math), dtype.out)
         helpers = approximate_math.helpers(step.tree, functions)
         operands = tuple(_operand(operand, c, products) for _, operand in step.operands)
+        if step.operation == ACCUMULATE:
+            # As in BLAS, C is not read where beta is 0.
+            when = f"{epilogue.beta} != 0.0" if epilogue.beta else ""
+            operands = (*(x for x in operands if x is not c), replace(c, when=when, like=values[X]))
         if step is epilogue.gate or GATE not in values:
             lines = to_triton(step.tree, {**values, **spellings}, integer=stays, functions=functions)
             steps.append(StepView(operands, lines, helpers, depth))

@@ -70,6 +70,10 @@ class Matrix:
     loaded: str = ""
     #: The kernel's name for the rows of what is loaded of an operand of the epilogue.
     line: str = "offs_m"
+    #: The condition under which it is read, as the kernel has it; empty where it always is.
+    when: str = ""
+    #: Of what is not always read, the value with whose shape and type it is zero otherwise.
+    like: str = ""
 
     shape = MATRIX
 

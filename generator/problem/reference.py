@@ -51,6 +51,9 @@ def references(
     if not hardware and (held := through_registers(variant)):
         # The kernel truncates this operand to tf32 itself; a matrix unit truncates the other one, too.
         a, b = (truncated(a), b) if held == "a" else (a, truncated(b))
+    if (beta := variant.epilogue.beta) and operands[beta] == 0:
+        # As in BLAS, C is not read, whatever is in it.
+        operands = {**operands, "c": torch.zeros_like(torch.as_tensor(operands["c"]))}
     multiply = product_of_decoded if variant.traits.decodes else product
     exact, error = multiply(variant.dtype, a, b, operands, hardware=hardware)
     outputs: list[Bounded] = []

@@ -196,6 +196,9 @@ class _Builder:
         setup = Setup(tensors.pop("a"), tensors.pop("b"), out, tensors, {}, {})
         if out is not None and described.reads_out:
             self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
+            if self.case.beta_zero and out.view.dtype.is_floating_point:
+                out.view[..., ::2] = float("inf") if has_infinity(out.view.dtype) else float("nan")
+                out.view[..., 1::2] = float("nan")
             setup.c = setup.before = out.view.clone()
             if "scatter" in setup.tensors:
                 places = setup.tensors["scatter"].view
@@ -220,7 +223,7 @@ class _Builder:
             # Integer factors use their whole range; operands of the product's magnitude cancel it.
             spread = 5000.0 * max(self.case.sizes[2], 1) ** 0.5
         if x.number and not self.case.scalar_tensor:
-            setup.scalars[x.name] = -1.3
+            setup.scalars[x.name] = 0.0 if self.case.beta_zero and x.name == self.variant.epilogue.beta else -1.3
             return
         setup.tensors[x.name] = operand = self.tensor(x)
         self.fill(operand, 1.0 if x.number or x.extents == ("1",) else spread)

@@ -52,6 +52,8 @@ class Case:
     interleaved: bool = False
     #: The ends of groups, as `offsets` has them; None for a group of a third of all, one of none, and one of the rest.
     ends: tuple[int, ...] | None = None
+    #: A number that multiplies C is 0, and C has infinity and NaN.
+    beta_zero: bool = False
     #: Whether the rows of A are named, of which it then has a few more. Only for groups of rows.
     named: bool = False
     #: Whether the rows of C are named, of which it then has a few more. Only for groups of rows.

@@ -202,6 +202,8 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
             whose = "the epilogue's operands" if shapes else "scales"
             reason = f"{whose} are {word}" + (", a scalar is a tensor of one element" * tensor)
             yield Case(f"operands-{word}", reason, sizes, row, operand_type=word, scalar_tensor=tensor)
+    if fit.variant.epilogue.beta:
+        yield Case("beta-zero", "beta is 0, and C, which is not read, has infinity and NaN", sizes, row, beta_zero=True)
     if SCALAR in shapes:
         yield Case("scalar-tensor", "a scalar is a tensor of one element", sizes, row, scalar_tensor=True)
 
