@@ -101,11 +101,11 @@ def test_no_kernel_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     half = len(kernels) // 2
     digests = Digests()
     counts = []
-    for kernels in (kernels[:half], kernels[half:]):
+    for part in (kernels[:half], kernels[half:]):
         with monkeypatch.context() as patch:
             parse = Mock(wraps=ast.parse)
             patch.setattr(ast, "parse", parse)
-            for kernel in kernels:
+            for kernel in part:
                 digests.add(f"{kernel.name}.py", kernel_source(made.spec, kernel), Digests())
         counts.append(parse.call_count)
     assert digests.unformatted.keys() == {f"{kernel.name}.py" for kernel in made.kernels}
