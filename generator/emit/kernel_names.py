@@ -36,9 +36,9 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
                     assigned.append(node)
     tree.body = [node for node in tree.body if node not in assigned]
     roles = {function.name: role for role, function in found.items()}
-    for node in ast.walk(tree) if roles else ():
-        if isinstance(node, ast.Name):
-            node.id = roles.get(node.id, node.id)
+    for each in ast.walk(tree) if roles else ():
+        if isinstance(each, ast.Name):
+            each.id = roles.get(each.id, each.id)
     for role, function in found.items():
         function.name = role
     return found
