@@ -15,7 +15,7 @@ from generator.bounds.extent_terms import factors, term
 from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.plain_arithmetic import condition_of
 from generator.bounds.runtime_theorems import LaunchedTensor
-from generator.bounds.source import JITS, NotUnderstood, Refuted, Source
+from generator.bounds.source import JIT, NotUnderstood, Refuted, Source
 from generator.bounds.symbolic_values import Either, IntegerType, LaneConditions, LaneIntegers, Opaque, Pointer, Value
 from generator.bounds.terms import ALWAYS, NEVER, Condition, Poly, at_most, below, equal, negation, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
@@ -173,7 +173,7 @@ class Launcher:
                     if computed is None or not isinstance(key, ast.Constant):
                         raise NotUnderstood(rule.lineno, ast.unparse(rule))
                     found[str(key.value)] = computed["rule"]
-            elif not matches(decorator, *JITS):
+            elif not matches(decorator, JIT):
                 raise NotUnderstood(decorator.lineno, ast.unparse(decorator).partition("\n")[0])
         return found
 

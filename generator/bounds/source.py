@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from generator.bounds.patterns import dotted, matches
+from generator.emit.kernel_names import by_role
 from generator.emit.syntax_digest import undocumented
 
-#: The name in every rendered file of the kernel that is launched with a configuration, and of those that are launched
-#: before it or behind it, where two make a result.
+#: What the kernel of a rendered file is named that is launched with a configuration, and those that are launched before
+#: it or behind it, where two make a result (`generator.emit.kernel_names`).
 KERNEL = "gemm_kernel"
 DECODES = "decode_kernel"
 ADDS = "sum_kernel"
@@ -25,13 +26,9 @@ _STORES = frozenset({"store", "scatter"})
 _LANGUAGE = "import triton.language as tl"
 _IMPORTS = (_LANGUAGE, "import torch", "import triton", "from torch import Tensor")
 #: Names that mean what those imports say, or what Python says: nothing else in a file may be called so.
-_KNOWN = frozenset({"Tensor", "__name__", "tl", "torch", "triton", "*", "max", "min", "range", "sum"})
-#: What makes a function a kernel, which profilers then see under the file's name.
-JITS = tuple(
-    f"triton.jit(repr=lambda _: __name__.rpartition('.')[2]{end})" for end in ("", " + '_sum'", " + '_decode'")
-)
-#: What may stand around a function, and leaves it the same one.
-_DECORATORS = ("triton.jit", *JITS)
+_KNOWN = frozenset({"Tensor", "tl", "torch", "triton", "*", "max", "min", "range", "sum"})
+#: What makes a function a kernel, and leaves it the same function.
+JIT = "triton.jit"
 #: What a function that is no kernel may call besides CALL: it must not change a table that the others read.
 _CALLED = frozenset({"CALL", "max", "min", "triton.cdiv"})
 
@@ -97,6 +94,7 @@ class Source:
 def read(path: Path) -> Source:
     """The source in a file; raises `NotUnderstood` where there is no kernel to prove anything of."""
     tree = ast.parse(path.read_bytes())
+    by_role(tree)
     functions: dict[str, ast.FunctionDef] = {}
     constants: dict[str, Any] = {}
     library: dict[str, str] = {}
@@ -136,7 +134,7 @@ def read(path: Path) -> Source:
 def _plain(function: ast.FunctionDef) -> bool:
     """Whether nothing around a function could make it another one, and it changes nothing that is global."""
     if function.decorator_list:
-        return all(matches(decorator, *_DECORATORS) for decorator in function.decorator_list)
+        return all(matches(decorator, JIT) for decorator in function.decorator_list)
     nodes = [*ast.walk(function)]
     stores = (node for node in nodes if isinstance(getattr(node, "ctx", ast.Load()), ast.Store | ast.Del))
     called = {dotted(node.func) for node in nodes if isinstance(node, ast.Call)}

@@ -1,8 +1,8 @@
 """Digests of what is proved and timed of a kernel's file: its kernels, its configurations, and its call.
 
 A digest is of syntax trees (`generator.emit.syntax_digest`), so comments and docstrings do not count. Neither do the
-texts of messages, the choice of a configuration, and imports of the family's `_runtime`: what this does with the table
-of a call has tests of its own.
+texts of messages, the names of kernels, the choice of a configuration, and imports of the family's `_runtime`: what
+this does with the table of a call has tests of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from generator.emit.kernel_names import ROLES, by_role
 from generator.emit.syntax_digest import digest_of, undocumented, written
 
 #: The names of the tables of configurations, and of the call.
@@ -40,7 +41,10 @@ class Parts:
 @lru_cache(maxsize=4096)
 def parts(text: str) -> Parts:
     """The digests of a file's text; raises SyntaxError or ValueError if it is not Python that `written` can write."""
-    body = [_Statement(node) for node in undocumented(ast.parse(text))]
+    tree = ast.parse(text)
+    for role, function in by_role(tree).items():
+        function.decorator_list = [_as_recorded(role, each) for each in function.decorator_list]
+    body = [_Statement(node) for node in undocumented(tree)]
     compiled = _compiled(body)
     launched: list[str] = []
     host: list[ast.AST] = []
@@ -63,6 +67,14 @@ def parts(text: str) -> Parts:
 def of_file(path: Path) -> Parts:
     """The digests of a file; raises OSError if it cannot be read, and what `parts` raises."""
     return parts(path.read_text(encoding="utf-8"))
+
+
+def _as_recorded(role: str, decorator: ast.expr) -> ast.expr:
+    """A decorator of a kernel as records have it: they are of kernels whose names for profilers were made by `repr`."""
+    if ast.unparse(decorator) != "triton.jit":
+        return decorator
+    end = f" + {ROLES[role]!r}" if ROLES[role] else ""
+    return ast.parse(f"triton.jit(repr=lambda _: __name__.rpartition('.')[2]{end})", mode="eval").body
 
 
 class _Statement:

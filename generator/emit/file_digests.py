@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from inspect import cleandoc
+from pathlib import PurePath
 
-from generator.emit.syntax_digest import DOCUMENTED, written
+from generator.emit.divided_text import divided_digest
+from generator.emit.module_text import digest_of, docstrings, tokens
+from generator.emit.syntax_digest import written
 
 #: The ends of the names of files whose layout does not count.
 _PYTHON = (".py", ".pyi")
-#: A comment, or a string: what is in either is no layout.
-_TEXTS = re.compile(
-    r"(?P<comment>\#[^\n]*)"
-    r"|[A-Za-z]{0,2}(?:'''(?:[^\\]|\\.)*?'''|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")",
-    re.S,
-)
-#: What a formatter adds or removes between the tokens. Parentheses and commas that have a meaning are in the tree. It
-#: adds no form feed, no carriage return, and no empty line at the top.
-_LAYOUT = re.compile(r"[ \t\n(),;\\]+")
-_TOP = re.compile(r"\s*")
-#: One string, or several that Python joins: a formatter joins and splits them.
-_STRINGS = re.compile('"+')
 
 
 def digest(text: str) -> str:
@@ -45,9 +34,13 @@ def unformatted_digest(text: str) -> str | None:
         tree = written(ast.parse(text), nodes)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    documented = (ast.get_docstring(node, clean=False) for node in nodes if isinstance(node, DOCUMENTED))
-    found = [tree, *("-" if each is None else repr(_document(each)) for each in documented), _tokens(text)]
-    return hashlib.sha256("\n".join(found).encode(errors="surrogateescape")).hexdigest()
+    return digest_of(tree, docstrings(nodes), text[: len(text) - len(text.lstrip())], tokens(text))
+
+
+def rendered_digest(name: str, text: str) -> str | None:
+    """`unformatted_digest` of a file that was rendered just now, which is cut into statements that others have, too."""
+    found = divided_digest(text, PurePath(name).stem)
+    return unformatted_digest(text) if found is None else found
 
 
 def is_same(name: str, one: str, other: str) -> bool:
@@ -66,12 +59,12 @@ class Digests:
     unformatted: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, text: str, known: Digests) -> None:
-        """Add a file's; `known` has the digests of earlier files, among which the same text may be."""
+        """Add a rendered file's; `known` has the digests of earlier files, among which the same text may be."""
         self.files[name] = digest(text)
         if known.files.get(name) == self.files[name]:
             self.keep(name, known)
         if name.endswith(_PYTHON) and name not in self.unformatted:
-            found = unformatted_digest(text)
+            found = rendered_digest(name, text)
             if found is not None:
                 self.unformatted[name] = found
 
@@ -90,21 +83,3 @@ class Digests:
     def entries(self) -> dict[str, dict[str, str]]:
         """The entries of the manifest."""
         return {"unformatted": dict(sorted(self.unformatted.items())), "files": dict(sorted(self.files.items()))}
-
-
-def _document(text: str) -> str:
-    """A docstring as formatters leave it: they indent it, and remove spaces at the ends of lines."""
-    return "\n".join(line.rstrip() for line in cleandoc(text).strip().splitlines())
-
-
-def _tokens(text: str) -> str:
-    """The tokens of a file, without strings, whose values are in the tree, and each comment in a line at its place."""
-    top = _TOP.match(text)
-    parts: list[str] = [top[0] if top else ""]
-    end = 0
-    for match in _TEXTS.finditer(text):
-        parts.append(_LAYOUT.sub("", text[end : match.start()]).lower())
-        parts.append(f"\n{match['comment'].rstrip()}\n" if match["comment"] else '"')
-        end = match.end()
-    parts.append(_LAYOUT.sub("", text[end:]).lower())
-    return _STRINGS.sub('"', "".join(parts))

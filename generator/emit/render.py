@@ -21,6 +21,7 @@ import jinja2
 from generator import runtime
 from generator.cost import analytic, family_costs, tuned
 from generator.emit import family_package, schedule_template
+from generator.emit.kernel_names import assignment
 from generator.emit.torchao_layers import torchao_layers
 from generator.files.parent_process import end_with_parent
 from generator.language.model import Spec
@@ -157,7 +158,9 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     texts = {"summary": summary, "properties": properties(k), "formula": paragraph(formula(k.v))}
     alone = spec.package == "files"
     needs = needed_entries(differing_needs_of(kernel), INDENT) if alone else ()
-    body = template.render(k=k, host=_host(k, alone=alone), needs=needs, **texts, **macros)
+    roles = ["gemm_kernel", *["decode_kernel"] * (k.decoding is not None), *["sum_kernel"] * k.schedule.joins]
+    names = [assignment(role, kernel.name) for role in roles]
+    body = template.render(k=k, host=_host(k, alone=alone), needs=needs, names=names, **texts, **macros)
     return with_head(spec, body)
 
 
@@ -399,7 +402,8 @@ def package_source(family: Family, name: str) -> str:
         assert gradient.chain is not None
         view = GradientView(gradient.chain, gradient)
         macros = {"math": _macros("math.j2"), "problem": _macros(view.problem_template)}
-        body = environment().get_template("gradient.py.j2").render(k=view, **macros)
+        named = {"name": gradient.file, "named": assignment("gradient_kernel", gradient.file)}
+        body = environment().get_template("gradient.py.j2").render(k=view, **named, **macros)
     return with_head(spec, body)
 
 

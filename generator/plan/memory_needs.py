@@ -6,8 +6,10 @@ The shared memory of a kernel depends on its matrix instructions, which several 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 
-from generator.language.model import Variant
+from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
@@ -18,9 +20,14 @@ Needs = tuple[int | None, ...]
 
 def needs_of(kernel: Kernel) -> dict[str, Needs]:
     """What the configurations of a kernel need, by kind of the targets that can run it."""
-    v = kernel.variant
+    # No rule about a configuration or a target reads the masking or the order of tiles: see `plan.expand`.
+    return _needs_of(replace(kernel.variant, masking="auto", swizzle="linear"), kernel.tiles)
+
+
+@lru_cache(maxsize=1024)
+def _needs_of(v: Variant, tiles: tuple[Tile, ...]) -> dict[str, Needs]:
     return {
-        kind: tuple(legality.shared_memory_needed(v, tile, target) for tile in kernel.tiles)
+        kind: tuple(legality.shared_memory_needed(v, tile, target) for tile in tiles)
         for kind, target in _able(v).items()
         if v.traits.tiled
     }

@@ -139,7 +139,7 @@ class _Work:
     def launched(self, module: ModuleType, launch: CompiledLaunch, wanted: Sequence[Specialisation]) -> Iterator[str]:
         """Messages about wrong arguments that the launcher passes."""
         expected = configuration_of(self.kernel.variant, launch.tile)
-        (multiplies,) = (each for each in wanted if each.function.__name__ == "gemm_kernel")
+        (multiplies,) = (each for each in wanted if each.function.__name__ == self.kernel.name)
         passed = {name: value for name, value in multiplies.passed.items() if name in expected}
         if passed != expected:
             yield f"launched with {passed}, expected the configuration {expected}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from generator.emit.kernel_names import ROLES, by_role
+
 _READ = "a kernel reads every operand and its strides"
 _WAITED = "a step waits for its product where the matrix unit reads registers"
 
@@ -42,9 +44,10 @@ def not_waited(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
 
 
 def _kernels(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    """The functions that are launched, by their names."""
+    """The functions that are launched, named by what they do."""
+    by_role(tree)
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel"):
+        if isinstance(node, ast.FunctionDef) and node.name in ROLES:
             yield node
 
 

@@ -19,7 +19,7 @@ def test_both_kernels_are_proved(kernel: str, tmp_path: Path) -> None:
     text = planted(kernel)
     proof = proof_of(tmp_path, text)
     assert not wrong(proof)
-    second = text[: text.index("def gemm_kernel(")].count("\n")
+    second = text[: text.index(f"def {kernel.rpartition('/')[2]}(")].count("\n")
     assert {(access.line > second, access.operand, access.kind) for access in proof.accesses} == {
         (False, "b", "load"),
         (False, "b_scale", "load"),

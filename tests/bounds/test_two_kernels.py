@@ -29,7 +29,7 @@ def test_both_kernels_are_proved(kernel: str, tmp_path: Path) -> None:
     text = planted(kernel)
     proof = proof_of(tmp_path, text)
     assert not wrong(proof)
-    second = text[: text.index("def sum_kernel(")].count("\n")
+    second = text[: text.index(f"def {kernel.rpartition('/')[2]}_sum(")].count("\n")
     told = {(access.line > second, access.operand, access.kind) for access in proof.accesses}
     assert told == {
         (False, "a", "load"),
@@ -158,7 +158,7 @@ def test_a_mistake_between_two_kernels_is_not_proved(
         (
             SUMS,
             (
-                ("def gemm_kernel(\n", "def gemm_kernel(\n    c_ptr,\n    ldc,\n"),
+                ("auto_grouped(\n", "auto_grouped(\n    c_ptr,\n    ldc,\n"),
                 ('tensors={"a_ptr": "a",', 'tensors={"c_ptr": "out", "a_ptr": "a",'),
                 (
                     '                "lda": Stride("a", 0),',
@@ -173,7 +173,7 @@ def test_a_mistake_between_two_kernels_is_not_proved(
         (
             SUMS_DESCRIPTORS,
             (
-                ("def gemm_kernel(\n", "def gemm_kernel(\n    c_desc,\n"),
+                ("auto_grouped(\n", "auto_grouped(\n    c_desc,\n"),
                 ('"a_desc": Described', '"c_desc": Described("out", (BLOCK_M, BLOCK_N)), "a_desc": Described'),
                 (STORE, f"{STORE}\n    c_desc.store([row, column], acc)"),
             ),

@@ -193,3 +193,17 @@ def test_rendered_kernels_have_code_of_their_own() -> None:
     found = {name: of_file(family.file(name)) for name in family.by_name}
     assert len(found) == 4 and parts("").device not in {each.device for each in found.values()}
     assert len({each.device for each in found.values()}) == 4
+
+
+def test_the_names_of_kernels_do_not_count() -> None:
+    """Records are of files whose kernels were named by what they do, and had names for profilers from `repr`."""
+    stem = "gemm_fp16_rcr_none__splitk_pointer_auto_grouped"
+    path = GENERATED / "split_k" / f"{stem}.py"
+    text = path.read_text(encoding="utf-8")
+    before = text.replace(f"gemm_kernel = {stem}\nsum_kernel = {stem}_sum\n", "")
+    for name, role, end in ((f"{stem}_sum", "sum_kernel", ' + "_sum"'), (stem, "gemm_kernel", "")):
+        jit = f'@triton.jit(repr=lambda _: __name__.rpartition(".")[2]{end})'
+        before = before.replace(f"@triton.jit\ndef {name}(", f"{jit}\ndef {role}(")
+    assert before.count("repr=lambda") == 2
+    assert parts(before) == parts(text)
+    assert parts(text.replace(f"gemm_kernel = {stem}\n", f"gemm_kernel = {stem}_sum\n")) != parts(text)

@@ -13,6 +13,7 @@ import pytest
 
 from generator.commands.command_line import main
 from generator.emit import manifest_reader
+from generator.emit.kernel_names import by_role
 from generator.emit.render import (
     ANALYTIC,
     AO,
@@ -237,6 +238,7 @@ def test_shipped_names(path) -> None:
 def names_of(source: str) -> tuple[set[str], set[str]]:
     """The names that the kernels and the launcher of a file use, and the launcher's keywords."""
     tree = ast.parse(source)
+    by_role(tree)
     wanted = ("gemm_kernel", "sum_kernel", "gemm", "plan", "refusal")
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in wanted]
     used = {node.id for function in functions for node in ast.walk(function) if isinstance(node, ast.Name)}

@@ -154,7 +154,7 @@ def test_the_second_kernel_knows_no_blocks_and_is_as_wide_as_the_widest() -> Non
     text = SPLIT.replace("exchanged", "direct").replace("store: pointer\n", "") + rows("m: 64, n: 112")
     family = family_of(text)
     (source,) = kernel_sources(family.spec, family.kernels)
-    first, _, second = source.partition("def sum_kernel(")
+    first, _, second = source.partition("_sum(\n    ")
     for statement in (
         "offs_n = column + tl.arange(0, LEFT_N)",
         "offs_n = middle_column + tl.arange(0, MIDDLE_N)",
@@ -175,5 +175,5 @@ def test_sums_of_blocks_of_columns_are_masked_though_the_tile_divides_n(masking:
         zip([kernel.variant.schedule for kernel in family.kernels], kernel_sources(family.spec, family.kernels))
     )
     for schedule, masked in (("split_k_paired", True), ("split_k_paired_m", False)):
-        first, _, second = sources[schedule].partition("def sum_kernel(")
+        first, _, second = sources[schedule].partition("_sum(\n    ")
         assert "in_n" not in first and ("in_n = offs_n < N" in second) is masked

@@ -282,7 +282,7 @@ def test_every_other_name_of_a_gradient_s_kernel_is_one_that_no_operand_has() ->
         operands = {operand.name for operand in gradient.chain.epilogue.operands}
         tree = ast.parse(package_source(family, f"{gradient.file}.py"))
         # The kernel, and the table of its call, in which tensors have names.
-        (kernel,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "gradient_kernel")
+        (kernel,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == gradient.file)
         table = tree.body[-1]
         used = {n.id for n in ast.walk(kernel) if isinstance(n, ast.Name)} | {n.arg for n in kernel.args.args}
         tensors = {n.value for n in ast.walk(table) if isinstance(n, ast.Constant) and isinstance(n.value, str)}

@@ -13,7 +13,7 @@ from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Job, JobState
 from generator.verify.launches import launches
 from generator.verify.level_scope import out_of_reach
-from generator.verify.machine_code import CompileError, compile_to_machine_code
+from generator.verify.machine_code import compile_to_machine_code
 from generator.verify.specialise import specialise
 from generator.verify.worker_pool import Pool
 from tests.helpers.support import Spoken
@@ -81,8 +81,10 @@ def test_mistakes_are_found(
 
 
 @pytest.mark.parametrize("module", ["linear_layer", "grün", "linear-layer", "1st"])
-def test_a_kernel_has_the_name_of_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    """A file of any name compiles as a module whose name is an ASCII identifier, and as no other."""
+def test_a_kernel_has_the_name_of_its_file_as_rendered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    """A copy of any name compiles, and torch finds the function's name in what Triton makes of it."""
     # The assembler has no report of what Triton's cache holds already.
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     family = rendered(tmp_path, "few", SPEC.replace("PACKAGE", "files"))
@@ -94,9 +96,6 @@ def test_a_kernel_has_the_name_of_its_module(tmp_path: Path, monkeypatch: pytest
     found.loader.exec_module(loaded)
     kernel = family.by_name[KERNEL]
     (wanted,) = specialise(loaded, kernel, launches(kernel, "sm90")[0], "sm90")
-    assert wanted.function.repr(None) == module
-    if module == "linear_layer":
-        assert f"tt.func public @{module}(" in compile_to_machine_code(wanted, "sm90").ir
-    else:
-        with pytest.raises(CompileError):
-            compile_to_machine_code(wanted, "sm90")
+    # torch._higher_order_ops.triton_kernel_wrap looks for `fn.__name__` in the symbol.
+    assert wanted.function.fn.__name__ == wanted.function.__name__ == KERNEL
+    assert f"tt.func public @{KERNEL}(" in compile_to_machine_code(wanted, "sm90").ir

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from generator.emit.kernel_names import by_role
 from generator.runtime.arguments import Stride
 from generator.runtime.extents import Extent
 from generator.runtime.scalars import OnDevice
@@ -199,6 +200,7 @@ class Replay:
 
     def __init__(self, text: str, row: Mapping[str, int], sizes: Mapping[str, int]) -> None:
         tree = ast.parse(text)
+        by_role(tree)
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         self.language, self.operands = Language(), dict[str, Operand]()
         call, numbers = called(tree), {**sizes, **row}

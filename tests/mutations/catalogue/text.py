@@ -86,7 +86,7 @@ MUTATIONS = (
         "a file that does not parse",
         "text",
         ELEMENTWISE,
-        (("def gemm_kernel(", "def gemm_kernel["),),
+        (("\n@triton.jit\ndef ", "\n@triton.jit\ndef def "),),
         "it cannot be imported",
         by="static",
     ),

@@ -1,0 +1,112 @@
+"""The digest of a rendered file from its statements: the same as of the whole file, and parsed once a statement."""
+
+from __future__ import annotations
+
+import ast
+import random
+from unittest.mock import Mock
+
+import pytest
+
+from generator.emit.divided_text import divided_digest
+from generator.emit.file_digests import Digests, unformatted_digest
+from generator.emit.render import kernel_source
+from tests.helpers.support import GENERATED, family_of
+
+#: Kernels with every schedule, gradients, and the library.
+FOLDERS = ("fused", "ladder", "stream_k", "training", "stored")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_it_is_the_digest_of_the_whole_file(folder: str) -> None:
+    for path in sorted((GENERATED / folder).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert divided_digest(text, path.stem) == unformatted_digest(text), path
+
+
+KERNEL = '''# A comment.
+"""A kernel."""
+
+import triton
+
+
+@triton.heuristics(
+    {
+        "EVEN": lambda args: True,
+    }
+)
+@triton.jit
+def gemm_one(
+    a_ptr,
+):
+    # The first tile.
+    for k in range(a_ptr):
+        x = f"{k}" "b"
+        if x:
+            y = 1
+        # None.
+        else:
+            y = 2
+    else:
+        z = 3
+'''
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        KERNEL,
+        KERNEL.replace("    # The first", '    """What it does.\n\n    And how.\n    """\n    # The first'),
+        KERNEL.replace("    # The first", "    'What it does.'\n    # The first"),
+        KERNEL.replace("    # The first", "    def inner():\n        '''Inner.'''\n\n    # The first"),
+        KERNEL.replace("A kernel.", "A kernel named gemm_one, `and so on`."),
+        KERNEL + '\n\n\nTEXT = """\nimport triton\n    x = 1\n"""\n',
+        KERNEL + "\n\nasync def f():\n    try:\n        pass\n    finally:\n        pass\n",
+        KERNEL.replace("import triton", "import triton; import torch"),
+        KERNEL.replace("A kernel.", "A \\x41."),
+        KERNEL.replace("import triton", "import ("),
+        KERNEL.replace('    x = f"', '    name_of_the_file = f"'),
+        KERNEL.replace("def gemm_one", "def GEMM"),
+        KERNEL + "@",
+        "",
+    ],
+)
+def test_text_of_any_kind_has_the_same_digest_or_none(text: str) -> None:
+    found = divided_digest(text, "gemm_one")
+    assert found in (None, unformatted_digest(text))
+
+
+def test_the_example_is_divided() -> None:
+    assert divided_digest(KERNEL, "gemm_one") == unformatted_digest(KERNEL) is not None
+
+
+PRODUCT = """
+summary: A product of many axes.
+package: plain
+layout: [rcr, rrr, crr]
+dtype: [fp16, bf16]
+epilogue: [none, bias, relu, bias+relu]
+masking: [none, k, auto]
+swizzle: [linear, grouped, grouped_n]
+load: [pointer, descriptor]
+schedule: [tiled, persistent]
+targets: [sm90]
+"""
+
+
+def test_no_kernel_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a product has all statements: the kernels of the other half are further combinations of these."""
+    made = family_of(PRODUCT)
+    kernels = random.Random(0).sample(made.kernels, len(made.kernels))
+    half = len(kernels) // 2
+    digests = Digests()
+    counts = []
+    for part in (kernels[:half], kernels[half:]):
+        with monkeypatch.context() as patch:
+            parse = Mock(wraps=ast.parse)
+            patch.setattr(ast, "parse", parse)
+            for kernel in part:
+                digests.add(f"{kernel.name}.py", kernel_source(made.spec, kernel), Digests())
+        counts.append(parse.call_count)
+    assert digests.unformatted.keys() == {f"{kernel.name}.py" for kernel in made.kernels}
+    assert counts[0] < half and counts[1] <= half // 50, counts
