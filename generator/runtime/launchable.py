@@ -169,7 +169,9 @@ def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
     if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
         return False
     gapless = all([each.is_contiguous() or (each.dim() > 1 and each.mT.is_contiguous()) for each in (x, y)])
-    return own == other or (gapless and own < other + y.nbytes and other < own + x.nbytes)
+    # A tensor with traced sizes has no `nbytes`.
+    end, stop = own + x.numel() * x.element_size(), other + y.numel() * y.element_size()
+    return own == other or (gapless and own < stop and other < end)
 
 
 class ReplacedModules(list[str]):
