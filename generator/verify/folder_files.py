@@ -99,11 +99,6 @@ def _misleads(compiled: Path) -> bool:
         return True
 
 
-def own_names(family: Rendered) -> list[str]:
-    """The names of the manifest's files other than kernels' files, sorted."""
-    return sorted(name for name in family.files if name.removesuffix(".py") not in family.by_name)
-
-
 def failures(family: Rendered) -> Iterator[Failure]:
     """A failure for each module that the manifest does not list, and for each other file that is not as it lists it.
 
@@ -112,7 +107,7 @@ def failures(family: Rendered) -> Iterator[Failure]:
     for name in unlisted(family):
         message = f"{family.folder / name} is not in the manifest, and Python could import it; remove it"
         yield Failure("manifest", "every module of the folder is in the manifest", message)
-    for name in own_names(family):
+    for name in family.own_names:
         file = family.folder / name
         if name.endswith(".py"):
             continue

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError
@@ -42,7 +42,7 @@ class InputReader:
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[str | None, tuple[int, ...]]] = {}
-        self._unlisted: dict[tuple[Path, bool], list[str]] = {}
+        self._shared: dict[tuple[Path, bool], JobInputs] = {}
 
     def of(self, job: Job, family: Rendered) -> JobInputs:
         """The inputs of a job: this package, the versions of others, the job, the manifest, and the family's files.
@@ -50,23 +50,23 @@ class InputReader:
         Of the manifest only the static level reads more than the entries of the job's kernels. The files are those of
         these kernels, and all that are no kernel's, such as `_runtime`.
         """
-        kernels = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
-        names = [*folder_files.own_names(family), *(f"{kernel.name}.py" for kernel in kernels)]
-        found = [self._file(family.folder / name) for name in names]
         static = job.level == "static"
-        entries = family.contents if static else repr(kernels)
-        read = [
-            *_environment(job.level),
-            repr(replace(job, folder=Path())),
-            entries,
-            names,
-            [file[0] for file in found],
-        ]
-        if (family.folder, static) not in self._unlisted:
-            self._unlisted[family.folder, static] = folder_files.unlisted(family, compiled=static)
-        digest = hashlib.sha256(json.dumps(read).encode()).hexdigest()
-        times = tuple(file[1] for file in found)
-        return JobInputs("" if self._unlisted[family.folder, static] else digest, times)
+        if (family.folder, static) not in self._shared:
+            names = family.own_names
+            entries = family.contents if static else None
+            shared = self._inputs([entries, names], [family.folder / name for name in names])
+            digest = "" if folder_files.unlisted(family, compiled=static) else shared.digest
+            self._shared[family.folder, static] = replace(shared, digest=digest)
+        shared = self._shared[family.folder, static]
+        kernels = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
+        read = [*_environment(job.level), repr(replace(job, folder=Path())), repr(kernels), shared.digest]
+        own = self._inputs(read, [family.file(kernel.name) for kernel in kernels])
+        return JobInputs(own.digest if shared.digest else "", own.times + shared.times)
+
+    def _inputs(self, read: Sequence[object], paths: Sequence[Path]) -> JobInputs:
+        files = [self._file(path) for path in paths]
+        text = json.dumps([*read, [digest for digest, _ in files]])
+        return JobInputs(hashlib.sha256(text.encode()).hexdigest(), tuple(times for _, times in files))
 
     def _file(self, path: Path) -> tuple[str | None, tuple[int, ...]]:
         """The digest of a file, None where there is none, and what changes whenever the file does."""
