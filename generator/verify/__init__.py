@@ -37,7 +37,6 @@ No module reads a template or the rendered text to learn which result is right. 
 imports do not import torch or triton: a worker sets its environment before it imports them.
 """
 
-import importlib
 import inspect
 import sys
 from types import ModuleType
@@ -56,8 +55,9 @@ class _CallablePackage(ModuleType):
 
 
 def _function() -> Any:
-    # By its name: an import statement would make a circle of imports.
-    return importlib.import_module("generator.verify.verification_run").verify
+    from generator.verify.verification_run import verify
+
+    return verify
 
 
 sys.modules[__name__].__class__ = _CallablePackage
