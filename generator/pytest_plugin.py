@@ -189,8 +189,6 @@ class Outcomes:
     ) -> None:
         self.jobs = list(jobs)
         self.cache, self.fresh = cache, fresh
-        #: Of jobs of which some launches are cached, the job with the others.
-        self.left: dict[Job, Job] = {}
         self.together = "PYTEST_XDIST_WORKER" not in os.environ if together is None else together
         self.done = dict(finished)
         self.error: Exception | None = None
@@ -201,44 +199,31 @@ class Outcomes:
 
     def select(self, jobs: Sequence[Job]) -> None:
         """Choose the jobs to run: those of `jobs` that are not done, or, where each process runs a few, none yet."""
-        self.jobs = []
-        for job in jobs if self.together else ():
-            left = self._left(job)
-            self.jobs += [] if left is None else [left]
+        self.jobs = self._left(jobs) if self.together else []
 
-    def _left(self, job: Job) -> Job | None:
-        """The job, or the part of it of which there is no result; None if it is done."""
-        if job in self.done or self.cache is None or self.fresh:
-            return None if job in self.done else job
-        cached, left = self.cache.cached([job])
-        self.done.update((result.job, result) for result in cached)
-        self.left.update((job, part) for part in left if part != job)
-        return left[0] if left else None
+    def _left(self, jobs: Sequence[Job]) -> list[Job]:
+        """The jobs that are not done, now that results of earlier sessions are."""
+        left = [job for job in jobs if job not in self.done]
+        if self.cache is not None and not self.fresh:
+            cached, left = self.cache.cached(left)
+            self.done.update((result.job, result) for result in cached)
+        return left
 
     def __call__(self, job: Job) -> JobResult:
         """The result of a job; waits for it. Raises what ended the workers, if it has none."""
-        left = self.left.get(job, job)
         if not self.together:
-            part = self._left(job)
-            if part is None:
-                return self.done[job]
-            return self._kept(job, next(iter(self._results(job.level, [part]))))
-        if left not in self.done and job.level not in self.begun:
+            for result in self._results(job.level, self._left([job])):
+                self.done[job] = result
+        elif job not in self.done and job.level not in self.begun:
             self.begin((job.level,))
         with self.changed:
-            self.changed.wait_for(lambda: left in self.done or self.error is not None)
-        if left not in self.done:
+            self.changed.wait_for(lambda: job in self.done or self.error is not None)
+        if job not in self.done:
             assert self.error is not None
             raise self.error
-        return self._kept(job, self.done[left])
-
-    def _kept(self, job: Job, result: JobResult) -> JobResult:
-        """The result of the whole job, which is cached from now on."""
-        if self.cache is None or result.cached:
-            return result
-        whole = self.cache.whole(result, job)
-        self.cache.store(whole)
-        return whole
+        if self.cache is not None:
+            self.cache.store(self.done[job])
+        return self.done[job]
 
     def begin(self, levels: Sequence[str]) -> None:
         """Start to run the jobs of these levels, one level after the other."""
@@ -273,7 +258,7 @@ class Outcomes:
         for thread in self.threads:
             thread.join()
         if self.cache is not None:
-            self.cache.close()
+            self.cache.flush()
 
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()

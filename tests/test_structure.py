@@ -7,13 +7,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import generator
-from generator.verify.dependencies import module
 
 ROOT = Path(generator.__file__).parent
 #: Each package imports only those before it, and `generator` itself, which is a version and the names of functions.
@@ -44,12 +44,26 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     """Which modules of the package each imports, inside functions too; a package of its own modules' is left out."""
-    return {
-        name: {other for other in module(name).imports if not name.startswith(f"{other}.") and other != name}
-        for name in modules()
-    }
+    found = {}
+    for name, path in modules().items():
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        others = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom):
+                base = [*(name if path.stem == "__init__" else name.rpartition(".")[0]).split(".")]
+                start = (
+                    ".".join([*base[: len(base) - node.level + 1], node.module or ""]) if node.level else node.module
+                )
+                others |= {f"{start}.{alias.name}" for alias in node.names}
+        # An import of a module runs the packages that contain it; behind a module there may be one of its names.
+        with_packages = {
+            ".".join(parts[:count]) for parts in (x.split(".") for x in others) for count in range(1, len(parts) + 1)
+        }
+        found[name] = {other for other in with_packages & modules().keys() if not f"{name}.".startswith(f"{other}.")}
+    return found
 
 
 def package(name: str) -> str:

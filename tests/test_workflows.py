@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from generator.commands import render
+from generator.verify.result_cache import NAME
 from tests.helpers.support import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -139,18 +140,17 @@ def test_gitlab_restores_what_passed_and_stores_it_where_that_is_set(tmp_path: P
     run("before_script")
     own = home / ".cache" / "gemm-generator"
     assert own.is_dir() and not any(own.iterdir())
-    (own / "secret").write_text("x")
-    (own / "secret").chmod(0o600)
+    (own / "verify").mkdir()
+    (own / "verify" / NAME).write_text("x")
     run("after_script")
     assert [job["cache"]["paths"][0]] == [path.name for path in project.iterdir() if path.name != ".git"]
-    (own / "secret").unlink()
+    (own / "verify" / NAME).unlink()
     run("before_script")
-    # Another user of the machine must not read it: it would not be believed.
-    assert (own / "secret").stat().st_mode & 0o777 == 0o600
-    (own / "secret").unlink()
+    assert (own / "verify" / NAME).read_text() == "x"
+    (own / "verify" / NAME).unlink()
     subprocess.run(["git", "add", "-f", ".gemm-cache"], cwd=project, check=True)
     run("before_script")
-    assert not (own / "secret").exists(), "what a commit has is not believed"
+    assert not (own / "verify" / NAME).exists(), "what a commit has is not believed"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import linecache
 import os
 import re
 import sys
@@ -26,6 +27,8 @@ class _SourceLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
+        # Triton reads the text of a kernel by way of this, which may have that of an earlier file.
+        linecache.cache.pop(path, None)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
 

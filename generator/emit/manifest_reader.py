@@ -81,8 +81,12 @@ class Rendered:
     @cached_property
     def own_modules(self) -> list[str]:
         """The names of the modules other than kernels of products: `__init__.py` and what it imports."""
-        kernels = {f"{name}.py" for name in self.by_name}
-        return [name for name in sorted(self.files) if name.endswith(".py") and name not in kernels]
+        return [name for name in self.own_names if name.endswith(".py")]
+
+    @cached_property
+    def own_names(self) -> list[str]:
+        """The names of the files other than kernels of products, sorted."""
+        return sorted(name for name in self.files if name.removesuffix(".py") not in self.by_name)
 
     @property
     def own_files(self) -> list[Path]:

@@ -14,10 +14,7 @@ class NotInstalled(GeneratorError):
 
 
 def data(*parts: str) -> Path:
-    """A data file or folder, by the parts of its path in the package; raises `NotInstalled` if it is not there.
-
-    `generator.verify.dependencies` finds the data of a module by its file's name, so that this is a part of its own.
-    """
+    """A data file or folder, by the parts of its path in the package; raises `NotInstalled` if it is not there."""
     found = PACKAGE.joinpath(*parts)
     if not found.exists():
         raise _not_installed("/".join(parts))

@@ -7,7 +7,7 @@ The modules, from a call of the command inwards:
     job_selection    the jobs of a run: a kernel, or a contract's function, at a level; or one shard of them
     level_scope      what a level cannot prove, and which other level, Triton version or device (`gpu`) does
     coverage         which combinations run when not all do; `job_costs` estimates durations, to divide shards evenly
-    result_cache     cached results of earlier runs, keyed by everything that they depend on (`dependencies`)
+    result_cache     cached results of earlier runs, keyed by the bytes that their jobs have read (`job_inputs`)
     static_checks    the text of a folder: parses, lints clean, is formatted, matches its digest and its manifest
     bounds_job       the bounds level: runs `generator.bounds` on one kernel
     worker_pool      runs the other jobs in worker processes; each level has its own processes
@@ -37,7 +37,6 @@ No module reads a template or the rendered text to learn which result is right. 
 imports do not import torch or triton: a worker sets its environment before it imports them.
 """
 
-import importlib
 import inspect
 import sys
 from types import ModuleType
@@ -56,8 +55,9 @@ class _CallablePackage(ModuleType):
 
 
 def _function() -> Any:
-    # By its name: all results would depend on what an import statement leads to.
-    return importlib.import_module("generator.verify.verification_run").verify
+    from generator.verify.verification_run import verify
+
+    return verify
 
 
 sys.modules[__name__].__class__ = _CallablePackage

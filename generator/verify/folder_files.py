@@ -5,12 +5,11 @@ from __future__ import annotations
 import marshal
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from importlib.machinery import all_suffixes
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
-from generator.emit.file_digests import digest
 from generator.emit.manifest_reader import Rendered
 from generator.files.reading import FileError, read_bytes, with_unix_lines
 from generator.verify.jobs import Failure
@@ -22,21 +21,21 @@ _CACHE = "__pycache__"
 _UNCHECKED = 1
 
 
-def unlisted(family: Rendered) -> list[str]:
+def unlisted(family: Rendered, *, compiled: bool = True) -> list[str]:
     """The names in the folder that `import` could take, and that the manifest does not list, sorted.
 
-    These are modules, Python's or compiled, folders with modules, and compiled modules in `__pycache__` that are of
-    another source than the one that Python would take them for.
+    These are modules, Python's or compiled, folders with modules, and with `compiled` the modules in `__pycache__` that
+    are of another source than the one that Python would take them for.
     """
     subfolders = {name.partition("/")[0] for name in family.files if "/" in name}
-    found = [*_unlisted(family, "", subfolders)]
+    found = [*_unlisted(family, "", subfolders, compiled)]
     for name in subfolders:
         if (family.folder / name).is_dir() and not (family.folder / name).is_symlink():
-            found += _unlisted(family, f"{name}/", ())
+            found += _unlisted(family, f"{name}/", (), compiled)
     return sorted(found)
 
 
-def _unlisted(family: Rendered, front: str, subfolders: Collection[str]) -> Iterator[str]:
+def _unlisted(family: Rendered, front: str, subfolders: Collection[str], compiled: bool) -> Iterator[str]:
     """The same of one folder of the family, whose names begin with `front`, without its own `subfolders`."""
     with os.scandir(family.folder / front) as entries:
         for entry in entries:
@@ -44,7 +43,8 @@ def _unlisted(family: Rendered, front: str, subfolders: Collection[str]) -> Iter
             own = name in family.files or (name in subfolders and not entry.is_symlink())
             if not own and _importable(entry):
                 yield name
-    yield from (f"{front}{name}" for name in _stale(family.folder / front / _CACHE))
+    if compiled:
+        yield from (f"{front}{name}" for name in _stale(family.folder / front / _CACHE))
 
 
 def _importable(entry: os.DirEntry[str]) -> bool:
@@ -99,11 +99,6 @@ def _misleads(compiled: Path) -> bool:
         return True
 
 
-def own_names(family: Rendered) -> list[str]:
-    """The names of the manifest's files other than kernels' files, sorted."""
-    return sorted(name for name in family.files if name.removesuffix(".py") not in family.by_name)
-
-
 def failures(family: Rendered) -> Iterator[Failure]:
     """A failure for each module that the manifest does not list, and for each other file that is not as it lists it.
 
@@ -112,7 +107,7 @@ def failures(family: Rendered) -> Iterator[Failure]:
     for name in unlisted(family):
         message = f"{family.folder / name} is not in the manifest, and Python could import it; remove it"
         yield Failure("manifest", "every module of the folder is in the manifest", message)
-    for name in own_names(family):
+    for name in family.own_names:
         file = family.folder / name
         if name.endswith(".py"):
             continue
@@ -123,14 +118,6 @@ def failures(family: Rendered) -> Iterator[Failure]:
                 changed = "was edited since it was rendered; render the family again with --force"
             message = f"{file} {changed}"
             yield Failure("manifest", "every file that the manifest lists is as it was rendered", message)
-
-
-def state(family: Rendered) -> str:
-    """A digest of all that `static` reads in the folder besides kernels' files."""
-    names = own_names(family)
-    texts = [(name, family.files[name], digest(_text(family.folder / name) or "")) for name in names]
-    found: Sequence[object] = [unlisted(family), texts, sorted(family.recorded.unformatted.items())]
-    return digest(repr(found))
 
 
 def _text(file: Path) -> str | None:

@@ -147,6 +147,8 @@ class JobResult:
     #: The cases that passed by configuration, at the levels interpret and gpu, and the configuration of the full list.
     rows: tuple[tuple[str, int], ...] = ()
     full: str = ""
+    #: The digest of all that the job has read, by the process that ran it; none if that is not known.
+    inputs: str = ""
     #: The result comes from the result cache.
     cached: bool = False
 

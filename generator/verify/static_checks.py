@@ -20,6 +20,7 @@ from generator.language.errors import CallError
 from generator.plan.claims import waits
 from generator.plan.kernels import Kernel
 from generator.verify import folder_files, rendered_text
+from generator.verify.job_inputs import InputReader, with_inputs
 from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.manifest_configurations import tables
 from generator.verify.parallel import each
@@ -41,10 +42,13 @@ def run(jobs: Sequence[Job]) -> Iterator[JobResult]:
     of jobs leaves them out. Such a failure has the file's name in its case.
     """
     families = {job.folder: remembered(job.folder) for job in jobs}
+    readers = InputReader(), InputReader()
+    before = [readers[0].of(job, families[job.folder]) for job in jobs]
     own = {folder: [*folder_files.failures(family), *_own_modules(family)] for folder, family in families.items()}
     listed = [(job.file, _listed(families[job.folder], families[job.folder].by_name[job.name])) for job in jobs]
-    for job, (_, failures) in zip(jobs, check(listed), strict=True):
-        yield JobResult(job, cases=1, failures=(*failures, *own.pop(job.folder, ())))
+    for job, inputs, (_, failures) in zip(jobs, before, [*check(listed)], strict=True):
+        result = JobResult(job, cases=1, failures=(*failures, *own.pop(job.folder, ())))
+        yield with_inputs(result, inputs, readers[1].of(job, families[job.folder]))
 
 
 def _own_modules(family: Rendered) -> Iterator[Failure]:

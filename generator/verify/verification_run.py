@@ -124,7 +124,7 @@ def verify(
     try:
         done = _run(planned, kept, jobs or workers_by_default(), fresh=fresh, progress=progress, report=report)
     finally:
-        kept.close()
+        kept.flush()
     stopped = len(planned.jobs) - len(done)
     if case is not None and not stopped:
         _refuse_unmatched(case, [result for result in done if result.job not in planned.out_of_reach])
@@ -251,13 +251,10 @@ def _run(
         done += cached
     for result in done:
         tell(result)
-    asked = {(job.level, job.folder, job.name, job.contract, job.target): job for job in jobs}
     order = {job: place for place, job in enumerate(jobs)}
     try:
         with _terminable():
             for result in _outcomes(left, workers, progress):
-                job = result.job
-                result = cache.whole(result, asked[job.level, job.folder, job.name, job.contract, job.target])
                 cache.store(result)
                 done.append(result)
                 tell(result)

@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
+from generator.verify.job_inputs import run_with_inputs
 from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.parallel import begin_worker
 
@@ -63,6 +64,10 @@ def _initialize(level: str, lock: Any) -> None:
 
 
 def _work(job: Job) -> JobResult:
+    return run_with_inputs(job, _run)
+
+
+def _run(job: Job) -> JobResult:
     if not job.file.exists():
         message = f"{job.file} does not exist, but the family's manifest lists it; render the family again"
         return JobResult(job, failures=(Failure("import", "the file is imported", message),))

@@ -21,7 +21,7 @@ from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import Rendered
 from generator.files import output_files
 from generator.files.reading import FileError
-from generator.verify import worker_pool
+from generator.verify import result_cache, worker_pool
 from generator.verify.coverage import Coverage
 from generator.verify.job_costs import JobCosts
 from generator.verify.job_selection import covered, plan, rendered, shard
@@ -498,19 +498,18 @@ def test_a_file_that_no_parser_reads_is_a_failure(ladder: Path, call: Call, text
     assert status == 1 and re.search(r"^2 of 2 failed", out, re.M) and not error
 
 
-def test_results_of_another_user_or_machine_are_not_believed(
-    ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_second_run_proves_nothing_unless_it_is_fresh(
+    ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """A database with the right keys, as a checkout may bring it."""
     call = (ladder, "--cache", tmp_path / "cache")
     cached = re.compile(r"^static +4 +0 +4 +0 +0 +0 +(\d) ", re.M)
-    assert cached.findall(static(capsys, *call)[1]) == ["0"] and cached.findall(static(capsys, *call)[1]) == ["4"]
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
-    status, out, error = static(capsys, *call)
-    assert status == 0 and cached.findall(out) == ["0"]
-    assert error.count("warning: ") == 1 and "did not write on this machine" in error
-    # Where they were not believed, they are replaced.
-    assert cached.findall(static(capsys, *call)[1]) == ["4"]
+    for options, count in ((), "0"), ((), "4"), (("--fresh",), "0"), ((), "4"):
+        assert cached.findall(static(capsys, *call, *options)[1]) == [count]
+    # An empty file is as it was rendered, and one that is gone is not.
+    (ladder / "py.typed").unlink()
+    for options in (), ("--fresh",):
+        status, out, _ = static(capsys, *call, *options)
+        assert status == 1 and re.search(r"^1 of 4 failed", out, re.M)
 
 
 def test_a_cache_without_a_name_is_refused(ladder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -532,7 +531,7 @@ def test_the_cache_is_the_users(
     monkeypatch.chdir(tmp_path)
     assert static(capsys, "ladder")[0] == 0
     assert not (tmp_path / ".verify_cache").exists()
-    assert [*(tmp_path / "user" / "gemm-generator" / "verify").glob("results-*.sqlite")]
+    assert (tmp_path / "user" / "gemm-generator" / "verify" / result_cache.NAME).is_file()
 
 
 @pytest.mark.parametrize("fresh", [(), ("--fresh",)])
@@ -544,8 +543,9 @@ def test_a_cache_that_cannot_be_used_stops_no_proof(
     fresh: tuple[str, ...],
 ) -> None:
     static(capsys, ladder, "--cache", tmp_path / "cache")
-    (own,) = (tmp_path / "cache").glob("results-*.sqlite")
-    own.write_bytes(b"no database, but text" * 99)
+    file = tmp_path / "cache" / result_cache.NAME
+    file.unlink()
+    file.mkdir()
     for options in (("--cache", tmp_path / "cache"), ("--cache", ROOT / "README.md"), ("--cache", "/proc/none")):
         status, out, error = static(capsys, ladder, *options, *fresh)
         assert status == 0 and "all 4 passed" in out and error.count("warning: ") == 1

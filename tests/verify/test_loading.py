@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
+import os
 import py_compile
 import shutil
 from collections.abc import Iterator
@@ -73,3 +75,13 @@ def test_a_module_below_folders_is_found(ladder: Path) -> None:
     (ladder / "a" / "b" / "c.py").write_text("")
     family = importlib.import_module("generator.emit.manifest_reader").read(ladder)
     assert folder_files.unlisted(family) == ["a"]
+
+
+def test_triton_reads_the_text_that_is_loaded_whatever_its_times(tmp_path: Path) -> None:
+    """It takes a function's text from the cache of `linecache`, which goes by size and time."""
+    file = tmp_path / "kernel.py"
+    for number in (1, 2):
+        file.write_text(f"def f():\n    return {number}\n")
+        os.utime(file, (10**9, 10**9))
+        function = load_kernel(file).f
+        assert function() == number and f"return {number}" in inspect.getsource(function)

@@ -1,35 +1,31 @@
-"""The result cache: what passed is cached, and a change to anything that it depends on makes it run again."""
+"""The result cache: what passed is cached, and a change to anything that the verdict has read makes it run again."""
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from generator.emit.manifest_reader import Rendered, read
-from generator.files import signed_store
-from generator.verify import dependencies, result_cache
-from generator.verify.jobs import LEVELS, Failure, Job, JobResult, subject
-from generator.verify.launches import launches
+from generator.verify import job_inputs, result_cache, static_checks, worker_pool
+from generator.verify.job_inputs import InputReader, run_with_inputs
+from generator.verify.job_selection import plan
+from generator.verify.jobs import LEVELS, Failure, Job, JobResult, JobState, subject
 from generator.verify.result_cache import ResultCache
 from tests.helpers.support import ROOT
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
-FIGURES = (("shared", 1024), ("registers", 32))
-
-
-@pytest.fixture(autouse=True)
-def _at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user of its own, and results that are written at once, since these tests close no cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(signed_store, "_WAITING", 0)
+OTHER = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
 @pytest.fixture
 def family(tmp_path: Path) -> Rendered:
-    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder", ignore=ignored)
     return read(tmp_path / "ladder")
 
 
@@ -37,64 +33,22 @@ def store(tmp_path: Path, family: Rendered, device: str | None = None) -> Result
     return ResultCache(tmp_path / "cache", [family], device)
 
 
-def known(found: ResultCache, job: Job) -> JobResult | None:
-    results, left = found.cached([job])
+def known(tmp_path: Path, family: Rendered, job: Job, device: str | None = None) -> JobResult | None:
+    """The result of a job in another run."""
+    results, left = store(tmp_path, family, device).cached([job])
     assert len(results) + len(left) == 1
     return results[0] if results else None
 
 
-def test_what_passed_is_known_again(tmp_path: Path, family: Rendered) -> None:
-    job = Job("interpret", family.folder, KERNEL)
-    first = JobResult(job, cases=7, worst_error=0.5, subject=subject(job), place=(("triton", "3.7.1"),), seconds=2.0)
-    assert known(store(tmp_path, family), job) is None
-    store(tmp_path, family).store(first)
-    again = known(store(tmp_path, family), job)
-    assert again is not None and again.cached
-    assert again == replace(first, cached=True) and subject(job) is not None
+def passed(family: Rendered, job: Job, **rest: object) -> JobResult:
+    """The result of a job that has passed on the files as they are."""
+    return JobResult(job, cases=7, inputs=InputReader().of(job, family).digest, **rest)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        {"failures": (Failure("one", "r", "m"),)},
-        {"left_out": "no"},
-        {"not_proved": (("huge-a", "no memory"),)},
-    ],
-)
-def test_what_did_not_pass_is_done_again(tmp_path: Path, family: Rendered, result: dict[str, object]) -> None:
-    job = Job("interpret", family.folder, KERNEL)
-    store(tmp_path, family).store(JobResult(job, cases=7, **result))  # type: ignore[arg-type]
-    assert known(store(tmp_path, family), job) is None
-
-
-def test_a_single_case_is_not_the_whole(tmp_path: Path, family: Rendered) -> None:
-    one = Job("interpret", family.folder, KERNEL, case="primes")
-    store(tmp_path, family).store(JobResult(one, cases=1))
-    assert known(store(tmp_path, family), one) is None
-    assert known(store(tmp_path, family), Job("interpret", family.folder, KERNEL)) is None
-
-
-def test_another_text_manifest_harness_version_or_device_is_unknown(
-    tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = Job("gpu", family.folder, KERNEL)
-    store(tmp_path, family, "a GPU").store(JobResult(job, cases=7))
-    assert known(store(tmp_path, family, "a GPU"), job)
-    assert known(store(tmp_path, family, "another GPU"), job) is None
-    with monkeypatch.context() as patched:
-        patched.setattr(dependencies, "harness_digest", lambda level: f"another of {level}")
-        assert known(store(tmp_path, family, "a GPU"), job) is None
-    with monkeypatch.context() as patched:
-        patched.setattr(result_cache, "_installed", lambda package: "9.9")
-        assert known(store(tmp_path, family, "a GPU"), job) is None
-    manifest = family.folder / "manifest.json"
-    text = manifest.read_text()
-    manifest.write_text(text.replace('"warps": 4', '"warps": 8'))
-    assert known(store(tmp_path, read(family.folder), "a GPU"), job) is None
-    manifest.write_text(text)
-    assert known(store(tmp_path, family, "a GPU"), job)
-    change(family.file(KERNEL), "tl.dot(a, b, acc)", "tl.dot(b, a, acc)")
-    assert known(store(tmp_path, family, "a GPU"), job) is None
+def keep(tmp_path: Path, family: Rendered, result: JobResult, device: str | None = None) -> None:
+    cache = store(tmp_path, family, device)
+    cache.store(result)
+    cache.flush()
 
 
 def change(file: Path, old: str, new: str) -> None:
@@ -103,133 +57,222 @@ def change(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+def job_of(family: Rendered, level: str = "interpret", **rest: object) -> Job:
+    target = "sm90" if level == "compile" else None
+    return Job(level, family.folder, KERNEL, target=target, **rest)  # type: ignore[arg-type]
+
+
+def test_what_passed_is_known_again(tmp_path: Path, family: Rendered) -> None:
+    job = job_of(family)
+    measured = (("aligned", (("shared", 1024), ("registers", 32))),)
+    rest = {"place": (("triton", "3.7.1"),), "rows": (("64x64", 7),), "rows_left_out": ((1, "too large"),)}
+    first = passed(family, job, worst_error=0.5, subject=subject(job), measured=measured, seconds=2.0, **rest)
+    assert known(tmp_path, family, job) is None
+    keep(tmp_path, family, first)
+    again = known(tmp_path, family, job)
+    assert again == replace(first, cached=True, inputs="") and again.subject is not None
+
+
 @pytest.mark.parametrize(
-    ("file", "old", "new", "unknown"),
+    "result",
     [
-        (f"{KERNEL}.py", "# Which tile", "# What tile", {"static"}),
-        (f"{KERNEL}.py", "No result may alias", "No result may overlap", {"static"}),
-        (f"{KERNEL}.py", "acc = tl.dot(a, b, acc)", "acc = tl.dot(a, b)", set(LEVELS)),
-        (f"{KERNEL}.py", "b=b, out=out)", "b=b, out=None)", set(LEVELS) - {"compile"}),
-        # Of the family's library, what works out a launch, and a message, which the interpret level reads.
-        ("_runtime/call.py", "arguments.update(row)", "arguments.update({})", set(LEVELS)),
-        ("_runtime/call.py", "must have {wanted}, got shape", "must have {wanted}, and it has", set(LEVELS)),
-        ("_runtime/extents.py", "lambda x, y: -(-x // y)", "lambda x, y: x // y", set(LEVELS)),
-        ("_runtime/call.py", "What the call launches;", "What calls launch;", {"static"}),
-        ("_runtime/call_tensors.py", "# The largest size", "# The most", {"static"}),
+        {"failures": (Failure("one", "r", "m"),)},
+        {"left_out": "no"},
+        {"not_proved": (("huge-a", "no memory"),)},
+        {"inputs": ""},
     ],
 )
-def test_a_level_depends_on_what_it_reads_of_a_kernel_and_of_the_library(
-    file: str, old: str, new: str, unknown: set[str], tmp_path: Path, family: Rendered
+def test_what_did_not_pass_on_known_bytes_is_done_again(
+    tmp_path: Path, family: Rendered, result: dict[str, object]
 ) -> None:
-    jobs = {level: Job(level, family.folder, KERNEL) for level in ("static", "bounds", "interpret", "gpu")}
-    jobs["compile"] = Job("compile", family.folder, KERNEL, target="sm90")
-    names = [launch.name for launch in launches(family.by_name[KERNEL], "sm90")]
-    for job in jobs.values():
-        measured = tuple((name, FIGURES) for name in names) if job.target else ()
-        store(tmp_path, family).store(JobResult(job, len(names), measured=measured))
-        assert known(store(tmp_path, family), job)
-    change(family.folder / file, old, new)
-    assert {level for level, job in jobs.items() if known(store(tmp_path, family), job) is None} == unknown
+    job = job_of(family)
+    keep(tmp_path, family, replace(passed(family, job), **result))  # type: ignore[arg-type]
+    assert known(tmp_path, family, job) is None
 
 
-@pytest.mark.parametrize("level", ["bounds", "interpret", "gpu"])
-def test_a_module_that_is_gone_or_added_in_the_library_makes_a_level_unknown(
+def test_a_part_of_a_job_is_not_the_whole(tmp_path: Path, family: Rendered) -> None:
+    for part in (job_of(family, case="primes"), job_of(family, "compile", chosen=("one",))):
+        keep(tmp_path, family, passed(family, part))
+        assert known(tmp_path, family, part)
+        assert known(tmp_path, family, replace(part, case=None, chosen=())) is None
+
+
+def test_another_manifest_package_version_or_device_is_unknown(
+    tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(family, "gpu")
+    keep(tmp_path, family, passed(family, job), "a GPU")
+    assert known(tmp_path, family, job, "a GPU")
+    assert known(tmp_path, family, job, "another GPU") is None
+    manifest = family.folder / "manifest.json"
+    change(manifest, '"warps": 4', '"warps": 8')
+    assert known(tmp_path, read(family.folder), job, "a GPU") is None
+    change(manifest, '"warps": 8', '"warps": 4')
+    assert known(tmp_path, read(family.folder), job, "a GPU")
+    package = tmp_path / "package"
+    (package / "verify").mkdir(parents=True)
+    (package / "verify" / "data.json").write_text("{}")
+    keys = []
+    for name, value in (("_version", lambda package: "9.9"), ("PACKAGE", package), ("PACKAGE", package)):
+        monkeypatch.setattr(job_inputs, name, value)
+        job_inputs._environment.cache_clear()
+        assert known(tmp_path, family, job, "a GPU") is None
+        keys.append(InputReader().of(job, family).digest)
+        if name == "PACKAGE":
+            (package / "verify" / "data.json").write_text("{ }")
+    assert len(set(keys)) == 3
+    monkeypatch.undo()
+    job_inputs._environment.cache_clear()
+    assert known(tmp_path, family, job, "a GPU")
+
+
+EMPTIED: Callable[[Path], object] = lambda file: file.write_text("")  # noqa: E731
+
+
+@pytest.mark.parametrize("name", [f"{KERNEL}.py", "_runtime/call.py", "_shared_memory.py", "__init__.py", "py.typed"])
+@pytest.mark.parametrize("edit", [EMPTIED, Path.unlink, lambda file: file.write_bytes(file.read_bytes() + b"#")])
+def test_each_file_that_is_read_counts_and_a_missing_one_is_not_an_empty_one(
+    name: str, edit: Callable[[Path], object], tmp_path: Path, family: Rendered
+) -> None:
+    jobs = [job_of(family, level) for level in LEVELS]
+    for job in jobs:
+        keep(tmp_path, family, passed(family, job))
+    file = family.folder / name
+    text = file.read_bytes()
+    edit(file)
+    same = file.exists() and file.read_bytes() == text
+    assert same == (name == "py.typed" and edit is EMPTIED)
+    assert [job for job in jobs if known(tmp_path, family, job)] == (jobs if same else [])
+    file.write_bytes(text)
+    assert all(known(tmp_path, family, job) for job in jobs)
+
+
+def test_another_kernel_counts_only_for_what_runs_it(tmp_path: Path, family: Rendered) -> None:
+    (contract,) = family.contracts
+    jobs = [*(job_of(family, level) for level in LEVELS), Job("interpret", family.folder, contract, contract=True)]
+    for job in jobs:
+        keep(tmp_path, family, passed(family, job))
+    change(family.file(OTHER), "tl.dot(a, b, acc)", "tl.dot(b, a, acc)")
+    assert [job for job in jobs if not known(tmp_path, family, job)] == [jobs[-1]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_is_known_of_a_folder_with_a_module_that_is_not_listed(
     level: str, tmp_path: Path, family: Rendered
 ) -> None:
-    job, library = Job(level, family.folder, KERNEL), family.folder / "_runtime"
-    store(tmp_path, family).store(JobResult(job, cases=7))
-    assert known(store(tmp_path, family), job)
+    job, library = job_of(family, level), family.folder / "_runtime"
+    keep(tmp_path, family, passed(family, job))
     # Python imports the folder `call`, and not the module beside it.
     (library / "call").mkdir()
     (library / "call" / "__init__.py").write_text("Call = print\n")
-    assert known(store(tmp_path, family), job) is None
+    keep(tmp_path, family, passed(family, job))
+    assert known(tmp_path, family, job) is None
     shutil.rmtree(library / "call")
-    assert known(store(tmp_path, family), job)
-    (library / "extents.py").unlink()
-    assert known(store(tmp_path, family), job) is None
+    assert known(tmp_path, family, job)
 
 
-def test_a_text_is_parsed_once(tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine hundred files would take longer than all else that a run does where nothing has changed."""
-    job = Job("interpret", family.folder, KERNEL)
-    store(tmp_path, family).store(JobResult(job, cases=7))
-    with monkeypatch.context() as patched:
-        patched.delattr(result_cache.code_parts, "of_file")
-        found = known(store(tmp_path, family), job)
-    assert found is not None and found.subject == subject(job)
-    change(family.file(KERNEL), "tl.dot(a, b, acc)", "tl.dot(b, a, acc)")
-    with monkeypatch.context() as patched, pytest.raises(AttributeError):
-        patched.delattr(result_cache.code_parts, "of_file")
-        known(store(tmp_path, family), job)
+WRONG = ("offs_m < M", "offs_m <= M")
 
 
-def test_a_file_that_is_no_python_is_known_by_its_text(tmp_path: Path, family: Rendered) -> None:
-    job = Job("interpret", family.folder, KERNEL)
-    text = family.file(KERNEL).read_text()
-    for ending in ("\ndef f(:\n", "\ndef g(:\n"):
-        family.file(KERNEL).write_text(text + ending)
-        assert known(store(tmp_path, family), job) is None
-        store(tmp_path, family).store(JobResult(job, cases=1))
-        assert known(store(tmp_path, family), job)
+def test_a_verdict_is_stored_of_the_bytes_that_the_worker_has_read(tmp_path: Path, family: Rendered) -> None:
+    """A kernel is wrong when the run begins, and right when a worker reads it."""
+    job = Job("bounds", family.folder, OTHER)
+    change(family.file(OTHER), *WRONG)
+    cache = store(tmp_path, family)
+    assert cache.cached([job]) == ([], [job])
+    change(family.file(OTHER), *reversed(WRONG))
+    (result,) = worker_pool.results("bounds", [job], 1)
+    assert result.state is JobState.PASSED
+    cache.store(result)
+    cache.flush()
+    assert known(tmp_path, family, job)
+    change(family.file(OTHER), *WRONG)
+    assert known(tmp_path, family, job) is None
 
 
-def test_a_contract_depends_on_all_its_kernels_and_on_the_familys_own_code(tmp_path: Path, family: Rendered) -> None:
-    (name,) = family.contracts
-    job = Job("interpret", family.folder, name, contract=True)
-    store(tmp_path, family).store(JobResult(job, cases=2))
-    for file, words, code, other in (
-        (family.file(KERNEL), "# Which tile", "tl.dot(a, b, acc)", "tl.dot(b, a, acc)"),
-        (family.folder / "_runtime" / "functions.py", "How the functions", "raise ValueError", "raise TypeError"),
-        (family.folder / "__init__.py", "# Generated", "import importlib", "import importlib as importlib"),
-    ):
-        text = file.read_text()
-        change(file, words, f"{words} of all")
-        assert known(store(tmp_path, family), job)
-        change(file, code, other)
-        assert known(store(tmp_path, family), job) is None
-        file.write_text(text)
-    assert known(store(tmp_path, family), job)
+@pytest.mark.parametrize("name", [f"{KERNEL}.py", "_runtime/call.py", "py.typed"])
+@pytest.mark.parametrize("back", [False, True])
+def test_a_job_has_failed_whose_files_change_while_it_runs(
+    name: str, back: bool, tmp_path: Path, family: Rendered
+) -> None:
+    job, file = job_of(family), family.folder / name
+
+    def run(job: Job) -> JobResult:
+        text, times = file.read_bytes(), os.stat(file)
+        file.write_bytes(b"# Another.\n")
+        if back:
+            file.write_bytes(text)
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return JobResult(job, cases=7)
+
+    result = run_with_inputs(job, run)
+    assert result.state is JobState.FAILED and result.lost and not result.inputs
+    assert "changed while the job ran" in result.failures[0].message
+    assert run_with_inputs(job, lambda job: JobResult(job, cases=7)).state is JobState.PASSED
 
 
-def test_launches_are_kept_one_by_one(tmp_path: Path, family: Rendered) -> None:
-    names = [launch.name for launch in launches(family.by_name[KERNEL], "sm90")]
-    whole = Job("compile", family.folder, KERNEL, target="sm90")
-    some = Job("compile", family.folder, KERNEL, target="sm90", chosen=tuple(names[:3]))
-    measured = tuple((name, FIGURES) for name in names[:3])
-    failure = (Failure(names[1], "r", "m"),)
-    store(tmp_path, family).store(JobResult(some, 3, failure, measured=measured, subject=subject(some)))
-    results, left = store(tmp_path, family).cached([whole])
-    assert not results
-    (rest,) = left
-    assert set(rest.chosen) == set(names) - {names[0], names[2]}
-    found = store(tmp_path, family)
-    figures = tuple((name, FIGURES) for name in rest.chosen)
-    done = JobResult(rest, len(rest.chosen), measured=figures, subject=subject(rest))
-    joined = found.whole(done, whole)
-    assert (joined.job, joined.subject, joined.cases) == (whole, subject(whole), len(names))
-    assert {name for name, _ in joined.measured} == set(names)
-    found.store(done)
-    again = known(store(tmp_path, family), whole)
-    assert again is not None and again.cached and again.cases == len(names)
-    other = Job("compile", family.folder, KERNEL, target="sm80")
-    assert known(store(tmp_path, family), other) is None
+def test_a_text_that_changes_while_it_is_checked_has_failed(family: Rendered, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = plan([family], ("static",))
+    assert all(result.state is JobState.PASSED and result.inputs for result in static_checks.run(jobs))
+    checked = static_checks._with_ruff
+    monkeypatch.setattr(static_checks, "_with_ruff", lambda group: (family.file(KERNEL).touch(), checked(group))[1])
+    failed = [result.job.name for result in static_checks.run(jobs) if result.failures]
+    assert failed == [KERNEL]
 
 
-def test_launches_that_a_pattern_chooses_are_known_without_the_others(tmp_path: Path, family: Rendered) -> None:
-    names = [launch.name for launch in launches(family.by_name[KERNEL], "sm90")]
-    aligned = [name for name in names if name.endswith("-aligned")]
-    assert 0 < len(aligned) < len(names)
-    job = Job("compile", family.folder, KERNEL, target="sm90", case="*-aligned")
-    store(tmp_path, family).store(JobResult(job, len(aligned), measured=tuple((name, FIGURES) for name in aligned)))
-    again = known(store(tmp_path, family), job)
-    assert again is not None and [name for name, _ in again.measured] == aligned
-    # Other launches that are known besides are none of its business.
-    others = Job("compile", family.folder, KERNEL, target="sm90")
-    store(tmp_path, family).store(JobResult(others, len(names), measured=tuple((name, FIGURES) for name in names)))
-    again = known(store(tmp_path, family), job)
-    assert again is not None and again.cases == len(aligned)
+def test_damaged_lines_are_a_warning_and_are_removed(
+    tmp_path: Path, family: Rendered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [job_of(family, level) for level in LEVELS]
+    for job in jobs:
+        keep(tmp_path, family, passed(family, job))
+    file = tmp_path / "cache" / result_cache.NAME
+    lines = file.read_bytes().splitlines()
+    # A bit of another result, half a line, and no text at all.
+    damaged = [lines[0].replace(b'"cases": 7', b'"cases": 8'), *lines[1:4], lines[4][:99], b"\xff\0"]
+    file.write_bytes(b"\n".join(damaged))
+    cache = store(tmp_path, family)
+    results, left = cache.cached(jobs)
+    assert [result.job for result in results] == jobs[1:4] and left == [jobs[0], jobs[4]]
+    assert capsys.readouterr().err.count("3 damaged lines are not used; the proofs run without these") == 1
+    cache.store(passed(family, jobs[0]))
+    cache.flush()
+    assert store(tmp_path, family).cached(jobs)[1] == [jobs[4]] and not capsys.readouterr().err
+
+
+def test_the_file_is_bounded_and_loses_its_oldest_results(
+    tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_cache, "_MOST", 4000)
+    jobs = [job_of(family, case=f"case {number}") for number in range(40)]
+    for job in jobs:
+        keep(tmp_path, family, passed(family, job))
+        assert (tmp_path / "cache" / result_cache.NAME).stat().st_size <= 4000
+    here = [known(tmp_path, family, job) is not None for job in jobs]
+    assert 4 < sum(here) < 40 and here == sorted(here)
+
+
+def test_runs_that_store_at_once_keep_all(tmp_path: Path, family: Rendered) -> None:
+    caches = [store(tmp_path, family) for _ in range(3)]
+    jobs = [job_of(family, case=f"case {number}") for number in range(3)]
+    for cache, job in zip(caches, jobs, strict=True):
+        cache.store(passed(family, job))
+    for cache in caches:
+        cache.flush()
+    assert store(tmp_path, family).cached(jobs)[1] == []
 
 
 def test_the_folder_keeps_itself_out_of_git(tmp_path: Path, family: Rendered) -> None:
-    store(tmp_path, family).store(JobResult(Job("static", family.folder, KERNEL), cases=1))
+    keep(tmp_path, family, passed(family, job_of(family, "static")))
     assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_file_that_is_no_file_is_a_warning(
+    tmp_path: Path, family: Rendered, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cache").mkdir()
+    os.mkfifo(tmp_path / "cache" / result_cache.NAME)
+    assert known(tmp_path, family, job_of(family)) is None
+    assert "is a device or a pipe, not a file; the proofs run without these" in capsys.readouterr().err
+    keep(tmp_path, family, passed(family, job_of(family)))
+    assert "cannot be written: is a device or a pipe" in capsys.readouterr().err
