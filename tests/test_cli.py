@@ -310,6 +310,11 @@ def test_an_option_that_is_none(family: Cli, arguments: tuple[str, ...]) -> None
     assert said.status == 2 and "python -m generator: error: " in said.err and not Path("generated").exists()
 
 
+def test_an_option_that_is_nearly_one(family: Cli) -> None:
+    said = family("family.yaml", "--output", "here")
+    assert said.status == 2 and "did you mean '--out'?" in said.err and not Path("here").exists()
+
+
 LONG = "x" * 300
 
 

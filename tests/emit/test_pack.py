@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import shutil
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.emit.family_package import converters, weights
 from generator.emit.render import pack_source, package_names
@@ -340,3 +342,29 @@ def test_the_file_is_clean_with_any_converters(tmp_path: Path) -> None:
     code = f"import sys, {', '.join(names)}; print('triton' in sys.modules)"
     ran = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
     assert ran.stdout == "False\n", ran.stderr
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_weight_at_the_end_of_fp32_is_finite_or_refused(name: str) -> None:
+    shape = (2, 64, 16) if name == "int4_batch" else (64, 16)
+    for sign in (1.0, -1.0):
+        try:
+            keywords = PACK.quantize(torch.full(shape, sign * torch.finfo(torch.float32).max), name)
+        except ValueError as error:
+            assert "weight" in str(error)
+            continue
+        assert PACK.dequantize(name, **keywords).isfinite().all()
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_weight_without_memory_has_shapes_or_is_refused(name: str) -> None:
+    shape = (2, 64, 16) if name == "int4_batch" else (64, 16)
+    wanted = {key: (x.shape, x.dtype) for key, x in PACK.quantize(torch.ones(shape), name).items()}
+    for mode, device in ((contextlib.nullcontext(), "meta"), (FakeTensorMode(), "cpu")):
+        with mode:
+            try:
+                found = PACK.quantize(torch.empty(shape, device=device), name)
+            except ValueError as error:
+                assert "weight" in str(error)
+                continue
+            assert {key: (x.shape, x.dtype) for key, x in found.items()} == wanted

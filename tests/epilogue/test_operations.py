@@ -37,6 +37,10 @@ NO_NAME = "is not a name; expected lower-case letters, digits and _, a letter fi
         ('f: {formula: "x + y"}', "4:25: ops.f.formula: 'y' is unknown; names here: x"),
         ("f: {formula: x + y}", "4:24: ops.f.formula: 'y' is unknown; names here: x"),
         ('f: {formula: "x.real"}', "4:22: ops.f.formula: '.real' is not part of the formula language"),
+        (
+            'f: {formula: "torch.sigmoid(x)"}',
+            "4:26: ops.f.formula: '.sigmoid' is not part of the formula language; write sigmoid(…) alone",
+        ),
         ('f: {formula: "x # c"}', "4:23: ops.f.formula: '#' is not part of the formula language"),
         ('f: {formula: "x / (2 - 2)"}', "4:26: ops.f.formula: divides by 0"),
         # Escapes, folded lines and blocks have no columns of their own: the place is where the text begins.

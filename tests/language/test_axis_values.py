@@ -122,6 +122,14 @@ def test_dtype_mistakes(value: str, expected: list[str]) -> None:
         ("[[{clamp: {}}]]", [f"4:21: {CLAMP}"]),
         ("[[{clamp: {min: -.inf}}]]", [f"4:21: {CLAMP}"]),
         ("[[{clamp: {mim: 0}}]]", ["4:22: epilogue.clamp: no parameter 'mim'; did you mean 'min'? legal: min, max"]),
+        ("[[{clamp: {lo: 0}}]]", ["4:22: epilogue.clamp: no parameter 'lo'; legal: min, max"]),
+        (
+            "[[{quantize: {to: int8, block: 0}}]]",
+            [
+                "4:42: epilogue.quantize.block: 0 columns; a block has one of 16, 32, 64, 128, 256; for one scale a row, "
+                "scale_m with dtype.out where it is known before, else row_amax returns the maxima"
+            ],
+        ),
         ("[[{clamp: {min: .inf}}]]", ["4:27: epilogue.clamp.min: expected a finite number, found .inf"]),
         ("[[{clamp: {min: 1e999}}]]", ["4:27: epilogue.clamp.min: the number is not finite in fp32: 1e999"]),
         ("[[{clamp: {min: 1e-999}}]]", ["4:27: epilogue.clamp.min: the number is 0 in fp32: 1e-999"]),

@@ -208,6 +208,11 @@ REST = "layout: rcr\ndtype: fp16\n"
         ("layout: [rcr, rrr\ndtype: fp16\n", "2:6", "the '[' that line 1 opens is not closed by ']'"),
         ("dtype: {a: fp16\nlayout: rcr\n", "2:7", "the '{' that line 1 opens is not closed by '}'"),
         ("dtype: {a: fp16]\n", "1:16", "the '{' that line 1 opens is not closed by '}'"),
+        (
+            "epilogue: [[{clamp: {min: 0 max: 6}}]]\n",
+            "1:32",
+            "a comma is missing before 'max', or quote a text that has ': ' in it",
+        ),
         ("layout: rcr\n  dtype: fp16\n", "2:8", f"{COLUMNS}, and {KEY}"),
         ("layout:rcr\ndtype: fp16\n", "2:6", f"{COLUMNS}, and {KEY}"),
         ("layout: rcr\ndtype:fp16\n", "3:1", f"line 2: {KEY}"),

@@ -250,6 +250,24 @@ def test_it_is_copied_and_moved(family: ModuleType) -> None:
     assert torch.equal(found.to("cpu", torch.float16)(x), copied.cpu()(x))
 
 
+@pytest.mark.parametrize("how", ["Config", "torchao's own"])
+def test_inputs_of_eight_bits_have_the_type_of_the_result(family: ModuleType, how: str) -> None:
+    """A sum that fp16 holds is not stored in a type that the caller did not take it for."""
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
+    layer = next(layer for layer in family.ao.LAYERS if layer.rows is not None and "int8" in layer.name)
+    for other in {torch.float16, torch.bfloat16, torch.float32} - {layer.dtype}:
+        found = model(layer.dtype)
+        quantize_(found, family.ao.Config(layer.name) if how == "Config" else Int8DynamicActivationInt8WeightConfig())
+        assert type(found[0].weight) is not torch.nn.Parameter and found(inputs(layer.dtype)).dtype == layer.dtype
+        found.to(other)
+        x = inputs(other) * 1e5
+        try:
+            assert found(x).dtype == other
+        except TypeError as error:
+            assert str(layer.dtype) in str(error) and str(other) in str(error)
+
+
 def test_a_dtype_that_the_family_has_alike_is_taken(family: ModuleType) -> None:
     found, x = quantized(family), inputs(torch.bfloat16)
     wide = copy.deepcopy(found).to(torch.bfloat16)
