@@ -126,8 +126,8 @@ def test_dtype_mistakes(value: str, expected: list[str]) -> None:
         (
             "[[{quantize: {to: int8, block: 0}}]]",
             [
-                "4:42: epilogue.quantize.block: 0 columns; a block has one of 16, 32, 64, 128, 256; for one scale a row, "
-                "scale_m with dtype.out where it is known before, else row_amax returns the maxima"
+                "4:42: epilogue.quantize.block: 0 columns; a block has one of 16, 32, 64, 128, 256; for one scale a "
+                "row, scale_m with dtype.out where it is known before, else row_amax returns the maxima"
             ],
         ),
         ("[[{clamp: {min: .inf}}]]", ["4:27: epilogue.clamp.min: expected a finite number, found .inf"]),
