@@ -56,22 +56,6 @@ PACKAGE, STUBS, TYPED, NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, PACK, SHARED
 RUNTIME = "_runtime"
 _LIBRARY = Path(runtime.__file__).parent
 LIBRARY = tuple(sorted(path.stem for path in _LIBRARY.glob("*.py")))
-#: Modules that others import only for families that need them by another reason (`runtime_modules`).
-OPTIONAL = frozenset(
-    {
-        "autograd",
-        "composed_products",
-        "copies",
-        "grouped_calls",
-        "interpreted_bf16",
-        "ranking",
-        "recorded",
-        "spreading",
-        "tensor_maps",
-        "turned",
-        "workspaces",
-    }
-)
 #: What keeps git from changing the line ends of the family's files, and so their digests, in a checkout on Windows.
 ATTRIBUTES = ".gitattributes"
 ATTRIBUTES_TEXT = "*.py text eol=lf\n*.pyi text eol=lf\nmanifest.json text eol=lf\n.gitattributes text eol=lf\n"
@@ -287,12 +271,12 @@ def workspaces(family: Family) -> bool:
 
 @cache
 def imported(name: str) -> frozenset[str]:
-    """The modules of `generator/runtime` that one of them always needs: not those that a function imports on demand."""
+    """The modules of `generator/runtime` that one of them needs: those that a family may lack are imported by name."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(_library_text(name))):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             found |= {node.module} if node.module else {alias.name for alias in node.names}
-    return frozenset(found - OPTIONAL)
+    return frozenset(found)
 
 
 @cache
