@@ -30,7 +30,7 @@ from generator.lowering.call_table import CallTable
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.gradient_lowering import GradientView
 from generator.lowering.kernel_lowering import view
-from generator.lowering.lines import INDENT, collected, needed_entries, paragraph, tuple_of
+from generator.lowering.lines import INDENT, collected, import_of, needed_entries, paragraph, tuple_of
 from generator.lowering.standalone import Standalone
 from generator.lowering.view import View
 from generator.plan.kernels import Family, Kernel
@@ -390,11 +390,13 @@ def package_source(family: Family, name: str) -> str:
 def pack_source(contracts: Sequence[str], converters: Sequence[str]) -> str:
     """The text of `_pack.py` for contracts, as entries, and for keys of `CONVERTERS`."""
     public = ["CONTRACTS", "Element", "Stored", "dequantize", "quantize"]
-    imports = [f"from .{RUNTIME}.pack import {', '.join(public)}"]
+    imports = [import_of(f".{RUNTIME}.pack", public)]
     for part in sorted(converters):
         names = family_package.CONVERTING[part]
-        imports.append(f"from .{RUNTIME}.pack_{part} import {', '.join(names)}")
+        imports.append(import_of(f".{RUNTIME}.pack_{part}", names))
         public += names
+    # Constants first, then classes, then functions, as linters sort them.
+    public.sort(key=lambda name: (not name.isupper(), name[0].islower(), name))
     shown = collected("__all__ = [", [f'"{name}"' for name in public], "]")
     return environment().get_template("pack.py.j2").render(contracts=contracts, imports=imports, names=shown)
 

@@ -144,11 +144,11 @@ class Override(Installed):
 
     def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of an operator that is made of products; NotImplemented if torch shall make it."""
-        first: Any
-        first, *others = self._composed.operands(name, arguments, options) or [None]
+        operands = self._composed.operands(name, arguments, options)
+        first = operands[0] if operands else None
         if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in self._types or not _runs(first):
             return NotImplemented
-        if not all(is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in (first, *others)):
+        if not all(is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in operands):
             return NotImplemented
         return self._composed.composed(name, arguments, options)
 
