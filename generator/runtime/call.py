@@ -38,7 +38,7 @@ Row: TypeAlias = dict[str, int]
 Config: TypeAlias = Row | int | None
 
 # One for all families of a process, which interpret by the same module.
-_interpreting = triton.__dict__.setdefault("interpreting", threading.RLock())
+_interpreting = vars(triton).setdefault("interpreting", threading.RLock())  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass

@@ -54,7 +54,8 @@ _WHOLE = tuple(getattr(aten, name) for name in ("mm", "addmm", "bmm", "baddbmm")
 
 _installing = threading.RLock()
 # What Inductor's tables had of those products, while passes for rows that do not depend on each other are installed.
-_taken: Any = custom_graph_pass.__dict__.setdefault("_products_whole", SimpleNamespace(passes=[], entries=[]))
+_taken: Any = SimpleNamespace(passes=[], entries=[])
+_taken = vars(custom_graph_pass).setdefault("_products_whole", _taken)  # pyright: ignore[reportAttributeAccessIssue]
 # Inductor's options.
 _options: Any = inductor
 

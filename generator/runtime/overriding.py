@@ -64,7 +64,8 @@ UNKNOWN = ("_addmm_activation", "_scaled_mm", "_scaled_grouped_mm")
 
 def _shared(name: str) -> Any:
     """What is one for all families of a process: the handlers of calls, the newest last, and the library that asks."""
-    return torch.library.__dict__.setdefault(name, SimpleNamespace(lock=threading.RLock(), handlers=[], library=None))
+    shared = SimpleNamespace(lock=threading.RLock(), handlers=[], library=None)
+    return vars(torch.library).setdefault(name, shared)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 _overridden, _composing = _shared("_products_overridden"), _shared("_products_composed")
