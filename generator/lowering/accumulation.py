@@ -129,7 +129,9 @@ class Accumulation(TileFactors):
             else:
                 depth = 2 * INDENT if self.v.traits.looped else INDENT
                 items = f"{tiles}, {acc}{self.dot_options}".split(", ")
-                lines += bracketed(f"{acc} = tl.dot(", items, ")", depth).splitlines()
+                dot = bracketed(f"{acc} = tl.dot(", items, ")", depth).splitlines()
+                # With `min` it would be another kernel, to be proved again.
+                lines += [line + "  # noqa: FURB136" * (" < 128 else " in line) for line in dot]
         return "\n".join(lines)
 
     @property

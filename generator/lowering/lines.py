@@ -9,6 +9,8 @@ from functools import cache
 #: Columns of a line, and of each level of indentation.
 WIDTH = 120
 INDENT = 4
+#: Columns of an import: those of ruff's defaults, by which it sorts imports in somebody else's repository.
+IMPORT_WIDTH = 88
 
 
 @cache
@@ -37,6 +39,13 @@ def collected(head: str, items: Sequence[str], tail: str, depth: int = 0) -> str
     if depth + len(one) < WIDTH:
         return one
     return "\n".join([head, *(textwrap.indent(f"{item},", " " * INDENT) for item in items), tail])
+
+
+def import_of(module: str, names: Sequence[str]) -> str:
+    """The import of names, each on a line of its own if they are too many for one."""
+    one = f"from {module} import {', '.join(names)}"
+    each = [f"from {module} import (", *(f"    {name}," for name in names), ")"]
+    return one if len(one) <= IMPORT_WIDTH else "\n".join(each)
 
 
 def tuple_of(items: Sequence[str], depth: int = 0, head: str = "") -> str:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from generator.lowering.lines import INDENT, WIDTH, bracketed, collected
+from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, import_of
 from generator.lowering.operands import Slot
 from generator.plan.contract_call import Argument
 
@@ -77,9 +77,7 @@ def imports(text: str) -> tuple[str, ...]:
     for module, names in EXPORTS.items():
         listed = [name for name in names if name in used]
         if listed:
-            line = f"from ._runtime.{module} import {', '.join(listed)}"
-            wrapped = bracketed(f"from ._runtime.{module} import (", listed, ")")
-            found.append(line if len(line) <= WIDTH else wrapped)
+            found.append(import_of(f"._runtime.{module}", listed))
     return tuple(found)
 
 

@@ -53,9 +53,9 @@ class Standalone:
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """The imports of what only some calls need."""
+        """The imports besides those that every kernel has."""
         line = "from triton.tools.tensor_descriptor import TensorDescriptor"
-        return (line,) if "Described" in self.uses else ()
+        return ("from triton import knobs", *[line] * ("Described" in self.uses))
 
     @property
     def first_imports(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from .launchable import address
 def whole_and_crossing(x: Tensor) -> tuple[bool, bool]:
     """Whether pointer, strides and inner extent of `x` are divisible by 16, as Triton specialises; and `crosses`."""
     inner, steps = _extents(x)
-    whole = not (address(x) % 16 or inner % 16 or any([step % 16 for step in steps]))
+    whole = not (address(x) % 16 or inner % 16 or any(step % 16 for step in steps))
     return whole, _crossing(x, steps)
 
 
@@ -21,7 +21,7 @@ def crosses(x: Tensor) -> bool:
 
 def _crossing(x: Tensor, steps: list[int]) -> bool:
     size = x.element_size()
-    return any([step * size % 128 and 128 % (step * size) for step in steps])
+    return any(step * size % 128 and 128 % (step * size) for step in steps)
 
 
 def is_aligned(x: Tensor) -> bool:
@@ -29,7 +29,7 @@ def is_aligned(x: Tensor) -> bool:
     if address(x) % 16:
         return False
     step = 16 // x.element_size()
-    return not any([stride % step for stride in _extents(x)[1]])
+    return not any(stride % step for stride in _extents(x)[1])
 
 
 def repeats(x: Tensor) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import torch
@@ -19,6 +19,10 @@ from .contracts import Choice, Config, KernelModule, Sizes
 
 #: A cost in products: `cost(row, *sizes, multiprocessors, shared)`, with `shared` in bytes.
 Cost: TypeAlias = Callable[..., float]
+#: The tables of a family, as `Costs` describes them.
+Common: TypeAlias = dict[str, Cost]
+Own: TypeAlias = dict[str, Common]
+NotFor: TypeAlias = Mapping[str, Collection[str]]
 
 
 class Choose(Protocol):
@@ -52,9 +56,9 @@ class Costs:
 
     def __init__(
         self,
-        common: dict[str, Cost],
-        own: dict[str, dict[str, Cost]],
-        not_for: dict[str, Collection[str]],
+        common: Common,
+        own: Own,
+        not_for: NotFor,
         *,
         batched: bool = False,
         typical_m: Sequence[int] = (),

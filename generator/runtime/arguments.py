@@ -1,5 +1,7 @@
 """What a kernel is passed beside tensors and sizes: strides, types of offsets, and what a call makes constant."""
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -111,7 +111,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         ctx.shape, ctx.rows, ctx.dtype, ctx.of_layer = every[0].shape, a.shape[0], a.dtype, of_layer
 
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
-        if all([x is None for x in incoming]):
+        if all(x is None for x in incoming):
             return (None,) * len(places)
         # Checkpoints let each backward pass read them once.
         saved = ctx.saved_tensors
@@ -174,7 +174,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], summed: Any
     ) -> backward_launches.Launches | None:
         """The launches of such a backward pass; None where more is done than they do."""
-        if grouped or gradient.get("symmetric") or grads["out"] is None or any([needed[x] for x in signature.numbers]):
+        if grouped or gradient.get("symmetric") or grads["out"] is None or any(needed[x] for x in signature.numbers):
             return None
         if chain is not None:
             launch, made = chain.repeated(grads, given, needed)

@@ -7,6 +7,7 @@ results and launches the compiled kernel with the addresses and numbers of its o
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,7 +65,7 @@ def launched(
             return module.gemm(a, b, **operands, out=out, config=row)
 
         call = again
-    return results if len(results) > 1 else results[0], call
+    return results[0] if len(results) == 1 else results, call
 
 
 def started(table: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | None:
@@ -169,8 +170,7 @@ class Repeat:
         self.workspace: tuple[int, int] | None = None
         if places.shared:
             # Only families with such launches have the module.
-            from . import workspaces
-
+            workspaces = importlib.import_module(".workspaces", __package__)
             self.workspaces = workspaces
         self._size({**plan.results, **plan.memory})
         self.cleared, self.reduced, self.results = places.cleared, places.reduced, places.results
@@ -264,7 +264,7 @@ class Repeat:
 
 def _launch(plan: Planned, compiled: Any, slots: Mapping[str, int]) -> relaunch.RepeatedLaunch:
     """One of a plan's launches with its compiled kernel; `slots` has the index of a parameter's tensor."""
-    grid = plan.grid
+    grid: Any = plan.grid
     if callable(grid):
         # The grid of an autotuned kernel depends on the configuration that it chose for these sizes.
         grid = grid({**plan.arguments, **plan.kernel.best_config.all_kwargs()})

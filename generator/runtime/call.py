@@ -3,6 +3,8 @@
 The file of a kernel has a `Call`, `CALL`: what it says of operands, results and launches stands nowhere else.
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import contextlib
@@ -15,8 +17,17 @@ from typing import Any, TypeAlias
 
 import torch
 import triton
+from triton import knobs
 
-from .call_tensors import MOST, Operand, Result, State, how_flattened, measure, require_whole
+from .call_tensors import (
+    MOST,
+    Operand,
+    Result,
+    State,
+    how_flattened,
+    measure,
+    require_whole,
+)
 from .device_memory import Offered
 from .extents import Extent, Operation, Size
 from .launchable import launchable, require_apart
@@ -27,7 +38,7 @@ Row: TypeAlias = dict[str, int]
 Config: TypeAlias = Row | int | None
 
 # One for all families of a process, which interpret by the same module.
-_interpreting = vars(triton).setdefault("interpreting", threading.RLock())
+_interpreting = vars(triton).setdefault("interpreting", threading.RLock())  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass
@@ -153,7 +164,7 @@ class Call:
                     reduction.fill(plan)
             written(*(given.get(each.name) for each in self.results))
         results = tuple(plan.results.values())
-        return results if len(results) > 1 else results[0]
+        return results[0] if len(results) == 1 else results
 
     def plan(self, config: Config = None, **given: Any) -> Plan:
         """What the call launches; raises what the call does."""
@@ -190,7 +201,7 @@ class Call:
     @property
     def tunes(self) -> bool:
         """Whether configurations are measured for a call that is given none; Triton's interpreter measures nothing."""
-        return self.tuner is not None and not triton.knobs.runtime.interpret
+        return self.tuner is not None and not knobs.runtime.interpret
 
     def checked(self, given: Mapping[str, Any]) -> State:
         """The call with its sizes; raises what the call does for a wrong operand or result, and makes no results."""
@@ -333,12 +344,12 @@ def interprets(kernel: Any) -> bool:
     """Whether Triton interprets a kernel, which it decides as it is imported."""
     while hasattr(kernel, "fn") and not isinstance(kernel, triton.JITFunction):
         kernel = kernel.fn
-    return triton.knobs.runtime.interpret and not isinstance(kernel, triton.JITFunction)
+    return knobs.runtime.interpret and not isinstance(kernel, triton.JITFunction)
 
 
 def in_turn() -> contextlib.AbstractContextManager[Any]:
     """Within, a thread has Triton's interpreter for itself, if kernels are interpreted."""
-    return _interpreting if triton.knobs.runtime.interpret else contextlib.nullcontext()
+    return _interpreting if knobs.runtime.interpret else contextlib.nullcontext()
 
 
 def written(*results: torch.Tensor | None) -> None:

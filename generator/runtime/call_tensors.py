@@ -140,7 +140,7 @@ class Result(Operand):
             return self.new(state)
         reach, dimensions = 0, [*zip(super().taken(x, state).stride(), x.shape)]
         traced = torch.compiler.is_compiling()
-        if traced or not all([type(stride) is int and type(size) is int for stride, size in dimensions]):
+        if traced or not all(type(stride) is int and type(size) is int for stride, size in dimensions):
             # As torch.compile traces it; the call that it records asks again.
             return x
         for stride, size in sorted(dimensions):

@@ -80,7 +80,7 @@ def is_node(x: object) -> bool:
 
 def searched(chain: Sequence[Applied]) -> bool:
     """Whether torch has functions like those of the chain."""
-    return all([step.operation in WRITTEN for step in chain])
+    return all(step.operation in WRITTEN for step in chain)
 
 
 class Found(NamedTuple):
@@ -93,10 +93,11 @@ class Found(NamedTuple):
 
 def search(product: AnyNode, chain: Sequence[Applied], *, exact: bool = False) -> Found | str:
     """The chain behind `product`, or why it is not there; `exact`: only if it rounds where torch's functions do."""
-    if exact and any([step.operation in _IN_PARTS for step in chain]):
+    if exact and any(step.operation in _IN_PARTS for step in chain):
         return "torch rounds between the parts of its operations"
     gates = [index for index, step in enumerate(chain) if step.operation in _GATES]
-    before, behind = (chain[: gates[0]], chain[gates[0] :]) if gates else (chain, ())
+    at = gates[0] if gates else len(chain)
+    before, behind = chain[:at], chain[at:]
     why = "other operations follow"
     for first in _patterns(tuple(before), product.meta["val"].dtype, exact):
         trial = _Trial({}, {}, [])
@@ -211,7 +212,7 @@ def _halves(node: AnyNode, interleaved: bool) -> Iterator[_Halves]:
                 slices[begin or 0, columns if end is None else min(end, columns), step] = user
     half = columns // 2
     keys = ((0, columns, 2), (1, columns, 2)) if interleaved else ((0, half, 1), (half, columns, 1))
-    if all([key in slices for key in keys]):
+    if all(key in slices for key in keys):
         yield _Halves(slices[keys[0]], slices[keys[1]], [])
 
 
@@ -258,7 +259,7 @@ class _Trial:
     def _keeps_shape(self, user: AnyNode) -> bool:
         """Whether the values of the chain that a node reads are not repeated to a larger shape."""
         values = self.nodes.values()
-        return all([shape_of(x) == shape_of(user) for x in user.all_input_nodes if _origin(x) in values])
+        return all(shape_of(x) == shape_of(user) for x in user.all_input_nodes if _origin(x) in values)
 
     def _alike(self, pattern: _Pattern, user: AnyNode, wanted: Any, given: Any) -> bool:
         """Whether an argument of `user` is that of the pattern; operands are noted."""
@@ -272,7 +273,7 @@ class _Trial:
         if isinstance(wanted, (tuple, list)):
             if not isinstance(given, (tuple, list)) or len(wanted) != len(given):
                 return False
-            return all([self._alike(pattern, user, x, y) for x, y in zip(wanted, given)])
+            return all(self._alike(pattern, user, x, y) for x, y in zip(wanted, given))
         if isinstance(wanted, dict):
             return wanted.keys() == given.keys() and self._alike(pattern, user, [*wanted.values()], [*given.values()])
         if isinstance(wanted, torch.device):
@@ -292,7 +293,7 @@ class _Trial:
             if operation in _NUMBERS:
                 fits = own == () and given.meta["val"].device == user.meta["val"].device
             elif operation in _ALONG_N:
-                fits = own[-1:] == result[-1:] and all([size == 1 for size in own[:-1]])
+                fits = own[-1:] == result[-1:] and all(size == 1 for size in own[:-1])
             else:
                 fits = own == ((*result[:-1], 1) if operation in _ALONG_M else result)
         if fits:

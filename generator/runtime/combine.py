@@ -6,6 +6,7 @@ bit for bit, which those of atomic additions do not. A call that torch must see 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -83,7 +84,7 @@ def function(backward: bool) -> Callable[..., Tensor]:
 
 def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | None, backward: bool) -> Tensor:
     given = {"y": y, "index": index, "weights": weights, "out": out}
-    if not all([x is None or isinstance(x, Tensor) for x in given.values()]) or y is None or index is None:
+    if not all(x is None or isinstance(x, Tensor) for x in given.values()) or y is None or index is None:
         # It says which one is no tensor.
         return summed(y, index, weights, out)
     refuse_tangents("combine", given.values())
@@ -129,8 +130,7 @@ def inverse(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 def _gradients(ctx: Any, grad: Tensor, of_rows: Callable[..., Tensor], of_terms: Callable[..., Tensor]) -> Any:
     """The gradients of a call's operands, those of `y` and `weights` by these functions where they are needed."""
     # Families without gradients lack the module.
-    from .autograd import once
-
+    once = importlib.import_module(".autograd", __package__).once
     y, index, weights = ctx.saved_tensors
 
     def gradients() -> tuple[Tensor | None, ...]:
@@ -157,7 +157,7 @@ class _Recorded(torch.autograd.Function):
         return summed(y, index, weights)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return _gradients(ctx, grad, spread, dots)  # type: ignore[no-any-return]
 
 

@@ -5,6 +5,9 @@ that of the weights. Every sum has one order, and each product is rounded before
 for bit and have the bits of the same operations of torch in fp32.
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
+# pyright: reportArgumentType=false
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -37,7 +37,7 @@ def composed(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) ->
     shape, compute = made
     if out is None:
         return compute()
-    recorded = torch.is_grad_enabled() and any([x.requires_grad for x in (out, *operands(name, arguments, options))])
+    recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (out, *operands(name, arguments, options)))
     if recorded or tuple(out.shape) != shape:
         # Torch refuses it, or gives it the shape.
         return NotImplemented
@@ -108,8 +108,8 @@ def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | N
     if not arrow:
         result = "".join(sorted(letter for letter in {*inputs} - {","} if inputs.count(letter) == 1))
     sizes = [dict(zip(word, x.shape)) for word, x in zip(words, tensors)]
-    distinct = all([len({*word}) == len(word) == x.dim() for word, x in zip(words, tensors)])
-    agree = all([sizes[1].get(letter, count) == count for letter, count in sizes[0].items()])
+    distinct = all(len({*word}) == len(word) == x.dim() for word, x in zip(words, tensors))
+    agree = all(sizes[1].get(letter, count) == count for letter, count in sizes[0].items())
     if not (distinct and agree) or len({*result}) != len(result):
         return None
     size = sizes[0] | sizes[1]
@@ -148,7 +148,7 @@ def _merged(x: Tensor, groups: tuple[int, ...]) -> Tensor:
     sizes = [math.prod(x.shape[end - count : end]) for count, end in zip(groups, ends)]
     if max(groups) <= 1 and min(groups) == 1:
         return x
-    if not all([_follow(x, end - count, end) for count, end in zip(groups, ends)]):
+    if not all(_follow(x, end - count, end) for count, end in zip(groups, ends)):
         last = groups[-2:] == (1, 1) and letters(x)[0] == "c"
         x = x.mT.contiguous().mT if last else x.contiguous()
     return x.reshape(sizes)
@@ -159,7 +159,7 @@ def _follow(x: Tensor, start: int, end: int) -> bool:
     strides, sizes = x.stride()[start:end], x.shape[start:end]
     if len(sizes) > 1 and 0 in strides:
         return False
-    return all([outer == inner * size for outer, inner, size in zip(strides, strides[1:], sizes[1:])])
+    return all(outer == inner * size for outer, inner, size in zip(strides, strides[1:], sizes[1:]))
 
 
 _COMPOSE: Mapping[str, Callable[..., Made | None]] = {"matmul": _matmul, "linear": _linear, "einsum": _einsum}

@@ -32,7 +32,7 @@ def _of_type(name: str, types: Collection[Any]) -> str:
     """The end of a message on a type: the contract of the same chain for operands of that type, if there is one."""
     parts, word = re.fullmatch(r"([a-z]+_)\w+?(_[rcs]{3}_\w+)", name), _WORDS.get(*types) if len(types) == 1 else None
     other = f"{parts[1]}{word}{parts[2]}" if parts and word else name
-    family = sys.modules.get(__package__.rpartition(".")[0])
+    family = sys.modules.get(__name__.rsplit(".", 2)[0])
     return f", or call {other}" if other != name and other in getattr(family, "_KERNELS", ()) else ""
 
 

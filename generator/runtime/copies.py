@@ -4,6 +4,8 @@ torch copies a matrix with odd rows at a third of the memory bandwidth, and each
 `Copier` copies all operands of a call in one launch, and caches that launch.
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence

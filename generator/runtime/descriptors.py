@@ -1,5 +1,7 @@
 """Matrices that the hardware copies: descriptors, and what they need of a tensor and of a device."""
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 from collections.abc import Sequence

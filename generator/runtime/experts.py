@@ -20,7 +20,7 @@ from . import combine
 from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
 from .rows import along
 
-_FAMILY = importlib.import_module(__package__.rpartition(".")[0])
+_FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 
 #: The contract of the first product for each type and gate, and that of the second one for each type. `nn` fills them.
 GATED: dict[tuple[torch.dtype, str], str] = {}
@@ -83,7 +83,7 @@ class _Gathered(torch.autograd.Function):
         return x.index_select(0, rows)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (places,) = ctx.saved_tensors
         return _once(lambda: (combine.summed(grad, places), None, None), grad)
 
@@ -97,7 +97,7 @@ class _Combined(torch.autograd.Function):
         return combine.summed(y, places, weights)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         y, weights, offsets, order, places = ctx.saved_tensors
 
         def gradients() -> tuple[Tensor | None, ...]:
@@ -115,8 +115,7 @@ class _Combined(torch.autograd.Function):
 
 def _once(gradients: Callable[[], tuple[Tensor | None, ...]], *read: Tensor) -> tuple[Tensor | None, ...]:
     # Families without gradients lack the module.
-    from .autograd import once
-
+    once: Callable[..., tuple[Tensor | None, ...]] = importlib.import_module(".autograd", __package__).once
     return once("Experts", gradients, *read)
 
 
@@ -195,7 +194,7 @@ class Experts(torch.nn.Module):
         rows = {"rows": routing.rows}
         x = x.contiguous()
         known = not combine.must_be_seen(x, weights, first, second)
-        recording = torch.is_grad_enabled() and any([each.requires_grad for each in (x, weights, first, second)])
+        recording = torch.is_grad_enabled() and any(each.requires_grad for each in (x, weights, first, second))
         if known and recording:
             x, rows = _Gathered.apply(x, routing.rows, routing.places), {}  # type: ignore[no-untyped-call]
         elif known and index.numel() >= COPIED:

@@ -91,8 +91,8 @@ def seconds(
         # The tiles that a multiprocessor computes, of which it runs `resident` at a time and the rest at the end.
         own = -(-tiles // multiprocessors)
         part, waves = M / (down * m), tiles / (own * multiprocessors)
-        steps = -(-K // (k * split)) * (part if part > LEAST else LEAST) ** rows
-        steps *= (waves if waves > LEAST else LEAST) ** wave
+        steps = -(-K // (k * split)) * (part if part > LEAST else LEAST) ** rows  # noqa: FURB136
+        steps *= (waves if waves > LEAST else LEAST) ** wave  # noqa: FURB136
         if crosses:
             steps *= _slower(m, n, cycles * 128 / width, crossing)
         if resident == 1:
@@ -152,7 +152,7 @@ def possible(bounds: list[Bound], sizes: tuple[int, ...], width: int, limit: flo
             break
         arithmetic += launch + elements * element
         least += along * K
-        if arithmetic < least:
+        if arithmetic < least:  # noqa: PLR1730
             arithmetic = least
         traffic = launch + moved * of_a + b * of_b
         bound = arithmetic * arithmetic + traffic * traffic
@@ -199,7 +199,7 @@ def within(bounds: list[Narrowed], M: int, limit: float) -> list[tuple[float, in
         if arithmetic > limit:
             break
         arithmetic += launch
-        if arithmetic < least:
+        if arithmetic < least:  # noqa: PLR1730
             arithmetic = least
         traffic = M * moved + fixed
         bound = arithmetic * arithmetic + traffic * traffic

@@ -6,15 +6,18 @@ addresses and numbers of the other call. If launches of the installed Triton can
 cached call is the kernel's own `gemm`.
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
+from triton import knobs
 
 from . import cached_launch, private, relaunch
 from .alignment import whole_and_crossing
@@ -44,7 +47,7 @@ _callers: dict[str, ConfiguredCall] = {}
 
 # Whether autocast is on for the device that kernels run on.
 _autocasting: Callable[[], bool] = torch.is_autocast_enabled
-if triton.knobs.runtime.interpret:
+if knobs.runtime.interpret:
     _autocasting = functools.partial(torch.is_autocast_enabled, "cpu")
 
 
@@ -98,16 +101,13 @@ def contract(
     other: Callable[..., Any] | None = None
     best: Callable[..., Any] | None = None
     if twins or across:
-        from . import turned
-
+        turned = importlib.import_module(".turned", __package__)
         other = turned.other(function, twins or {}, turns, across or {}, summed)
     if tuned is not None or analytic is not None:
-        from . import ranking
-
+        ranking = importlib.import_module(".ranking", __package__)
         best = ranking.best(name, table, kernels, tuned, analytic)
-    if copied:
-        from . import copies
-    bf16 = torch.bfloat16 in [x.dtype for x in table.operands] and triton.knobs.runtime.interpret
+    copies: Any = importlib.import_module(".copies", __package__) if copied else None
+    bf16 = torch.bfloat16 in [x.dtype for x in table.operands] and knobs.runtime.interpret
     modes, forward, transforming = private.count_modes, private.forward_mode, private.transforming
     compiling, tracing, recording = torch.compiler.is_compiling, private.is_tracing, torch.is_grad_enabled
     tensor, parameter = Tensor, torch.nn.Parameter
@@ -156,7 +156,7 @@ def contract(
 
     def record(a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands) -> Result:
         """A call for which a gradient is recorded."""
-        if gradient is None or any([x in operands for x in outputs]):
+        if gradient is None or any(x in operands for x in outputs):
             return seen(a, b, out, config, operands)
         return recorded(a, b, config, operands, of_layer=False, out=out)
 
@@ -188,9 +188,9 @@ def contract(
         check(operands)
         if recorder is None:
             with registering:
-                from . import recorded as functions_of_torch
-
-                recorder = functions_of_torch.recorder(described())
+                functions_of_torch = importlib.import_module(".recorded", __package__)
+                made: RecordedCall = functions_of_torch.recorder(described())
+                recorder = made
         try:
             return recorder(a, b, out, config, operands, of_layer)
         except (TypeError, ValueError) as error:
@@ -256,7 +256,7 @@ def contract(
 
     def check(operands: Operands) -> None:
         """Raise TypeError unless the keywords are those of the contract."""
-        if not (all([x in operands for x in needed]) and all([x in known for x in operands])):
+        if not (all(x in operands for x in needed) and all(x in known for x in operands)):
             wrong = {"missing": needed - operands.keys(), "unexpected": operands.keys() - known}
             listed = [f"{what} {', '.join(sorted(names))}" for what, names in wrong.items() if names]
             raise TypeError(f"{name}() got wrong keyword arguments: {'; '.join(listed)}")
@@ -273,8 +273,7 @@ def contract(
         if getattr(a, "is_meta", False):
             return first.gemm(a, b, **operands, out=out, config=config)
         if bf16:
-            from . import interpreted_bf16
-
+            interpreted_bf16 = importlib.import_module(".interpreted_bf16", __package__)
             interpreted_bf16.check(a, b)
         if kind is not None:
             following, state = planned(a, b, out, operands)
@@ -357,12 +356,11 @@ def contract(
 
     shown: Any = gemm
     if grouped:
-        from . import grouped_calls
-
+        grouped_calls = importlib.import_module(".grouped_calls", __package__)
         shown = functools.wraps(gemm)(grouped_calls.positional(shown))
     shown.__name__ = shown.__qualname__ = name
     # Where pickle looks for it.
-    shown.__module__ = __package__.rpartition(".")[0]
+    shown.__module__ = __name__.rsplit(".", 2)[0]
     shown.check, shown.step, shown.register, shown.records = check, step, register, gradient is not None
     shown.recorded, shown.layer, shown.direct, shown.table = recorded, layer, direct, table
     shown.repeated = lambda a, b: cached.get(kind_of_product(a, b))

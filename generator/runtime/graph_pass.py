@@ -19,7 +19,17 @@ from torch._inductor import custom_graph_pass
 from torch.fx import Graph
 
 from .call_tensors import State, surely
-from .chain_search import READ_ELSEWHERE, VIEWS, AnyNode, Found, aten, is_node, search, searched, shape_of
+from .chain_search import (
+    READ_ELSEWHERE,
+    VIEWS,
+    AnyNode,
+    Found,
+    aten,
+    is_node,
+    search,
+    searched,
+    shape_of,
+)
 from .contracts import Function, KernelModule
 from .registration import NAMESPACE, operator
 from .signatures import Signature
@@ -44,7 +54,8 @@ _WHOLE = tuple(getattr(aten, name) for name in ("mm", "addmm", "bmm", "baddbmm")
 
 _installing = threading.RLock()
 # What Inductor's tables had of those products, while passes for rows that do not depend on each other are installed.
-_taken: Any = vars(custom_graph_pass).setdefault("_products_whole", SimpleNamespace(passes=[], entries=[]))
+_taken: Any = SimpleNamespace(passes=[], entries=[])
+_taken = vars(custom_graph_pass).setdefault("_products_whole", _taken)  # pyright: ignore[reportAttributeAccessIssue]
 # Inductor's options.
 _options: Any = inductor
 
@@ -142,7 +153,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
             told = _PRODUCTS[node.target]
             try:
                 replaced, why = self._replace(graph, node)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 # Torch compiles the product without the pass: it asked a size that only the run knows, for example.
                 replaced, why = False, f"{type(error).__name__}: {error}".partition("\n")[0]
             (self.report.replaced if replaced else self.report.kept)[told, why] += 1
@@ -210,7 +221,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
             return "its result has another layout or type"
         grouped = self._products[name].batch.startswith("grouped")
         vectors = [x.name for x in function.table.operands if len(x.shape) == 2]
-        if grouped and any([operands[x].meta["val"].dim() < 2 for x in vectors if x in operands]):
+        if grouped and any(operands[x].meta["val"].dim() < 2 for x in vectors if x in operands):
             return "a vector that all groups share"
         tensors = {"a": a, "b": b, **({} if offsets is None else {"offsets": offsets})}
         kernels = [self._load(kernel) for kernel in self._kernels[name]]
@@ -223,7 +234,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
                 result = call = self._call(graph, node, name, tensors | operands, new)
                 if shape_of(call) != shape_of(output):
                     result = _reshaped(graph, call, _sizes(found, output), new)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 # What follows the product is no operand of the contract, such as a vector of another length.
                 for each in reversed(new):
                     graph.erase_node(each)
@@ -259,7 +270,7 @@ def install(rounding: str = "late") -> GraphPass:
     A chain behind a product is computed in fp32 and rounded once with "late", as Inductor computes what it fuses. With
     "torch" only contracts fit that round where torch does, operation for operation. Raises ValueError for another.
     """
-    family = importlib.import_module(__package__.rpartition(".")[0])
+    family = importlib.import_module(__name__.rsplit(".", 2)[0])
     own = importlib.import_module(f"{family.__name__}._products")
     return GraphPass(own.PRODUCTS, family._KERNELS, family._kernel, family._contract, rounding, alike=own.ROWS_ALIKE)
 
@@ -347,7 +358,7 @@ def _why_refused(kernels: list[KernelModule], function: Function, given: Mapping
     reasons = []
     for kernel in kernels:
         # A descriptor needs addresses that are multiples of 16, which a graph does not know.
-        described = any([hasattr(x, "block") for x in kernel.CALL.conditions])
+        described = any(hasattr(x, "block") for x in kernel.CALL.conditions)
         why = "descriptors need operands that are aligned, which a graph does not say"
         why = why if described else kernel.CALL.reason(state) or ""
         if not why:
@@ -366,7 +377,7 @@ def _flat(x: AnyNode, dimensions: int, product: tuple[int | str, ...]) -> list[A
 def _sizes(found: Found, output: AnyNode) -> list[Any]:
     """The sizes of the last node of a chain, as a reshape takes them; nodes for those that only the run knows."""
     *front, columns = shape_of(output)
-    if not all([isinstance(size, int) for size in front]):
+    if not all(isinstance(size, int) for size in front):
         for each in found.covered:
             if each.target in VIEWS and shape_of(each)[:-1] == tuple(front):
                 return [*each.args[1][:-1], columns]

@@ -39,7 +39,7 @@ def nominal(
     """
     given: Operands = {"a": a, "b": b, "out": out, **operands}
     known = {x.name: x for x in (*table.operands, *table.results)}
-    matrices = 1 if all([_regular(x, known[name]) for name, x in given.items()]) else 2
+    matrices = 1 if all(_regular(x, known[name]) for name, x in given.items()) else 2
     like = {name: _like(x, known[name], matrices) for name, x in given.items()}
     return like.pop("a"), like.pop("b"), like.pop("out"), like
 

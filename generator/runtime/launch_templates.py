@@ -62,10 +62,10 @@ def keep(form: tuple[object, ...], table: Call, row: Config, plan: Plan, call: A
 
 def _suits(table: Call, row: Config, plan: Plan) -> bool:
     """Whether a call may have a template: its kernels are Triton's, and the blocks of its descriptors of CONFIGS."""
-    kernels = all([relaunch.function_of(each.kernel) is not None for each in plan.launches])
+    kernels = all(relaunch.function_of(each.kernel) is not None for each in plan.launches)
     blocks = [extent for each in table.launches for x in each.tensors.values() for extent in getattr(x, "block", ())]
-    of_row = all([type(extent) is int or extent.names <= row.keys() for extent in blocks])
-    return kernels and of_row and type(table) is Call and any([row is each for each in table.table.rows])
+    of_row = all(type(extent) is int or extent.names <= row.keys() for extent in blocks)
+    return kernels and of_row and type(table) is Call and any(row is each for each in table.table.rows)
 
 
 class Template:

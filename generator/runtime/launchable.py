@@ -96,7 +96,7 @@ def in_forward_mode() -> bool:
 
 def refuse_tangents(name: str, tensors: Iterable[object]) -> None:
     """Raise NotImplementedError, which names the function `name`, if one of the tensors has a tangent."""
-    if in_forward_mode() and any([isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors]):
+    if in_forward_mode() and any(isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors):
         raise NotImplementedError(f"{name}: {_NO_TANGENTS}")
 
 
@@ -168,7 +168,7 @@ def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
         return False
     if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
         return False
-    gapless = all([each.is_contiguous() or (each.dim() > 1 and each.mT.is_contiguous()) for each in (x, y)])
+    gapless = all(each.is_contiguous() or (each.dim() > 1 and each.mT.is_contiguous()) for each in (x, y))
     # A tensor with traced sizes has no `nbytes`.
     end, stop = own + x.numel() * x.element_size(), other + y.numel() * y.element_size()
     return own == other or (gapless and own < stop and other < end)

@@ -1,5 +1,7 @@
 """What a kernel needs of a call, and what its configurations need of sizes and of a device."""
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import functools

@@ -18,7 +18,7 @@ from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
 from .rows import along, rows_of, shaped_as
 from .torch_products import first
 
-_FAMILY = importlib.import_module(__package__.rpartition(".")[0])
+_FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 
 #: Contracts of a weight (N, K): the type of the weight and the input, and whether a bias is added. `nn` fills it.
 CONTRACTS: dict[str, tuple[torch.dtype, bool]] = {}
@@ -67,7 +67,7 @@ class Linear(torch.nn.Linear):
         """The contract of `input`, with the weight as its column-major B."""
         x, weight, contract = require_tensor("input", input), self.weight, self.contract
         # Tensors made of others, of whose classes alone torch.compile knows it: quantised, sharded or nested ones.
-        made = any([hasattr(type(each), "__tensor_flatten__") for each in (weight, x)])
+        made = any(hasattr(type(each), "__tensor_flatten__") for each in (weight, x))
         dense = x.layout is torch.strided and weight.layout is torch.strided and not x.is_nested
         if contract in PLAIN and (made or not dense or x.dim() == 0):
             return super().forward(x)

@@ -23,6 +23,11 @@ from .contracts import Choice, Config, KernelModule, Sizes
 Key: TypeAlias = tuple[str, str]
 #: The rates of a contract's configurations, by the kernel's name after the contract and the index in its CONFIGS.
 Rates: TypeAlias = dict[str, dict[int, tuple[float, ...]]]
+#: The tables of a family, as `Measurements` describes them.
+Devices: TypeAlias = dict[str, tuple[tuple[int, int], float, float]]
+Like: TypeAlias = dict[Key, str]
+Measured: TypeAlias = dict[Key, Rates]
+Winners: TypeAlias = dict[Key, dict[Sizes, tuple[str, int]]]
 #: How many of the last choices are compared before the others are bounded by the fastest of them.
 FEW = 6
 #: For how many sizes but M bounds are cached before the cache is cleared.
@@ -107,10 +112,10 @@ class Measurements:
 
     def __init__(
         self,
-        devices: dict[str, tuple[tuple[int, int], float, float]],
-        like: dict[Key, str],
-        rates: dict[Key, Rates],
-        winners: dict[Key, dict[Sizes, tuple[str, int]]] | None = None,
+        devices: Devices,
+        like: Like,
+        rates: Measured,
+        winners: Winners | None = None,
         typical_m: Sequence[int] = (),
     ) -> None:
         self.devices, self.like, self.rates = devices, like, rates

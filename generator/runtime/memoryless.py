@@ -84,7 +84,7 @@ class StandIn(Tensor):
     meta: Tensor
 
     @staticmethod
-    def __new__(cls: type[StandIn], meta: Tensor, device: torch.device | None) -> StandIn:
+    def __new__(cls: type[StandIn], meta: Tensor, device: torch.device | None) -> StandIn:  # noqa: PYI034
         made: StandIn = private.make_wrapper(
             cls, meta.shape, meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device
         )
@@ -100,7 +100,7 @@ class StandIn(Tensor):
         # Each kernel that is asked whether it accepts the operand transposes it.
         return super().mT
 
-    T = property(lambda self: self.mT)
+    T = property(lambda self: self.mT)  # pyright: ignore[reportAssignmentType]
 
     def view(self, dtype: torch.dtype) -> StandIn:  # type: ignore[override]
         # Kernels view nothing in another shape.

@@ -9,6 +9,7 @@ returns new results. `NAME_out` fills the results that it is given, and returns 
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +21,15 @@ from torch.utils import flop_counter
 from . import private, sharding
 from .call import index_of, written
 from .contract_errors import NO_TRANSFORM, NOT_FUNCTIONAL, name_contract, of_transform
-from .contracts import Config, ConfiguredCall, Function, Operands, Result, within, without_sum
+from .contracts import (
+    Config,
+    ConfiguredCall,
+    Function,
+    Operands,
+    Result,
+    within,
+    without_sum,
+)
 from .launchable import as_plain, refuse_tangents
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Contract, Signature
@@ -48,7 +57,7 @@ def caller(contract: Contract) -> ConfiguredCall:
         saving = operator(gradient["saving"]), Signature(gemm.table)
     placed: Callable[..., Tensor] | None = None
     if gradient and "scatter" in signature.optional:
-        from .autograd import placed
+        placed = importlib.import_module(".autograd", __package__).placed
     casts = None if contract.casts is None else {x: contract.function(other) for x, other in contract.casts.items()}
 
     def returned(
@@ -82,7 +91,7 @@ def caller(contract: Contract) -> ConfiguredCall:
             if x in signature.results and not torch.compiler.is_compiling() and value.is_neg():
                 raise TypeError(f"{name}: {x} must be a plain tensor, got a view of negated memory")
         present = [x for x in (*signature.optional, *signature.results) if given.get(x) is not None]
-        if not all([x in tensors for x in ("a", "b", *signature.tensors, *present)]):
+        if not all(x in tensors for x in ("a", "b", *signature.tensors, *present)):
             try:
                 # It says which one is no tensor.
                 found: Result = contract.table(config, a=a, b=b, **operands, out=out)
@@ -150,8 +159,8 @@ def _why_none(contract: Contract) -> str:
     """Why a contract records no gradient, and what to do about it."""
     (a, b, *others), out = contract.table.operands, contract.table.results[0]
     divided = len(out.shape) > len(a.shape)
-    stored = any([x.name in ("a_scale", "b_scale", "b_index") for x in others])
-    if stored or divided or out.read or not all([x.dtype in _DIFFERENTIABLE for x in (a, b, out)]):
+    stored = any(x.name in ("a_scale", "b_scale", "b_index") for x in others)
+    if stored or divided or out.read or not all(x.dtype in _DIFFERENTIABLE for x in (a, b, out)):
         return "no gradients of such a product are computed: call it under torch.no_grad()"
     if contract.backward:
         return "this contract is only for gradients of others: list it in the spec for its own, or use torch.no_grad()"
@@ -229,8 +238,7 @@ def _operators(contract: Contract, signature: Signature) -> tuple[Callable[..., 
     summed = ["K"] if contract.additive else []
     sharding.later(sharding.Divisible(name, signature.places, operands, [*results.values()], ("B", "M", "N"), summed))
     if contract.gradient is not None and "a" in contract.gradient:
-        from . import autograd
-
+        autograd = importlib.import_module(".autograd", __package__)
         of = autograd.autograd(contract, signature, contract.gradient)
         torch.library.register_autograd(f"{NAMESPACE}::{name}", of.backward, setup_context=of.setup, lib=LIBRARY)
     return operator(name), operator(f"{name}_out")

@@ -5,6 +5,8 @@ contract fits runs the kernel that was there. For a family whose rows do not dep
 makes of these products are made of them in one way for every number of rows (`composed_products`).
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import contextlib
@@ -17,15 +19,24 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
+from triton import knobs
 
 from . import private
 from .alignment import repeats
 from .call_signatures import SIGNATURES, kind_of
 from .contracts import Function
 from .launchable import as_plain, is_plain
-from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, fp32_precision, letters
+from .torch_products import (
+    Applied,
+    Installed,
+    Matrices,
+    Report,
+    TorchProduct,
+    addend,
+    fp32_precision,
+    letters,
+)
 
 #: The operators that are replaced; torch makes `linear`, `matmul`, `@` and `einsum` of them.
 OPERATORS = tuple(
@@ -53,7 +64,8 @@ UNKNOWN = ("_addmm_activation", "_scaled_mm", "_scaled_grouped_mm")
 
 def _shared(name: str) -> Any:
     """What is one for all families of a process: the handlers of calls, the newest last, and the library that asks."""
-    return vars(torch.library).setdefault(name, SimpleNamespace(lock=threading.RLock(), handlers=[], library=None))
+    shared = SimpleNamespace(lock=threading.RLock(), handlers=[], library=None)
+    return vars(torch.library).setdefault(name, shared)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 _overridden, _composing = _shared("_products_overridden"), _shared("_products_composed")
@@ -133,10 +145,11 @@ class Override(Installed):
 
     def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of an operator that is made of products; NotImplemented if torch shall make it."""
-        first, *others = self._composed.operands(name, arguments, options) or [None]
+        operands = self._composed.operands(name, arguments, options)
+        first = operands[0] if operands else None
         if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in self._types or not _runs(first):
             return NotImplemented
-        if not all([is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in (first, *others)]):
+        if not all(is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in operands):
             return NotImplemented
         return self._composed.composed(name, arguments, options)
 
@@ -220,7 +233,7 @@ class Override(Installed):
 
 def _runs(x: Tensor) -> bool:
     """Whether kernels run where a tensor is: on the CPU in Triton's interpreter only."""
-    return bool(x.device.type != "cpu" or triton.knobs.runtime.interpret)
+    return bool(x.device.type != "cpu" or knobs.runtime.interpret)
 
 
 def _install(shared: Any, handler: Callable[..., Any], operators: tuple[str, ...], keys: tuple[str, ...]) -> None:
@@ -288,7 +301,7 @@ def _asked(name: str, *arguments: Any, **options: Any) -> _Asked | str | None:
     if word == "_int_mm":
         dtype = torch.int32
     shape, finish = _shape(word, a, b), _unchanged
-    if shape is None or any([x.device != a.device or x.dtype != a.dtype for x in (b, added) if x is not None]):
+    if shape is None or any(x.device != a.device or x.dtype != a.dtype for x in (b, added) if x is not None):
         return None
     if out is not None and (tuple(out.shape) != shape or out.dtype != dtype or out.device != a.device):
         # Torch gives it the shape, or refuses it.

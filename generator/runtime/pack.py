@@ -312,10 +312,10 @@ def _rounded(x: Tensor, element: Element) -> Tensor:
         # A code is a number of steps: of 0.5 up to 2, of 1 up to 4, then of 2.
         m = x.abs()
         code = (2 * m.clamp(max=2)).round() + (m.clamp(2, 4) - 2).round() + (m.clamp(min=4) / 2 - 2).round()
-        return (code + 8 * x.signbit()).where(m == m, 0).to(torch.uint8)
+        return (code + 8 * x.signbit()).where(~m.isnan(), 0).to(torch.uint8)
     if element.kind == "integer":
         # In two's complement, whose lowest four bits are those of int4.
-        x = x.round().where(x == x, 0).to(torch.int8)
+        x = x.round().where(~x.isnan(), 0).to(torch.int8)
     return x.view(torch.uint8) & 15 if element.bits == 4 else x.to(element.dtype)
 
 

@@ -131,14 +131,14 @@ def _affine(
     half = 2 ** (stored.element.bits - 1)
     # A code minus half the range is, in two's complement, the code with its highest bit flipped.
     shift = half if stored.element.least < 0 else 0
-    zeros = torch.full(shape, half, device=codes.device) if zeros is None else zeros
-    zeros = zeros - shift if zeros.is_floating_point() else zeros.short() - shift
+    given = torch.full(shape, half, device=codes.device) if zeros is None else zeros
+    points: Tensor = given - shift if given.is_floating_point() else given.short() - shift
     keywords = {"b": as_b((codes ^ shift).view(stored.element.dtype), stored), "b_scale": scale.contiguous()}
     if stored.zeros:
         integer = scale.dtype if shift else torch.uint8
-        keywords["b_zero"] = (zeros if zeros.is_floating_point() else zeros.to(integer)).contiguous()
-    elif zeros.any():
-        found = f"{zeros.min().item() + shift:g} to {zeros.max().item() + shift:g}"
+        keywords["b_zero"] = (points if points.is_floating_point() else points.to(integer)).contiguous()
+    elif points.any():
+        found = f"{points.min().item() + shift:g} to {points.max().item() + shift:g}"
         raise ValueError(f"{name} has no zeros: all zero points must be {shift}, got {found}")
     return keywords
 

@@ -3,15 +3,18 @@
 The choice is cached for each signature of a call: the shapes, strides, types, devices and alignment of its operands.
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
+from triton import knobs
 
 from .call import Call, Config, Row
 from .call_signatures import SIGNATURES, kind_of
@@ -41,12 +44,11 @@ def contract(
     needed = {x.name for x in table.operands[2:] if x.absent is None}
     known = {*(x.name for x in table.operands[2:]), *(x.name for x in table.results[1:])}
     grouped = "offsets" in known
-    bf16 = torch.bfloat16 in [x.dtype for x in table.operands] and triton.knobs.runtime.interpret
+    bf16 = torch.bfloat16 in [x.dtype for x in table.operands] and knobs.runtime.interpret
     cached: dict[tuple[object, ...], tuple[Any, Row | None]] = {}
     best = None
     if tuned is not None or analytic is not None:
-        from . import ranking
-
+        ranking = importlib.import_module(".ranking", __package__)
         best = ranking.best(name, table, kernels, tuned, analytic)
 
     def chosen(a: Tensor, b: Tensor, out: Tensor | None, operands: dict[str, Any]) -> tuple[Any, Row | None]:
@@ -104,8 +106,7 @@ def contract(
         try:
             kernel, row = planned(given)
             if bf16:
-                from . import interpreted_bf16
-
+                interpreted_bf16 = importlib.import_module(".interpreted_bf16", __package__)
                 interpreted_bf16.check(a, b)
             return kernel.CALL(row if config is None else config, **given)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -132,6 +133,6 @@ def contract(
     function: Any = gemm
     function.__name__ = function.__qualname__ = name
     # Where pickle looks for it.
-    function.__module__ = __package__.rpartition(".")[0]
+    function.__module__ = __name__.rsplit(".", 2)[0]
     function.which = which
     return function

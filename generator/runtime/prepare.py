@@ -3,6 +3,8 @@
 Both ask the functions themselves, with tensors that have shape, strides, device and alignment but no memory.
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import itertools
@@ -15,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
-import triton
 from torch import Tensor
+from triton import knobs
 
 from . import cached_launch, memoryless, private, relaunch
 from .call import Call, Plan, Planned, index_of
@@ -85,12 +87,12 @@ def prepare(
     Raises ValueError for wrong sizes or names, and if no kernel accepts any of the sizes; TypeError for wrong dtypes.
     """
     if device is None:
-        device = "cpu" if triton.knobs.runtime.interpret else f"cuda:{torch.cuda.current_device()}"
+        device = "cpu" if knobs.runtime.interpret else f"cuda:{torch.cuda.current_device()}"
     device = torch.device(device)
     found = launches(gemm, N, K, M=M, B=B, device=device, unaligned=unaligned, dtypes=dtypes)
     if private.warmup is None:
         warnings.warn("this version of Triton has no `warmup`: nothing is compiled before the first call", stacklevel=3)
-    elif not triton.knobs.runtime.interpret:
+    elif not knobs.runtime.interpret:
         compile_all(found, device)
         with torch.cuda.device(device):
             for launch in found:
@@ -202,7 +204,7 @@ def _launches_of_sizes(
             specialised: dict[tuple[object, ...], tuple[object, ...]] = {}
             for place, values in enumerate(itertools.product(*(values for _, values in choices.values()))):
                 called = dict(zip(choices, values))
-                if any([called.get(named) is not None and called[name] is None for name, named in naming]):
+                if any(called.get(named) is not None and called[name] is None for name, named in naming):
                     # Such a call is refused.
                     continue
                 try:
@@ -309,10 +311,10 @@ def _launches(kernel: KernelModule, row: Config | None, given: Operands) -> list
     if not plan.launches or _configuration(kernel, plan) is not None:
         return _of_plan(kernel, plan, given)
     found: list[_Launch] = []
-    for row in kernel.CALL.offered(given["a"].device):
+    for offered in kernel.CALL.offered(given["a"].device):
         # The tuner leaves out configurations that the sizes do not allow.
         with suppress(ValueError):
-            found += _of_plan(kernel, kernel.CALL.plan(row, **given), given, tuned=True)
+            found += _of_plan(kernel, kernel.CALL.plan(offered, **given), given, tuned=True)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -20,15 +21,14 @@ def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: A
     Of the kernels that may run, and a call, it returns the one that is chosen, and its configuration, or None.
     """
     grouped = "offsets" in [x.name for x in table.operands]
-    described = any(["_descriptor_" in kernel for kernel in kernels])
+    described = any("_descriptor_" in kernel for kernel in kernels)
 
     def chosen(taking: Sequence[KernelModule], state: State, lies: Lies | None = None) -> Choice | None:
         numbers, a, b = state.numbers, state.given["a"], state.given["b"]
         skewed: Sequence[Sizes] = ()
         sizes: Sizes = tuple([numbers[size.name] for size in table.sizes])
         if grouped:
-            from . import grouped_calls
-
+            grouped_calls = importlib.import_module(".grouped_calls", __package__)
             sizes, *skewed = grouped_calls.spread(numbers)
         if min(sizes) == 0:
             return None
@@ -37,7 +37,7 @@ def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: A
         lies = lies or (alignment.whole_and_crossing(a), alignment.whole_and_crossing(b))
         (whole_a, crossing_a), (whole_b, crossing_b) = lies
         if described and not (whole_a and whole_b):
-            fast = [x for x in taking if any(["a_desc" in launch.tensors for launch in x.CALL.launches])]
+            fast = [x for x in taking if any("a_desc" in launch.tensors for launch in x.CALL.launches)]
         found: Choice | None = None
         if tuned is not None:
             crossing = crossing_a, crossing_b

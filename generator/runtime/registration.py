@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 # The family's import path, in the letters that torch takes; a path that it would not show has its checksum behind it.
-FAMILY = __package__.rpartition(".")[0]
+FAMILY = __name__.rsplit(".", 2)[0]
 NAMESPACE = re.sub(r"\W", "_", FAMILY.replace(".", "__"), flags=re.ASCII)
 if NAMESPACE[0].isdigit():
     NAMESPACE = f"_{NAMESPACE}"
@@ -27,12 +27,12 @@ def _library() -> tuple[str, Any]:
         try:
             # What no other import may define, which tells that the namespace is taken.
             library.define("imported() -> ()")
-            break
+            return namespace, library
         except RuntimeError as error:
             if "multiple times" not in str(error):
                 raise
             namespace = f"{NAMESPACE}__{number}"
-    return namespace, library
+    raise AssertionError
 
 
 NAMESPACE, LIBRARY = _library()

@@ -5,14 +5,18 @@ function by which a kernel specialises on its arguments, as in Triton 3.6 to 3.9
 GEMM_RELAUNCH=0 in the environment, launches are not repeated (`KNOWN` is False).
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 import triton
+from triton import knobs
 
 from . import private
 
@@ -32,7 +36,7 @@ KNOWN: bool = (
 # How many tensor maps of an argument are cached, by address, before the cache is cleared.
 _ADDRESSES = 256
 
-_hooks, _compilation = triton.knobs.runtime, triton.knobs.compilation
+_hooks, _compilation = knobs.runtime, knobs.compilation
 
 # Compiled kernel, which Triton keeps too -> what its launches share (`_Form`).
 _forms: dict[Any, _Form] = {}
@@ -137,8 +141,7 @@ class _Form:
         self.mapped = bool(described) and None not in metas
         launcher = compiled.run
         if self.mapped:
-            from . import tensor_maps
-
+            tensor_maps = importlib.import_module(".tensor_maps", __package__)
             launcher = tensor_maps.launcher(compiled, values)
         self.entry = entry = Entry(compiled, launcher, (1, 1, 1))
         self.fixed: list[Any] = entry.head.copy() if entry.spread else []
@@ -184,8 +187,7 @@ class RepeatedLaunch:
             self.fixed[place] = values[name]
         self.descriptors: list[tuple[int, int, Any, dict[int, Any]]] = []
         for name, place, meta in form.descriptors:
-            from . import tensor_maps
-
+            tensor_maps = importlib.import_module(".tensor_maps", __package__)
             make = tensor_maps.Made(values[name], meta, form.mapped)
             self.descriptors.append((place, slots[name], make, {}))
             self.describe(place, make)

@@ -48,7 +48,7 @@ def later(operator: Divisible) -> None:
 def sharded(operands: Iterable[object]) -> bool:
     """Whether an operand is a DTensor; if so, torch knows the rules of all operators from here on."""
     module = sys.modules.get("torch.distributed.tensor")
-    if module is None or not any([isinstance(x, module.DTensor) for x in operands]):
+    if module is None or not any(isinstance(x, module.DTensor) for x in operands):
         return False
     register()
     return True

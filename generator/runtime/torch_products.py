@@ -163,9 +163,9 @@ def addend(
     own, columns = tuple(c.shape), shape[-1]
     if alike and len(own) > 1:
         return (ADD,), tuple(shape), ""
-    if own and surely(own[-1] == columns) and all([surely(size == 1) for size in own[:-1]]):
+    if own and surely(own[-1] == columns) and all(surely(size == 1) for size in own[:-1]):
         return (BIAS,), (columns,), ""
-    if len(own) == len(shape) and all([surely(one == other) for one, other in zip(own, shape)]):
+    if len(own) == len(shape) and all(surely(one == other) for one, other in zip(own, shape)):
         return (ADD,), own, ""
     return (), None, f"what is added has the shape {tuple(own)}, neither a row nor that of the result"
 
@@ -212,7 +212,7 @@ class Installed(ABC):
     def remove(self) -> None:
         """Remove it, if it is installed."""
 
-    def __enter__(self: _I) -> _I:
+    def __enter__(self: _I) -> _I:  # noqa: PYI019
         self._entered += 1
         self.install()
         return self

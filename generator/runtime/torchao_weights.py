@@ -22,11 +22,19 @@ from torchao.quantization.transform_module import register_quantize_module_handl
 from torchao.utils import TorchAOBaseTensor
 
 from .launchable import is_plain, require_tensor
-from .pack import FLOATS, Stored, check_rows, dequantize, quantize, quantize_rows, stored_by
+from .pack import (
+    FLOATS,
+    Stored,
+    check_rows,
+    dequantize,
+    quantize,
+    quantize_rows,
+    stored_by,
+)
 from .private import make_wrapper
 from .rows import rows_of, shaped_as
 
-_FAMILY = importlib.import_module(__package__.rpartition(".")[0])
+_FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 
 
 class LayerContracts(NamedTuple):
@@ -89,7 +97,7 @@ class PackedWeight(TorchAOBaseTensor):  # type: ignore[misc]
     tensor_attribute_names = ["contract", "shape", "dtype"]  # noqa: RUF012
     optional_tensor_data_names = ["scale", "zero_point", "positions"]  # noqa: RUF012
 
-    def __new__(
+    def __new__(  # noqa: PYI034
         cls,
         qdata: Tensor,
         contract: str,
@@ -232,7 +240,7 @@ class _Multiplied(torch.autograd.Function):
         return _product(x, bias, contract, _given(parts))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         dense = dequantize(ctx.contract, **_given(ctx.saved_tensors)).mT.to(gradient.dtype)
         of_x = gradient @ dense if ctx.needs_input_grad[0] else None
         needed = ctx.has_bias and ctx.needs_input_grad[1]

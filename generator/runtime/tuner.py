@@ -1,5 +1,7 @@
 """The choice of a configuration by measurements at the first call of each size, as Triton's autotuner makes them."""
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import functools
