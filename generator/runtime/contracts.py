@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -29,6 +30,26 @@ ConfiguredCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Config | in
 #: other operands, and whether `a` and `b` are the input (..., K) and the weight (N, K) of a layer, whose result is
 #: (..., N).
 RecordedCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Config | int | None, Operands, bool], Result]
+
+
+_T = TypeVar("_T")
+
+
+def first(contracts: Mapping[str, _T], wanted: _T, among: Iterable[str] | None = None) -> str | None:
+    """The first of the contracts, or of those `among` them, that is what is wanted, or None."""
+    # A list, which torch.compile traces.
+    fitting = [name for name in (contracts if among is None else among) if contracts[name] == wanted]
+    return fitting[0] if fitting else None
+
+
+def added(name: str) -> Any:
+    """A module that the family has if the key `with` of its spec asks for it; None if it does not."""
+    try:
+        return importlib.import_module(f".{name}", __package__)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__package__}.{name}":
+            raise
+        return None
 
 
 def without_sum(found: Any) -> Result:
@@ -71,7 +92,7 @@ class Function(Protocol):
     `register` registers the operators, and `records` says whether calls record gradients. `recorded` is a call for
     which a gradient is recorded, and `direct` one that torch need not see; `layer` is such a call of a layer, or
     None where it is another. `repeated` returns what a call with `a` and `b` alone has cached, or None. `table` is
-    the call of its first kernel. `which` and `prepare` are those of the module `prepare`, for this function.
+    the call of its first kernel. `which` and `prepare` are those of the modules of these names, for this function.
     """
 
     __name__: str

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from .call_tensors import how_converted
+from .contracts import first
 from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
 from .rows import along, rows_of, shaped_as
-from .torch_products import first
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 

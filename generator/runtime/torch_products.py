@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from .call_tensors import surely
+from .contracts import first
 
 _T = TypeVar("_T")
 _I = TypeVar("_I", bound="Installed")
@@ -51,13 +52,6 @@ def applied(operation: str, *operands: str, **settings: float | str) -> Applied:
 
 #: What is added to a product in the same rounding, as torch's `addmm` does.
 BIAS, ADD = applied("bias", "bias"), applied("add", "add")
-
-
-def first(contracts: Mapping[str, _T], wanted: _T, among: Iterable[str] | None = None) -> str | None:
-    """The first of the contracts, or of those `among` them, that is what is wanted, or None."""
-    # A list, which torch.compile traces.
-    fitting = [name for name in (contracts if among is None else among) if contracts[name] == wanted]
-    return fitting[0] if fitting else None
 
 
 class Matrices(NamedTuple):
