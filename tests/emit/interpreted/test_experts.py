@@ -20,6 +20,7 @@ dtype: [fp32, fp16]
 batch: grouped
 epilogue: [none, swiglu, geglu, geglu_tanh, scale_m]
 load: pointer
+with: experts
 backward: kernels
 """
 TOKENS, HIDDEN, INNER, COUNT, CHOSEN = 13, 24, 16, 5, 3
