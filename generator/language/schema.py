@@ -69,7 +69,7 @@ def schema() -> Schema:
         **{axis: _value(axis) if axis in SINGLE_AXES else _listed(_value(axis)) for axis in AXES},
         "tile": _list(_tile()),
         **one_value,
-        "with": _listed(_words(ADDITIONS)),
+        "with": {"anyOf": [_words(ADDITIONS), {**_list(_words(ADDITIONS)), "minItems": 0}], "default": []},
         "tuned": _listed(_TEXT),
         "targets": {**_list({"enum": list(TARGETS)}), "default": list(DEFAULT_TARGETS)},
         "triton": _TEXT,

@@ -261,6 +261,8 @@ class _SpecReader(Reader):
 
     def additions(self, node: Node) -> tuple[str, ...]:
         """The words of the key `with`, in the order of the vocabulary."""
+        if isinstance(node, SequenceNode) and not node.value:
+            return ()
         values = self.distinct(node, "with", lambda item: self.word(item, "with", ADDITIONS), str)
         for word, item in values:
             self.positions["with", word] = (place(item).line, place(item).column)
