@@ -60,7 +60,7 @@ def test_each_word_brings_its_modules(tmp_path: Path) -> None:
         assert files(rendered(tmp_path, EVERY, "--with", word)) - plain == brings
     folder = rendered(tmp_path, f"{EVERY}with: [torchao, aten]\n", "--with", "prepare,inductor,dtensor,experts,aten")
     assert files(folder) - plain == set().union(*BRINGS.values())
-    assert_formatted([folder])
+    assert_formatted(folder)
 
 
 @pytest.fixture

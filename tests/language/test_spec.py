@@ -92,7 +92,7 @@ MISTAKES = {
         [f"4:7: with: unknown value 'prepar'; did you mean 'prepare'? {WITH_LIST}"],
     ),
     "an addition of a list": ("with: [prepare, nn]", [f"4:17: with: unknown value 'nn'; {WITH_LIST}"]),
-    "an addition twice": ("with: [aten, inductor, aten]", ["4:23: with: 'aten' is listed twice"]),
+    "an addition twice": ("with: [aten, inductor, aten]", ["4:24: with: 'aten' is listed twice"]),
     "additions in a mapping": ("with: {aten: true}", [f"4:7: with: unknown value {{aten: true}}; {WITH_LIST}"]),
     # Name.
     "a name that is a path up": ("name: ../x", [f"4:7: name: '../x' {NO_NAME}"]),
