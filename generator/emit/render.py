@@ -280,6 +280,14 @@ _ADDED = {
 }
 
 
+def _lacking(family: Family) -> str:
+    """What the family has where the key `with` has another word, by the name of the attribute, as a dictionary."""
+    words = {"inductor": "inductor", "override_aten": "aten", "ao": "torchao"}
+    found = [f'"{name}": "{word}"' for name, word in words.items() if not has(family, word)]
+    found += ['"nn": "experts"'] if suits(family, "experts") and not layers(family) else []
+    return f"{{{', '.join(found)}}}" if found else ""
+
+
 def layers(family: Family) -> bool:
     """Whether the family has `nn`: contracts of linear layers, or experts."""
     linear = family.spec.package == "torch" and bool(family_package.linear(family.contracts))
@@ -345,6 +353,7 @@ def package_source(family: Family, name: str) -> str:
             + ["ao"] * has(family, "torchao")
             + ["inductor"] * has(family, "inductor"),
             overrides=has(family, "aten"),
+            lacks=_lacking(family),
             combines=family_package.combines(family),
             summary=summary,
             tuned=bool(family.measured),

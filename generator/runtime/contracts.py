@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor
 
@@ -30,26 +29,6 @@ ConfiguredCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Config | in
 #: other operands, and whether `a` and `b` are the input (..., K) and the weight (N, K) of a layer, whose result is
 #: (..., N).
 RecordedCall: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Config | int | None, Operands, bool], Result]
-
-
-_T = TypeVar("_T")
-
-
-def first(contracts: Mapping[str, _T], wanted: _T, among: Iterable[str] | None = None) -> str | None:
-    """The first of the contracts, or of those `among` them, that is what is wanted, or None."""
-    # A list, which torch.compile traces.
-    fitting = [name for name in (contracts if among is None else among) if contracts[name] == wanted]
-    return fitting[0] if fitting else None
-
-
-def added(name: str) -> Any:
-    """A module that the family has if the key `with` of its spec asks for it; None if it does not."""
-    try:
-        return importlib.import_module(f".{name}", __package__)
-    except ModuleNotFoundError as error:
-        if error.name != f"{__package__}.{name}":
-            raise
-        return None
 
 
 def without_sum(found: Any) -> Result:

@@ -20,11 +20,12 @@ from torch import Tensor
 from triton import knobs
 
 from . import cached_launch, private, relaunch
+from .additions import MISSING, added
 from .alignment import whole_and_crossing
 from .call import Call, written
 from .call_signatures import SIGNATURES, kind_of, kind_of_product
 from .call_tensors import State
-from .contract_errors import MISSING, by_keyword, name_contract
+from .contract_errors import by_keyword, name_contract
 from .contracts import (
     CachedCall,
     CallOperands,
@@ -36,7 +37,6 @@ from .contracts import (
     RecordedCall,
     Result,
     Step,
-    added,
     registering,
 )
 from .launchable import require_apart, special

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from .call_tensors import surely
-from .contracts import first
 
 _T = TypeVar("_T")
 _I = TypeVar("_I", bound="Installed")
@@ -84,7 +83,8 @@ class Matrices(NamedTuple):
         alike = TorchProduct(self.batch, "", self.a.dtype, self.b.dtype, self.dtype, self.precision, chain)
         # One that rounds nothing on the way is that of every rounding.
         for layout, rounding in itertools.product(self.layouts, dict.fromkeys(("", *roundings))):
-            name = first(products, alike._replace(layout=layout, rounding=rounding))
+            wanted = alike._replace(layout=layout, rounding=rounding)
+            name = next((name for name, product in products.items() if product == wanted), None)
             if name is not None:
                 return name
         return None

@@ -34,6 +34,7 @@ BESIDE_KERNELS = (
     "__init__.py",
     "__init__.pyi",
     "_runtime/__init__.py",
+    "_runtime/additions.py",
     "_runtime/alignment.py",
     "_runtime/arguments.py",
     "_runtime/cached_launch.py",
