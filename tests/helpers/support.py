@@ -41,6 +41,7 @@ BESIDE_KERNELS = (
     "_runtime/call.py",
     "_runtime/call_signatures.py",
     "_runtime/call_tensors.py",
+    "_runtime/choice.py",
     "_runtime/contract_errors.py",
     "_runtime/contracts.py",
     "_runtime/copies.py",
