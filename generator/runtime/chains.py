@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import cached_launch, private, registration
-from .additions import added
+from .added_modules import added
 from .call_signatures import SIGNATURES, kind_of
 from .contracts import Operands
 from .launchable import as_plain, is_fake, is_plain

@@ -20,7 +20,7 @@ from torch import Tensor
 from triton import knobs
 
 from . import cached_launch, private, relaunch
-from .additions import MISSING, added
+from .added_modules import MISSING, added
 from .alignment import whole_and_crossing
 from .call import Call, written
 from .call_signatures import SIGNATURES, kind_of, kind_of_product

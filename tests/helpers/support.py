@@ -34,7 +34,7 @@ BESIDE_KERNELS = (
     "__init__.py",
     "__init__.pyi",
     "_runtime/__init__.py",
-    "_runtime/additions.py",
+    "_runtime/added_modules.py",
     "_runtime/alignment.py",
     "_runtime/arguments.py",
     "_runtime/cached_launch.py",
