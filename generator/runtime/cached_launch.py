@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import launch_templates, relaunch
+from . import relaunch
 from .call import Call, Plan, Planned, in_turn
 from .call_signatures import SIGNATURES
 from .call_tensors import State
@@ -48,16 +48,8 @@ def launched(
     table = module.CALL
     if state is None:
         state = table.state(given)
-    own = row
-    if row is None and accepted and not table.tunes:
-        sizes = tuple([size.of(state.numbers) for size in table.sizes])
-        own = None if 0 in sizes else table.chosen(sizes, state.device)
-    form = launch_templates.form_of(table, own, given) if relaunch.KNOWN and own is not None else None
-    template = None if form is None else launch_templates.find(form)
-    plan = table.plan_of(state, own, accepted=accepted, template=template)
+    plan = table.plan_of(state, row, accepted=accepted)
     call: CachedCall | None = started(table, plan, given, a)
-    if call is not None and plan.repeat is None and form is not None and own is not None:
-        launch_templates.keep(form, table, own, plan, call)
     results = tuple(plan.results.values())
     if call is None:
 
@@ -72,10 +64,6 @@ def started(table: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat |
     """Run a plan on the device of `first`; return what runs it for other operands, or None if it cannot be repeated."""
     if not plan.launches:
         return None
-    if plan.repeat is not None:
-        call: Repeat = plan.repeat
-        call.first(plan, given)
-        return call
     with in_turn(), torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
         for name in table.cleared:
             plan.results[name].zero_()
@@ -172,7 +160,11 @@ class Repeat:
             # Only families with such launches have the module.
             workspaces = importlib.import_module(".workspaces", __package__)
             self.workspaces = workspaces
-        self._size({**plan.results, **plan.memory})
+        tensors = {**plan.results, **plan.memory}
+        self.made = [(x.shape, x.stride(), x.dtype) for x in [tensors[name] for name in places.made]]
+        if places.shared:
+            work, counters = (tensors[name] for name in places.shared)
+            self.workspace = work.nbytes, counters.numel()
         self.cleared, self.reduced, self.results = places.cleared, places.reduced, places.results
         self.result = self.results[0] if len(self.results) == 1 else None
         self.launches = [_launch(*each) for each in zip(plan.launches, compiled, places.slots)]
@@ -185,44 +177,10 @@ class Repeat:
         found.made[0] = torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype
         return found
 
-    def resized(self, tensors: Mapping[str, Tensor], launches: list[relaunch.RepeatedLaunch]) -> Repeat:
-        """The same kernels for other sizes: with the results and the memory of such a call, and its launches."""
-        found = object.__new__(Repeat)
-        # One by one: attributes of an object whose dictionary was asked for take longer to read.
-        found.device, found.index, found.stream, found.current = self.device, self.index, self.stream, self.current
-        found.places, found.workspace = self.places, None
-        if found.places.shared:
-            found.workspaces = self.workspaces
-        found._size(tensors)
-        found.cleared, found.reduced, found.results, found.result = (
-            self.cleared,
-            self.reduced,
-            self.results,
-            self.result,
-        )
-        found.launches = launches
-        return found
-
-    def _size(self, tensors: Mapping[str, Tensor]) -> None:
-        """Allocate for each call what is like these results and this memory."""
-        self.made = [(x.shape, x.stride(), x.dtype) for x in [tensors[name] for name in self.places.made]]
-        if self.places.shared:
-            work, counters = (tensors[name] for name in self.places.shared)
-            self.workspace = work.nbytes, counters.numel()
-
     def tensors(self, plan: Plan, given: Operands) -> list[Any]:
         """The list of a call with its own plan."""
         tensors, places = {**plan.results, **plan.memory}, self.places
         return [*given.values(), *[tensors[name] for name in (*places.made, *places.shared)]]
-
-    def first(self, plan: Plan, given: Operands) -> None:
-        """Launch a plan."""
-        tensors = self.tensors(plan, given)
-        for place in self.cleared:
-            tensors[place].zero_()
-        self.run(tensors)
-        for result, reduce, parts in self.reduced:
-            reduce(tensors[result], tensors[parts])
 
     def run(self, tensors: Sequence[Any]) -> None:
         """Launch the kernels with such a list."""

@@ -95,15 +95,11 @@ def _value(x: Any) -> Callable[[State], Any]:
 
 @dataclass
 class Plan:
-    """The results of a call, what it launches, in order, and the memory that is allocated for it.
-
-    `repeat` launches a plan of a template (`launch_templates`), whose launches have only what sizes change.
-    """
+    """The results of a call, what it launches, in order, and the memory that is allocated for it."""
 
     results: dict[str, torch.Tensor]
     launches: list[Planned] = field(default_factory=list)
     memory: dict[str, torch.Tensor] = field(default_factory=dict)
-    repeat: Any = None
 
 
 class Table:
@@ -170,11 +166,8 @@ class Call:
         """What the call launches; raises what the call does."""
         return self.plan_of(self.state(given), config)
 
-    def plan_of(self, state: State, config: Config = None, *, accepted: bool = False, template: Any = None) -> Plan:
-        """As `plan`, for a call whose sizes are known; `accepted`: the kernel is known to accept it.
-
-        `template`: what plans the launches with the configuration, if it can.
-        """
+    def plan_of(self, state: State, config: Config = None, *, accepted: bool = False) -> Plan:
+        """As `plan`, for a call whose sizes are known; `accepted`: the kernel is known to accept it."""
         given = state.given
         state = State(dict(given), dict(state.numbers), state.device, state.first)
         for operand in (*self.operands, *self.results):
@@ -194,9 +187,7 @@ class Call:
             return Plan(results)
         if config is None and self.tunes:
             return self.tuner.plan(self, state, results)  # type: ignore[no-any-return]
-        row = self.row(config, state)
-        plan: Plan | None = None if template is None else template.planned(state, results)
-        return self.planned(state, results, row) if plan is None else plan
+        return self.planned(state, results, self.row(config, state))
 
     @property
     def tunes(self) -> bool:

@@ -161,7 +161,6 @@ class _Form:
             else:
                 self.numbers.append(at)
                 self.fixed.append(value)
-        self.places = dict(self.numbers)
 
 
 class RepeatedLaunch:
@@ -170,7 +169,7 @@ class RepeatedLaunch:
     `values` has the values of all parameters, in order. `slots` maps a parameter to the index of its operand in the
     operands of a call. `addresses`, `numbers` and `descriptors` have for each parameter that an operand changes its
     index among the launcher's arguments, and the operand's among those of the call; for a descriptor also the function
-    that makes the argument from an address, and the arguments that it has made. `places` has the indices of the rest.
+    that makes the argument from an address, and the arguments that it has made.
     """
 
     def __init__(self, compiled: Any, grid: Grid, values: Mapping[str, Any], slots: Mapping[str, int]) -> None:
@@ -179,10 +178,12 @@ class RepeatedLaunch:
             form = _forms[compiled] = _Form(compiled, values)
         self.entry = entry = form.entry
         self.put, self.first, self.fixed = entry.put, form.first, form.fixed.copy()
-        self.on(grid)
+        self.grid = grid
+        self.head = None if entry.spread else [*grid, *entry.head[Entry.STREAM :], None]
+        if entry.spread:
+            self.fixed[: Entry.STREAM] = grid
         self.addresses = [(place, slots[name]) for name, place in form.addresses]
         self.numbers = [(place, slots[name]) for name, place in form.numbers if name in slots]
-        self.places = form.places
         for name, place in form.numbers:
             self.fixed[place] = values[name]
         self.descriptors: list[tuple[int, int, Any, dict[int, Any]]] = []
@@ -190,41 +191,10 @@ class RepeatedLaunch:
             tensor_maps = importlib.import_module(".tensor_maps", __package__)
             make = tensor_maps.Made(values[name], meta, form.mapped)
             self.descriptors.append((place, slots[name], make, {}))
-            self.describe(place, make)
-
-    def on(self, grid: Grid) -> None:
-        """Launch so many programs."""
-        self.grid, entry = grid, self.entry
-        self.head = None if entry.spread else [*grid, *entry.head[Entry.STREAM :], None]
-        if entry.spread:
-            self.fixed[: Entry.STREAM] = grid
-
-    def describe(self, place: int, make: Any) -> None:
-        """Pass the shape and the strides behind a tensor map."""
-        if make.encode is not None:
-            numbers = *make.shape, *make.strides
-            self.fixed[place + 1 : place + 1 + len(numbers)] = numbers
-
-    def resized(
-        self, grid: Grid, values: Mapping[str, Any], described: Sequence[tuple[Sequence[int], Sequence[int]]]
-    ) -> RepeatedLaunch:
-        """The same kernel for other sizes: `values` are numbers by their parameters, `described` shapes and strides."""
-        found = object.__new__(RepeatedLaunch)
-        # One by one: attributes of an object whose dictionary was asked for take longer to read.
-        found.entry, found.put, found.first = self.entry, self.put, self.first
-        fixed = found.fixed = self.fixed.copy()
-        found.on(grid)
-        found.addresses, found.numbers, places = self.addresses, self.numbers, self.places
-        found.places = places
-        for name, value in values.items():
-            if name in places:
-                fixed[places[name]] = value
-        found.descriptors = []
-        for (place, slot, make, _), each in zip(self.descriptors, described):
-            make = make.resized(*each)
-            found.descriptors.append((place, slot, make, {}))
-            found.describe(place, make)
-        return found
+            if make.encode is not None:
+                # The shape and the strides behind a tensor map.
+                numbers = *make.shape, *make.strides
+                self.fixed[place + 1 : place + 1 + len(numbers)] = numbers
 
     def __call__(self, stream: int, operands: Sequence[Any]) -> None:
         arguments = self.fixed.copy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,13 +28,6 @@ class Made:
         self.shape, self.strides = descriptor.shape, descriptor.strides
         # It raises AttributeError where there is none, before anything is launched.
         self.encode = _encoder() if mapped else None
-
-    def resized(self, shape: Sequence[int], strides: Sequence[int]) -> Made:
-        """The same for a matrix of other sizes."""
-        found = object.__new__(Made)
-        found.blank, found.meta, found.encode = self.blank, self.meta, self.encode
-        found.shape, found.strides = shape, strides
-        return found
 
     def __call__(self, address: int) -> Any:
         base = SimpleNamespace(data_ptr=lambda: address)

@@ -51,7 +51,6 @@ BESIDE_KERNELS = (
     "_runtime/linear.py",
     "_runtime/memoryless.py",
     "_runtime/operators.py",
-    "_runtime/launch_templates.py",
     "_runtime/launchable.py",
     "_runtime/private.py",
     "_runtime/registration.py",
