@@ -1,6 +1,6 @@
 """Products of torch that this family's contracts compute: which contract fits one, and what became of those of a model.
 
-Layers (`linear`), torch's operators in eager mode (`overriding`) and graphs of Inductor (`graph_pass`) all ask `first`.
+Torch's operators in eager mode (`overriding`) and graphs of Inductor (`graph_pass`) ask `Matrices.fitting`.
 """
 
 from __future__ import annotations
