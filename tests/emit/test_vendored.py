@@ -17,7 +17,8 @@ SPECS = {
     # One kernel: most modules of the library are not there.
     "one": "layout: rcr\ndtype: bf16\nepilogue: bias\n",
     # Loops of scalars, roundings to int8 and imports of many names.
-    "several": "layout: rcr\ndtype: {a: int8, out: int8}\nschedule: [elementwise, persistent]\nload: descriptor\n",
+    "several": "layout: rcr\ndtype: {a: int8, out: int8}\nschedule: [elementwise, persistent]\n"
+    "load: [pointer, descriptor]\n",
     # Weights, and a constant of the matrix unit that depends on a tile.
     "stored": "layout: rcr\ndtype: [fp8e4m3, {a: bf16, b: int4, scales: {b: [128, 1]}}]\n",
     "grouped": "layout: rcr\ndtype: bf16\nbatch: grouped\nschedule: split_k\n",
