@@ -68,7 +68,7 @@ MUTATIONS = (
         "a letter that is not ASCII",
         "text",
         MASKED,
-        (("lambda _: __name__", "lambda \N{MICRO SIGN}: __name__"),),
+        (("# Which tile", "# \N{MICRO SIGN} Which tile"),),
         "read with another encoding it is another text",
         by="static",
         says="is not",
