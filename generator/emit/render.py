@@ -151,7 +151,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         # An order of tiles that somebody adds need not know of them.
         "of_result": [_macros(f"result/{kernel.variant.result}.j2")] if kernel.variant.symmetric else [],
         "epilogue": _macros("epilogue.j2"),
-        "tile": _macros("tile.j2"),
+        "tile": _Shared(_macros("tile.j2")),
         "workspace": _macros("workspace.j2"),
         "math": _macros("math.j2"),
     }
@@ -160,8 +160,26 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     needs = needed_entries(differing_needs_of(kernel), INDENT) if alone else ()
     roles = ["gemm_kernel", *["decode_kernel"] * (k.decoding is not None), *["sum_kernel"] * k.schedule.joins]
     names = [assignment(role, kernel.name) for role in roles]
-    body = template.render(k=k, host=_host(k, alone=alone), needs=needs, names=names, **texts, **macros)
+    body = template.render(k=k, host=_host(kernel, alone=alone), needs=needs, names=names, **texts, **macros)
     return with_head(spec, body)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Macros of which the text for a view is the same for each order of tiles, and rendered once."""
+
+    macros: Any
+
+    def __getattr__(self, name: str) -> Callable[..., str]:
+        macro = getattr(self.macros, name)
+
+        def text(k: View, *arguments: object, **keywords: object) -> str:
+            key = (name, k.stage, arguments, *keywords.items())
+            if key not in k.texts:
+                k.texts[key] = macro(k, *arguments, **keywords)
+            return k.texts[key]
+
+        return text
 
 
 @cache
@@ -196,11 +214,12 @@ def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
 _hosts: dict[tuple[object, ...], Host] = {}
 
 
-def _host(k: View, *, alone: bool = False) -> Host:
+def _host(kernel: Kernel, *, alone: bool = False) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
-    choice = k.autotune, k.choose, k.too_large, k.kernel.rows_alike, alone
-    key = (*(word for axis, word in k.kernel.variant.words.items() if axis != "swizzle"), *choice)
+    choice = kernel.select, len(kernel.tiles) > 1, kernel.not_offered, kernel.rows_alike, alone
+    key = (*(word for axis, word in kernel.variant.words.items() if axis != "swizzle"), *choice)
     if key not in _hosts:
+        k = view(kernel)
         table = CallTable(k)
         made = Standalone(table) if alone else table
         text = _macros("standalone.j2" if alone else "call.j2").text(made).strip("\n")
@@ -237,7 +256,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     if family.spec.package == "files":
         return ()
     needed = {"functions" if family.spec.package == "torch" else "plain"}
-    hosts = [_host(view(kernel)) for kernel in family.kernels]
+    hosts = [_host(kernel) for kernel in family.kernels]
     needed |= {module for host in hosts for module in host.modules}
     views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
     needed |= {module for each in views for module in modules_of(each.imports)}
@@ -285,7 +304,7 @@ def products(family: Family) -> tuple[str, ...]:
 
 def workspaces(family: Family) -> bool:
     """Whether calls of the family share memory, one after the other."""
-    return any("    Workspace(" in _host(view(kernel)).text for kernel in family.kernels)
+    return any("    Workspace(" in _host(kernel).text for kernel in family.kernels)
 
 
 @cache

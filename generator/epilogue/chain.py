@@ -91,6 +91,11 @@ class Step:
         return self.meaning.tree(self.settings)
 
     @cached_property
+    def called(self) -> frozenset[str]:
+        """The functions that its formula calls."""
+        return frozenset(formula.called(self.tree))
+
+    @cached_property
     def word(self) -> str:
         """The operation in messages: `clamp(min=0, max=6)`, `save(hidden)`."""
         if isinstance(self.meaning, AuxiliaryOutput) and self.meaning != AUXILIARY[self.operation]:

@@ -30,7 +30,31 @@ _EXTENTS = {"a": ("M", "K"), "b": ("K", "N")}
 
 
 def view(kernel: Kernel) -> View:
-    """The view of a kernel: every choice that a template would otherwise have to make."""
+    """The view of a kernel: every choice that a template would otherwise have to make.
+
+    A kernel that differs from an earlier one in the order of tiles alone has the view of that one but for the order.
+    """
+    key = tuple(word for axis, word in kernel.variant.words.items() if axis != "swizzle")
+    found = _views.get(key)
+    # Equal words of two specs may have different meanings. A view of two kernels has views of each.
+    if found is None or kernel.variant.traits.twice or replace(found.kernel, variant=kernel.variant) != kernel:
+        found = None
+    elif replace(found.kernel.variant, swizzle=kernel.variant.swizzle) != kernel.variant:
+        found = None
+    if found is not None:
+        return found.ordered(kernel)
+    while len(_views) >= _MOST:
+        del _views[next(iter(_views))]
+    _views[key] = _lowered(kernel)
+    return _views[key]
+
+
+#: The views that were made last, by the words of their kernels without the order of tiles.
+_views: dict[tuple[str, ...], View] = {}
+_MOST = 256
+
+
+def _lowered(kernel: Kernel) -> View:
     v = kernel.variant.multiplied
     described = call(kernel.variant)
     products = v.products

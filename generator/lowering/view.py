@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
@@ -19,6 +20,7 @@ from generator.lowering.lines import INDENT, WIDTH, collected
 from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
 from generator.plan.configurations import STRIP, columns, configurations
 from generator.plan.contract_call import ContractCall, call
+from generator.plan.kernels import Kernel
 from generator.plan.variant_rules import ragged
 
 
@@ -31,6 +33,14 @@ class View(EpilogueView):
     #: Which of two kernels it is: "parts" stores partial sums as its C, "whole" adds them; "dense" multiplies what
     #: `decoding` makes. Empty where one does all.
     stage: str = ""
+    #: Texts of kernels that differ in the order of tiles alone.
+    texts: dict[object, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def ordered(self, kernel: Kernel) -> View:
+        """The view of a kernel that differs from this one's in the order of tiles alone, with what is worked out."""
+        made = copy(self)
+        object.__setattr__(made, "kernel", kernel)
+        return made
 
     @cached_property
     def partial(self) -> Matrix:
