@@ -177,7 +177,8 @@ class _Shared:
             key = (name, k.stage, arguments, *keywords.items())
             if key not in k.texts:
                 k.texts[key] = macro(k, *arguments, **keywords)
-            return k.texts[key]
+            found: str = k.texts[key]
+            return found
 
         return text
 

@@ -6,6 +6,7 @@ import textwrap
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
@@ -34,7 +35,7 @@ class View(EpilogueView):
     #: `decoding` makes. Empty where one does all.
     stage: str = ""
     #: Texts of kernels that differ in the order of tiles alone.
-    texts: dict[object, str] = field(default_factory=dict, compare=False, repr=False)
+    texts: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def ordered(self, kernel: Kernel) -> View:
         """The view of a kernel that differs from this one's in the order of tiles alone, with what is worked out."""
@@ -350,8 +351,13 @@ class View(EpilogueView):
     @property
     def configs(self) -> tuple[str, ...]:
         """The rows of the tile table as source."""
-        rows = configurations(self.kernel)
-        return tuple(collected("{", [f'"{name}": {x}' for name, x in row.items()], "}", INDENT) for row in rows)
+        key = "configs", *self.columns
+        if key not in self.texts:
+            rows = configurations(self.kernel)
+            each = (collected("{", [f'"{name}": {x}' for name, x in row.items()], "}", INDENT) for row in rows)
+            self.texts[key] = tuple(each)
+        found: tuple[str, ...] = self.texts[key]
+        return found
 
     @cached_property
     def too_large(self) -> str:
