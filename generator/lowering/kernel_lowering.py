@@ -36,12 +36,8 @@ def view(kernel: Kernel) -> View:
     """
     key = tuple(word for axis, word in kernel.variant.words.items() if axis != "swizzle")
     found = _views.get(key)
-    # Equal words of two specs may have different meanings. A view of two kernels has views of each.
-    if found is None or kernel.variant.traits.twice or replace(found.kernel, variant=kernel.variant) != kernel:
-        found = None
-    elif replace(found.kernel.variant, swizzle=kernel.variant.swizzle) != kernel.variant:
-        found = None
-    if found is not None:
+    # A view of two kernels has views of each.
+    if found is not None and not kernel.variant.traits.twice and _is_alike(found.kernel, kernel):
         return found.ordered(kernel)
     while len(_views) >= _MOST:
         del _views[next(iter(_views))]
@@ -52,6 +48,17 @@ def view(kernel: Kernel) -> View:
 #: The views that were made last, by the words of their kernels without the order of tiles.
 _views: dict[tuple[str, ...], View] = {}
 _MOST = 256
+
+
+def _is_alike(one: Kernel, other: Kernel) -> bool:
+    """Whether kernels whose axes have equal words, but for the order of tiles, differ in nothing else.
+
+    Two specs may give a word different meanings.
+    """
+    v, w = one.variant, other.variant
+    meanings = v.layout == w.layout and v.dtype == w.dtype and v.epilogue == w.epilogue
+    same = one.tiles == other.tiles and one.not_offered == other.not_offered and one.targets == other.targets
+    return meanings and same and (one.triton, one.select) == (other.triton, other.select) and one.rows_alike == other.rows_alike
 
 
 def _lowered(kernel: Kernel) -> View:

@@ -10,6 +10,7 @@ from typing import Any
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
+from generator.language.model import Tile
 from generator.language.vocabulary import SWIZZLE
 from generator.language.word_traits import Products
 from generator.lowering import approximate_math
@@ -23,6 +24,10 @@ from generator.plan.configurations import STRIP, columns, configurations
 from generator.plan.contract_call import ContractCall, call
 from generator.plan.kernels import Kernel
 from generator.plan.variant_rules import ragged
+
+
+#: Tables of configurations as source, by the order of tiles, the schedule and the tiles, which many kernels share.
+_configs: dict[tuple[str, str, tuple[Tile, ...]], str] = {}
 
 
 @dataclass(frozen=True)
@@ -328,6 +333,16 @@ class View(EpilogueView):
     @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
+        key = "parameters", self.stage
+        if key not in self.texts:
+            self.texts[key] = parameters(self.slots, self._constants)
+        columns = self.columns if self.tiled and self.stage != "whole" else ()
+        stages = ["num_stages"] if self.tiled and self.stage != "whole" and self.summed else []
+        return (*self.texts[key], *parameters((), (*columns, *stages)))
+
+    @property
+    def _constants(self) -> list[str]:
+        """The parameters that are compiled in, but for those of the order of tiles and the pipeline."""
         constants = ["GROUPS"] if self.problem.divided else []
         constants += ["INDEX"] if self.wide_strides else []
         constants += [operand.flag for operand in self.scalars]
@@ -337,8 +352,8 @@ class View(EpilogueView):
         if self.stage == "whole":
             constants += ["BLOCK_M", "BLOCK_N", "SPLIT"]
         elif self.tiled:
-            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns, *["num_stages"] * self.summed]
-        return parameters(self.slots, constants)
+            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K"]
+        return constants
 
     @cached_property
     def strided(self) -> tuple[Matrix | Vector, ...]:
@@ -349,15 +364,15 @@ class View(EpilogueView):
         return (*self.sources, self.c, *self.matrices, *self.vectors, *written)
 
     @property
-    def configs(self) -> tuple[str, ...]:
+    def configs(self) -> str:
         """The rows of the tile table as source."""
-        key = "configs", *self.columns
-        if key not in self.texts:
+        v = self.kernel.variant
+        key = v.swizzle, v.schedule, self.kernel.tiles
+        if key not in _configs:
             rows = configurations(self.kernel)
             each = (collected("{", [f'"{name}": {x}' for name, x in row.items()], "}", INDENT) for row in rows)
-            self.texts[key] = tuple(each)
-        found: tuple[str, ...] = self.texts[key]
-        return found
+            _configs[key] = ",\n".join(each)
+        return _configs[key]
 
     @cached_property
     def too_large(self) -> str:
