@@ -87,7 +87,8 @@ def _statements(text: str, depth: int) -> Iterator[_Piece]:
             decorators += part + "\n"
             continue
         whole, decorators = f"{decorators}{part}\n", ""
-        head = _HEADS[indent].match(whole) if depth + 1 < len(_INDENTS) else None
+        has_body = depth + 1 < len(_INDENTS) and whole.startswith(("@", "def ", "for "), len(indent))
+        head = _HEADS[indent].match(whole) if has_body else None
         if head is None or f"\n{indent}else:" in whole:
             yield _leaf(whole)
         else:

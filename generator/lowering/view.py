@@ -152,7 +152,7 @@ class View(EpilogueView):
         """The columns of a tile of the kernel that adds partial sums, a power of two."""
         return next(iter(self.v.traits.sizes_of_blocks)) if self.v.traits.side == "n" else "BLOCK_N"
 
-    @property
+    @cached_property
     def call(self) -> ContractCall:
         """The operands and results of a call, as the launcher checks them."""
         return call(self.kernel.variant)
