@@ -60,7 +60,9 @@ def divided_digest(text: str, stem: str) -> str | None:
     nodes = "".join(piece.nodes for piece in pieces).replace(_ANY_NAME, stem)
     own = [each.replace(_ANY_NAME, stem) for piece in pieces for each in piece.docstrings]
     texts = "".join(piece.tokens for piece in pieces).replace(_ANY_NAME, stem)
-    return digest_of(f"(Module [{nodes}])", [document(top["docstring"]), *own], "", f'{tokens(top["comments"])}"{texts}')
+    return digest_of(
+        f"(Module [{nodes}])", [document(top["docstring"]), *own], "", f'{tokens(top["comments"])}"{texts}'
+    )
 
 
 def _pieces(text: str, depth: int = 0) -> Iterator[_Piece]:

@@ -269,9 +269,7 @@ def _properties(k: View) -> tuple[list[str], list[str]]:
         "Rows": rows(kernel),
         "Needs": needs(kernel),
     }
-    first, last = (
-        [paragraph(f"{label}: {text}") for label, text in each.items() if text] for each in (before, after)
-    )
+    first, last = ([paragraph(f"{label}: {text}") for label, text in each.items() if text] for each in (before, after))
     return first, last
 
 

@@ -58,7 +58,12 @@ def _is_alike(one: Kernel, other: Kernel) -> bool:
     v, w = one.variant, other.variant
     meanings = v.layout == w.layout and v.dtype == w.dtype and v.epilogue == w.epilogue
     same = one.tiles == other.tiles and one.not_offered == other.not_offered and one.targets == other.targets
-    return meanings and same and (one.triton, one.select) == (other.triton, other.select) and one.rows_alike == other.rows_alike
+    return (
+        meanings
+        and same
+        and (one.triton, one.select) == (other.triton, other.select)
+        and one.rows_alike == other.rows_alike
+    )
 
 
 def _lowered(kernel: Kernel) -> View:
