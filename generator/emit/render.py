@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ ATTRIBUTES_TEXT = "*.py text eol=lf\n*.pyi text eol=lf\nmanifest.json text eol=l
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
-_CHUNK = 50
+_CHUNK = 100
 
 DIGEST_LINE = "# sha256 of the text below: "
 
@@ -448,4 +449,15 @@ def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
     # Rendered here first, so that forked workers start with the templates compiled.
     yield kernel_source(spec, kernels[0])
     with ProcessPoolExecutor(workers, initializer=end_with_parent) as pool:
-        yield from pool.map(partial(kernel_source, spec), kernels[1:], chunksize=_CHUNK)
+        # Only so many at a time as keep the workers busy: the writing of files may be slower than they are.
+        waiting: deque[Future[list[str]]] = deque()
+        for start in range(1, len(kernels), _CHUNK):
+            waiting.append(pool.submit(_sources, spec, kernels[start : start + _CHUNK]))
+            if len(waiting) > 2 * workers:
+                yield from waiting.popleft().result()
+        for each in waiting:
+            yield from each.result()
+
+
+def _sources(spec: Spec, kernels: Sequence[Kernel]) -> list[str]:
+    return [kernel_source(spec, kernel) for kernel in kernels]

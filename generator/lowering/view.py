@@ -25,7 +25,6 @@ from generator.plan.contract_call import ContractCall, call
 from generator.plan.kernels import Kernel
 from generator.plan.variant_rules import ragged
 
-
 #: Tables of configurations as source, by the order of tiles, the schedule and the tiles, which many kernels share.
 _configs: dict[tuple[str, str, tuple[Tile, ...]], str] = {}
 
