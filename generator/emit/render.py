@@ -214,6 +214,7 @@ def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
 
 
 _hosts: dict[tuple[object, ...], Host] = {}
+_equal_hosts: dict[Host, Host] = {}
 
 
 def _host(kernel: Kernel, *, alone: bool = False) -> Host:
@@ -226,7 +227,9 @@ def _host(kernel: Kernel, *, alone: bool = False) -> Host:
         made = Standalone(table) if alone else table
         text = _macros("standalone.j2" if alone else "call.j2").text(made).strip("\n")
         first = made.first_imports if isinstance(made, Standalone) else ()
-        _hosts[key] = Host(operand_table(k), made.imports, text, first)
+        host = Host(operand_table(k), made.imports, text, first)
+        # Masks make few differences.
+        _hosts[key] = _equal_hosts.setdefault(host, host)
     return _hosts[key]
 
 

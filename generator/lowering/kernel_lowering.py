@@ -47,7 +47,7 @@ def view(kernel: Kernel) -> View:
 
 #: The views that were made last, by the words of their kernels without the order of tiles.
 _views: dict[tuple[str, ...], View] = {}
-_MOST = 256
+_MOST = 64
 
 
 def _is_alike(one: Kernel, other: Kernel) -> bool:
