@@ -81,7 +81,7 @@ def test_what_rendering_costs_beside_writing(tmp_path: Path) -> None:
     """12,288 kernels, from the start of the process. `-s` prints the figures."""
     spec = tmp_path / "product.yaml"
     spec.write_text(product())
-    call = [sys.executable, "-c", MEASURED, spec, tmp_path / "out"]
+    call = [sys.executable, "-c", MEASURED, str(spec), str(tmp_path / "out")]
     said = subprocess.run(call, check=True, capture_output=True, encoding="utf-8").stdout
     print(said)
     figures = re.fullmatch(r"12288 kernels: .*\n([\d.]+) times as long; (\d+) MB\n", said)
