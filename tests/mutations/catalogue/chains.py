@@ -108,7 +108,7 @@ OUTPUT = (
         "C is read where beta is 0",
         "outputs",
         ACCUMULATED,
-        ((" & (beta != 0.0)", ""),),
+        (("in_n[None, :] & reads", "in_n[None, :]"),),
         "infinity and NaN of a C that nobody wanted are in the result",
         says="elements are wrong",
     ),
