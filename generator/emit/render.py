@@ -211,7 +211,9 @@ _equal_hosts: dict[Host, Host] = {}
 def _host(kernel: Kernel, *, alone: bool = False) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
     choice = kernel.select, len(kernel.tiles) > 1, kernel.not_offered, kernel.rows_alike, alone
-    key = (*(word for axis, word in kernel.variant.words.items() if axis != "swizzle"), *choice)
+    words = (word for axis, word in kernel.variant.words.items() if axis != "swizzle")
+    # Another spec of this process may define an operation of the same name.
+    key = kernel.variant.epilogue, *words, *choice
     if key not in _hosts:
         k = view(kernel)
         table = CallTable(k)
