@@ -124,6 +124,7 @@ _WORDS = {
     "backward": vocabulary.BACKWARD,
     "invariant": vocabulary.INVARIANT,
     "package": vocabulary.PACKAGE,
+    "with": vocabulary.ADDITIONS,
 }
 
 
@@ -132,7 +133,7 @@ def _axis(name: str) -> Callable[[], str]:
 
     def table() -> str:
         words = _WORDS[name]
-        default = vocabulary.DEFAULTS[name]
+        default = vocabulary.DEFAULTS.get(name)
         rows = [
             (_code(word) + (" (default)" if word == default else ""), entry.meaning)
             for word, entry in words.items()

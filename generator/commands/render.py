@@ -12,7 +12,7 @@ import generator
 from generator.commands import COMMANDS
 from generator.commands.argument_types import Parser, folder
 from generator.files.program import program
-from generator.language.vocabulary import PACKAGE
+from generator.language.vocabulary import ADDITIONS, PACKAGE
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,6 +30,14 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--only", metavar="GLOB", help="only kernels whose name matches")
     made.add_argument("--package", choices=PACKAGE, help="how much host code comes along, whatever the specs say")
+    made.add_argument(
+        "--with",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        dest="additions",
+        metavar="WORD,…",
+        help=f"what families bring beside their functions, beyond what the specs say: {', '.join(ADDITIONS)}",
+    )
     made.add_argument("--force", action="store_true", help="overwrite files edited by hand")
     made.add_argument("--stage", action="store_true", help="add what was rendered to git's index")
     made.add_argument("--json", action="store_true", help="with --list: as JSON")

@@ -37,12 +37,14 @@ def rendering(
     force: bool = False,
     every: bool = False,
     package: str | None = None,
+    additions: Sequence[str] = (),
 ) -> str:
-    """The command that renders the specs; the call that advises it had `--all` (`every`) or `--package`."""
+    """The command that renders the specs; the call that advises it had `--all` (`every`), `--package` or `--with`."""
     short = every and len(specs) > _FEW and {*specs} <= {*SPECS.glob("*.yaml")}
     words = ["--all"] if short else [argument(path) for path in specs]
     words += ["--out", _no_option(out)] if out != OUT else []
     words += ["--package", package] if package is not None else []
+    words += ["--with", ",".join(additions)] if additions else []
     if only is not None:
         words += [f"--only={only}"] if only.startswith("-") else ["--only", only]
     words += ["--force"] if force else []

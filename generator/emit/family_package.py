@@ -188,7 +188,7 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, .
 
 
 #: The chains of one gated linear unit whose rows of the gate come first, which `nn.Experts` has (`experts.GATES`).
-_GATES = ("swiglu", "geglu", "geglu_tanh", "reglu")
+GATES = ("swiglu", "geglu", "geglu_tanh", "reglu")
 
 
 def experts(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -207,7 +207,7 @@ def experts(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[tuple[str, ...],
         torch_type = ELEMENTS[v.dtype.a].torch
         if v.epilogue.word == "none":
             down.setdefault(torch_type, name)
-        elif v.epilogue.word in _GATES and v.epilogue.steps[0].built_in:
+        elif v.epilogue.word in GATES and v.epilogue.steps[0].built_in:
             gated.setdefault((torch_type, v.epilogue.word), name)
     gated = {key: name for key, name in gated.items() if key[0] in down}
     down = {dtype: name for dtype, name in down.items() if any(dtype == each for each, _ in gated)}
@@ -215,11 +215,6 @@ def experts(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[tuple[str, ...],
         tuple(f'(torch.{dtype}, "{gate}"): "{name}"' for (dtype, gate), name in gated.items()),
         tuple(f'torch.{dtype}: "{name}"' for dtype, name in down.items()),
     )
-
-
-def layers(family: Family) -> bool:
-    """Whether the family has `nn`: contracts of linear layers, or of experts."""
-    return family.spec.package == "torch" and bool(linear(family.contracts) or any(experts(family.contracts)))
 
 
 def alike(contracts: Sequence[LinearContract]) -> tuple[str, ...]:

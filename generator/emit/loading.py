@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import linecache
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from unittest.mock import patch
 
+from generator import runtime
 from generator.language.family_names import why_no_family
 
 #: How a rendered file introduces the digest of the text behind it.
@@ -103,6 +105,22 @@ def load_family(folder: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = _FAMILIES[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def library_module(family: ModuleType, name: str) -> ModuleType:
+    """A module of a loaded family's library, which is the generator's own where the family has none of the name."""
+    full = f"{family.__name__}._runtime.{name}"
+    try:
+        return importlib.import_module(full)
+    except ModuleNotFoundError as error:
+        if error.name != full:
+            raise
+    path = Path(runtime.__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(full, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[full] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

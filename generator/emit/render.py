@@ -22,6 +22,7 @@ import jinja2
 from generator import runtime
 from generator.cost import analytic, family_costs, tuned
 from generator.emit import family_package, schedule_template
+from generator.emit.additions import has, suits
 from generator.emit.kernel_names import assignment
 from generator.emit.torchao_layers import torchao_layers
 from generator.files.parent_process import end_with_parent
@@ -236,9 +237,10 @@ def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's modules other than kernels, with `/` behind the folder of those of the library."""
     if family.spec.package == "files":
         return ()
-    modules = (NN,) if family_package.layers(family) else ()
-    modules = (*modules, AO) if torchao_layers(family) else modules
-    modules = (*modules, INDUCTOR, PRODUCTS) if products(family) else modules
+    modules = (NN,) if layers(family) else ()
+    modules = (*modules, AO) if has(family, "torchao") else modules
+    modules = (*modules, INDUCTOR) if has(family, "inductor") else modules
+    modules = (*modules, PRODUCTS) if has(family, "inductor") or has(family, "aten") else modules
     modules = (*modules, PACK) if family_package.weights(family) else modules
     modules = (*modules, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     modules = (*modules, TUNED) if family.measured else modules
@@ -253,7 +255,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     fastest = family.spec.select == "fastest"
     if family.spec.package == "files":
         return ()
-    needed = {"functions" if family.spec.package == "torch" else "plain"}
+    needed = {"functions", "which"} if family.spec.package == "torch" else {"plain"}
     hosts = [_host(kernel) for kernel in family.kernels]
     needed |= {module for host in hosts for module in host.modules}
     views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
@@ -272,10 +274,8 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "tensor_maps": "descriptors" in needed,
         "workspaces": workspaces(family),
         "linear": bool(family_package.linear(family.contracts)),
-        "experts": family.spec.package == "torch" and any(family_package.experts(family.contracts)),
-        "torchao_weights": bool(torchao_layers(family)),
-        **dict.fromkeys(("graph_pass", "overriding", "torch_products"), bool(products(family))),
-        "composed_products": family.spec.rows_alike and bool(products(family)),
+        **{module: has(family, word) for module, word in _ADDED.items()},
+        "composed_products": family.spec.rows_alike and has(family, "aten"),
         "pack": bool(family_package.weights(family)),
         **{f"pack_{part}": True for part in family_package.converters(family)},
         "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),
@@ -295,9 +295,29 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     return ("__init__", *(name for name in LIBRARY if name in needed))
 
 
-def products(family: Family) -> tuple[str, ...]:
-    """The contracts that compute products of torch, as entries; none if torch does not know the functions."""
-    return family_package.products(family) if family.spec.package == "torch" else ()
+#: The modules of the library that words of the key `with` bring, each with its word.
+_ADDED = {
+    "graph_pass": "inductor",
+    "overriding": "aten",
+    "prepare": "prepare",
+    "sharding": "dtensor",
+    "experts": "experts",
+    "torchao_weights": "torchao",
+}
+
+
+def _lacking(family: Family) -> str:
+    """What the family has where the key `with` has another word, by the name of the attribute, as a dictionary."""
+    words = {"inductor": "inductor", "override_aten": "aten", "ao": "torchao"}
+    found = [f'"{name}": "{word}"' for name, word in words.items() if not has(family, word)]
+    found += ['"nn": "experts"'] if suits(family, "experts") and not layers(family) else []
+    return f"{{{', '.join(found)}}}" if found else ""
+
+
+def layers(family: Family) -> bool:
+    """Whether the family has `nn`: contracts of linear layers, or experts."""
+    linear = family.spec.package == "torch" and bool(family_package.linear(family.contracts))
+    return linear or has(family, "experts")
 
 
 def workspaces(family: Family) -> bool:
@@ -355,10 +375,11 @@ def package_source(family: Family, name: str) -> str:
             batched=family_package.batched(family),
             additive=family_package.additive(family),
             gradients=family_package.gradients(family),
-            modules_on_demand=["nn"] * family_package.layers(family)
-            + ["ao"] * bool(torchao_layers(family))
-            + ["inductor"] * bool(products(family)),
-            products=bool(products(family)),
+            modules_on_demand=["nn"] * layers(family)
+            + ["ao"] * has(family, "torchao")
+            + ["inductor"] * has(family, "inductor"),
+            overrides=has(family, "aten"),
+            lacks=_lacking(family),
             combines=family_package.combines(family),
             summary=summary,
             tuned=bool(family.measured),
@@ -373,9 +394,11 @@ def package_source(family: Family, name: str) -> str:
             .get_template("stubs.pyi.j2")
             .render(
                 plain=spec.package == "plain",
-                layers=family_package.layers(family),
-                torchao=bool(torchao_layers(family)),
-                products=bool(products(family)),
+                layers=layers(family),
+                torchao=has(family, "torchao"),
+                inductor=has(family, "inductor"),
+                overrides=has(family, "aten"),
+                prepare=has(family, "prepare"),
                 combines=family_package.combines(family),
                 stubs=family_package.stubs(family),
             )
@@ -384,17 +407,19 @@ def package_source(family: Family, name: str) -> str:
         linear = family_package.linear(family.contracts)
         plain = collected("PLAIN[:] = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
         alike = family_package.alike(linear)
-        gated, down = family_package.experts(family.contracts)
-        listed = {"linear": linear, "plain": plain, "alike": alike, "gated": gated, "down": down}
+        gated, down = family_package.experts(family.contracts) if has(family, "experts") else ((), ())
+        # Layers of a family that may have experts tell which word brings them.
+        lacks = suits(family, "experts") and not gated
+        listed = {"linear": linear, "plain": plain, "alike": alike, "gated": gated, "down": down, "lacks": lacks}
         body = environment().get_template("nn.py.j2").render(listed)
     elif name == AO:
-        layers = torchao_layers(family)
-        rows = any("Stored(" in entry for entry in layers)
-        body = environment().get_template("ao.py.j2").render(layers=layers, rows=rows, name=spec.name)
+        stored = torchao_layers(family)
+        rows = any("Stored(" in entry for entry in stored)
+        body = environment().get_template("ao.py.j2").render(layers=stored, rows=rows, name=spec.name)
     elif name == INDUCTOR:
         body = environment().get_template("inductor.py.j2").render()
     elif name == PRODUCTS:
-        entries = products(family)
+        entries = family_package.products(family)
         chained = "applied(" in str(entries)
         template = environment().get_template("products.py.j2")
         body = template.render(products=entries, chained=chained, rows_alike=spec.rows_alike)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from generator.cost import tuned
+from generator.emit.additions import require_additions
 from generator.emit.apply import MANIFEST, has_manifest
 from generator.emit.differences import checked
 from generator.emit.job import RenderingJob
@@ -24,7 +25,7 @@ from generator.emit.rendering_results import (
 from generator.emit.staging import stage as staged
 from generator.files.reading import FileError
 from generator.language.errors import CallError, Mistake, nearest, shown
-from generator.language.vocabulary import PACKAGE
+from generator.language.vocabulary import ADDITIONS, PACKAGE
 from generator.plan.families import families
 from generator.plan.kernels import Family
 
@@ -38,21 +39,24 @@ def render(
     *,
     only: str | None = None,
     package: str | None = None,
+    additions: Iterable[str] = (),
     force: bool = False,
     stage: bool = False,
     report: Callable[[Mistake | RenderedFolder], object] | None = None,
 ) -> RenderResult:
     """Render specs, given by path, each into a folder of `out` that has its name.
 
-    `only` is a pattern of kernels' names; `package` takes the place of the specs' key; `force` overwrites files edited
-    by hand; `stage` adds to git's index what was rendered. `report` is called with each warning, before anything is
-    written, and with each folder when it is written.
+    `only` is a pattern of kernels' names; `package` takes the place of the specs' key, and `additions` are added to
+    the words of their key `with`; `force` overwrites files edited by hand; `stage` adds to git's index what was
+    rendered. `report` is called with each warning, before anything is written, and with each folder when it is written.
 
     Nothing is written if a spec is wrong (`SpecError`, with every mistake), if the call is (`CallError`), or if a
     folder or file in the way is not the generator's or was edited (`Refused`).
     """
     # A hook of a formatter that runs after the one that renders would change the files at each commit.
-    jobs, warnings = _jobs(specs, out, only, package, force=force, keeps_layout=stage and not force, report=report)
+    jobs, warnings = _jobs(
+        specs, out, only, package, additions, force=force, keeps_layout=stage and not force, report=report
+    )
     done = written(jobs, report)
     if stage:
         staged(jobs)
@@ -65,6 +69,7 @@ def check(
     *,
     only: str | None = None,
     package: str | None = None,
+    additions: Iterable[str] = (),
     orphans: bool = False,
     diff: bool = False,
     report: Callable[[Mistake | Path | CheckedFolder], object] | None = None,
@@ -72,12 +77,12 @@ def check(
     """Compare what specs would render with the folders in `out`; write nothing.
 
     With `orphans`, rendered folders of `out` that none of the specs makes count, too. With `diff`, each difference has
-    its unified diff. `report` is called with each warning, each orphan and each folder, in this order. `only` and
-    `package` are those of `render`.
+    its unified diff. `report` is called with each warning, each orphan and each folder, in this order. `only`,
+    `package` and `additions` are those of `render`.
 
     Raises `SpecError` and `CallError` as `render` does.
     """
-    jobs, warnings = _jobs(specs, out, only, package, report=report)
+    jobs, warnings = _jobs(specs, out, only, package, additions, report=report)
     without_spec = _orphans(Path(out), [job.family for job in jobs]) if orphans else ()
     done: list[CheckedFolder] = []
     if report is not None:
@@ -95,14 +100,15 @@ def variants(
     *,
     only: str | None = None,
     package: str | None = None,
+    additions: Iterable[str] = (),
     report: Callable[[Mistake], object] | None = None,
 ) -> VariantsResult:
     """The variants of specs, and what is left out and why; nothing is rendered.
 
-    `report` is called with each warning. `only` and `package` are those of `render`. Raises `SpecError` and
-    `CallError` as `render` does.
+    `report` is called with each warning. `only`, `package` and `additions` are those of `render`. Raises `SpecError`
+    and `CallError` as `render` does.
     """
-    jobs, warnings = _jobs(specs, "generated", only, package, report=report)
+    jobs, warnings = _jobs(specs, "generated", only, package, additions, report=report)
     return VariantsResult(tuple(map(_variants, jobs)), warnings)
 
 
@@ -150,6 +156,7 @@ def _jobs(
     out: str | os.PathLike[str],
     only: str | None,
     package: str | None,
+    additions: Iterable[str],
     *,
     force: bool = False,
     keeps_layout: bool = False,
@@ -160,7 +167,14 @@ def _jobs(
     folder = folder_of(out)
     if package is not None and package not in PACKAGE:
         raise CallError(f"package: {package!r} is not known; {nearest(package, PACKAGE)}")
-    found = families(paths_of(specs), package)
+    additions = [additions] if isinstance(additions, str) else [*additions]
+    for index, word in enumerate(additions):
+        if word not in ADDITIONS:
+            raise CallError(f"with: {shown(word)} is not known; {nearest(str(word), ADDITIONS)}")
+        if word in additions[:index]:
+            raise CallError(f"with: {shown(word)} is listed twice")
+    found = families(paths_of(specs), package, additions)
+    require_additions(found)
     warnings = tuple(each for family in found for each in (*family.spec.warnings, *_not_entered(family)))
     if report is not None:
         for warning in warnings:

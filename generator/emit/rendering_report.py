@@ -29,9 +29,9 @@ def run(options: argparse.Namespace) -> int:
         if getattr(options, name) and (options.check or options.diff or options.list):
             raise CallError(f"--{name} goes with rendering, not with --check, --diff or --list")
     specs = spec_paths(options.specs, options.all)
+    chosen = {"only": options.only, "package": options.package, "additions": options.additions}
     if options.list:
-        return _list(variants(specs, only=options.only, package=options.package, report=show).families, options.json)
-    chosen = {"only": options.only, "package": options.package}
+        return _list(variants(specs, **chosen, report=show).families, options.json)
     if options.check or options.diff:
         print_each = _show_diff if options.diff else show
         found = check(specs, options.out, **chosen, orphans=options.all, diff=options.diff, report=print_each)
@@ -120,7 +120,7 @@ def _remedy(folders: Sequence[CheckedFolder], options: argparse.Namespace, every
     changes = sum(len(folder.differences) + len(folder.blocked) for folder in folders)
     edits = sum(each.edited for folder in folders for each in folder.differences)
     specs = [folder.spec for folder in folders]
-    command = advice.rendering(specs, options.out, options.only, edits > 0, every, options.package)
+    command = advice.rendering(specs, options.out, options.only, edits > 0, every, options.package, options.additions)
     steps = ["move away what is in the way"] if any(folder.blocked for folder in folders) else []
     steps += ["keep the edits elsewhere"] if edits else []
     edited = f", {edits} of them edited by hand" if edits else ""

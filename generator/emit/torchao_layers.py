@@ -19,9 +19,7 @@ _COARSE = "nvfp4"
 
 
 def torchao_layers(family: Family) -> tuple[str, ...]:
-    """The contracts of linear layers by how they store the weight, as entries; none without functions of torch."""
-    if family.spec.package != "torch":
-        return ()
+    """The contracts of linear layers by how they store the weight, as entries."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     variants: dict[tuple[str, str], Variant] = {}
     for name, kernels in family.contracts.items():

@@ -50,6 +50,7 @@ KEYS: Mapping[str, Key] = {
     "backward": Key("What a call does whose operands need gradients"),
     "invariant": Key("What the bits of a row of the result may depend on"),
     "package": Key("How much host code comes with the kernels"),
+    "with": Key("What the family brings beside its functions; needs `package: torch`", (["prepare", "inductor"],)),
     "tuned": Key(
         "Files that `tune` wrote, relative to the spec; needs `select: table` or `fastest`", ("tuned/mine.json",)
     ),

@@ -392,6 +392,8 @@ class Spec:
     backward: str = DEFAULTS["backward"]
     invariant: str = DEFAULTS["invariant"]
     package: str = DEFAULTS["package"]
+    #: The words of the key `with`, in the order of `vocabulary.ADDITIONS`.
+    additions: tuple[str, ...] = ()
     #: The files that the spec names, whether they exist or not.
     tuned_files: tuple[Path, ...] = ()
     #: What a reader of the spec should know, and is no mistake.

@@ -31,6 +31,7 @@ from generator.language.quantised_results import BLOCKS, RESULT_TYPES
 from generator.language.reader import LARGEST_NUMBER
 from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.vocabulary import (
+    ADDITIONS,
     AXES,
     BACKWARD,
     DEFAULTS,
@@ -68,6 +69,7 @@ def schema() -> Schema:
         **{axis: _value(axis) if axis in SINGLE_AXES else _listed(_value(axis)) for axis in AXES},
         "tile": _list(_tile()),
         **one_value,
+        "with": {"anyOf": [_words(ADDITIONS), {**_list(_words(ADDITIONS)), "minItems": 0}], "default": []},
         "tuned": _listed(_TEXT),
         "targets": {**_list({"enum": list(TARGETS)}), "default": list(DEFAULT_TARGETS)},
         "triton": _TEXT,

@@ -30,6 +30,7 @@ from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.tuned_file import parse as parse_measurements
 from generator.language.versions import SUPPORTED, minor_versions, spelled
 from generator.language.vocabulary import (
+    ADDITIONS,
     AXES,
     BACKWARD,
     DEFAULTS,
@@ -123,6 +124,7 @@ class _SpecReader(Reader):
         backward, invariant, package = (
             self.word(found[key], key, words) if key in found else DEFAULTS[key] for key, words in scalars.items()
         )
+        additions = self.additions(found["with"]) if "with" in found else ()
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
         if select == "table" and "tuned" not in found:
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
@@ -151,6 +153,7 @@ class _SpecReader(Reader):
             backward,
             invariant,
             package,
+            additions,
             tuple(self.tuned_files),
             tuple(self.warnings),
         )
@@ -255,6 +258,16 @@ class _SpecReader(Reader):
                 what = "the file's name" if line == command else "header"
                 self.wrong(where, f"{what}: {shown(line)} would declare an encoding; reword 'coding:' or 'coding='")
         return lines
+
+    def additions(self, node: Node) -> tuple[str, ...]:
+        """The words of the key `with`, in the order of the vocabulary."""
+        if isinstance(node, SequenceNode) and not node.value:
+            return ()
+        values = self.distinct(node, "with", lambda item: self.word(item, "with", ADDITIONS), str)
+        for word, item in values:
+            self.positions["with", word] = (place(item).line, place(item).column)
+        found = {word for word, _ in values}
+        return tuple(word for word in ADDITIONS if word in found)
 
     def tuned(self, node: Node) -> tuple[tuple[Measured, ...], bytes]:
         """The measurements in the files of `tuned`, one or a list of them, and the files' bytes.

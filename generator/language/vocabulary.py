@@ -347,9 +347,19 @@ INVARIANT: Mapping[str, Word] = {
 }
 
 PACKAGE: Mapping[str, Word] = {
-    "torch": Word("functions that torch knows: operators, compile, autograd, export, cached launches, `prepare`, `nn`"),
+    "torch": Word("functions that torch knows: operators, compile, autograd, export, cached launches, `nn`"),
     "plain": Word("kernels and the choice among them, by public interfaces of torch and Triton alone"),
     "files": Word("each kernel a file that stands alone, without functions of contracts"),
+}
+
+#: The words of the key `with`: what a family of `package: torch` brings beside its functions, each a module of its own.
+ADDITIONS: Mapping[str, Word] = {
+    "inductor": Word("`family.inductor.install()`: the products of graphs that `torch.compile` compiles"),
+    "aten": Word("`family.override_aten()`: torch's products in eager mode"),
+    "prepare": Word("`f.prepare(N, K, M=…)`: compiling before the first call"),
+    "dtensor": Word("sharding rules, by which functions take operands of the class DTensor"),
+    "experts": Word("`nn.Experts` and `nn.replace_experts`: the experts of a mixture"),
+    "torchao": Word("`family.ao`: weights of linear layers that torchao's `quantize_` packs"),
 }
 
 DEFAULTS: Mapping[str, str] = {

@@ -65,6 +65,10 @@ def _check_package(spec: Spec) -> None:
         words = ", ".join(ALONE)
         message = f"select: {shown(spec.select)} is a choice among files; with 'package: files' it is one of {words}"
         mistakes.append(Mistake(spec.path, *spec.positions.get(("select", ""), (1, 1)), message))
+    if spec.package != "torch":
+        for word in spec.additions:
+            message = f"with: {shown(word)} needs 'package: torch', and the package is {shown(spec.package)}"
+            mistakes.append(Mistake(spec.path, *spec.positions.get(("with", word), (1, 1)), message))
     if mistakes:
         raise SpecError(mistakes)
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from generator.files.same_file import identity
 from generator.language.errors import CallError, Mistake, SpecError
 from generator.language.spec import read
+from generator.language.vocabulary import ADDITIONS
 from generator.plan.expand import expand
 from generator.plan.kernels import Family
 
 
-def families(paths: Iterable[Path], package: str | None = None) -> list[Family]:
+def families(paths: Iterable[Path], package: str | None = None, additions: Collection[str] = ()) -> list[Family]:
     """The families of the specs at `paths`, each once: several paths to one spec are one.
 
-    `package`, if it is not None, takes the place of what the specs say for the key of this name.
+    `package`, if it is not None, takes the place of what the specs say for the key of this name. `additions` are added
+    to the words of the key `with`.
 
     A link with another name is another spec, since the file's name gives the family its name. Raises `SpecError` with
     the mistakes of all specs; two specs with the same name are a mistake, too. Raises `CallError` for a folder, and for
@@ -35,7 +37,8 @@ def families(paths: Iterable[Path], package: str | None = None) -> list[Family]:
         known.add(spelled)
         try:
             spec = read(path)
-            family = expand(spec if package is None else replace(spec, package=package))
+            words = tuple(word for word in ADDITIONS if word in {*spec.additions, *additions})
+            family = expand(replace(spec, package=package or spec.package, additions=words))
         except SpecError as error:
             mistakes += error.mistakes
             continue

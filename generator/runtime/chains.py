@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 import torch
 from torch import Tensor
 
-from . import cached_launch, private, registration, sharding
+from . import cached_launch, private, registration
+from .added_modules import added
 from .call_signatures import SIGNATURES, kind_of
 from .contracts import Operands
 from .launchable import as_plain, is_fake, is_plain
@@ -105,11 +106,12 @@ def chain(contract: Contract, signature: Signature, gradient: GradientEntry) -> 
     operator = registration.operator(name)
     shapes = {x.name: x.shape for x in table.operands}
     numbers = [part for x in signature.numbers for part in (x, f"{x}_number")]
-    # What is added up over rows or columns is added up over devices.
-    made_of = [shapes.get("sum", shapes["grad_out"]), *(shapes.get(x, ()) for x in names[1:])]
-    sharding.later(
-        sharding.Divisible(name, [*incoming, *tensors, *numbers, "needed"], shapes, made_of, (), ("B", "M", "N"))
-    )
+    sharding = added("sharding")
+    if sharding is not None:
+        # What is added up over rows or columns is added up over devices.
+        made_of = [shapes.get("sum", shapes["grad_out"]), *(shapes.get(x, ()) for x in names[1:])]
+        given = [*incoming, *tensors, *numbers, "needed"]
+        sharding.later(sharding.Divisible(name, given, shapes, made_of, (), ("B", "M", "N")))
 
     def wanted(needed: dict[str, bool]) -> list[bool]:
         return [needed["a"] or needed["b"], *[needed[x] for x in names[1:]]]
@@ -125,7 +127,7 @@ def chain(contract: Contract, signature: Signature, gradient: GradientEntry) -> 
         if unseen:
             return chained(read_of(grads, given, needs))
         arguments = [*(grads[x] for x in results), *(given[x] for x in tensors), *signature.packed_numbers(given)]
-        if sharding.sharded(arguments):
+        if sharding is not None and sharding.sharded(arguments):
             # DTensor takes the shapes of one call for those of others, whatever is needed.
             needs = [True] * (1 + len(signature.tensors)) + needs[1 + len(signature.tensors) :]
         made = operator(*arguments, needs)

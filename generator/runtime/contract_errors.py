@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -42,13 +42,19 @@ def by_keyword(name: str, count: int, names: Iterable[str]) -> TypeError:
     return TypeError(f"{name}() takes {first} without a keyword, all others with one: {'=, '.join([*names, 'out'])}=")
 
 
-def no_attribute(family: str, name: str, contracts: Collection[str]) -> Exception:
-    """The error of a module that has no function `name`, which is what a similar one is misspelt as."""
+def no_attribute(
+    family: str, name: str, contracts: Collection[str], words: Mapping[str, str] | None = None
+) -> Exception:
+    """The error of a module that has no function `name`, which is what a similar one is misspelt as.
+
+    `words`: what the family has where the key `with` of its spec has a word, by the name of the attribute.
+    """
     own = next((each for each in contracts if _spelled(each) == _spelled(name)), None)
     own = own or next((each for each in contracts if _letters(each) == _letters(name)), None)
     # A name that is only similar computes something else.
     others = ", ".join(difflib.get_close_matches(name, contracts, 3, 0.8)) if "__" not in name else ""
     hint = f"; did you mean {own!r}?" if own else f"; it has {others}" * bool(others)
+    hint = f"; add {words[name]!r} to the key `with` of the spec" if words and name in words else hint
     # An import replaces the text of an AttributeError by its own.
     if hint and sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap":
         return ImportError(f"cannot import name {name!r} from {family!r}{hint}", name=family)

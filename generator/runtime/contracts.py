@@ -71,7 +71,7 @@ class Function(Protocol):
     `register` registers the operators, and `records` says whether calls record gradients. `recorded` is a call for
     which a gradient is recorded, and `direct` one that torch need not see; `layer` is such a call of a layer, or
     None where it is another. `repeated` returns what a call with `a` and `b` alone has cached, or None. `table` is
-    the call of its first kernel. `which` and `prepare` are those of the module `prepare`, for this function.
+    the call of its first kernel. `which` and `prepare` are those of the modules of these names, for this function.
     """
 
     __name__: str

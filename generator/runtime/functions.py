@@ -20,6 +20,7 @@ from torch import Tensor
 from triton import knobs
 
 from . import cached_launch, private, relaunch
+from .added_modules import MISSING, added
 from .alignment import whole_and_crossing
 from .call import Call, written
 from .call_signatures import SIGNATURES, kind_of, kind_of_product
@@ -208,10 +209,8 @@ def contract(
         with registering:
             if name not in _callers:
                 from . import operators as registry
-                from . import sharding
 
                 _callers[name] = registry.caller(described())
-                sharding.register()
                 # A compiled backward pass that torch finds in its cache calls these operators, and is not traced.
                 for other in _backward(gradient):
                     function(other).register()
@@ -375,12 +374,13 @@ def _backward(gradient: Mapping[str, Any] | None) -> list[str]:
 
 
 def _deferred(action: str, gemm: Function) -> Callable[..., Any]:
-    """A function of `prepare`, for calls of `gemm`; the module is imported when it is first called."""
+    """The function of a module of its name, for calls of `gemm`; the module is imported when it is first called."""
 
     def deferred(*arguments: Any, **options: Any) -> Any:
-        from . import prepare
-
-        return getattr(prepare, action)(gemm, *arguments, **options)
+        found = added(action)
+        if found is None:
+            raise AttributeError(f"{gemm.__name__} has no {action!r}; {MISSING.format(action)}")
+        return getattr(found, action)(gemm, *arguments, **options)
 
     deferred.__name__ = deferred.__qualname__ = action
     return deferred

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ import torch
 from .call_tensors import how_converted
 from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
 from .rows import along, rows_of, shaped_as
-from .torch_products import first
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 
@@ -26,6 +26,13 @@ CONTRACTS: dict[str, tuple[torch.dtype, bool]] = {}
 PLAIN: list[str] = []
 #: For each of these, the contracts of the same chain by the type of the weight.
 ALIKE: dict[str, dict[torch.dtype, str]] = {}
+
+
+def _first(wanted: tuple[torch.dtype, bool], among: Iterable[str]) -> str | None:
+    """The first of some contracts that is what is wanted, or None."""
+    # A list, which torch.compile traces.
+    fitting = [name for name in among if CONTRACTS[name] == wanted]
+    return fitting[0] if fitting else None
 
 
 class Linear(torch.nn.Linear):
@@ -56,7 +63,7 @@ class Linear(torch.nn.Linear):
 
     def _take(self, contract: str | None) -> None:
         wanted = self.weight.dtype, self.bias is not None
-        found = first(CONTRACTS, wanted, PLAIN) if contract is None else contract
+        found = _first(wanted, PLAIN) if contract is None else contract
         if found is None:
             raise ValueError(f"no contract of PLAIN fits {_told(*wanted)}; {_fitting(*wanted)}")
         if CONTRACTS.get(found) != wanted:
@@ -73,7 +80,7 @@ class Linear(torch.nn.Linear):
             return super().forward(x)
         wanted = weight.dtype, self.bias is not None
         if CONTRACTS[contract] != wanted:
-            alike = first(CONTRACTS, wanted, PLAIN if contract in PLAIN else ALIKE[contract].values())
+            alike = _first(wanted, PLAIN if contract in PLAIN else ALIKE[contract].values())
             if alike is None:
                 raise ValueError(f"{self.contract} has no like for {_told(*wanted)}; {_fitting(*wanted)}")
             contract = alike

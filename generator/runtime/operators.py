@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.utils import flop_counter
 
-from . import private, sharding
+from . import private
+from .added_modules import MISSING, added
 from .call import index_of, written
 from .contract_errors import NO_TRANSFORM, NOT_FUNCTIONAL, name_contract, of_transform
 from .contracts import (
@@ -48,7 +49,10 @@ def caller(contract: Contract) -> ConfiguredCall:
     """
     name, gradient = contract.name, contract.gradient
     signature = Signature(contract.table)
-    returning, filler = _operators(contract, signature)
+    sharding = added("sharding")
+    returning, filler = _operators(contract, signature, sharding)
+    if sharding is not None:
+        sharding.register()
     # Found here, because torch.compile cannot trace the import of a kernel.
     saving = None
     if gradient and "saving" in gradient:
@@ -77,6 +81,8 @@ def caller(contract: Contract) -> ConfiguredCall:
         except RuntimeError as error:
             if of_transform(error):
                 raise NotImplementedError(f"{name}: {NO_TRANSFORM}") from None
+            if sharding is None and "sharding strategy" in str(error):
+                raise NotImplementedError(f"{name}: for DTensor, {MISSING.format('dtensor')}") from None
             raise
 
     def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands) -> Result:
@@ -106,7 +112,8 @@ def caller(contract: Contract) -> ConfiguredCall:
             return _cast(name, casts, a, b, out, config, operands)
         refuse_tangents(name, tensors.values())
         results = {x: value for x, value in tensors.items() if x in signature.results}
-        if not (torch.compiler.is_compiling() or within.sharded) and sharding.sharded(tensors.values()):
+        divided = sharding is not None and not (torch.compiler.is_compiling() or within.sharded)
+        if divided and sharding.sharded(tensors.values()):
             within.sharded = True
             try:
                 return call(a, b, out, config, operands)
@@ -167,8 +174,13 @@ def _why_none(contract: Contract) -> str:
     return "this contract records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
 
 
-def _operators(contract: Contract, signature: Signature) -> tuple[Callable[..., Result], Callable[..., None]]:
-    """Register the operators of a contract: one that returns new results, and one that fills those it is given."""
+def _operators(
+    contract: Contract, signature: Signature, sharding: Any
+) -> tuple[Callable[..., Result], Callable[..., None]]:
+    """Register the operators of a contract: one that returns new results, and one that fills those it is given.
+
+    `sharding`: the module of that name, or None.
+    """
     name, shown = contract.name, contract.shown
     contiguous = {x.name: x.unit for x in contract.table.operands}
     units = [contiguous.get(x) for x in signature.places]
@@ -234,9 +246,11 @@ def _operators(contract: Contract, signature: Signature) -> tuple[Callable[..., 
     register(signature.schema(name, filled=True), fill, described)
     torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=LIBRARY)
     _count(name)
-    operands, results = ({x.name: x.shape for x in each} for each in (contract.table.operands, contract.table.results))
-    summed = ["K"] if contract.additive else []
-    sharding.later(sharding.Divisible(name, signature.places, operands, [*results.values()], ("B", "M", "N"), summed))
+    if sharding is not None:
+        operands, results = ({x.name: x.shape for x in y} for y in (contract.table.operands, contract.table.results))
+        summed = ["K"] if contract.additive else []
+        sizes = ("B", "M", "N")
+        sharding.later(sharding.Divisible(name, signature.places, operands, [*results.values()], sizes, summed))
     if contract.gradient is not None and "a" in contract.gradient:
         autograd = importlib.import_module(".autograd", __package__)
         of = autograd.autograd(contract, signature, contract.gradient)

@@ -1,6 +1,6 @@
-"""What a call of this family's functions would run, and compiling all of it before the first call.
+"""Compiling all that calls of this family's functions can run, before the first call.
 
-Both ask the functions themselves, with tensors that have shape, strides, device and alignment but no memory.
+The functions are asked, with tensors that have shape, strides, device and alignment but no memory (`which`).
 """
 
 # Triton has no type hints.
@@ -21,41 +21,17 @@ from torch import Tensor
 from triton import knobs
 
 from . import cached_launch, memoryless, private, relaunch
-from .call import Call, Plan, Planned, index_of
+from .call import Call, Plan, index_of
 from .call_tensors import Operand, Result, State
 from .contract_errors import name_contract
 from .contracts import Config, Function, KernelModule, Operands
-from .launchable import address
+from .which import configuration, followed, name_of, row_of
 
 #: What an operand may be: a tensor of a dtype, or, for `float`, a Python number.
 Dtype: TypeAlias = torch.dtype | type[float]
+#: Strides and an offset, in elements.
+_Placing: TypeAlias = tuple[tuple[int, ...], int]
 _Compiled = TypeVar("_Compiled")
-
-
-def which(
-    gemm: Function, a: Tensor, b: Tensor, offsets: Tensor | None = None, *, out: Tensor | None = None, **operands: Any
-) -> tuple[str, Config]:
-    """The name of the kernel that `gemm(a, b, out=out, **operands)` would run, and its configuration as a dictionary.
-
-    Nothing is compiled or launched. The configuration is empty if it is measured at the call (`select: autotune`), or
-    if the result is empty, so that nothing runs. Raises TypeError and ValueError as the call does.
-    """
-    operands = operands if offsets is None else {"offsets": offsets, **operands}
-    gemm.check(operands)
-    for name, x in (("a", a), ("b", b)):
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{gemm.__name__}: {name} must be a torch.Tensor, got {type(x).__name__}")
-    given: Operands = {"a": a, "b": b, "out": out, **operands}
-    with memoryless.mode():
-        # The call reads a scalar that is on another device.
-        like = {name: _like(x) if getattr(x, "device", None) == a.device else x for name, x in given.items()}
-        try:
-            _, kernel, row, like = _followed(gemm, like)
-            plan = kernel.CALL.plan(row, **like)
-        except (TypeError, ValueError) as error:
-            name_contract(error, gemm.__name__)
-            raise
-    return _name(kernel), dict(_configuration(kernel, plan) or {})
 
 
 def prepare(
@@ -208,14 +184,15 @@ def _launches_of_sizes(
                     # Such a call is refused.
                     continue
                 try:
-                    copying, kernel, row, given = _followed(gemm, called)
+                    copying, kernel, row, given = followed(gemm, called)
                 except ValueError as error:
                     # A call with these operands raises this error.
                     refusal = error
                     continue
-                found.update((launch.key, launch) for launch in copying)
+                copies = [_Launch("copies", None, *each) for each in copying]
+                found.update((launch.key, launch) for launch in copies)
                 copied = {name: given[name] for name in ("a", "b") if given[name] is not called[name]}
-                chosen = _name(kernel), row and (*row.items(),), *copied
+                chosen = name_of(kernel), row and (*row.items(),), *copied
                 # What Triton knows of the sizes. Two values of M of which it knows the same are compiled once.
                 if chosen not in specialised:
                     launched = _launches(kernel, row, {**plain, **copied})
@@ -287,28 +264,10 @@ class _Launch:
                 getattr(compiled, "run", None)
 
 
-def _followed(gemm: Function, given: Operands) -> tuple[list[_Launch], KernelModule, Config | None, Operands]:
-    """What a call of `gemm` comes to: launches of copies, the kernel, its configuration and its operands."""
-    copying: list[_Launch] = []
-    while True:
-        a, b, out = given["a"], given["b"], given["out"]
-        operands = {name: x for name, x in given.items() if name not in ("a", "b", "out")}
-        following = gemm.step(a, b, out, operands)
-        if following[0] is None:
-            _, kernel, row = following
-            return copying, kernel, row, given
-        copier, target, _ = following
-        launched = copier.launch(a, b)
-        if launched is not None:
-            copying.append(_Launch("copies", None, *launched))
-        a, b = copier.like(a, b)
-        given, gemm = {**given, "a": a, "b": b}, target
-
-
 def _launches(kernel: KernelModule, row: Config | None, given: Operands) -> list[_Launch]:
     """The launches of a kernel, or one for each configuration that its tuner tries; none if the result is empty."""
     plan = kernel.CALL.plan(row, **given)
-    if not plan.launches or _configuration(kernel, plan) is not None:
+    if not plan.launches or configuration(kernel, plan) is not None:
         return _of_plan(kernel, plan, given)
     found: list[_Launch] = []
     for offered in kernel.CALL.offered(given["a"].device):
@@ -329,27 +288,12 @@ def _of_plan(kernel: KernelModule, plan: Plan, given: Operands, tuned: bool = Fa
     again = repeat if given["a"].numel() else None
     found: list[_Launch] = []
     for each in plan.launches:
-        row = _row(kernel, each)
+        row = row_of(kernel, each)
         # What a kernel without a configuration is compiled for.
         constants = None if row else tuple(each.arguments.get(x) for x in ("BLOCK_N", "SPLIT"))
         items = (*row.items(),) if row else None
-        found.append(_Launch(_name(kernel), items, each.kernel, each.grid, each.arguments, again, tuned, constants))
+        found.append(_Launch(name_of(kernel), items, each.kernel, each.grid, each.arguments, again, tuned, constants))
     return found
-
-
-def _configuration(kernel: KernelModule, plan: Plan) -> Config | None:
-    """The configuration of a plan; None if its tuner chooses one, or if nothing runs."""
-    return next(filter(None, (_row(kernel, each) for each in plan.launches)), None)
-
-
-def _row(kernel: KernelModule, launch: Planned) -> Config | None:
-    """The configuration that a launch passes to its kernel, or None."""
-    return next((row for row in kernel.CONFIGS if row.items() <= launch.arguments.items()), None)
-
-
-def _name(kernel: KernelModule) -> str:
-    """The name of a kernel's module, without those of its packages."""
-    return kernel.__name__.rpartition(".")[2]
 
 
 def _specialised(x: Any) -> object:
@@ -395,11 +339,7 @@ def _choices(
             values.append(1.0)
             continue
         dtype = cast(torch.dtype, kind)
-        placings = (
-            memoryless.placings_of_scales(extents)
-            if scale
-            else memoryless.placings(extents, x.unit, dtype.itemsize, x.name)
-        )
+        placings = _placings_of_scales(extents) if scale else _placings(extents, x.unit, dtype.itemsize, x.name)
         made = [memoryless.tensor(dtype, state.device, extents, strides, offset) for strides, offset in placings]
         plain.append(made[0])
         values += made[1:] if unaligned is None or x.name in unaligned else made[1:2]
@@ -408,8 +348,45 @@ def _choices(
     return (None, [None, *values]) if optional else ((plain or values)[0], values)
 
 
-def _like(x: Any) -> Any:
-    """A tensor like `x`, without its memory."""
-    if not isinstance(x, Tensor):
-        return x
-    return memoryless.tensor(x.dtype, x.device, x.shape, x.stride(), address(x) % 16 // x.element_size())
+def _placings(extents: tuple[int, ...], unit: int | None, size: int, name: str) -> list[_Placing]:
+    """Strides and offset, in elements of `size` bytes: for aligned rows, for a contiguous operand, and for all others.
+
+    Two of the others differ in what Triton specialises on, in whether a descriptor can address them, or, for A and B,
+    in whether their rows are whole lines of the L2.
+    """
+    if len(extents) < 2:
+        ones = (1,) * len(extents)
+        return [(ones, 0), (ones, 0), (ones, 1)]
+    *front, rows, columns = extents
+    multiplied = name in ("a", "b")
+    aligned: list[_Placing] = []
+    others: dict[tuple[object, ...], _Placing] = {}
+    for inner in (-1, -2) if unit is None else (unit - len(extents),):
+        width, height = (max(columns, 1), rows) if inner == -1 else (max(rows, 1), columns)
+
+        def strides(lead: int, apart: int, inner: int = inner) -> tuple[int, ...]:
+            return (*([apart] if front else []), *((lead, 1) if inner == -1 else (1, lead)))
+
+        line = -(-width // 128) * 128
+        aligned.append((strides(line, line * height), 0))
+        for lead, offset in itertools.product(range(width, width + 256), (0, 1)):
+            least = lead * height
+            for apart in (least, -(-least // 16) * 16, least | 1, *([0] if multiplied else [])) if front else (0,):
+                numbers = (lead, apart) if front else (lead,)
+                known = [(number == 1, number % 16 == 0) for number in numbers]
+                addressed = not offset and all(number * size % 16 == 0 for number in numbers)
+                lines = multiplied and (lead * size % 128 == 0, apart == 0)
+                others.setdefault((inner, offset, *known, addressed, lines), (strides(lead, apart), offset))
+    return [aligned[0], *others.values()]
+
+
+def _placings_of_scales(extents: tuple[int, ...]) -> list[_Placing]:
+    """As `_placings`: scales that are contiguous along either dimension, with strides of whole lines or their own."""
+    *front, rows, columns = extents
+    lines = [-(-size // 16) * 16 for size in (rows, columns)]
+
+    def strides(*inner: int) -> tuple[int, ...]:
+        return (*(max(inner) * max(rows, columns) for _ in front), *inner)
+
+    placed = [strides(lines[1], 1), strides(max(columns, 1), 1), strides(1, lines[0]), strides(1, max(rows, 1))]
+    return [(each, 0) for each in placed]

@@ -53,13 +53,6 @@ def applied(operation: str, *operands: str, **settings: float | str) -> Applied:
 BIAS, ADD = applied("bias", "bias"), applied("add", "add")
 
 
-def first(contracts: Mapping[str, _T], wanted: _T, among: Iterable[str] | None = None) -> str | None:
-    """The first of the contracts, or of those `among` them, that is what is wanted, or None."""
-    # A list, which torch.compile traces.
-    fitting = [name for name in (contracts if among is None else among) if contracts[name] == wanted]
-    return fitting[0] if fitting else None
-
-
 class Matrices(NamedTuple):
     """The operands of a product of torch, of which fake tensors suffice, and the type of its result.
 
@@ -90,7 +83,8 @@ class Matrices(NamedTuple):
         alike = TorchProduct(self.batch, "", self.a.dtype, self.b.dtype, self.dtype, self.precision, chain)
         # One that rounds nothing on the way is that of every rounding.
         for layout, rounding in itertools.product(self.layouts, dict.fromkeys(("", *roundings))):
-            name = first(products, alike._replace(layout=layout, rounding=rounding))
+            wanted = alike._replace(layout=layout, rounding=rounding)
+            name = next((name for name, product in products.items() if product == wanted), None)
             if name is not None:
                 return name
         return None

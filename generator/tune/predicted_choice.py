@@ -18,7 +18,7 @@ import torch
 import triton
 
 from generator.cost import analytic
-from generator.emit.loading import load_family
+from generator.emit.loading import library_module, load_family
 from generator.language.errors import CallError
 from generator.language.model import Variant
 from generator.plan.devices import Device
@@ -83,7 +83,7 @@ def choices_of(
     unable = {name: why_none_on(own[name], device) for name in names}
     with standing_in_for(device):
         family = load_family(folder.resolve())
-        ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
+        ahead = library_module(family, "prepare")
         for sizes, name in itertools.product(calls, names):
             if (reason := unable[name]) is not None:
                 yield sizes, RefusedSizes(name, reason)

@@ -13,7 +13,6 @@ Triton 3.6 also compiles a launcher in C for each signature, which links the dri
 from __future__ import annotations
 
 import fnmatch
-import importlib
 import itertools
 import os
 from collections import Counter
@@ -29,7 +28,7 @@ import triton
 
 from generator.emit import manifest_reader
 from generator.emit.apply import MANIFEST
-from generator.emit.loading import load_family
+from generator.emit.loading import library_module, load_family
 from generator.language.errors import CallError
 from generator.language.targets import TARGETS
 from generator.plan import legality
@@ -89,7 +88,7 @@ def prepare(
         os.environ["TRITON_CACHE_DIR"] = str(cache)
     outcomes: Counter[bool] = Counter()
     with standing_in_for(device), _counting(outcomes):
-        ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
+        ahead = library_module(family, "prepare")
         options = {"device": torch.device("cuda", 0), "unaligned": () if aligned else None}
         found = []
         for name, shape in itertools.product(names, shapes):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from generator.emit.loading import load_family, load_kernel
+from generator.emit.loading import library_module, load_family, load_kernel
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.model import Variant
 from generator.language.targets import TARGETS
@@ -112,7 +111,7 @@ def test_a_default_family_chooses_what_fits(render: Any, package: str, more: str
 def test_the_functions_choose_what_fits(render: Any) -> None:
     """`which` and `prepare` ask the same function as a call does."""
     family = load_family(render(BASE, "torch"))
-    prepare = importlib.import_module(f"{family.__name__}._runtime.prepare")
+    prepare = library_module(family, "prepare")
     (name,) = family._KERNELS
     v = remembered(Path(family.__file__ or "").parent).kernels[0].variant
     with standing_in_for(RTX_4090):

@@ -92,7 +92,7 @@ def test_the_package_is_lazy(tmp_path: Path) -> None:
     first, second = ran.stdout.splitlines()
     offered, not_in_dir, stack, kernels = json.loads(first)
     found = contracts(expand(read(GENERATED.parent / "specs/fp16_rcr.yaml")))
-    assert offered == [*(contract.name for contract in found), "free_workspaces", "override_aten", "register_operators"]
+    assert offered == [*(contract.name for contract in found), "free_workspaces", "register_operators"]
     assert (not_in_dir, stack, kernels) == ([], [], [])
     assert second == "module 'vendored' has no attribute 'gemm_fp16_rcr_nothing'; it has gemm_fp16_rcr_none"
 
@@ -119,13 +119,13 @@ def test_each_function_is_its_contract(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_kernels_begin_with_an_underscore() -> None:
-    """But for layers, torchao's too, the pass of Inductor, and the kernels of gradients, named as their contract."""
+    """But for layers, and the kernels of gradients, named as their contract."""
     for folder in GENERATED.iterdir():
         kernels = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["kernels"]
         assert all(re.match(r"(gemm|bmm|gmmk?)_\w+__\w", name) and not name.endswith("__gradient") for name in kernels)
         of = {f"{name.partition('__')[0]}__gradient" for name in kernels}
         names = {path.stem for path in folder.glob("*.py")}
-        assert {name for name in names if not name.startswith("_")} - of - {"ao", "inductor", "nn"} == kernels.keys()
+        assert {name for name in names if not name.startswith("_")} - of - {"nn"} == kernels.keys()
 
 
 def test_the_package_offers_no_name_that_python_keeps() -> None:

@@ -14,7 +14,7 @@ import torch
 
 from generator.commands.command_line import main
 from generator.cost import analytic
-from generator.emit.loading import load_family
+from generator.emit.loading import library_module, load_family
 from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers.support import BASE, assert_formatted, forget
@@ -288,7 +288,7 @@ def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Famil
 
 def test_what_is_prepared_is_what_runs(render: Family) -> None:
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    ahead = importlib.import_module("alike._runtime.prepare")
+    ahead = library_module(family, "prepare")
     options: dict[str, Any] = {"B": 1, "device": CUDA, "unaligned": ()}
     found = ahead.launches(family.gemm_fp16_rcr_none, 1024, 512, M=range(1, 65), **options)
     assert len({(launch.name, launch.row) for launch in found}) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import multiprocessing
 import os
@@ -122,13 +121,13 @@ def _run(folder: Path, device: str) -> set[str]:
     """The kernels that calls of a family's functions run on a device, at all alignments of A and B."""
     import torch
 
-    from generator.emit.loading import load_family
+    from generator.emit.loading import library_module, load_family
     from generator.verify.ahead_of_time import standing_in_for
 
     found: set[str] = set()
     with standing_in_for(DEVICES[device]):
         family = load_family(folder.resolve())
-        ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
+        ahead = library_module(family, "prepare")
         for name in family._KERNELS:
             for m, n, k in SIZES:
                 options = {"M": m, "B": 1, "device": torch.device("cuda", 0), "unaligned": ("a", "b")}

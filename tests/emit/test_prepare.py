@@ -21,7 +21,7 @@ import triton
 from triton.runtime.jit import JITFunction
 
 from generator.commands.command_line import main
-from generator.emit.loading import load_family
+from generator.emit.loading import library_module, load_family
 from generator.plan.devices import DEVICES
 from generator.runtime.prepare import in_threads
 from generator.verify.ahead_of_time import standing_in_for
@@ -56,7 +56,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Modu
         names.append(name)
         package = load_family(folder / name)
         monkeypatch.setattr(importlib.import_module(f"{name}._runtime.relaunch"), "KNOWN", False)
-        return package, importlib.import_module(f"{name}._runtime.prepare")
+        return package, library_module(package, "prepare")
 
     yield family
     for name in names:
@@ -124,7 +124,8 @@ def test_prepared_calls_compile_nothing(
             sizes = {"B": 2, "M": draw.choice(m), "N": n, "K": k}
             call = some_call(ahead, contract, sizes, draw)
             try:
-                copies, kernel, row, given = ahead._followed(function, call)
+                copying, kernel, row, given = ahead.followed(function, call)
+                copies = [ahead._Launch("copies", None, *each) for each in copying]
             except ValueError:
                 # Only kernels with descriptors are in the family.
                 continue

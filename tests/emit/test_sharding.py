@@ -16,6 +16,7 @@ layout: rcr
 dtype: fp32
 epilogue: [none, bias, bias+gelu, scale+bias, bias+swiglu]
 load: pointer
+with: dtensor
 backward: kernels
 """
 #: The placements of the result and of the gradients of A, B and the bias.

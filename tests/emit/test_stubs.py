@@ -13,6 +13,7 @@ SPEC = """\
 summary: Typed.
 layout: rcr
 dtype: fp16
+with: prepare
 epilogue: [none, bias, accumulate, scale+scale_m, [bias, {save: pre}, gelu]]
 """
 CLIENT = """\

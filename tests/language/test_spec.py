@@ -14,9 +14,10 @@ from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 KEY_LIST = (
     "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, "
-    "math, result, tile, select, backward, invariant, package, tuned, targets, triton, ops, exclude, header"
+    "math, result, tile, select, backward, invariant, package, with, tuned, targets, triton, ops, exclude, header"
 )
 AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math, result"
+WITH_LIST = "legal: inductor, aten, prepare, dtensor, experts, torchao"
 TARGET_LIST = "legal: sm80, sm86, sm89, sm90, sm100, sm120, gfx90a, gfx942, gfx950, gfx1100, gfx1201"
 NO_NAME = "is not a name; expected lower-case letters, digits and _, a letter first"
 FROM_FILE = "name (from the file's name; set the key `name` to choose another)"
@@ -86,6 +87,13 @@ MISTAKES = {
         "invariant: [none, rows]",
         ["4:12: invariant: unknown value [none, rows]; legal: none, rows"],
     ),
+    "an unknown addition": (
+        "with: prepar",
+        [f"4:7: with: unknown value 'prepar'; did you mean 'prepare'? {WITH_LIST}"],
+    ),
+    "an addition of a list": ("with: [prepare, nn]", [f"4:17: with: unknown value 'nn'; {WITH_LIST}"]),
+    "an addition twice": ("with: [aten, inductor, aten]", ["4:24: with: 'aten' is listed twice"]),
+    "additions in a mapping": ("with: {aten: true}", [f"4:7: with: unknown value {{aten: true}}; {WITH_LIST}"]),
     # Name.
     "a name that is a path up": ("name: ../x", [f"4:7: name: '../x' {NO_NAME}"]),
     "a name that is a path": ("name: a/b", [f"4:7: name: 'a/b' {NO_NAME}"]),
@@ -376,6 +384,7 @@ def test_the_keys_are_those_of_the_language() -> None:
             "backward",
             "invariant",
             "package",
+            "with",
             "tuned",
             "targets",
             "triton",
@@ -383,6 +392,12 @@ def test_the_keys_are_those_of_the_language() -> None:
         ),
         *("exclude", "header"),
     ]
+
+
+def test_additions_are_in_the_order_of_the_language() -> None:
+    found = {text: read_text(f"{BASE}{text}\n").additions for text in ("", "with: []", "with: aten")}
+    assert found == {"": (), "with: []": (), "with: aten": ("aten",)}
+    assert read_text(f"{BASE}with: [dtensor, inductor]\n").additions == ("inductor", "dtensor")
 
 
 def test_a_shipped_spec_is_named_as_its_file() -> None:

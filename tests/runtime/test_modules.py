@@ -17,6 +17,7 @@ OF_SOME = frozenset(
         *("spreading", "tensor_maps", "turned", "workspaces"),
     }
 )
+INT4 = "dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\n"
 PLAIN = "summary: A product.\nlayout: rcr\ndtype: fp16\nload: pointer\n"
 
 
@@ -40,7 +41,8 @@ def modules(folder: Path, spec: str) -> set[str]:
         ("dtype: bf16\n", {"copies", "interpreted_bf16"}),
         ("batch: grouped\n", {"grouped_calls", "spreading"}),
         ("backward: kernels\n", {"autograd", "copies", "recorded", "turned"}),
-        ("invariant: rows\n", {"composed_products"}),
+        ("invariant: rows\n", set()),
+        ("invariant: rows\nwith: aten\n", {"composed_products"}),
     ],
 )
 def test_a_family_has_the_modules_that_it_needs(tmp_path: Path, more: str, expected: set[str]) -> None:
@@ -52,25 +54,24 @@ def test_a_family_has_the_modules_that_it_needs(tmp_path: Path, more: str, expec
 
 
 @pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ("dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\n", True),
-        ("dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\npackage: plain\n", False),
-        ("dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\nbatch: strided\n", False),
-        ("dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\nepilogue: bias+relu\n", False),
-        ("dtype: {a: fp16, b: int4}\n", False),
-        ("dtype: fp16\n", False),
-    ],
+    "more", ["batch: strided\n", "epilogue: bias+relu\n", "dtype: {a: fp16, b: int4}\n", "dtype: fp16\n"]
 )
-def test_torchao_is_for_layers_with_a_stored_weight(tmp_path: Path, more: str, expected: bool) -> None:
-    """And only the module `ao` of the family, and what that imports, name it."""
-    found = modules(tmp_path, PLAIN.replace("dtype: fp16\n", "") + more)
-    assert ("torchao_weights" in found, (tmp_path / "family" / "ao.py").exists()) == (expected, expected)
+def test_torchao_is_for_layers_with_a_stored_weight(tmp_path: Path, more: str) -> None:
+    spec = PLAIN.replace("dtype: fp16\n", "" if "dtype" in more else INT4) + f"{more}with: torchao\n"
+    (tmp_path / "family.yaml").write_text(spec)
+    assert main([str(tmp_path / "family.yaml"), "--out", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("brought", [True, False])
+def test_one_module_of_a_family_names_torchao(tmp_path: Path, brought: bool) -> None:
+    """`ao`, by what it imports, which is there where the spec asks for it."""
+    found = modules(tmp_path, PLAIN.replace("dtype: fp16\n", INT4) + "with: torchao\n" * brought)
+    assert ("torchao_weights" in found, (tmp_path / "family" / "ao.py").exists()) == (brought, brought)
     paths = [*(tmp_path / "family").rglob("*.py")]
     naming = {path.stem for path in paths if "torchao" in {name.split(".")[0] for name in _imported(path)}}
-    assert naming == ({"torchao_weights"} if expected else set())
+    assert naming == ({"torchao_weights"} if brought else set())
     importing = {path.stem for path in paths if "torchao_weights" in {name.split(".")[-1] for name in _imported(path)}}
-    assert importing == ({"ao"} if expected else set())
+    assert importing == ({"ao"} if brought else set())
 
 
 def _imported(path: Path) -> set[str]:
@@ -97,6 +98,6 @@ except ModuleNotFoundError as error:
 
 
 def test_a_family_works_without_torchao(tmp_path: Path) -> None:
-    modules(tmp_path, PLAIN.replace("dtype: fp16", "dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}"))
+    modules(tmp_path, PLAIN.replace("dtype: fp16", f"{INT4}with: torchao"))
     ran = python("-c", WITHOUT, cwd=tmp_path, env={"TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)})
     assert (ran.returncode, ran.stdout) == (0, "torchao\n"), ran.stderr

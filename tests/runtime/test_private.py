@@ -14,6 +14,7 @@ SPEC = """\
 summary: A plain family.
 layout: rcr
 dtype: fp16
+with: prepare
 epilogue: [none, bias]
 tile: [{m: 16, n: 16, k: 16, warps: 1}]
 """

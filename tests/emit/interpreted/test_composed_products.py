@@ -19,6 +19,7 @@ dtype: [fp32]
 batch: [none, strided]
 epilogue: [none, bias, add]
 load: pointer
+with: aten
 tile: [{m: 16, n: 16, k: 32, warps: 1}]
 invariant: rows
 """

@@ -22,6 +22,7 @@ summary: Products of a model.
 layout: [rcr, rrr]
 dtype: {dtype}
 batch: [none, strided]
+with: inductor
 epilogue:
   [none, bias, add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, scale, bias+scale_n+tanh,
   [{{clamp: {{min: 0, max: 6}}}}]]
@@ -269,7 +270,7 @@ def test_what_no_contract_fits_stays(family: ModuleType, launches: list[str]) ->
 
 def test_kernels_that_need_multiples_or_aligned_operands_are_not_taken(render: Render) -> None:
     """A graph serves any number of rows, and operands wherever they begin."""
-    plain = "summary: x\nlayout: rcr\ndtype: fp16\ntile: [{m: 16, n: 16, k: 16, warps: 1}]\n"
+    plain = "summary: x\nlayout: rcr\ndtype: fp16\nwith: inductor\ntile: [{m: 16, n: 16, k: 16, warps: 1}]\n"
     weight = drawn((N, 40), torch.float16)
     for name, more, reason in (
         ("compiling_multiples", "load: pointer\nmasking: none\n", "N is 24, not a multiple of BLOCK_N"),
@@ -430,6 +431,7 @@ batch: [none, strided]
 epilogue: [none, bias]
 load: pointer
 invariant: rows
+with: inductor
 tile: [{m: 16, n: 16, k: 32, warps: 1}]
 exclude:
   - {batch: strided, epilogue: bias, because: "no batch has one"}

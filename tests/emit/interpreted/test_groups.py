@@ -19,6 +19,7 @@ dtype: [fp16, bf16]
 batch: [none, grouped]
 epilogue: [none, bias+scale_m+save, swiglu]
 load: pointer
+with: prepare
 """
 NAME = "gmm_fp16_rcr_none"
 CHAIN = "gmm_fp16_rcr_bias_scalem_save"

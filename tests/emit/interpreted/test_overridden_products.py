@@ -20,6 +20,7 @@ dtype: [fp16, fp32]
 batch: [none, strided]
 epilogue: [none, bias, add]
 load: pointer
+with: aten
 tile: [{m: 16, n: 16, k: 32, warps: 1}]
 """
 M, N, K = 7, 24, 40
@@ -296,7 +297,7 @@ def test_groups_and_rows_that_are_alike(render: Render) -> None:
     """A whole layer of a mixture, whose tokens have the same bits in every batch."""
     spec = "summary: Rows alike.\nlayout: [rcr, rrr]\ndtype: bf16\nbatch: [none, grouped]\nepilogue: [none, bias]\n"
     exclude = "exclude:\n  - {batch: grouped, epilogue: bias, because: torch has none}\n"
-    family = render("overriding_alike", f"{spec}load: pointer\ninvariant: rows\n{exclude}")
+    family = render("overriding_alike", f"{spec}load: pointer\ninvariant: rows\nwith: aten\n{exclude}")
     torch.manual_seed(0)
     router = torch.nn.Linear(32, 4, bias=True).bfloat16()
     up = torch.randn(4, 48, 32).bfloat16()
@@ -320,7 +321,7 @@ def test_groups_and_rows_that_are_alike(render: Render) -> None:
 def test_integers_are_multiplied_by_a_contract(render: Render, dtype: str) -> None:
     name = f"integers_{dtype.count(',')}"
     text = "summary: Products of integers.\nlayout: [rrr, rcr]\ndtype: {}\ntile: [{{m: 16, n: 16, k: 32, warps: 1}}]\n"
-    family = render(name, text.format(dtype) + "load: pointer\n")
+    family = render(name, text.format(dtype) + "load: pointer\nwith: aten\n")
     a, b = (torch.randint(-128, 128, size, dtype=torch.int8) for size in ((32, 64), (64, 32)))
     expected = (a.long() @ b.long()).int()
     with family.override_aten() as override:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from generator.emit.loading import library_module
 from tests.helpers.emit.calls import Seen, contracts, operands, results
 
 SPEC = """\
@@ -163,7 +163,7 @@ def test_without_a_kernel_for_it_a_gradient_is_refused(render: Callable[[str, st
 
 
 def test_what_is_prepared_has_calls_that_scatter(family: ModuleType) -> None:
-    module = importlib.import_module(f"{family.__name__}._runtime.prepare")
+    module = library_module(family, "prepare")
     found = module.launches(getattr(family, NAME), 24, 33, M=41, B=4, device=torch.device("cpu"))
     given = {(x.arguments["rows_ptr"] is not None, x.arguments["scatter_ptr"] is not None) for x in found}
     assert given == {(False, False), (False, True), (True, False), (True, True)}

@@ -29,6 +29,7 @@ dtype:
 batch: [none, strided]
 epilogue: [none, bias+save+row_amax]
 select: fastest
+with: prepare
 load: pointer
 schedule: [tiled, split_k]
 tile: [{m: 16, n: 64, k: 32, warps: 4}]

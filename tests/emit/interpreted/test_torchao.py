@@ -37,9 +37,10 @@ dtype:
 epilogue: [none, bias, bias+relu]
 tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
 load: pointer
+with: torchao
 """
 #: One way to store a weight.
-INT4_ALONE = "summary: One way.\nlayout: rcr\ndtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\nload: pointer\n"
+INT4_ALONE = "summary: One way.\nlayout: rcr\ndtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\nwith: torchao\n"
 INT4 = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"
 Family = Callable[[str, str], ModuleType]
 

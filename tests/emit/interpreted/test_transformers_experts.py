@@ -19,6 +19,7 @@ dtype: fp32
 batch: grouped
 epilogue: [none, swiglu, geglu_tanh]
 load: pointer
+with: experts
 tile: [{m: 16, n: 16, k: 32, warps: 1}]
 backward: kernels
 """

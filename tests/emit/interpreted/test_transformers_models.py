@@ -18,6 +18,7 @@ dtype: fp32
 batch: [none, strided, grouped]
 epilogue: [none, bias, add, silu+mul]
 load: pointer
+with: [inductor, aten]
 tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
 {more}exclude:
   - {{batch: [strided, grouped], epilogue: [bias, add, silu+mul], because: no model has these}}

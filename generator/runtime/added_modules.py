@@ -1,0 +1,19 @@
+"""Modules that a family has where the key `with` of its spec asks for them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+#: What to do where there is no such module, by the word that brings it.
+MISSING = "add {!r} to the key `with` of the spec"
+
+
+def added(name: str) -> Any:
+    """A module of the library; None if the family has none of that name."""
+    try:
+        return importlib.import_module(f".{name}", __package__)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__package__}.{name}":
+            raise
+        return None

@@ -1,0 +1,149 @@
+"""The key `with`: each word brings its modules to a family, which names the word where it is missing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import generator
+from generator.commands.command_line import main
+from generator.emit.loading import library_module, load_family
+from generator.language.errors import CallError
+from generator.language.vocabulary import ADDITIONS
+from tests.helpers.support import BASE, assert_formatted
+
+#: A spec to which every word brings something.
+EVERY = """\
+summary: Every addition.
+layout: rcr
+dtype: [fp16, {a: fp16, b: int4, scales: {b: [32, 1]}}]
+batch: [none, grouped]
+epilogue: [none, swiglu]
+load: pointer
+exclude:
+  - {batch: grouped, dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}, because: "experts have weights of fp16"}
+"""
+#: The files that a word brings.
+BRINGS = {
+    "inductor": {"inductor.py", "_products.py", "_runtime/graph_pass.py", "_runtime/chain_search.py"}
+    | {"_runtime/torch_products.py"},
+    "aten": {"_products.py", "_runtime/overriding.py", "_runtime/torch_products.py"},
+    "prepare": {"_runtime/prepare.py"},
+    "dtensor": {"_runtime/sharding.py"},
+    "experts": {"_runtime/experts.py"},
+    "torchao": {"ao.py", "_runtime/torchao_weights.py"},
+}
+
+
+def rendered(folder: Path, spec: str, *options: str) -> Path:
+    """The folder of a rendered family."""
+    (folder / "additions.yaml").write_text(spec)
+    assert main([str(folder / "additions.yaml"), "--out", str(folder), *options]) == 0
+    return folder / "additions"
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*.py*") if path.suffix in (".py", ".pyi")}
+
+
+def test_each_word_brings_its_modules(tmp_path: Path) -> None:
+    assert BRINGS.keys() == ADDITIONS.keys()
+    plain = files(rendered(tmp_path, EVERY))
+    assert not plain & set().union(*BRINGS.values())
+    for word, brings in BRINGS.items():
+        assert files(rendered(tmp_path, f"{EVERY}with: {word}\n")) - plain == brings
+        assert files(rendered(tmp_path, EVERY, "--with", word)) - plain == brings
+    folder = rendered(tmp_path, f"{EVERY}with: [torchao, aten]\n", "--with", "prepare,inductor,dtensor,experts,aten")
+    assert files(folder) - plain == set().union(*BRINGS.values())
+    assert_formatted(folder)
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> ModuleType:
+    return load_family(rendered(tmp_path, EVERY))
+
+
+def test_a_family_names_the_word_that_it_lacks(family: ModuleType) -> None:
+    def told(of: Any, name: str) -> str:
+        with pytest.raises(AttributeError) as caught:
+            getattr(of, name)
+        return str(caught.value).partition("; ")[2]
+
+    words = {"inductor": "inductor", "override_aten": "aten", "ao": "torchao"}
+    for name, word in words.items():
+        assert told(family, name) == f"add {word!r} to the key `with` of the spec"
+    for name in ("Experts", "replace_experts"):
+        assert told(family.nn, name) == "add 'experts' to the key `with` of the spec"
+    assert (told(family, "nothing"), told(family.nn, "nothing")) == ("", "")
+    with pytest.raises(ImportError, match="cannot import name 'inductor' from 'additions'; add 'inductor' to the key"):
+        exec("from additions import inductor")
+    function = family.gemm_fp16_rcr_none
+    with pytest.raises(AttributeError, match="gemm_fp16_rcr_none has no 'prepare'; add 'prepare' to the key `with`"):
+        function.prepare(16, 16, M=1)
+
+
+def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path: Path) -> None:
+    grouped = f"{BASE}batch: grouped\nepilogue: [none, swiglu]\nload: pointer\n"
+    assert not (rendered(tmp_path, grouped) / "nn.py").exists()
+    with pytest.raises(AttributeError, match="no attribute 'nn'; add 'experts' to the key `with` of the spec"):
+        load_family(tmp_path / "additions").nn  # noqa: B018
+    assert (rendered(tmp_path, grouped, "--with", "experts") / "nn.py").exists()
+
+
+def test_tools_bring_the_module_that_a_family_lacks(family: ModuleType) -> None:
+    ahead = library_module(family, "prepare")
+    assert ahead.cached_launch is importlib.import_module("additions._runtime.cached_launch")
+    assert library_module(family, "prepare") is ahead is sys.modules["additions._runtime.prepare"]
+    assert library_module(family, "which") is importlib.import_module("additions._runtime.which")
+
+
+PRODUCTS = "no contract computes a product of torch"
+STORED = "dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("with: experts", "4:7: with: 'experts' brings nothing: it needs `batch: grouped` in the layout `rcr`"),
+        ("batch: grouped\nwith: [prepare, experts]", "5:17: with: 'experts' brings nothing: "),
+        ("with: torchao", "4:7: with: 'torchao' brings nothing: no contract is that of a linear layer"),
+        ("epilogue: accumulate\nwith: [aten, inductor]", f"5:8: with: 'aten' brings nothing: {PRODUCTS}"),
+        ("epilogue: accumulate\nwith: [aten, inductor]", f"5:14: with: 'inductor' brings nothing: {PRODUCTS}"),
+        ("package: plain\nwith: prepare", "5:7: with: 'prepare' needs 'package: torch', and the package is 'plain'"),
+        ("package: files\nwith: [prepare, aten]", "5:17: with: 'aten' needs 'package: torch'"),
+    ],
+)
+def test_words_that_bring_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, message: str) -> None:
+    path = tmp_path / "additions.yaml"
+    path.write_text(f"{BASE}{more}\n")
+    assert main([str(path), "--out", str(tmp_path)]) == 2
+    assert f"{path}:{message}" in capsys.readouterr().err and not (tmp_path / "additions").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("prepar", "with: 'prepar' is not known; did you mean 'prepare'? legal: inductor, aten, prepare"),
+        ("aten,aten", "with: 'aten' is listed twice"),
+        ("", "with: '' is not known"),
+    ],
+)
+def test_a_wrong_option(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
+    path = tmp_path / "additions.yaml"
+    path.write_text(BASE)
+    assert main([str(path), "--out", str(tmp_path), "--with", words]) == 2
+    assert message in capsys.readouterr().err
+    with pytest.raises(CallError, match="with: "):
+        generator.variants(path, additions=words.split(","))
+
+
+def test_the_advice_names_the_words_of_the_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rendered(tmp_path, BASE)
+    call = [str(tmp_path / "additions.yaml"), "--out", str(tmp_path), "--check", "--with", "prepare,dtensor"]
+    assert main(call) == 1
+    assert "--with prepare,dtensor" in capsys.readouterr().err
