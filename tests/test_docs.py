@@ -275,7 +275,7 @@ def test_a_path_that_is_named_exists(page: str) -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(TEXTS["README.md"].splitlines()) <= 250
+    assert len(TEXTS["README.md"].splitlines()) <= 140
 
 
 def test_a_link_of_the_readme_leads_somewhere() -> None:

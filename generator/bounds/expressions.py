@@ -74,9 +74,9 @@ class Expressions:
                 return self._opposite(node, self.value(operand))
             case ast.Compare(ast.Name() as left, [ast.Is()], [ast.Constant(None)]):
                 return self._absent(node, self.value(left))
-            case ast.Compare(ast.Name(name), [ast.NotEq()], [ast.Constant(0.0)]) if self._data(name):
+            case ast.Compare(left, [ast.NotEq()], [ast.Constant(0.0)]) if self._data(self.value(left)):
                 # A condition of which nothing is known: loads are proved for either, and no store is complete under it.
-                return LaneConditions(equal(variable(f"{name} is not 0"), 1))
+                return LaneConditions(equal(variable(f"{ast.unparse(left)} is not 0"), 1))
             case ast.Compare(left, [operator], [right]):
                 return self._compare(node, operator, self.value(left), self.value(right))
             case ast.IfExp():
@@ -95,9 +95,8 @@ class Expressions:
             return Opaque(f"the number {name}")
         return found
 
-    def _data(self, name: str) -> bool:
-        """Whether a name has a value that the proof does not follow, and through which no memory is accessed."""
-        found = self._named(name)
+    def _data(self, found: Value) -> bool:
+        """Whether the proof does not follow a value, through which no memory is accessed."""
         return isinstance(found, Opaque) and not found.memory
 
     def truth(self, node: ast.expr) -> LaneConditions:

@@ -17,11 +17,14 @@ from generator.emit.module_text import digest_of, docstrings, document, tokens
 from generator.emit.syntax_digest import written
 
 #: The comments and the docstring at the top of a module; one with a backslash is not read here.
-_TOP = re.compile(r'(?:\#[^\n]*\n)*"""(?P<docstring>(?:[^\\"]|"(?!""))*)"""\n')
+_TOP = re.compile(r'(?P<comments>(?:\#[^\n]*\n)*)"""(?P<docstring>(?:[^\\"]|"(?!""))*)"""\n')
 #: The indentations of statements that are parsed alone.
 _INDENTS = ("", 4 * " ", 8 * " ", 12 * " ")
 #: By indentation, the end of the line before a statement: not before a comment, and not within a statement.
 _ENDS = {indent: re.compile(rf"\n(?={indent}(?!else:|elif |except|finally:)[^\s)\]}}#])") for indent in _INDENTS}
+#: Likewise, the end of the empty line before a statement or a comment.
+_PARAGRAPHS = {indent: re.compile(rf"\n\n(?={indent}(?!else:|elif |except|finally:)[^\s)\]}}])") for indent in _INDENTS}
+_COMMENTS = re.compile(r"(?:[ ]*\#[^\n]*\n)*")
 #: A kernel or a loop as far as its body, with the docstring and comments at the top of this.
 _HEADS = {
     indent: re.compile(
@@ -57,18 +60,37 @@ def divided_digest(text: str, stem: str) -> str | None:
     nodes = "".join(piece.nodes for piece in pieces).replace(_ANY_NAME, stem)
     own = [each.replace(_ANY_NAME, stem) for piece in pieces for each in piece.docstrings]
     texts = "".join(piece.tokens for piece in pieces).replace(_ANY_NAME, stem)
-    return digest_of(f"(Module [{nodes}])", [document(top["docstring"]), *own], "", tokens(top[0]) + texts)
+    return digest_of(
+        f"(Module [{nodes}])", [document(top["docstring"]), *own], "", f'{tokens(top["comments"])}"{texts}'
+    )
 
 
 def _pieces(text: str, depth: int = 0) -> Iterator[_Piece]:
     """The parts of a module without its docstring, or of a body."""
+    if not depth:
+        return _statements(text, depth)
+    return (_paragraph(each, depth) for each in _PARAGRAPHS[_INDENTS[depth]].split(text))
+
+
+@lru_cache(maxsize=1024)
+def _paragraph(text: str, depth: int) -> _Piece:
+    """Statements of a body with no empty line between them."""
+    comments = _COMMENTS.match(text)
+    assert comments is not None
+    found = [_Piece("", (), tokens(comments[0])), *_statements(text[comments.end() :], depth)]
+    documents = tuple(each for piece in found for each in piece.docstrings)
+    return _Piece("".join(piece.nodes for piece in found), documents, "".join(piece.tokens for piece in found))
+
+
+def _statements(text: str, depth: int) -> Iterator[_Piece]:
     indent, decorators = _INDENTS[depth], ""
     for part in _ENDS[indent].split(text.removesuffix("\n")):
         if part.startswith("@", len(indent)):
             decorators += part + "\n"
             continue
         whole, decorators = f"{decorators}{part}\n", ""
-        head = _HEADS[indent].match(whole) if depth + 1 < len(_INDENTS) else None
+        has_body = depth + 1 < len(_INDENTS) and whole.startswith(("@", "def ", "for "), len(indent))
+        head = _HEADS[indent].match(whole) if has_body else None
         if head is None or f"\n{indent}else:" in whole:
             yield _leaf(whole)
         else:

@@ -18,7 +18,7 @@ from generator.language.model import Spec, Tile
 from generator.language.spec import file_name
 from generator.language.vocabulary import DEFAULTS
 from generator.lowering import docstrings
-from generator.plan.contract_call import Argument, call
+from generator.plan.contract_call import Argument, ContractCall, call
 from generator.plan.kernels import Family, Kernel
 
 
@@ -43,6 +43,8 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
     # Auxiliary outputs are part of the language, as `quantize` is; the name of each is in the epilogue of its kernel.
     formulas = [step for step in steps if step.output is None and not isinstance(step.meaning, Quantisation)]
     operations = {step.operation: step.meaning for step in formulas}
+    # Kernels of a contract have one call.
+    calls = {name: call(kernels[0].variant) for name, kernels in family.contracts.items()}
     return {
         **written_by(),
         "spec": spec_entry(spec),
@@ -51,7 +53,9 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
         "summary": spec.summary,
         "operations": {name: definition(meaning) for name, meaning in sorted(operations.items())},
         "kernels": {
-            kernel.name: _kernel(kernel, bodies[kernel.name]) if kernel.name in bodies else (kept or {})[kernel.name]
+            kernel.name: _kernel(kernel, bodies[kernel.name], calls[kernel.variant.contract])
+            if kernel.name in bodies
+            else (kept or {})[kernel.name]
             for kernel in family.kernels
         },
         "left_out": [
@@ -98,9 +102,8 @@ def why_not_beside(family: Family, before: Mapping[str, Any], kept: Collection[s
     return None
 
 
-def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
+def _kernel(kernel: Kernel, body: str, described: ContractCall) -> dict[str, Any]:
     v = kernel.variant
-    described = call(v)
     outputs = [_output(output, x) for output, x in zip(v.epilogue.outputs, described.beside, strict=True)]
     if described.out_scale is not None:
         outputs.append({"name": described.out_scale.name, "shape": PER_BLOCK, "dtype": described.out_scale.dtype})

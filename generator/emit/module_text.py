@@ -23,13 +23,15 @@ _TEXTS = re.compile(
 #: What a formatter adds or removes between the tokens. Parentheses and commas that have a meaning are in the tree. It
 #: adds no form feed, no carriage return, and no empty line at the top.
 _LAYOUT = re.compile(r"[ \t\n(),;\\]+")
-#: One string, or several that Python joins: a formatter joins and splits them.
-_STRINGS = re.compile('"+')
 
 
 def digest_of(tree: str, documents: Iterable[str], top: str, tokens: str) -> str:
     """The digest of a module: its nodes as `written` writes them, its `docstrings`, spaces at its top, its tokens."""
-    found = [tree, *documents, _STRINGS.sub('"', top + tokens)]
+    texts = top + tokens
+    # Of strings that Python joins: a formatter joins and splits them.
+    while '""' in texts:
+        texts = texts.replace('""', '"')
+    found = [tree, *documents, texts]
     return hashlib.sha256("\n".join(found).encode(errors="surrogateescape")).hexdigest()
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ ATTRIBUTES_TEXT = "*.py text eol=lf\n*.pyi text eol=lf\nmanifest.json text eol=l
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
-_CHUNK = 50
+_CHUNK = 100
 
 DIGEST_LINE = "# sha256 of the text below: "
 #: What files that are equal in all families have in the place of the command, which names a spec.
@@ -143,7 +144,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         # An order of tiles that somebody adds need not know of them.
         "of_result": [_macros(f"result/{kernel.variant.result}.j2")] if kernel.variant.symmetric else [],
         "epilogue": _macros("epilogue.j2"),
-        "tile": _macros("tile.j2"),
+        "tile": _Shared(_macros("tile.j2")),
         "workspace": _macros("workspace.j2"),
         "math": _macros("math.j2"),
     }
@@ -152,8 +153,27 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     needs = needed_entries(differing_needs_of(kernel), INDENT) if alone else ()
     roles = ["gemm_kernel", *["decode_kernel"] * (k.decoding is not None), *["sum_kernel"] * k.schedule.joins]
     names = [assignment(role, kernel.name) for role in roles]
-    body = template.render(k=k, host=_host(k, alone=alone), needs=needs, names=names, **texts, **macros)
+    body = template.render(k=k, host=_host(kernel, alone=alone), needs=needs, names=names, **texts, **macros)
     return with_head(spec, body)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Macros of which the text for a view is the same for each order of tiles, and rendered once."""
+
+    macros: Any
+
+    def __getattr__(self, name: str) -> Callable[..., str]:
+        macro = getattr(self.macros, name)
+
+        def text(k: View, *arguments: object, **keywords: object) -> str:
+            key = (name, k.stage, arguments, *keywords.items())
+            if key not in k.texts:
+                k.texts[key] = macro(k, *arguments, **keywords)
+            found: str = k.texts[key]
+            return found
+
+        return text
 
 
 @cache
@@ -186,18 +206,24 @@ def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
 
 
 _hosts: dict[tuple[object, ...], Host] = {}
+_equal_hosts: dict[Host, Host] = {}
 
 
-def _host(k: View, *, alone: bool = False) -> Host:
+def _host(kernel: Kernel, *, alone: bool = False) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
-    choice = k.autotune, k.choose, k.too_large, k.kernel.rows_alike, alone
-    key = (*(word for axis, word in k.kernel.variant.words.items() if axis != "swizzle"), *choice)
+    choice = kernel.select, len(kernel.tiles) > 1, kernel.not_offered, kernel.rows_alike, alone
+    words = (word for axis, word in kernel.variant.words.items() if axis != "swizzle")
+    # Another spec of this process may define an operation of the same name.
+    key = kernel.variant.epilogue, *words, *choice
     if key not in _hosts:
+        k = view(kernel)
         table = CallTable(k)
         made = Standalone(table) if alone else table
         text = _macros("standalone.j2" if alone else "call.j2").text(made).strip("\n")
         first = made.first_imports if isinstance(made, Standalone) else ()
-        _hosts[key] = Host(operand_table(k), made.imports, text, first)
+        host = Host(operand_table(k), made.imports, text, first)
+        # Masks make few differences.
+        _hosts[key] = _equal_hosts.setdefault(host, host)
     return _hosts[key]
 
 
@@ -230,7 +256,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     if family.spec.package == "files":
         return ()
     needed = {"functions", "which"} if family.spec.package == "torch" else {"plain"}
-    hosts = [_host(view(kernel)) for kernel in family.kernels]
+    hosts = [_host(kernel) for kernel in family.kernels]
     needed |= {module for host in hosts for module in host.modules}
     views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
     needed |= {module for each in views for module in modules_of(each.imports)}
@@ -296,7 +322,7 @@ def layers(family: Family) -> bool:
 
 def workspaces(family: Family) -> bool:
     """Whether calls of the family share memory, one after the other."""
-    return any("    Workspace(" in _host(view(kernel)).text for kernel in family.kernels)
+    return any("    Workspace(" in _host(kernel).text for kernel in family.kernels)
 
 
 @cache
@@ -446,4 +472,15 @@ def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
     # Rendered here first, so that forked workers start with the templates compiled.
     yield kernel_source(spec, kernels[0])
     with ProcessPoolExecutor(workers, initializer=end_with_parent) as pool:
-        yield from pool.map(partial(kernel_source, spec), kernels[1:], chunksize=_CHUNK)
+        # Only so many at a time as keep the workers busy: the writing of files may be slower than they are.
+        waiting: deque[Future[list[str]]] = deque()
+        for start in range(1, len(kernels), _CHUNK):
+            waiting.append(pool.submit(_sources, spec, kernels[start : start + _CHUNK]))
+            if len(waiting) > 2 * workers:
+                yield from waiting.popleft().result()
+        for each in waiting:
+            yield from each.result()
+
+
+def _sources(spec: Spec, kernels: Sequence[Kernel]) -> list[str]:
+    return [kernel_source(spec, kernel) for kernel in kernels]

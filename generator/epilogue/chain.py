@@ -91,6 +91,11 @@ class Step:
         return self.meaning.tree(self.settings)
 
     @cached_property
+    def called(self) -> frozenset[str]:
+        """The functions that its formula calls."""
+        return frozenset(formula.called(self.tree))
+
+    @cached_property
     def word(self) -> str:
         """The operation in messages: `clamp(min=0, max=6)`, `save(hidden)`."""
         if isinstance(self.meaning, AuxiliaryOutput) and self.meaning != AUXILIARY[self.operation]:
@@ -144,7 +149,7 @@ class Epilogue:
         """The chain in a kernel's name."""
         return "_".join(step.written for step in self.steps) or "none"
 
-    @property
+    @cached_property
     def operands(self) -> tuple[EpilogueOperand, ...]:
         """The operands that the chain reads, under the launcher's keywords."""
         return tuple(operand for step in self.steps for _, operand in step.operands if operand.shape != OUT)
@@ -160,7 +165,7 @@ class Epilogue:
         last = self.steps[-1].meaning if self.steps else None
         return last if isinstance(last, Quantisation) else None
 
-    @property
+    @cached_property
     def keywords(self) -> tuple[str, ...]:
         """The names of all that the chain reads and writes beside C."""
         scales = (OUT_SCALE,) if self.quantisation is not None else ()

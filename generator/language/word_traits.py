@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from generator.language import tile_orders
 from generator.language.features import Feature
@@ -45,7 +46,7 @@ class Order(Word):
     #: The macro of math.j2 for the function that it calls, if it calls one.
     helper: str | None = None
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, str]:
         """Its columns of CONFIGS, each with the key of `tile` that gives the value."""
         keys = {self.band: "group", self.chiplets: "chiplets"}
@@ -120,12 +121,12 @@ class Schedule(Word):
         """Whether one program computes one tile, in a loop over K, with one accumulator."""
         return self.tiled and self.looped and not (self.walks or self.divides_k or self.pairs)
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, str]:
         """Its columns of CONFIGS besides the tile sizes, each with the key of `tile` that gives the value."""
         return self.sizes_of_blocks | ({"SPLIT": "split"} if self.splits else {})
 
-    @property
+    @cached_property
     def sizes_of_blocks(self) -> dict[str, str]:
         """Those for the sizes of all blocks of a tile but the last."""
         return dict(list(_OF_BLOCKS[self.side].items())[: self.blocks - 1]) if self.pairs else {}

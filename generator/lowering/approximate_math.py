@@ -95,7 +95,7 @@ def applies(v: Variant) -> bool:
 
 
 def _called(step: Step) -> list[str]:
-    return [name for name in ("sigmoid", "tanh") if name in formula.called(step.tree)]
+    return [name for name in ("sigmoid", "tanh") if name in step.called]
 
 
 def told(v: Variant) -> str:

@@ -242,13 +242,22 @@ def rows(kernel: Kernel) -> str:
 
 def properties(k: View) -> str:
     """What a caller should know, a labelled paragraph each."""
+    if "properties" not in k.texts:
+        k.texts["properties"] = _properties(k)
+    before, after = k.texts["properties"]
+    return "\n".join([*before, paragraph(f"Order: {order(k.kernel.variant)}"), *after])
+
+
+def _properties(k: View) -> tuple[list[str], list[str]]:
+    """The paragraphs before and after that of the order of tiles."""
     kernel = k.kernel
-    labelled = {
+    before = {
         "Sizes": sizes(kernel),
         "Symmetric": symmetric(kernel.variant),
         "Batch": batch(kernel.variant),
         "Groups": groups(kernel.variant),
-        "Order": order(kernel.variant),
+    }
+    after = {
         "Product": product(kernel.variant),
         "Stored": stored(kernel.variant),
         "Gate": halves(kernel.variant),
@@ -260,7 +269,8 @@ def properties(k: View) -> str:
         "Rows": rows(kernel),
         "Needs": needs(kernel),
     }
-    return "\n".join(paragraph(f"{label}: {text}") for label, text in labelled.items() if text)
+    first, last = ([paragraph(f"{label}: {text}") for label, text in each.items() if text] for each in (before, after))
+    return first, last
 
 
 def needs(kernel: Kernel) -> str:

@@ -69,9 +69,7 @@ def step_views(
         helpers = approximate_math.helpers(step.tree, functions)
         operands = tuple(_operand(operand, c, products) for _, operand in step.operands)
         if step.operation == ACCUMULATE:
-            # As in BLAS, C is not read where beta is 0.
-            when = f"{epilogue.beta} != 0.0" if epilogue.beta else ""
-            operands = (*(x for x in operands if x is not c), replace(c, when=when, like=values[X]))
+            operands = (*(x for x in operands if x is not c), replace(c, when=epilogue.beta, like=values[X]))
         if step is epilogue.gate or GATE not in values:
             lines = to_triton(step.tree, {**values, **spellings}, integer=stays, functions=functions)
             steps.append(StepView(operands, lines, helpers, depth))

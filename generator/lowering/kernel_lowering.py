@@ -30,7 +30,43 @@ _EXTENTS = {"a": ("M", "K"), "b": ("K", "N")}
 
 
 def view(kernel: Kernel) -> View:
-    """The view of a kernel: every choice that a template would otherwise have to make."""
+    """The view of a kernel: every choice that a template would otherwise have to make.
+
+    A kernel that differs from an earlier one in the order of tiles alone has the view of that one but for the order.
+    """
+    key = tuple(word for axis, word in kernel.variant.words.items() if axis != "swizzle")
+    found = _views.get(key)
+    # A view of two kernels has views of each.
+    if found is not None and not kernel.variant.traits.twice and _is_alike(found.kernel, kernel):
+        return found.ordered(kernel)
+    while len(_views) >= _MOST:
+        del _views[next(iter(_views))]
+    _views[key] = _lowered(kernel)
+    return _views[key]
+
+
+#: The views that were made last, by the words of their kernels without the order of tiles.
+_views: dict[tuple[str, ...], View] = {}
+_MOST = 64
+
+
+def _is_alike(one: Kernel, other: Kernel) -> bool:
+    """Whether kernels whose axes have equal words, but for the order of tiles, differ in nothing else.
+
+    Two specs may give a word different meanings.
+    """
+    v, w = one.variant, other.variant
+    meanings = v.layout == w.layout and v.dtype == w.dtype and v.epilogue == w.epilogue
+    same = one.tiles == other.tiles and one.not_offered == other.not_offered and one.targets == other.targets
+    return (
+        meanings
+        and same
+        and (one.triton, one.select) == (other.triton, other.select)
+        and one.rows_alike == other.rows_alike
+    )
+
+
+def _lowered(kernel: Kernel) -> View:
     v = kernel.variant.multiplied
     described = call(kernel.variant)
     products = v.products

@@ -70,7 +70,7 @@ class Matrix:
     loaded: str = ""
     #: The kernel's name for the rows of what is loaded of an operand of the epilogue.
     line: str = "offs_m"
-    #: The condition under which it is read, as the kernel has it; empty where it always is.
+    #: The number that is 0 where it is not read; empty where it always is.
     when: str = ""
     #: Of what is not always read, the value with whose shape and type it is zero otherwise.
     like: str = ""

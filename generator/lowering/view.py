@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
+from generator.language.model import Tile
 from generator.language.vocabulary import SWIZZLE
 from generator.language.word_traits import Products
 from generator.lowering import approximate_math
@@ -19,7 +22,11 @@ from generator.lowering.lines import INDENT, WIDTH, collected
 from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
 from generator.plan.configurations import STRIP, columns, configurations
 from generator.plan.contract_call import ContractCall, call
+from generator.plan.kernels import Kernel
 from generator.plan.variant_rules import ragged
+
+#: Tables of configurations as source, by the order of tiles, the schedule and the tiles, which many kernels share.
+_configs: dict[tuple[str, str, tuple[Tile, ...]], str] = {}
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,14 @@ class View(EpilogueView):
     #: Which of two kernels it is: "parts" stores partial sums as its C, "whole" adds them; "dense" multiplies what
     #: `decoding` makes. Empty where one does all.
     stage: str = ""
+    #: Texts of kernels that differ in the order of tiles alone.
+    texts: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def ordered(self, kernel: Kernel) -> View:
+        """The view of a kernel that differs from this one's in the order of tiles alone, with what is worked out."""
+        made = copy(self)
+        object.__setattr__(made, "kernel", kernel)
+        return made
 
     @cached_property
     def partial(self) -> Matrix:
@@ -136,7 +151,7 @@ class View(EpilogueView):
         """The columns of a tile of the kernel that adds partial sums, a power of two."""
         return next(iter(self.v.traits.sizes_of_blocks)) if self.v.traits.side == "n" else "BLOCK_N"
 
-    @property
+    @cached_property
     def call(self) -> ContractCall:
         """The operands and results of a call, as the launcher checks them."""
         return call(self.kernel.variant)
@@ -317,6 +332,16 @@ class View(EpilogueView):
     @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
+        key = "parameters", self.stage
+        if key not in self.texts:
+            self.texts[key] = parameters(self.slots, self._constants)
+        columns = self.columns if self.tiled and self.stage != "whole" else ()
+        stages = ["num_stages"] if self.tiled and self.stage != "whole" and self.summed else []
+        return (*self.texts[key], *parameters((), (*columns, *stages)))
+
+    @property
+    def _constants(self) -> list[str]:
+        """The parameters that are compiled in, but for those of the order of tiles and the pipeline."""
         constants = ["GROUPS"] if self.problem.divided else []
         constants += ["INDEX"] if self.wide_strides else []
         constants += [operand.flag for operand in self.scalars]
@@ -326,8 +351,8 @@ class View(EpilogueView):
         if self.stage == "whole":
             constants += ["BLOCK_M", "BLOCK_N", "SPLIT"]
         elif self.tiled:
-            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns, *["num_stages"] * self.summed]
-        return parameters(self.slots, constants)
+            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K"]
+        return constants
 
     @cached_property
     def strided(self) -> tuple[Matrix | Vector, ...]:
@@ -338,10 +363,15 @@ class View(EpilogueView):
         return (*self.sources, self.c, *self.matrices, *self.vectors, *written)
 
     @property
-    def configs(self) -> tuple[str, ...]:
+    def configs(self) -> str:
         """The rows of the tile table as source."""
-        rows = configurations(self.kernel)
-        return tuple(collected("{", [f'"{name}": {x}' for name, x in row.items()], "}", INDENT) for row in rows)
+        v = self.kernel.variant
+        key = v.swizzle, v.schedule, self.kernel.tiles
+        if key not in _configs:
+            rows = configurations(self.kernel)
+            each = (collected("{", [f'"{name}": {x}' for name, x in row.items()], "}", INDENT) for row in rows)
+            _configs[key] = ",\n".join(each)
+        return _configs[key]
 
     @cached_property
     def too_large(self) -> str:

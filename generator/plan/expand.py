@@ -131,8 +131,11 @@ class _Expansion:
         `tiles` are its configurations by the portfolio. Raises `SpecError` as `visit` does.
         """
         if self.visit(variant, tiles):
-            refusing = replacements.refusing(self.spec, variant)
-            self.replace(variant, refusing, replacements.REPLACED[:1])
+            kernel = self.kernels[-1] if self.kernels else None
+            # A kernel for all targets needs nothing in its place.
+            if kernel is None or kernel.variant is not variant or kernel.targets != self.spec.targets:
+                refusing = replacements.refusing(self.spec, variant)
+                self.replace(variant, refusing, replacements.REPLACED[:1])
             self.wanted.setdefault(variant.contract, []).append(variant)
 
     def fill(self) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.quantisation import Quantisation
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.plan import legality
@@ -21,7 +23,22 @@ Needs = tuple[int | None, ...]
 def needs_of(kernel: Kernel) -> dict[str, Needs]:
     """What the configurations of a kernel need, by kind of the targets that can run it."""
     # No rule about a configuration or a target reads the masking or the order of tiles: see `plan.expand`.
-    return _needs_of(replace(kernel.variant, masking="auto", swizzle="linear"), kernel.tiles)
+    v = replace(kernel.variant, masking="auto", swizzle="linear", epilogue=_like(kernel.variant.epilogue))
+    return _needs_of(v, kernel.tiles)
+
+
+def _like(epilogue: Epilogue) -> Epilogue:
+    """The first chain whose memory is that of `epilogue`: no rule reads what a step makes of the running value."""
+    steps = (
+        step
+        if step.output is not None or step is epilogue.gate or isinstance(step.meaning, Quantisation)
+        else tuple(operand.shape for _, operand in step.operands)
+        for step in epilogue.steps
+    )
+    return _first.setdefault(tuple(steps), epilogue)
+
+
+_first: dict[tuple[object, ...], Epilogue] = {}
 
 
 @lru_cache(maxsize=1024)

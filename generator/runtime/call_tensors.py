@@ -180,7 +180,9 @@ _CONVERSIONS = {torch.float16: "half", torch.bfloat16: "bfloat16", torch.float32
 
 def how_converted(name: str, x: torch.Tensor, dtype: torch.dtype | None) -> str:
     """The end of a message on a type: what converts the tensor, if no more than rounding is lost."""
-    if dtype not in _CONVERSIONS or x.dtype.itemsize == 1 or x.is_floating_point() != dtype.is_floating_point:
+    if dtype is None or dtype not in _CONVERSIONS:
+        return ""
+    if x.dtype.itemsize == 1 or x.is_floating_point() != dtype.is_floating_point:
         return ""
     return f"; pass {name}.{_CONVERSIONS[dtype]}()"
 

@@ -4,6 +4,8 @@
 Only `ao` imports this module, and nothing else of the family needs torchao.
 """
 
+# torchao has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import functools

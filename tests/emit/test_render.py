@@ -392,3 +392,19 @@ def test_any_printable_text_comes_out_formatted(tmp_path: Path) -> None:
     render()
     assert len(tried) > 20
     assert_formatted(tmp_path)
+
+
+@pytest.mark.parametrize("package", ["torch", "plain", "files"])
+def test_specs_may_define_operations_of_the_same_name(package: str, tmp_path: Path) -> None:
+    """Each is rendered as it would be alone, whichever comes first."""
+    meanings = {"first": ("x + s", "N"), "second": ("x * s", "M"), "third": ("x - s", "N")}
+    for name, (formula, size) in meanings.items():
+        own = f'ops: {{shift: {{formula: "{formula}", operands: {{s: [{size}]}}}}}}\nepilogue: shift\n'
+        (tmp_path / f"{name}.yaml").write_text(f"{BASE}package: {package}\nload: pointer\n{own}")
+    for names in ("first second third", "third second first"):
+        done = python("-m", "generator", *(f"{name}.yaml" for name in names.split()), "--out", names[:5], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    for name in meanings:
+        assert python("-m", "generator", f"{name}.yaml", "--out", "alone", cwd=tmp_path).returncode == 0
+        for together in ("first", "third"):
+            assert contents(tmp_path / together / name) == contents(tmp_path / "alone" / name)

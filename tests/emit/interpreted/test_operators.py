@@ -355,3 +355,11 @@ def test_a_folder_of_any_name_has_operators(family: ModuleType, tmp_path: Path, 
         sys.path.remove(str(tmp_path))
         for each in [each for each in sys.modules if each.partition(".")[0] == name]:
             del sys.modules[each]
+
+
+@pytest.mark.parametrize("beta", [0.0, torch.zeros(1)])
+def test_c_is_not_read_where_beta_is_0(family: ModuleType, beta: float | torch.Tensor) -> None:
+    """In Triton's own interpreter, which takes fewer texts than that of the harness."""
+    a, b = torch.ones(40, 24).half(), torch.ones(48, 24).half().T
+    out = torch.full((40, 48), float("nan")).half()
+    assert family.gemm_fp16_rcr_accumulate(a, b, beta=beta, out=out) is out and out.eq(24).all()

@@ -104,6 +104,14 @@ OUTPUT = (
         "C is not scaled",
         says="elements are wrong",
     ),
+    Mutation(
+        "C is read where beta is 0",
+        "outputs",
+        ACCUMULATED,
+        (("in_n[None, :] & reads", "in_n[None, :]"),),
+        "infinity and NaN of a C that nobody wanted are in the result",
+        says="elements are wrong",
+    ),
 )
 
 ROUNDING = (

@@ -72,7 +72,7 @@ MASKS = (
         "the store is not masked along M",
         "mask",
         RRR,
-        (instead("mask=in_m[:, None] & in_n[None, :])\n\n\ndef", "in_m[:, None] & in_n[None, :]", "in_n[None, :]"),),
+        (instead("mask=in_m[:, None] & in_n[None, :])\n\n\ngemm", "in_m[:, None] & in_n[None, :]", "in_n[None, :]"),),
         "what lies behind the last row of C is overwritten",
         says="stray store",
     ),

@@ -68,7 +68,10 @@ MUTATIONS = (
         "a letter that is not ASCII",
         "text",
         MASKED,
-        (("lambda _: __name__", "lambda \N{MICRO SIGN}: __name__"),),
+        (
+            ("    pid = tl.program_id(0)\n", "    \N{MICRO SIGN} = pid = tl.program_id(0)\n"),
+            ("    pid_m = pid // num_n\n", "    pid_m = \N{MICRO SIGN} // num_n\n"),
+        ),
         "read with another encoding it is another text",
         by="static",
         says="is not",
