@@ -129,7 +129,11 @@ class Accumulation(TileFactors):
             else:
                 depth = 2 * INDENT if self.v.traits.looped else INDENT
                 items = f"{tiles}, {acc}{self.dot_options}".split(", ")
-                dot = bracketed(f"{acc} = tl.dot(", items, ")", depth).splitlines()
+                head = f"{acc} = tl.dot("
+                dot = bracketed(head, items, ")", depth).splitlines()
+                short = [" < 128 else " in item for item in items]
+                # Before a comment a formatter gives each argument a line.
+                dot = [head, *(f"    {item}," for item in items), ")"] if len(dot) == 3 and any(short) else dot
                 # With `min` it would be another kernel, to be proved again.
                 lines += [line + "  # noqa: FURB136" * (" < 128 else " in line) for line in dot]
         return "\n".join(lines)

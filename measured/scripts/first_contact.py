@@ -111,7 +111,6 @@ STAGES = {
     "copies": ("worth_aligning",),
     "measured_choice": ("Measurements.choose",),
     "cached_launch": ("launched", "started"),
-    "launch_templates": ("Template.planned",),
     "tensor_maps": ("Made.__call__",),
     "relaunch": ("RepeatedLaunch.__call__",),
 }

@@ -46,11 +46,11 @@ BEGUN = time.perf_counter()
 
 PLAIN = "summary: Products.\nlayout: [rcr, rrr]\ndtype: bf16\nbatch: [none, strided]\n"
 SPECS = {
-    "plain": PLAIN + "select: fastest\n",
+    "plain": PLAIN + "select: fastest\nwith: inductor\n",
     "chains": PLAIN
-    + "epilogue: [none, add, silu+mul]\nselect: fastest\nexclude:\n"
+    + "epilogue: [none, add, silu+mul]\nselect: fastest\nwith: inductor\nexclude:\n"
     + '  - {batch: strided, epilogue: [add, silu+mul], because: "attention has none of them"}\n',
-    "alike": PLAIN + "select: fastest\ninvariant: rows\n",
+    "alike": PLAIN + "select: fastest\nwith: aten\ninvariant: rows\n",
 }
 
 

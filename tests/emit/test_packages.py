@@ -95,7 +95,7 @@ def test_files_stand_alone(tmp_path: Path) -> None:
     for path in folder.glob("*.py"):
         roots = {name.partition(".")[0] for name in imports(path)}
         assert roots <= FRAMEWORKS | sys.stdlib_module_names, path
-        assert len(path.read_text().splitlines()) <= 300
+        assert len(path.read_text().splitlines()) <= 320
     ran = python("-c", CALLED, str(folder), cwd="/", env={"TRITON_INTERPRET": "1"})
     assert ran.returncode == 0, ran.stderr
     wrong = ["K is 40 in a and 39 in b: they must be equal"]
