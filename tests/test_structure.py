@@ -33,6 +33,27 @@ ORDER = (
     "tune",
     "commands",
 )
+#: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
+#: a user gains.
+BOUNDS = {
+    "language": 5100,
+    "epilogue": 1650,
+    "plan": 3850,
+    "lowering": 4600,
+    "emit": 8300,
+    "runtime": 9700,
+    "cost": 670,
+    "problem": 2150,
+    "verify": 8700,
+    "bounds": 5800,
+    "bench": 4350,
+    "tune": 3750,
+    "commands": 1300,
+    "files": 920,
+    "templates": 3250,
+    "tests": 55000,
+    "generated": 400000,
+}
 
 
 def modules() -> dict[str, Path]:
@@ -141,6 +162,13 @@ def test_what_an_import_does_not_bring_along(entry: str, never: tuple[str, ...])
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert entry in loaded
     assert [name for name in never if name in loaded] == []
+
+
+@pytest.mark.parametrize("room", BOUNDS)
+def test_a_room_has_a_bound(room: str) -> None:
+    folder = ROOT / room if (ROOT / room).is_dir() else ROOT.parent / room
+    lines = sum(path.read_bytes().count(b"\n") for end in ("py", "pyi", "j2") for path in folder.rglob(f"*.{end}"))
+    assert BOUNDS[room] * 0.8 < lines <= BOUNDS[room], "lower its bound, or say in the commit what is gained"
 
 
 def test_a_cycle_would_be_found() -> None:

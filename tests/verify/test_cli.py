@@ -305,7 +305,7 @@ def test_a_folder_is_proved_without_its_spec(call: Call, tmp_path: Path) -> None
 
 def test_a_family_rendered_from_another_spec_is_status_2(call: Call, tmp_path: Path) -> None:
     spec = tmp_path / "fp16_rcr.yaml"
-    measured = "select: table\ntuned: tuned/nvidia_h200/gemm16.json\n"
+    measured = "select: table\nwith: prepare\ntuned: tuned/nvidia_h200/gemm16.json\n"
     spec.write_text(SPEC.read_text().replace(measured, "select: fixed\n"))
     assert spec.read_text() != SPEC.read_text()
     status, _, err = call(spec, "--level", "static", "--out", ROOT / "generated")
