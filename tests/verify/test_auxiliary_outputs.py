@@ -100,7 +100,7 @@ MUTANTS = [
      '        if x is None or self.name == "preact":\n            return self.new(state)\n', "primes",
      "another tensor than the `preact` it was given"),
     (TILED, "row_sum=row_sum", "row_sum=None", "primes", "another tensor than the `row_sum`"),
-    (TILED, "return results[0] if len(results) == 1 else results", "return results[0]", "primes",
+    (TILED, "return results[0] if len(results) == 1 else results\n", "return results[0]\n", "primes",
      "expected a tuple of the result and 4 outputs"),
     (TILED, "results[reduction.name].zero_()", "pass", "empty-m", "elements of col_sum were never written"),
     (TILED, "if size > 1 and stride <= reach and x.numel():", 'if size > 1 and self.name == "out" and stride <= reach:',
