@@ -31,7 +31,7 @@ _SPELLED = frozenset(
         *("config", "float", "gemm", "given", "grid", "kernel", "num_stages", "num_warps", "out", "results", "self"),
         # The same of a file that stands alone, and what its statements call.
         *("columns", "containers", "cost", "index", "max", "min", "programs", "row", "rows", "scatter"),
-        *("tuned", "tuned_kernel", "gemm_kernel", "sum_kernel", "decode_kernel", "gradient_kernel"),
+        *("tuned", "tuned_kernel", "gemm_kernel", "sum_kernel", "decode_kernel"),
         *("Any", "Config", "Row", "CONFIGS", "SCALES", "TOO_LARGE", "Tensor", "TensorDescriptor", "ValueError"),
         *("tl", "torch", "triton"),
         # Memory that is allocated for a call, which launches name as they name operands.
