@@ -28,6 +28,7 @@ from generator.bounds.symbolic_values import (
     Pointer,
     Several,
     Value,
+    is_data,
 )
 from generator.bounds.terms import Atom, Condition, Poly, Renumbered, Variable, at_most, below, of, poly, variable
 
@@ -267,7 +268,7 @@ class _Walker:
         return all((node.lineno, node.col_offset) < end for node in stored if isinstance(node.ctx, ast.Store))
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
-        if isinstance(value, Opaque) and not value.memory:
+        if is_data(value):
             # The items of data are data.
             value = Several((value,) * len(targets))
         if not isinstance(value, Several) or len(value.items) != len(targets):

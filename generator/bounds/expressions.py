@@ -26,6 +26,7 @@ from generator.bounds.symbolic_values import (
     Several,
     Value,
     broadcast,
+    is_data,
     moved,
     reaches_memory,
 )
@@ -74,7 +75,7 @@ class Expressions:
                 return self._opposite(node, self.value(operand))
             case ast.Compare(ast.Name() as left, [ast.Is()], [ast.Constant(None)]):
                 return self._absent(node, self.value(left))
-            case ast.Compare(left, [ast.NotEq()], [ast.Constant(0.0)]) if self._data(self.value(left)):
+            case ast.Compare(left, [ast.NotEq()], [ast.Constant(0.0)]) if is_data(self.value(left)):
                 # A condition of which nothing is known: loads are proved for either, and no store is complete under it.
                 return LaneConditions(equal(variable(f"{ast.unparse(left)} is not 0"), 1))
             case ast.Compare(left, [operator], [right]):
@@ -94,10 +95,6 @@ class Expressions:
         if isinstance(found, Either) and negation(found.flag) in self.path:
             return Opaque(f"the number {name}")
         return found
-
-    def _data(self, found: Value) -> bool:
-        """Whether the proof does not follow a value, through which no memory is accessed."""
-        return isinstance(found, Opaque) and not found.memory
 
     def truth(self, node: ast.expr) -> LaneConditions:
         """The condition of a branch."""
@@ -152,7 +149,7 @@ class Expressions:
 
     def _index(self, node: ast.Subscript, base: Value, index: ast.expr) -> Value:
         """`x[:, None]`: the axes of x in a tensor with more dimensions."""
-        if isinstance(base, Opaque) and not base.memory:
+        if is_data(base):
             return base
         if not isinstance(base, LaneIntegers | LaneConditions):
             return self._unknown(node)

@@ -134,6 +134,11 @@ class Opaque:
     memory: bool = False
 
 
+def is_data(value: object) -> bool:
+    """Whether the proof does not follow a value, through which no memory is accessed."""
+    return isinstance(value, Opaque) and not value.memory
+
+
 Value = (
     LaneIntegers
     | LaneConditions

@@ -88,11 +88,6 @@ class Rendered:
         """The names of the files other than kernels of products, sorted."""
         return sorted(name for name in self.files if name.removesuffix(".py") not in self.by_name)
 
-    @property
-    def own_files(self) -> list[Path]:
-        """The files of `own_modules`."""
-        return [self.folder / name for name in self.own_modules]
-
     def file(self, name: str, *, contract: bool = False) -> Path:
         """The file of a kernel; with `contract`, the package that holds the function of a contract."""
         return self.folder / ("__init__.py" if contract else f"{name}.py")

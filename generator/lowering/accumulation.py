@@ -131,9 +131,9 @@ class Accumulation(TileFactors):
                 items = f"{tiles}, {acc}{self.dot_options}".split(", ")
                 head = f"{acc} = tl.dot("
                 dot = bracketed(head, items, ")", depth).splitlines()
-                short = [" < 128 else " in item for item in items]
-                # Before a comment a formatter gives each argument a line.
-                dot = [head, *(f"    {item}," for item in items), ")"] if len(dot) == 3 and any(short) else dot
+                if len(dot) == 3 and " < 128 else " in dot[1]:
+                    # Before a comment a formatter gives each argument a line.
+                    dot = [head, *(f"    {item}," for item in items), ")"]
                 # With `min` it would be another kernel, to be proved again.
                 lines += [line + "  # noqa: FURB136" * (" < 128 else " in line) for line in dot]
         return "\n".join(lines)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-#: What to do where there is no such module, by the word that brings it.
-MISSING = "add {!r} to the key `with` of the spec"
-
 
 def added(name: str) -> Any:
     """A module of the library; None if the family has none of that name."""

@@ -12,6 +12,8 @@ import torch
 
 #: The words for types in the names of contracts.
 _WORDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
+#: What to do where a family lacks what a word of the key `with` brings.
+MISSING = "add {!r} to the key `with` of the spec"
 
 
 def name_contract(error: Exception, name: str, *product: Any) -> None:
@@ -54,7 +56,7 @@ def no_attribute(
     # A name that is only similar computes something else.
     others = ", ".join(difflib.get_close_matches(name, contracts, 3, 0.8)) if "__" not in name else ""
     hint = f"; did you mean {own!r}?" if own else f"; it has {others}" * bool(others)
-    hint = f"; add {words[name]!r} to the key `with` of the spec" if words and name in words else hint
+    hint = f"; {MISSING.format(words[name])}" if words and name in words else hint
     # An import replaces the text of an AttributeError by its own.
     if hint and sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap":
         return ImportError(f"cannot import name {name!r} from {family!r}{hint}", name=family)

@@ -20,12 +20,12 @@ from torch import Tensor
 from triton import knobs
 
 from . import cached_launch, private, relaunch
-from .added_modules import MISSING, added
+from .added_modules import added
 from .alignment import whole_and_crossing
 from .call import Call, written
 from .call_signatures import SIGNATURES, kind_of, kind_of_product
 from .call_tensors import State
-from .contract_errors import by_keyword, name_contract
+from .contract_errors import MISSING, by_keyword, name_contract
 from .contracts import (
     CachedCall,
     CallOperands,

@@ -19,9 +19,15 @@ from torch import Tensor
 from torch.utils import flop_counter
 
 from . import private
-from .added_modules import MISSING, added
+from .added_modules import added
 from .call import index_of, written
-from .contract_errors import NO_TRANSFORM, NOT_FUNCTIONAL, name_contract, of_transform
+from .contract_errors import (
+    MISSING,
+    NO_TRANSFORM,
+    NOT_FUNCTIONAL,
+    name_contract,
+    of_transform,
+)
 from .contracts import (
     Config,
     ConfiguredCall,

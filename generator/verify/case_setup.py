@@ -92,6 +92,11 @@ def prepare(kernel: Kernel, case: Case, device: torch.device) -> Setup:
     return _Builder(kernel, case, device).setup()
 
 
+def _infinity(dtype: torch.dtype) -> float:
+    """Infinity, or NaN of a floating type that has none."""
+    return float("inf") if has_infinity(dtype) else float("nan")
+
+
 def _spread(out: str) -> float:
     """The product's standard deviation for a result of the type `out`."""
     if out not in QUANTISED:
@@ -197,7 +202,7 @@ class _Builder:
         if out is not None and described.reads_out:
             self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
             if self.case.beta_zero and out.view.dtype.is_floating_point:
-                out.view[..., ::2] = float("inf") if has_infinity(out.view.dtype) else float("nan")
+                out.view[..., ::2] = _infinity(out.view.dtype)
                 out.view[..., 1::2] = float("nan")
             setup.c = setup.before = out.view.clone()
             if "scatter" in setup.tensors:
@@ -313,7 +318,7 @@ class _Builder:
             view = operand.view
             if not view.dtype.is_floating_point:
                 continue
-            infinity = float("inf") if has_infinity(view.dtype) else float("nan")
+            infinity = _infinity(view.dtype)
             if view.numel():
                 view[..., 0, -1] = infinity
                 view[..., -1, 0] = -infinity if operand is setup.a else float("nan")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from generator.epilogue import formula
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
@@ -172,7 +171,7 @@ def _partial_sums(v: Variant, code: MachineCode) -> Iterator[str]:
 def _keeps_nan(v: Variant, code: MachineCode) -> Iterator[str]:
     if re.search(r"\barith\.(max|min)numf\b", code.ir):
         yield "a maximum or minimum drops NaN (arith.maxnumf); the epilogue propagates it"
-    called = {name for step in v.epilogue.steps for name in formula.called(step.tree)}
+    called = {name for step in v.epilogue.steps for name in step.called}
     # A `where` between a value and a constant may become a plain max, which then drops NaN as the `where` does.
     if code.instructions["plain max"] and called & {"max", "min"} and "where" not in called:
         yield "a plain max drops NaN; the epilogue propagates it"
