@@ -21,7 +21,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from generator.bench import measurements, suite, summary
-from generator.emit import manifest_reader, render
+from generator.emit import manifest_reader, package_files, render
 from generator.language.versions import minor_versions
 from generator.plan.families import families
 from generator.problem.product import Shape
@@ -225,8 +225,8 @@ def lines(package: str) -> str:
         (other,) = families([ROOT / "docs" / "examples" / "linear.yaml"], "torch")
         alone, with_library = (render.kernel_source(each.spec, each.kernels[0]).count("\n") for each in (family, other))
         return f"{round(alone - with_library, -2):,}"
-    names = [name for name in render.package_names(family) if name.endswith(".py")]
-    return f"{round(sum(render.package_source(family, name).count(chr(10)) for name in names), -2):,}"
+    names = [name for name in package_files.package_names(family) if name.endswith(".py")]
+    return f"{round(sum(package_files.package_source(family, name).count(chr(10)) for name in names), -2):,}"
 
 
 def unchosen(name: str) -> str:

@@ -29,15 +29,8 @@ from generator.emit.folder_lock import held
 from generator.emit.manifest import manifest, spec_entry, why_not_beside, written_by
 from generator.emit.manifest_reader import VERSION
 from generator.emit.never_chosen import NeverChosen, never_chosen
-from generator.emit.render import (
-    ATTRIBUTES,
-    ATTRIBUTES_TEXT,
-    kernel_source,
-    kernel_sources,
-    named_digest,
-    package_names,
-    package_source,
-)
+from generator.emit.package_files import package_names, package_source
+from generator.emit.render import ATTRIBUTES, ATTRIBUTES_TEXT, kernel_source, kernel_sources, named_digest
 from generator.emit.rendering_results import RenderedFolder
 from generator.language.errors import SpecError
 from generator.language.spec import read

@@ -18,7 +18,8 @@ from generator.commands.command_line import main
 from generator.cost import analytic
 from generator.cost.family_costs import family_costs
 from generator.emit.loading import load_family
-from generator.emit.render import ANALYTIC, TUNED, package_names
+from generator.emit.package_files import package_names
+from generator.emit.render import ANALYTIC, TUNED
 from generator.language.model import Variant
 from generator.plan import legality
 from generator.plan.configurations import configurations

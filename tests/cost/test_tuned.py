@@ -11,7 +11,8 @@ import pytest
 
 from generator.commands.command_line import main
 from generator.cost import tuned
-from generator.emit.render import TUNED, package_names, package_source
+from generator.emit.package_files import package_names, package_source
+from generator.emit.render import TUNED
 from generator.language import tuned_file
 from generator.language.spec import read
 from generator.plan.expand import expand

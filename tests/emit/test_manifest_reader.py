@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from generator.emit.manifest_reader import read
-from generator.emit.render import package_names
+from generator.emit.package_files import package_names
 from generator.language.errors import CallError
 from generator.language.spec import read as read_spec
 from generator.plan.expand import expand

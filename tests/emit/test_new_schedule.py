@@ -71,7 +71,7 @@ class Overlay:
 
 def forget() -> None:
     """Let the next rendering read the templates again."""
-    for cached in (schedule_template.checked, schedule_template._macros, render._macros):
+    for cached in (schedule_template.checked, schedule_template._macros, render.macros_of):
         cached.cache_clear()
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.emit.family_package import converters, weights
-from generator.emit.render import pack_source, package_names
+from generator.emit.package_files import pack_source, package_names
 from generator.language.model import Dtype, Layout
 from generator.plan.kernels import Family
 from tests.helpers.emit.weights import CONVERTERS, STORED, VALUES, along, decoded, dense, packing, values_of

@@ -14,16 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from generator.emit.render import (
-    ALIKE_LINE,
-    RUNTIME,
-    body_digest,
-    environment,
-    is_alike,
-    kernel_sources,
-    package_names,
-    package_source,
-)
+from generator.emit.package_files import package_names, package_source
+from generator.emit.render import ALIKE_LINE, RUNTIME, body_digest, environment, is_alike, kernel_sources
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.expand import expand

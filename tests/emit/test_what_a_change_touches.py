@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from generator.emit import render
+from generator.emit import package_files, render
 from generator.emit.apply import MANIFEST
 from generator.emit.code_parts import parts
 from generator.emit.job import RenderingJob
@@ -34,7 +34,7 @@ def changes(specs: list[Path]) -> Iterator[tuple[str, str]]:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing that was rendered before is taken again, neither within the test nor behind it."""
-    caches = (render._library_text, render.imported, render._macros, render.part, render.environment)
+    caches = (package_files._library_text, package_files.imported, render.macros_of, render.part, render.environment)
 
     def clear() -> None:
         for cached in caches:
@@ -49,14 +49,14 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("fresh")
 def test_a_message_and_a_comment_of_the_library_change_only_its_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    original: Callable[[str], str] = render._library_text.__wrapped__
+    original: Callable[[str], str] = package_files._library_text.__wrapped__
     message = "must be given: it is C, which is read"
 
     def changed(name: str) -> str:
         return original(name).replace(message, "is C, and must be given") + "\n# The end.\n"
 
     assert message in original("call_tensors")
-    monkeypatch.setattr(render, "_library_text", changed)
+    monkeypatch.setattr(package_files, "_library_text", changed)
     found = dict(changes(list(SPECS)))
     assert {name.split("/")[1] for name in found} == {"_runtime"}
     assert {name.split("/")[0] for name in found} == {path.stem for path in SPECS}
@@ -75,7 +75,7 @@ def test_a_comment_of_a_macro_changes_the_families_that_use_it_and_no_digest(mon
     )
     assert line in text
     monkeypatch.setattr(render.environment(), "loader", changed)
-    render._macros.cache_clear()
+    render.macros_of.cache_clear()
     render.environment().cache.clear()
     specs = [ROOT / "specs" / f"{name}.yaml" for name in ("orders", "fp16_rcr", "ladder", "grouped")]
     found = dict(changes(specs))

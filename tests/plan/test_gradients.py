@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from generator.emit.render import package_source
+from generator.emit.package_files import package_source
 from generator.language.model import Layout
 from generator.language.reserved_names import is_taken
 from generator.language.vocabulary import LAYOUT_LETTERS

@@ -1,0 +1,274 @@
+"""The files of a family besides its kernels: which ones it has, and their texts.
+
+They are the package with its types, layers, tables, what words of the key `with` bring, and the library's modules.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import cache
+
+from generator.cost import analytic, family_costs, tuned
+from generator.emit import family_package
+from generator.emit.additions import has, suits
+from generator.emit.kernel_names import assignment
+from generator.emit.render import (
+    ALIKE_LINE,
+    ANALYTIC,
+    AO,
+    INDUCTOR,
+    LIBRARY,
+    LIBRARY_FOLDER,
+    NN,
+    PACK,
+    PACKAGE,
+    PRODUCTS,
+    RUNTIME,
+    SHARED_MEMORY,
+    STUBS,
+    TUNED,
+    TYPED,
+    environment,
+    host_of,
+    is_alike,
+    macros_of,
+    modules_of,
+    with_head,
+)
+from generator.emit.torchao_layers import torchao_layers
+from generator.lowering.docstrings import escaped
+from generator.lowering.gradient_lowering import GradientView
+from generator.lowering.lines import INDENT, collected, import_of, needed_entries, paragraph, tuple_of
+from generator.plan.kernels import Family
+from generator.plan.memory_needs import needs_of, needs_of_all
+
+
+def package_names(family: Family) -> tuple[str, ...]:
+    """The names of the family's modules other than kernels, with `/` behind the folder of those of the library."""
+    if family.spec.package == "files":
+        return ()
+    modules = (NN,) if layers(family) else ()
+    modules = (*modules, AO) if has(family, "torchao") else modules
+    modules = (*modules, INDUCTOR) if has(family, "inductor") else modules
+    modules = (*modules, PRODUCTS) if has(family, "inductor") or has(family, "aten") else modules
+    modules = (*modules, PACK) if family_package.weights(family) else modules
+    modules = (*modules, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
+    modules = (*modules, TUNED) if family.measured else modules
+    modules = (*modules, ANALYTIC) if family.spec.select == "fastest" else modules
+    modules = (*modules, SHARED_MEMORY) if any(map(needs_of, family.kernels)) else modules
+    library = [f"{RUNTIME}/{name}.py" for name in runtime_modules(family)]
+    return (PACKAGE, STUBS, TYPED, *modules, *library)
+
+
+def runtime_modules(family: Family) -> tuple[str, ...]:
+    """The modules of `generator/runtime` that the family's kernels and functions need, in their order there."""
+    fastest = family.spec.select == "fastest"
+    if family.spec.package == "files":
+        return ()
+    needed = {"functions", "which"} if family.spec.package == "torch" else {"plain"}
+    hosts = [host_of(kernel) for kernel in family.kernels]
+    needed |= {module for host in hosts for module in host.modules}
+    views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
+    needed |= {module for each in views for module in modules_of(each.imports)}
+    reasons = {
+        "autograd": bool(family.gradients),
+        "recorded": bool(family.gradients),
+        "measured_choice": bool(family.measured),
+        "analytic_choice": fastest,
+        "ranking": bool(family.measured) or fastest,
+        "spreading": bool(family.measured) or fastest or family_package.grouped(family),
+        "grouped_calls": family_package.grouped(family),
+        "combine" if family.spec.package == "torch" else "combined": family_package.combines(family),
+        "invariant": family.spec.rows_alike,
+        "turned": bool(family_package.twins(family) or family_package.across_k(family)),
+        "tensor_maps": "descriptors" in needed,
+        "workspaces": workspaces(family),
+        "linear": bool(family_package.linear(family.contracts)),
+        **{module: has(family, word) for module, word in _ADDED.items()},
+        "composed_products": family.spec.rows_alike and has(family, "aten"),
+        "pack": bool(family_package.weights(family)),
+        **{f"pack_{part}": True for part in family_package.converters(family)},
+        "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),
+    }
+    needed |= {name for name, needs in reasons.items() if needs}
+    if family.spec.package == "plain":
+        needed -= {"turned", "tensor_maps", "workspaces", "linear"}
+    # Rows that are alike are not copied, and nor are operands whose products are divided; a choice looks at layouts.
+    divided = all(kernel.variant.products.divided for kernel in family.kernels)
+    copied = family.spec.package == "torch" and not (family.spec.rows_alike or divided)
+    needed |= {"copies"} if copied else set()
+    waiting = list(needed)
+    while waiting:
+        more = imported(waiting.pop()) - needed
+        needed |= more
+        waiting += more
+    return ("__init__", *(name for name in LIBRARY if name in needed))
+
+
+#: The modules of the library that words of the key `with` bring, each with its word.
+_ADDED = {
+    "graph_pass": "inductor",
+    "overriding": "aten",
+    "prepare": "prepare",
+    "sharding": "dtensor",
+    "experts": "experts",
+    "torchao_weights": "torchao",
+}
+
+
+def _lacking(family: Family) -> str:
+    """What the family has where the key `with` has another word, by the name of the attribute, as a dictionary."""
+    words = {"inductor": "inductor", "override_aten": "aten", "ao": "torchao"}
+    found = [f'"{name}": "{word}"' for name, word in words.items() if not has(family, word)]
+    found += ['"nn": "experts"'] if suits(family, "experts") and not layers(family) else []
+    return f"{{{', '.join(found)}}}" if found else ""
+
+
+def layers(family: Family) -> bool:
+    """Whether the family has `nn`: contracts of linear layers, or experts."""
+    linear = family.spec.package == "torch" and bool(family_package.linear(family.contracts))
+    return linear or has(family, "experts")
+
+
+def workspaces(family: Family) -> bool:
+    """Whether calls of the family share memory, one after the other."""
+    return any("    Workspace(" in host_of(kernel).text for kernel in family.kernels)
+
+
+@cache
+def imported(name: str) -> frozenset[str]:
+    """The modules of `generator/runtime` that one of them needs: those that a family may lack are imported by name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(_library_text(name))):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            found |= {node.module} if node.module else {alias.name for alias in node.names}
+    return frozenset(found)
+
+
+@cache
+def _library_text(name: str) -> str:
+    """The text of a module of `generator/runtime`."""
+    return LIBRARY_FOLDER.joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
+def package_source(family: Family, name: str) -> str:
+    """The text of one of the files that `package_names` lists."""
+    spec = family.spec
+    if name == TYPED:
+        return ""
+    if name.startswith(f"{RUNTIME}/"):
+        body = _library_text(name.removeprefix(f"{RUNTIME}/").removesuffix(".py"))
+    elif name == PACKAGE and spec.package == "plain":
+        body = (
+            environment()
+            .get_template("plain_family.py.j2")
+            .render(
+                contracts=family_package.contracts(family),
+                summary=paragraph(escaped(spec.summary)),
+                tuned=bool(family.measured),
+                fastest=spec.select == "fastest",
+                rows_alike=spec.rows_alike,
+                combines=family_package.combines(family),
+            )
+        )
+    elif name == PACKAGE:
+        template = environment().get_template("family.py.j2")
+        summary = paragraph(escaped(spec.summary))
+        twins = family_package.twins(family)
+        fastest = spec.select == "fastest"
+        body = template.render(
+            contracts=family_package.contracts(family),
+            twins=twins,
+            turning=family_package.contiguous_k(family, twins),
+            across=family_package.across_k(family).values(),
+            casts=family_package.casts(family),
+            batched=family_package.batched(family),
+            additive=family_package.additive(family),
+            gradients=family_package.gradients(family),
+            modules_on_demand=["nn"] * layers(family)
+            + ["ao"] * has(family, "torchao")
+            + ["inductor"] * has(family, "inductor"),
+            overrides=has(family, "aten"),
+            lacks=_lacking(family),
+            combines=family_package.combines(family),
+            summary=summary,
+            tuned=bool(family.measured),
+            fastest=fastest,
+            rows_alike=spec.rows_alike,
+            workspaces=workspaces(family),
+            summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
+        )
+    elif name == STUBS:
+        body = (
+            environment()
+            .get_template("stubs.pyi.j2")
+            .render(
+                plain=spec.package == "plain",
+                layers=layers(family),
+                torchao=has(family, "torchao"),
+                inductor=has(family, "inductor"),
+                overrides=has(family, "aten"),
+                prepare=has(family, "prepare"),
+                combines=family_package.combines(family),
+                stubs=family_package.stubs(family),
+            )
+        )
+    elif name == NN:
+        linear = family_package.linear(family.contracts)
+        plain = collected("PLAIN[:] = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
+        alike = family_package.alike(linear)
+        gated, down = family_package.experts(family.contracts) if has(family, "experts") else ((), ())
+        # Layers of a family that may have experts tell which word brings them.
+        lacks = suits(family, "experts") and not gated
+        listed = {"linear": linear, "plain": plain, "alike": alike, "gated": gated, "down": down, "lacks": lacks}
+        body = environment().get_template("nn.py.j2").render(listed)
+    elif name == AO:
+        stored = torchao_layers(family)
+        rows = any("Stored(" in entry for entry in stored)
+        body = environment().get_template("ao.py.j2").render(layers=stored, rows=rows, name=spec.name)
+    elif name == INDUCTOR:
+        body = environment().get_template("inductor.py.j2").render()
+    elif name == PRODUCTS:
+        entries = family_package.products(family)
+        chained = "applied(" in str(entries)
+        template = environment().get_template("products.py.j2")
+        body = template.render(products=entries, chained=chained, rows_alike=spec.rows_alike)
+    elif name == SHARED_MEMORY:
+        needed = [
+            (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))
+            for names, needs in needs_of_all(family.kernels)
+        ]
+        body = environment().get_template("shared_memory.py.j2").render(needed=needed)
+    elif name == PACK:
+        body = pack_source(family_package.weights(family), family_package.converters(family))
+    elif name == TUNED:
+        typical = analytic.TYPICAL_M if spec.rows_alike else ()
+        body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)
+    elif name == ANALYTIC:
+        typical = analytic.TYPICAL_M if spec.rows_alike else ()
+        costs = family_costs.family_costs(family)
+        not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in targets], "}", 4) for how, targets in costs.not_for]
+        body = environment().get_template("analytic.py.j2").render(costs=costs, not_for=not_for, typical_m=typical)
+    else:
+        gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
+        assert gradient.chain is not None
+        view = GradientView(gradient.chain, gradient)
+        macros = {"math": macros_of("math.j2"), "problem": macros_of(view.problem_template)}
+        named = {"name": gradient.file, "named": assignment("gradient_kernel", gradient.file)}
+        body = environment().get_template("gradient.py.j2").render(k=view, **named, **macros)
+    return with_head(spec, body, ALIKE_LINE if is_alike(name) else None)
+
+
+def pack_source(contracts: Sequence[str], converters: Sequence[str]) -> str:
+    """The text of `_pack.py` for contracts, as entries, and for keys of `CONVERTERS`."""
+    public = ["CONTRACTS", "Element", "Stored", "dequantize", "quantize"]
+    imports = [import_of(f".{RUNTIME}.pack", public)]
+    for part in sorted(converters):
+        names = family_package.CONVERTING[part]
+        imports.append(import_of(f".{RUNTIME}.pack_{part}", names))
+        public += names
+    # Constants first, then classes, then functions, as linters sort them.
+    public.sort(key=lambda name: (not name.isupper(), name[0].islower(), name))
+    shown = collected("__all__ = [", [f'"{name}"' for name in public], "]")
+    return environment().get_template("pack.py.j2").render(contracts=contracts, imports=imports, names=shown)
