@@ -66,7 +66,8 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     fastest = family.spec.select == "fastest"
     if family.spec.package == "files":
         return ()
-    needed = {"functions", "which"} if family.spec.package == "torch" else {"plain"}
+    torch = family.spec.package == "torch"
+    needed = {"operators"} if torch else {"launch"}
     hosts = [host_of(kernel) for kernel in family.kernels]
     needed |= {module for host in hosts for module in host.modules}
     views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
@@ -76,13 +77,12 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "recorded": bool(family.gradients),
         "measured_choice": bool(family.measured),
         "analytic_choice": fastest,
-        "ranking": bool(family.measured) or fastest,
-        "spreading": bool(family.measured) or fastest or family_package.grouped(family),
-        "grouped_calls": family_package.grouped(family),
-        "combine" if family.spec.package == "torch" else "combined": family_package.combines(family),
+        "ranking": ranked(family),
+        "copies": copies(family),
+        "fast": torch and (ranked(family) or bool(family.gradients)),
+        "spreading": ranked(family),
+        "combine" if torch else "combined": family_package.combines(family),
         "invariant": family.spec.rows_alike,
-        "turned": bool(family_package.twins(family) or family_package.across_k(family)),
-        "tensor_maps": "descriptors" in needed,
         "workspaces": workspaces(family),
         "linear": bool(family_package.linear(family.contracts)),
         **{module: has(family, word) for module, word in _ADDED.items()},
@@ -93,17 +93,24 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     }
     needed |= {name for name, needs in reasons.items() if needs}
     if family.spec.package == "plain":
-        needed -= {"turned", "tensor_maps", "workspaces", "linear"}
-    # Rows that are alike are not copied, and nor are operands whose products are divided; a choice looks at layouts.
-    divided = all(kernel.variant.products.divided for kernel in family.kernels)
-    copied = family.spec.package == "torch" and not (family.spec.rows_alike or divided)
-    needed |= {"copies"} if copied else set()
+        needed -= {"linear"}
     waiting = list(needed)
     while waiting:
         more = imported(waiting.pop()) - needed
         needed |= more
         waiting += more
     return ("__init__", *(name for name in LIBRARY if name in needed))
+
+
+def ranked(family: Family) -> bool:
+    """Whether measurements or a cost model choose among the kernels of the family."""
+    return bool(family.measured) or family.spec.select == "fastest"
+
+
+def copies(family: Family) -> bool:
+    """Whether calls copy operands where that is faster: not where rows are alike, nor where products are divided."""
+    divided = all(kernel.variant.products.divided for kernel in family.kernels)
+    return family.spec.package == "torch" and ranked(family) and not (family.spec.rows_alike or divided)
 
 
 #: The modules of the library that words of the key `with` bring, each with its word.
@@ -159,42 +166,32 @@ def package_source(family: Family, name: str) -> str:
         return ""
     if name.startswith(f"{RUNTIME}/"):
         body = _library_text(name.removeprefix(f"{RUNTIME}/").removesuffix(".py"))
-    elif name == PACKAGE and spec.package == "plain":
-        body = (
-            environment()
-            .get_template("plain_family.py.j2")
-            .render(
-                contracts=family_package.contracts(family),
-                summary=paragraph(escaped(spec.summary)),
-                tuned=bool(family.measured),
-                fastest=spec.select == "fastest",
-                rows_alike=spec.rows_alike,
-                combines=family_package.combines(family),
-            )
-        )
     elif name == PACKAGE:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
-        twins = family_package.twins(family)
-        fastest = spec.select == "fastest"
+        copying = copies(family)
+        twins = family_package.twins(family) if copying else {}
         body = template.render(
             contracts=family_package.contracts(family),
+            plain=spec.package == "plain",
+            copies=copying,
             twins=twins,
             turning=family_package.contiguous_k(family, twins),
-            across=family_package.across_k(family).values(),
-            casts=family_package.casts(family),
-            batched=family_package.batched(family),
-            additive=family_package.additive(family),
+            across=family_package.across_k(family).values() if copying else (),
+            casts=() if spec.package == "plain" else family_package.casts(family),
+            batched=() if spec.package == "plain" else family_package.batched(family),
+            additive="" if not has(family, "dtensor") else family_package.additive(family),
             gradients=family_package.gradients(family),
+            ranked=ranked(family),
             modules_on_demand=["nn"] * layers(family)
             + ["ao"] * has(family, "torchao")
             + ["inductor"] * has(family, "inductor"),
             overrides=has(family, "aten"),
-            lacks=_lacking(family),
+            lacks="" if spec.package == "plain" else _lacking(family),
             combines=family_package.combines(family),
             summary=summary,
             tuned=bool(family.measured),
-            fastest=fastest,
+            fastest=spec.select == "fastest",
             rows_alike=spec.rows_alike,
             workspaces=workspaces(family),
             summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
@@ -211,6 +208,7 @@ def package_source(family: Family, name: str) -> str:
                 overrides=has(family, "aten"),
                 prepare=has(family, "prepare"),
                 combines=family_package.combines(family),
+                workspaces=workspaces(family),
                 stubs=family_package.stubs(family),
             )
         )

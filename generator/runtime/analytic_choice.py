@@ -15,7 +15,9 @@ from typing import Protocol, TypeAlias
 import torch
 
 from . import spreading
-from .contracts import Choice, Config, KernelModule, Sizes
+from .call import Row
+from .launch import KernelModule
+from .ranking import Choice, Sizes
 
 #: A cost in products: `cost(row, *sizes, multiprocessors, shared)`, with `shared` in bytes.
 Cost: TypeAlias = Callable[..., float]
@@ -99,10 +101,10 @@ class Costs:
 
     def _candidates(
         self, name: str, kernels: tuple[KernelModule, ...], M: int, N: int, K: int, device: torch.device
-    ) -> list[tuple[KernelModule, Config, Cost]]:
+    ) -> list[tuple[KernelModule, Row, Cost]]:
         """Kernels for the device, each with every configuration that fits and is legal for the sizes, and its cost."""
         costs, target = self.common | self.own.get(name, {}), _target(device)
-        found: list[tuple[KernelModule, Config, Cost]] = []
+        found: list[tuple[KernelModule, Row, Cost]] = []
         for kernel in kernels:
             how = kernel.__name__.rpartition("__")[2]
             if how not in costs or target in self.not_for.get(how, ()):

@@ -22,19 +22,18 @@ it names.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn, cast
 
 import torch
 from torch import Tensor
 
 from . import backward_launches, chains, registration
-from .call_signatures import SIGNATURES, deterministic
 from .call_tensors import surely
 from .chains import GradientEntry, Gradients, kinds_in_memory
-from .contracts import Operands, registering
+from .launch import SIGNATURES, Operands, registering
+from .operators import Operator
 from .rows import rows_of
-from .signatures import Contract, Signature
 
 # Stands for the gradient of the sum among the names of operands, of which none is empty.
 _SUMMED = ""
@@ -57,17 +56,18 @@ class Autograd(NamedTuple):
 _made: dict[str, Autograd] = {}
 
 
-def autograd(contract: Contract, signature: Signature, entry: Mapping[str, Any]) -> Autograd:
-    """What torch calls for the gradients of a contract, whose entry is `entry`."""
+def autograd(contract: Operator) -> Autograd:
+    """What torch calls for the gradients of a contract."""
     with registering:
         if contract.name not in _made:
-            _made[contract.name] = _functions(contract, signature, cast("GradientEntry", entry))
+            _made[contract.name] = _functions(contract)
         return _made[contract.name]
 
 
-def _functions(contract: Contract, signature: Signature, gradient: GradientEntry) -> Autograd:
+def _functions(contract: Operator) -> Autograd:
     """What `autograd` returns."""
-    chain = chains.chain(contract, signature, gradient) if "chain" in gradient else None
+    gradient, signature = cast("GradientEntry", contract.gradient), contract.signature
+    chain = chains.chain(contract, gradient) if "chain" in gradient else None
     # Found here, because torch cannot trace the import of a kernel.
     products = {gradient[x][0]: contract.function(gradient[x][0]) for x in ("a", "b")}
     places, results = signature.places, signature.results
@@ -125,7 +125,7 @@ def _functions(contract: Contract, signature: Signature, gradient: GradientEntry
         needs = ctx.needs_input_grad
         kind: tuple[object, ...] | None = kinds_in_memory(values)
         if kind is not None:
-            kind = *kind, needs, ctx.names, ctx.types, ctx.of_layer, deterministic()
+            kind = *kind, needs, ctx.names, ctx.types, ctx.of_layer, torch.are_deterministic_algorithms_enabled()
             again = repeats.get(kind)
             if again is not None:
                 return again(values)
@@ -226,7 +226,7 @@ def _oriented(left: Tensor, right: Tensor, turned: bool) -> tuple[Tensor, Tensor
     return (right.mT, left.mT) if turned else (left, right)
 
 
-def _sums(contract: Contract) -> dict[str, tuple[int, ...]]:
+def _sums(contract: Operator) -> dict[str, tuple[int, ...]]:
     """The operands that are added to the sum, each with the dimensions of C along which it is repeated."""
     table = contract.table
     whole = table.results[0].shape

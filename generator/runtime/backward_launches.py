@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .cached_launch import Repeat
+from .launch import Repeat
 
 #: A gradient that is added up: the place of the tensor, the dimensions along which, and the type.
 Sum = tuple[int, tuple[int, ...], torch.dtype]

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 import torch
 from torch import Tensor
 
-from . import cached_launch, private, registration
-from .added_modules import added
-from .call_signatures import SIGNATURES, kind_of
-from .contracts import Operands
+from . import private, registration
+from .launch import Operands, Repeat, kind_of, remember, started
 from .launchable import as_plain, is_fake, is_plain
-from .signatures import Contract, Signature
+from .operators import Operator
 
 #: Gradients by the name of what they are of: None for an output without one, and for an operand that needs none.
 Gradients: TypeAlias = dict[str, Tensor | None]
@@ -41,13 +39,13 @@ class Chain(NamedTuple):
     """
 
     run: Callable[[Gradients, Operands, dict[str, bool], bool], dict[str, Any]]
-    repeated: Callable[[Gradients, Operands, dict[str, bool]], tuple[cached_launch.Repeat | None, dict[str, int]]]
+    repeated: Callable[[Gradients, Operands, dict[str, bool]], tuple[Repeat | None, dict[str, int]]]
     read: list[str]
 
 
-def chain(contract: Contract, signature: Signature, gradient: GradientEntry) -> Chain:
+def chain(contract: Operator, gradient: GradientEntry) -> Chain:
     """A function that runs the contract's chain backwards by an operator."""
-    name = gradient["chain"]
+    name, signature = gradient["chain"], contract.signature
     table: Any = contract.load(name).CALL
     read = ["sum"] * ("sum" in gradient)
     results = [x for x in signature.results if x not in gradient.get("constant", ())]
@@ -75,7 +73,7 @@ def chain(contract: Contract, signature: Signature, gradient: GradientEntry) -> 
                 made[x] = made[x].to(given[x]).reshape(given[x].shape)
         return made
 
-    cached: dict[tuple[object, ...], cached_launch.Repeat] = {}
+    cached: dict[tuple[object, ...], Repeat] = {}
 
     def of_launch(given: Operands) -> tuple[object, ...]:
         """The signature of a launch."""
@@ -92,11 +90,9 @@ def chain(contract: Contract, signature: Signature, gradient: GradientEntry) -> 
             tensors = call.made_of([*given.values()])
             return [None if place < 0 else tensors[place] for place in call.results]
         plan = table.plan(**given)
-        call = cached_launch.started(table, plan, given, given["grad_out"])
+        call = started(table, plan, given, given["grad_out"])
         if call is not None and table.repeats(given):
-            if len(cached) >= SIGNATURES:
-                cached.clear()
-            cached[kind] = call
+            remember(cached, kind, call)
         return list(plan.results.values())
 
     # Single tensors, no list: what loops over a batch of gradients, as for a Jacobian, takes no other results.
@@ -106,7 +102,7 @@ def chain(contract: Contract, signature: Signature, gradient: GradientEntry) -> 
     operator = registration.operator(name)
     shapes = {x.name: x.shape for x in table.operands}
     numbers = [part for x in signature.numbers for part in (x, f"{x}_number")]
-    sharding = added("sharding")
+    sharding = contract.sharding
     if sharding is not None:
         # What is added up over rows or columns is added up over devices.
         made_of = [shapes.get("sum", shapes["grad_out"]), *(shapes.get(x, ()) for x in names[1:])]
@@ -133,9 +129,7 @@ def chain(contract: Contract, signature: Signature, gradient: GradientEntry) -> 
         made = operator(*arguments, needs)
         return dict(zip(names, made if len(names) > 1 else (made,)))
 
-    def repeated(
-        grads: Gradients, given: Operands, needed: dict[str, bool]
-    ) -> tuple[cached_launch.Repeat | None, dict[str, int]]:
+    def repeated(grads: Gradients, given: Operands, needed: dict[str, bool]) -> tuple[Repeat | None, dict[str, int]]:
         launch = cached.get(of_launch(read_of(grads, given, wanted(needed))))
         return launch, {} if launch is None else dict(zip(of, launch.results))
 

@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import cached_launch, private, registration
+from . import private, registration
 from .call import Call, written
-from .call_signatures import SIGNATURES, deterministic, kind_of
 from .combined import DOTS, SPREAD, SUM
-from .contract_errors import NO_TRANSFORM, name_contract, of_transform
-from .contracts import registering
-from .launchable import as_plain, is_fake, refuse_tangents, special
+from .launch import Repeat, kind_of, name_contract, registering, remember, started
+from .launchable import as_plain, in_forward_mode, is_fake, refuse_tangents, special
+from .operators import NO_TRANSFORM, of_transform, requiring
 
 _FILLED = "a call that fills `out` records none: do not give it, or use torch.no_grad()"
 _NONE = "this family records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
@@ -30,13 +29,13 @@ class Launched:
 
     def __init__(self, table: Call) -> None:
         self.table, (self.name,) = table, [x.name for x in table.results]
-        self.cached: dict[tuple[object, ...], cached_launch.Repeat] = {}
+        self.cached: dict[tuple[object, ...], Repeat] = {}
 
     def __call__(self, *given: Tensor | None) -> Tensor:
         """The result for the table's operands, in their order, and the tensor to fill, if there is one."""
         kind: tuple[object, ...] | None = None
         if isinstance(given[0], Tensor) and not is_fake(given[0]):
-            kind = *map(kind_of, given), deterministic()
+            kind = *map(kind_of, given), torch.are_deterministic_algorithms_enabled()
             again = self.cached.get(kind)
             if again is not None:
                 tensors = again.made_of([*given, *[None] * (len(self.table.operands) + 1 - len(given))])
@@ -46,11 +45,9 @@ class Launched:
         operands = dict(zip(names, [*given, *[None] * (len(names) - len(given))]))
         plan = self.table.plan_of(self.table.state(operands))
         first = operands[names[0]]
-        call = cached_launch.started(self.table, plan, operands, first) if isinstance(first, Tensor) else None
+        call = started(self.table, plan, operands, first) if isinstance(first, Tensor) else None
         if call is not None and kind is not None and first.is_cuda:  # type: ignore[union-attr]
-            if len(self.cached) >= SIGNATURES:
-                self.cached.clear()
-            self.cached[kind] = call
+            remember(self.cached, kind, call)
         return plan.results[self.name]
 
 
@@ -90,8 +87,7 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
     refuse_tangents("combine", given.values())
     recorded = [x for x, value in given.items() if value is not None and value.requires_grad]
     if recorded and torch.is_grad_enabled() and (out is not None or not backward):
-        which = f"{', '.join(recorded)} {'requires' if len(recorded) == 1 else 'require'} a gradient"
-        raise RuntimeError(f"{which}, and {_FILLED if backward else _NONE}")
+        raise RuntimeError(f"{requiring(recorded)}, and {_FILLED if backward else _NONE}")
     if must_be_seen(*given.values()):
         register()
         if out is None:
@@ -113,7 +109,7 @@ def must_be_seen(*operands: Any) -> bool:
         torch.compiler.is_compiling()
         or private.is_tracing()
         or bool(private.count_modes())
-        or private.forward_mode._current_level >= 0
+        or in_forward_mode()
         or private.transforming()
         or special(*operands) is None
     )

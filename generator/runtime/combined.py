@@ -22,8 +22,8 @@ from torch import Tensor
 from .arguments import Index, Stride
 from .call import Call, Launch, Row, Table
 from .call_tensors import Operand, Result, State
-from .contract_errors import name_contract
 from .extents import K, M, N, R, Size, T, ceil
+from .launch import name_contract
 
 BLOCK_N = Size("BLOCK_N")
 #: Columns of a block: eight elements of 16 bits for each thread of 4 warps, fewer where rows are short.

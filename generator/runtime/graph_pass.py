@@ -30,7 +30,8 @@ from .chain_search import (
     searched,
     shape_of,
 )
-from .contracts import Function, KernelModule
+from .launch import KernelModule
+from .operators import Operator
 from .registration import NAMESPACE, operator
 from .signatures import Signature
 from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
@@ -78,7 +79,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
         products: Mapping[str, TorchProduct],
         kernels: Mapping[str, list[str]],
         load: Callable[[str], KernelModule],
-        function: Callable[[str], Function],
+        function: Callable[[str], Operator],
         rounding: str = "late",
         *,
         alike: bool = False,
@@ -257,7 +258,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
             if is_node(value) and value.meta["val"].dim() != len(x.shape):
                 operands[x.name] = _reshaped(graph, value, _flat(value, len(x.shape), shape_of(node)), new)
         function.register()
-        target, arguments = operator(name), _arguments(Signature(function.table), operands)
+        target, arguments = operator(name), _arguments(function.signature, operands)
         call = graph.call_function(target, tuple(arguments))
         new.append(call)
         call.meta["val"] = target(*[x.meta["val"] if is_node(x) else x for x in arguments])
@@ -350,7 +351,7 @@ def _product_of(node: AnyNode) -> tuple[Matrices, AnyNode, AnyNode, AnyNode | No
     return Matrices(batch, x, y, result.dtype), a, b, added, offsets
 
 
-def _why_refused(kernels: list[KernelModule], function: Function, given: Mapping[str, Any]) -> str:
+def _why_refused(kernels: list[KernelModule], function: Operator, given: Mapping[str, Any]) -> str:
     """Why no kernel takes such operands wherever they begin and however many rows they have; empty if one does."""
     state = function.table.state(given)
     numbers = {name: x if isinstance(x, int) else _ANY for name, x in state.numbers.items()}

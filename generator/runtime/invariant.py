@@ -14,8 +14,8 @@ from torch import Tensor
 
 from .call import Call
 from .call_tensors import Operand
-from .contracts import Operands
 from .extents import B, M, R, T
+from .launch import Operands
 from .launchable import address
 
 # Several rows, so that their pitch is checked, and a multiple of 16, so that M itself is no reason to refuse operands.
@@ -28,20 +28,16 @@ COUNTS = (M, R, T)
 LINE = 128
 
 
-def nominal(
-    table: Call, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands
-) -> tuple[Tensor, Tensor, Tensor | None, Operands]:
-    """`a`, `b`, `out` and `operands` of a call, with ROWS rows in place of M; `table` describes them.
+def nominal(table: Call, given: Operands) -> Operands:
+    """The operands of a call by name, with ROWS rows in place of M; `table` describes them.
 
     A matrix of rows has the alignment of the call's, by address and pitch, which does not depend on M. Where the pitch
     follows M, or any strides are taken, it is aligned. What has no M stays as it is. Of a batch all operands have the
     first product alone, or the first two where the distance of matrices is a reason to refuse a kernel.
     """
-    given: Operands = {"a": a, "b": b, "out": out, **operands}
     known = {x.name: x for x in (*table.operands, *table.results)}
     matrices = 1 if all(_regular(x, known[name]) for name, x in given.items()) else 2
-    like = {name: _like(x, known[name], matrices) for name, x in given.items()}
-    return like.pop("a"), like.pop("b"), like.pop("out"), like
+    return {name: _like(x, known[name], matrices) for name, x in given.items()}
 
 
 def _has_rows(operand: Operand) -> bool:

@@ -17,7 +17,9 @@ from typing import TypeAlias
 import torch
 
 from . import fitted, spreading
-from .contracts import Choice, Config, KernelModule, Sizes
+from .call import Row
+from .launch import KernelModule
+from .ranking import Choice, Sizes
 
 #: The name of a device, and the name of a contract.
 Key: TypeAlias = tuple[str, str]
@@ -253,7 +255,7 @@ def _device(device: torch.device) -> tuple[str, int]:
     return torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _takes(kernel: KernelModule, config: Config, M: int, N: int, K: int) -> bool:
+def _takes(kernel: KernelModule, config: Row, M: int, N: int, K: int) -> bool:
     """Whether the kernel's configuration takes these sizes."""
     return bool(kernel.CALL.table.fitting([config], {"M": M, "T": M, "N": N, "K": K}))
 

@@ -12,8 +12,11 @@ from torch import Tensor
 
 from . import private
 
+_DispatchMode: Any = private.named("torch.utils._python_dispatch", "TorchDispatchMode", None)
+make_wrapper: Any = private.named("torch", "Tensor.make_wrapper_subclass", None)
+_without_functions: Any = private.named("torch", "_C._disabled_torch_function_impl", None)
 # Whether torch has what they are made of; else tensors have memory.
-_KNOWN = None not in (private.DispatchMode, private.make_wrapper, private.without_functions)
+_KNOWN = None not in (_DispatchMode, make_wrapper, _without_functions)
 
 
 def tensor(
@@ -31,13 +34,13 @@ class StandIn(Tensor):
 
     # A kernel's `plan` accepts no other subclass.
     stand_in: bool = True
-    __torch_function__ = private.without_functions
+    __torch_function__ = _without_functions
 
     meta: Tensor
 
     @staticmethod
     def __new__(cls: type[StandIn], meta: Tensor, device: torch.device | None) -> StandIn:  # noqa: PYI034
-        made: StandIn = private.make_wrapper(
+        made: StandIn = make_wrapper(
             cls, meta.shape, meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device
         )
         made.meta = meta
@@ -70,7 +73,7 @@ def mode() -> contextlib.AbstractContextManager[object]:
 
 @functools.cache
 def _mode() -> Any:
-    class Memoryless(private.DispatchMode):  # type: ignore[misc]
+    class Memoryless(_DispatchMode):  # type: ignore[misc]
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             # Otherwise torch imports its compiler, which takes seconds.

@@ -1,12 +1,14 @@
 """The functions of this family as operators of torch, for calls that torch must see.
 
 These are calls under torch.compile and torch.export, with fake tensors or subclasses of tensors, and under a dispatch
-mode or a transform of torch.func. All others are launched without an operator.
+mode, autocast or a transform of torch.func. All others are launched without an operator.
 
 An operator is registered at the first call that needs it, in a namespace made from the family's import path. `NAME`
 returns new results. `NAME_out` fills the results that it is given, and returns nothing.
 """
 
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import importlib
@@ -17,178 +19,290 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils import flop_counter
+from triton import knobs
 
 from . import private
-from .added_modules import added
 from .call import index_of, written
-from .contract_errors import (
-    MISSING,
-    NO_TRANSFORM,
-    NOT_FUNCTIONAL,
-    name_contract,
-    of_transform,
-)
-from .contracts import (
-    Config,
-    ConfiguredCall,
-    Function,
-    Operands,
-    Result,
-    within,
-    without_sum,
-)
-from .launchable import as_plain, refuse_tangents
+from .launch import Config, Function, Operands, Result, added, name_contract, registering, within
+from .launchable import as_plain, refuse_tangents, special
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
-from .signatures import Contract, Signature
+from .signatures import Signature
 
 # The types of products that `backward: kernels` makes gradients of.
 _DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32)
 _FILLED = "a call that fills tensors it is given records none: do not give `out` or outputs, or use torch.no_grad()"
+#: Why a transform of torch.func has no derivative.
+NO_TRANSFORM = "torch.func.grad, vjp and jacrev do not reach operators of torch; use torch.autograd"
+_NOT_FUNCTIONAL = "torch.func.functionalize takes no operator that fills a tensor it is given: call it without `out`"
+# Kernels run on the CPU in Triton's interpreter.
+_DEVICE = "cpu" if knobs.runtime.interpret else "cuda"
 
 
-def caller(contract: Contract) -> ConfiguredCall:
-    """A function that calls the contract by its operators: `call(a, b, out, config, operands)`.
+def of_transform(error: Exception) -> bool:
+    """Whether it is torch's error that transforms of torch.func do not reach an operator's gradients."""
+    return isinstance(error, RuntimeError) and "functorch transforms" in str(error)
 
-    It registers the operators. The function raises TypeError for operands that no operator takes and where autocast is
-    to a type that the family lacks, RuntimeError where a gradient would be recorded and none is computed,
-    NotImplementedError for transforms without a rule, and what the contract's kernels raise.
+
+def requiring(names: Sequence[str]) -> str:
+    """The beginning of a message on operands that require a gradient."""
+    return f"{', '.join(names)} {'requires' if len(names) == 1 else 'require'} a gradient"
+
+
+def without_sum(found: Any) -> Result:
+    """What a contract returns, of the results of the one that saves the sum, its second result, in its place."""
+    result: Result = (found[0], *found[2:]) if len(found) > 2 else found[0]
+    return result
+
+
+class Operator(Function):
+    """A function that torch may see: it has operators, and gradients where the family has a backward pass.
+
+    `function` returns the function of another contract, by name. `casts`: the contract for each type that autocast
+    casts to, by its name in torch; None for contracts that autocast leaves as they are. `batched`: the contract for a
+    batch. `gradient`: what computes the gradients (`autograd`), `backward` whether some contracts of the family have
+    any. `additive`: whether products of parts of K may be added up after the call: nothing follows the product.
     """
-    name, gradient = contract.name, contract.gradient
-    signature = Signature(contract.table)
-    sharding = added("sharding")
-    returning, filler = _operators(contract, signature, sharding)
-    if sharding is not None:
-        sharding.register()
-    # Found here, because torch.compile cannot trace the import of a kernel.
-    saving = None
-    if gradient and "saving" in gradient:
-        gemm = contract.function(gradient["saving"])
-        gemm.register()
-        saving = operator(gradient["saving"]), Signature(gemm.table)
-    placed: Callable[..., Tensor] | None = None
-    if gradient and "scatter" in signature.optional:
-        placed = importlib.import_module(".autograd", __package__).placed
-    casts = None if contract.casts is None else {x: contract.function(other) for x, other in contract.casts.items()}
 
-    def returned(
-        operator: Callable[..., Result],
-        signature: Signature,
+    def __init__(
+        self,
+        name: str,
+        kernels: Sequence[str],
+        load: Callable[[str], Any],
+        function: Callable[[str], Operator],
+        *,
+        casts: Mapping[str, str] | None = None,
+        batched: str | None = None,
+        gradient: Mapping[str, Any] | None = None,
+        backward: bool = False,
+        additive: bool = False,
+        **choice: Any,
+    ) -> None:
+        super().__init__(name, kernels, load, **choice)
+        self.function, self.casts, self.batched, self.gradient = function, casts, batched, gradient
+        self.backward, self.additive, self.records = backward, additive, gradient is not None
+        self.signature = Signature(self.table)
+        self.sharding = added("sharding")
+        self.recorder: Callable[..., Result] | None = None
+        # Functions that calls in place of this one go to, found by `register`: torch.compile cannot trace an import.
+        self.others: dict[str, Operator] = {}
+        # The operators, which it makes: what torch.compile has read of an object before a call is what it knows of it.
+        self.returning: Callable[..., Result] | None = None
+        self.filling: Callable[..., None] | None = None
+        self.placed: Any = None
+        # The name that errors show where the caller is not known: not that of a contract called in another's place.
+        self.shown: str = (gradient or {}).get("called", name)
+
+    def hidden(self, a: Tensor, b: Tensor) -> bool:
+        return super().hidden(a, b) and not (
+            private.is_tracing()
+            or private.count_modes()
+            or private.transforming()
+            or torch.is_autocast_enabled(_DEVICE)
+        )
+
+    def record(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
+        """A call of which a gradient is recorded."""
+        filled = out is not None and operands.get("scatter") is None
+        if self.gradient is None or filled or any(x in operands for x in self.outputs):
+            return self.seen(a, b, out, config, operands)
+        return self.recorded(a, b, config, operands, out=out)
+
+    def recorded(
+        self,
         a: Tensor,
         b: Tensor,
-        config: int | None,
+        config: Config,
         operands: Operands,
+        *,
+        of_layer: bool = False,
+        out: Tensor | None = None,
     ) -> Result:
-        """What an operator returns: that of this contract, or of the one that saves the sum, called in its place."""
+        """A call that a function of torch's records, without an operator (`recorded`)."""
+        self.check(operands)
+        if self.recorder is None:
+            with registering:
+                self.recorder = importlib.import_module(".recorded", __package__).recorder(self)
         try:
-            return operator(*signature.packed(a, b, operands), config)
+            return self.recorder(a, b, out, config, operands, of_layer)
         except (TypeError, ValueError) as error:
-            name_contract(error, name, a, b)
-            raise
-        except RuntimeError as error:
-            if of_transform(error):
-                raise NotImplementedError(f"{name}: {NO_TRANSFORM}") from None
-            if sharding is None and "sharding strategy" in str(error):
-                raise NotImplementedError(f"{name}: for DTensor, {MISSING.format('dtensor')}") from None
+            name_contract(error, self.name)
             raise
 
-    def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands) -> Result:
+    def layer(self, x: Tensor, weight: Tensor, operands: Operands) -> Result | None:
+        """The call of a layer with its input (..., K) and weight (N, K); the result is (..., N).
+
+        None unless a gradient is recorded, nothing is copied, and torch need not see more.
+        """
+        if self.gradient is None or not self.hidden(x, weight):
+            return None
+        if not (x.dim() > 1 and x.is_contiguous() and weight.is_contiguous()):
+            return None
+        kind = special(*operands.values())
+        if kind or (kind is not None and torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)):
+            return self.recorded(x, weight, None, operands, of_layer=True)
+        return None
+
+    def repeated(self, a: Tensor, b: Tensor) -> Callable[..., Result] | None:
+        """What a call with `a` and `b` alone has cached, or None."""
+        return self.cached.get(self.kind(a, b))
+
+    def prepare(self, *sizes: Any, **options: Any) -> int:
+        """Compile what calls of some sizes can run, before the first call; the module `prepare` tells the arguments."""
+        module = added("prepare")
+        if module is None:
+            raise AttributeError(f"{self.name} has no 'prepare': add it to the key `with` of the spec")
+        return module.prepare(self, *sizes, **options)  # type: ignore[no-any-return]
+
+    @private.constant
+    def register(self) -> bool:
+        """Register the operators, once; torch.compile runs this as it traces."""
+        with registering:
+            if self.returning is None:
+                self.returning, self.filling = _operators(self)
+                entry = self.gradient or {}
+                # A compiled backward pass that torch finds in its cache calls these operators, and is not traced.
+                backward = [*(entry[x][0] for x in ("a", "b") if x in entry), *filter(None, [entry.get("saving")])]
+                self.others = {x: self.function(x) for x in (*backward, *(self.casts or {}).values())}
+                for other in backward:
+                    self.others[other].register()
+                if entry:
+                    self.placed = importlib.import_module(".autograd", __package__).placed
+                if self.sharding is not None:
+                    self.sharding.register()
+        return True
+
+    def seen(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
+        """A call that torch must see, or one with a wrong operand.
+
+        Raises TypeError for operands that no operator takes and where autocast is to a type that the family lacks,
+        RuntimeError where a gradient would be recorded and none is computed, NotImplementedError for transforms without
+        a rule, and what the contract's kernels raise.
+        """
+        self.check(operands)
+        compiling = torch.compiler.is_compiling()
+        if not compiling and private.is_tracing():
+            raise NotImplementedError(f"{self.name}: torch.jit.trace does not record it; use torch.export")
+        self.register()
+        signature, gradient = self.signature, self.gradient
         given: Operands = {"a": a, "b": b, "out": out, **operands}
         tensors = {x: value for x, value in given.items() if isinstance(value, Tensor)}
         for x, value in tensors.items():
             # Torch cannot trace the layout in a backward pass.
-            if not torch.compiler.is_compiling() and (value.layout is not torch.strided or value.is_nested):
+            if not compiling and (value.layout is not torch.strided or value.is_nested):
                 layout = "nested" if value.is_nested else value.layout
-                raise TypeError(f"{name}: {x} must be a dense tensor, got one of layout {layout}")
+                raise TypeError(f"{self.name}: {x} must be a dense tensor, got one of layout {layout}")
             # Torch cannot trace is_neg(), and resolves such views before it calls an operator.
-            if x in signature.results and not torch.compiler.is_compiling() and value.is_neg():
-                raise TypeError(f"{name}: {x} must be a plain tensor, got a view of negated memory")
+            if x in signature.results and not compiling and value.is_neg():
+                raise TypeError(f"{self.name}: {x} must be a plain tensor, got a view of negated memory")
         present = [x for x in (*signature.optional, *signature.results) if given.get(x) is not None]
         if not all(x in tensors for x in ("a", "b", *signature.tensors, *present)):
             try:
                 # It says which one is no tensor.
-                found: Result = contract.table(config, a=a, b=b, **operands, out=out)
-                return found
+                return self.table(config, a=a, b=b, **operands, out=out)  # type: ignore[no-any-return]
             except (TypeError, ValueError) as error:
-                name_contract(error, name)
+                name_contract(error, self.name)
                 raise
         config = index_of(config)
         if not (config is None or isinstance(config, int)) or isinstance(config, bool):
-            raise TypeError(f"{name}: config must be an index where torch traces or transforms the call")
-        if casts is not None and not a.is_meta and torch.is_autocast_enabled(a.device.type):
-            return _cast(name, casts, a, b, out, config, operands)
-        refuse_tangents(name, tensors.values())
+            raise TypeError(f"{self.name}: config must be an index where torch traces or transforms the call")
+        if self.casts is not None and not a.is_meta and torch.is_autocast_enabled(a.device.type):
+            return self.cast(a, b, out, config, operands)
+        refuse_tangents(self.name, tensors.values())
         results = {x: value for x, value in tensors.items() if x in signature.results}
-        divided = sharding is not None and not (torch.compiler.is_compiling() or within.sharded)
-        if divided and sharding.sharded(tensors.values()):
+        if self.sharding is not None and not (compiling or within.sharded) and self.sharding.sharded(tensors.values()):
             within.sharded = True
             try:
-                return call(a, b, out, config, operands)
+                return self.seen(a, b, out, config, operands)
             finally:
                 within.sharded = False
         if torch.is_grad_enabled():
             recorded = [x for x, value in tensors.items() if value.requires_grad]
-            if recorded and placed is not None and [*results] == ["out"] and operands.get("scatter") is not None:
-                return scattered(a, b, results["out"], config, operands)
+            if recorded and gradient and [*results] == ["out"] and operands.get("scatter") is not None:
+                return self.scattered(a, b, results["out"], config, operands)
             if recorded and (gradient is None or results):
-                raise RuntimeError(f"{name}: {_recorded(recorded)}, and {_FILLED if gradient else _why_none(contract)}")
-            if recorded and saving is not None:
-                return without_sum(returned(*saving, a, b, config, operands))
+                raise RuntimeError(
+                    f"{self.name}: {requiring(recorded)}, and {_FILLED if gradient else self.why_none()}"
+                )
+            if recorded and gradient and "saving" in gradient:
+                return without_sum(self.returned(self.others[gradient["saving"]], a, b, config, operands))
         if out is None:
-            found = returned(returning, signature, a, b, config, operands)
+            found = self.returned(self, a, b, config, operands)
             if not results:
                 return found
             # Some outputs are given, but not `out`.
             return tuple(results[x].copy_(y) if x in results else y for x, y in zip(signature.results, found))
         if len(results) < len(signature.results):
-            state = contract.table.state({"a": a, "b": b, **operands, **results})
-            results |= {x.name: x.new(state) for x in contract.table.results if x.name not in results}
+            state = self.table.state({"a": a, "b": b, **operands, **results})
+            results |= {x.name: x.new(state) for x in self.table.results if x.name not in results}
         try:
-            filler(*signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
+            filling: Any = self.filling
+            filling(*signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
         except RuntimeError as error:
             if "functionalizing" in str(error):
-                raise NotImplementedError(f"{name}: {NOT_FUNCTIONAL}") from None
+                raise NotImplementedError(f"{self.name}: {_NOT_FUNCTIONAL}") from None
             raise
         return out if len(results) == 1 else tuple(results[x] for x in signature.results)
 
-    def scattered(a: Tensor, b: Tensor, out: Tensor, config: int | None, operands: Operands) -> Result:
+    def returned(self, own: Any, a: Tensor, b: Tensor, config: int | None, operands: Operands) -> Result:
+        """What an operator returns: that of this contract, or of the one that saves the sum, called in its place."""
+        try:
+            return own.returning(*own.signature.packed(a, b, operands), config)  # type: ignore[no-any-return]
+        except (TypeError, ValueError) as error:
+            name_contract(error, self.name)
+            raise
+        except RuntimeError as error:
+            if of_transform(error):
+                raise NotImplementedError(f"{self.name}: {NO_TRANSFORM}") from None
+            if self.sharding is None and "sharding strategy" in str(error):
+                told = "for DTensor, add 'dtensor' to the key `with` of the spec"
+                raise NotImplementedError(f"{self.name}: {told}") from None
+            raise
+
+    def scattered(self, a: Tensor, b: Tensor, out: Tensor, config: int | None, operands: Operands) -> Result:
         """A call that fills rows of `out`, for which a gradient is recorded: the product, whose rows torch writes."""
-        assert placed is not None
-        scatter = operands["scatter"]
         # The shapes are checked, and the result is not used.
-        contract.table.checked({"a": a, "b": b, "out": out, **operands})
-        found = call(a, b, None, config, {**operands, "scatter": None})
+        self.table.checked({"a": a, "b": b, "out": out, **operands})
+        found = self.seen(a, b, None, config, {**operands, "scatter": None})
         result, *outputs = found if isinstance(found, tuple) else (found,)
-        filled = placed(out, result, scatter, operands["offsets"])
+        filled: Tensor = self.placed(out, result, operands["scatter"], operands["offsets"])
         return (filled, *outputs) if outputs else filled
 
-    return call
+    def cast(self, a: Tensor, b: Tensor, out: Tensor | None, config: int | None, operands: Operands) -> Result:
+        """The call under autocast, with `a` and `b` cast as those of torch.matmul are."""
+        device = a.device.type
+        dtype = torch.get_autocast_dtype(device)
+        word = str(dtype).removeprefix("torch.")
+        if self.casts is None or word not in self.casts:
+            raise TypeError(f"{self.name}: autocast is to {word}, and this family lacks this contract for that type")
+        function = self.others[self.casts[word]]
+        # A weight that is stored in another type than it is multiplied in stays as it is.
+        a, b = (
+            x.to(dtype) if own.dtype == dtype and x.is_floating_point() and x.dtype != torch.float64 else x
+            for x, own in zip((a, b), function.table.operands)
+        )
+        try:
+            with torch.autocast(device, enabled=False):
+                return function(a, b, out=out, config=config, **operands)
+        except (TypeError, ValueError) as error:
+            name_contract(error, self.name)
+            raise
+
+    def why_none(self) -> str:
+        """Why the contract records no gradient, and what to do about it."""
+        (a, b, *others), out = self.table.operands, self.table.results[0]
+        divided = len(out.shape) > len(a.shape)
+        stored = any(x.name in ("a_scale", "b_scale", "b_index") for x in others)
+        if stored or divided or out.read or not all(x.dtype in _DIFFERENTIABLE for x in (a, b, out)):
+            return "no gradients of such a product are computed: call it under torch.no_grad()"
+        if self.backward:
+            return "it is only for gradients of others: list it in the spec for its own, or use torch.no_grad()"
+        return "it records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
 
 
-def _recorded(names: Sequence[str]) -> str:
-    return f"{', '.join(names)} {'requires' if len(names) == 1 else 'require'} a gradient"
-
-
-def _why_none(contract: Contract) -> str:
-    """Why a contract records no gradient, and what to do about it."""
-    (a, b, *others), out = contract.table.operands, contract.table.results[0]
-    divided = len(out.shape) > len(a.shape)
-    stored = any(x.name in ("a_scale", "b_scale", "b_index") for x in others)
-    if stored or divided or out.read or not all(x.dtype in _DIFFERENTIABLE for x in (a, b, out)):
-        return "no gradients of such a product are computed: call it under torch.no_grad()"
-    if contract.backward:
-        return "this contract is only for gradients of others: list it in the spec for its own, or use torch.no_grad()"
-    return "this contract records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
-
-
-def _operators(
-    contract: Contract, signature: Signature, sharding: Any
-) -> tuple[Callable[..., Result], Callable[..., None]]:
-    """Register the operators of a contract: one that returns new results, and one that fills those it is given.
-
-    `sharding`: the module of that name, or None.
-    """
-    name, shown = contract.name, contract.shown
-    contiguous = {x.name: x.unit for x in contract.table.operands}
+def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[..., None]]:
+    """Register the operators of a contract: one that returns new results, and one that fills those it is given."""
+    name, table, signature, sharding = contract.name, contract.table, contract.signature, contract.sharding
+    contiguous = {x.name: x.unit for x in table.operands}
     units = [contiguous.get(x) for x in signature.places]
 
     def run(*arguments: Any) -> Result:
@@ -207,11 +321,10 @@ def _operators(
     def direct(a: Tensor, b: Tensor, out: Tensor | None, config: int | None, operands: Operands) -> Result:
         if contract.gradient is None and torch.is_grad_enabled():
             # An exported program calls the operator itself.
-            recorded = [
-                x for x, value in {"a": a, "b": b, **operands}.items() if getattr(value, "requires_grad", False)
-            ]
+            given = {"a": a, "b": b, **operands}
+            recorded = [x for x, value in given.items() if getattr(value, "requires_grad", False)]
             if recorded:
-                raise RuntimeError(f"{shown}: {_recorded(recorded)}, and {_why_none(contract)}")
+                raise RuntimeError(f"{contract.shown}: {requiring(recorded)}, and {contract.why_none()}")
         within.operator = True
         try:
             return contract.direct(a, b, out, config, operands)
@@ -222,28 +335,28 @@ def _operators(
         operands, (*results, _) = signature.unpacked(arguments)
         try:
             # Of fake tensors, the results alone are made.
-            found = contract.table(a=arguments[0], b=arguments[1], **operands, **dict(zip(signature.results, results)))
+            found = table(a=arguments[0], b=arguments[1], **operands, **dict(zip(signature.results, results)))
         except (TypeError, ValueError) as error:
-            name_contract(error, shown)
+            name_contract(error, contract.shown)
             raise
         return None if results else found
 
-    def over_batch(
-        info: Any, dimensions: Sequence[int | None], *arguments: Any
-    ) -> tuple[Result, int | tuple[int, ...]]:
+    def over_batch(info: Any, dimensions: Sequence[int | None], *arguments: Any) -> tuple[Result, Any]:
         if contract.batched is None and contract.backward and contract.gradient is None:
             # A contract that only gradients need, as of a Jacobian.
             return looped(operator(name), info, dimensions, arguments)
         if contract.batched is None:
-            raise NotImplementedError(f"{shown}: torch.vmap needs the contract for a batch, which this family lacks")
-        given, places = list(arguments), dict(zip(signature.places, dimensions))
-        for index, (x, place) in enumerate(places.items()):
+            told = "torch.vmap needs the contract for a batch, which this family lacks"
+            raise NotImplementedError(f"{contract.shown}: {told}")
+        given = list(arguments)
+        for index, (x, place) in enumerate(zip(signature.places, dimensions)):
             value = given[index]
             matrix = isinstance(value, Tensor) and value.dim() - (place is not None) == 2
             if matrix and x not in signature.numbers:
                 given[index] = value.expand(info.batch_size, *value.shape) if place is None else value.movedim(place, 0)
             elif place is not None:
-                raise NotImplementedError(f"{shown}: torch.vmap over {x}, which all products of a batch share")
+                told = f"torch.vmap over {x}, which all products of a batch share"
+                raise NotImplementedError(f"{contract.shown}: {told}")
         operands, (config,) = signature.unpacked(given)
         found = contract.function(contract.batched)(*given[:2], config=config, **operands)
         return found, 0 if len(signature.results) == 1 else (0,) * len(signature.results)
@@ -253,13 +366,11 @@ def _operators(
     torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=LIBRARY)
     _count(name)
     if sharding is not None:
-        operands, results = ({x.name: x.shape for x in y} for y in (contract.table.operands, contract.table.results))
+        shapes = {x.name: x.shape for x in table.operands}, [x.shape for x in table.results]
         summed = ["K"] if contract.additive else []
-        sizes = ("B", "M", "N")
-        sharding.later(sharding.Divisible(name, signature.places, operands, [*results.values()], sizes, summed))
+        sharding.later(sharding.Divisible(name, signature.places, *shapes, ("B", "M", "N"), summed))
     if contract.gradient is not None and "a" in contract.gradient:
-        autograd = importlib.import_module(".autograd", __package__)
-        of = autograd.autograd(contract, signature, contract.gradient)
+        of = importlib.import_module(".autograd", __package__).autograd(contract)
         torch.library.register_autograd(f"{NAMESPACE}::{name}", of.backward, setup_context=of.setup, lib=LIBRARY)
     return operator(name), operator(f"{name}_out")
 
@@ -278,32 +389,3 @@ def _count(name: str) -> None:
 def _product_flops(a_shape: Sequence[int], b_shape: Sequence[int], *_: Any, **__: Any) -> int:
     """Floating-point operations of the product, as torch counts those of `a @ b`; the chain is not counted."""
     return 2 * math.prod(a_shape) * b_shape[-1]
-
-
-def _cast(
-    name: str,
-    casts: Mapping[str, Function],
-    a: Tensor,
-    b: Tensor,
-    out: Tensor | None,
-    config: int | None,
-    operands: Operands,
-) -> Result:
-    """The call of `name` under autocast, with `a` and `b` cast as those of torch.matmul are; `casts` are functions."""
-    device = a.device.type
-    dtype = torch.get_autocast_dtype(device)
-    word = str(dtype).removeprefix("torch.")
-    if word not in casts:
-        raise TypeError(f"{name}: autocast is to {word}, and this family lacks this contract for that type")
-    # A weight that is stored in another type than it is multiplied in stays as it is.
-    a, b = (
-        x.to(dtype) if own.dtype == dtype and x.is_floating_point() and x.dtype != torch.float64 else x
-        for x, own in zip((a, b), casts[word].table.operands)
-    )
-    try:
-        with torch.autocast(device, enabled=False):
-            found: Result = casts[word](a, b, out=out, config=config, **operands)
-            return found
-    except (TypeError, ValueError) as error:
-        name_contract(error, name)
-        raise

@@ -14,7 +14,7 @@ import importlib
 import itertools
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -22,10 +22,8 @@ import torch
 from torch import Tensor
 from triton import knobs
 
-from . import private
 from .alignment import repeats
-from .call_signatures import SIGNATURES, kind_of
-from .contracts import Function
+from .launch import Function, kind_of, remember
 from .launchable import as_plain, is_plain
 from .torch_products import (
     Applied,
@@ -173,9 +171,7 @@ class Override(Installed):
             kinds = map(kind_of, (a, b, added, out, asked.offsets))
             key = name, asked.batch, asked.dtype, asked.alpha, asked.beta, *set_to, *kinds
             if key not in self._decided:
-                if len(self._decided) >= SIGNATURES:
-                    self._decided.clear()
-                self._decided[key] = self._decide(asked._replace(a=a, b=b, added=added, out=out))
+                remember(self._decided, key, self._decide(asked._replace(a=a, b=b, added=added, out=out)))
             told, function, operand, shape, copied, outer = self._decided[key]
             if outer:
                 self.report.replaced[word, told] += 1
@@ -249,7 +245,15 @@ def _remove(shared: Any, handler: Callable[..., Any]) -> None:
         library, shared.library = shared.library, None
         library._destroy()
         # A copy of the family that another version has rendered may have made it.
-        private.forget_dispatch(getattr(library, "overridden", ()))
+        _forget_dispatch(getattr(library, "overridden", ()))
+
+
+def _forget_dispatch(operators: Iterable[str]) -> None:
+    """Let torch look up again which kernels these operators of `aten` have; torch.compile and export keep that."""
+    for operator in operators:
+        name, _, overload = operator.partition(".")
+        # A torch that keeps no such table has nothing to forget.
+        getattr(getattr(getattr(torch.ops.aten, name), overload or "default"), "_dispatch_cache", {}).clear()
 
 
 def _overriding(handlers: list[Callable[..., Any]], operators: tuple[str, ...], levels: tuple[str, ...]) -> Any:
@@ -268,7 +272,7 @@ def _overriding(handlers: list[Callable[..., Any]], operators: tuple[str, ...], 
         for (key, name), kernel in kernels.items():
             library.impl(name, _asking(handlers, name, kernel), key, with_keyset=True)
     library.overridden = {name for _, name in kernels}
-    private.forget_dispatch(library.overridden)
+    _forget_dispatch(library.overridden)
     return library
 
 

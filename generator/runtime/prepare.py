@@ -17,21 +17,22 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
+import triton
 from torch import Tensor
 from triton import knobs
 
-from . import cached_launch, memoryless, private, relaunch
-from .call import Call, Plan, index_of
+from . import memoryless, private
+from .call import Call, Plan, Planned, Row, index_of
 from .call_tensors import Operand, Result, State
-from .contract_errors import name_contract
-from .contracts import Config, Function, KernelModule, Operands
-from .which import configuration, followed, name_of, row_of
+from .launch import Function, KernelModule, Operands, Repeat, name_contract
 
 #: What an operand may be: a tensor of a dtype, or, for `float`, a Python number.
 Dtype: TypeAlias = torch.dtype | type[float]
 #: Strides and an offset, in elements.
 _Placing: TypeAlias = tuple[tuple[int, ...], int]
 _Compiled = TypeVar("_Compiled")
+# The errors for which a tuner discards a configuration.
+_UNFIT = [private.named("triton.runtime.errors", x, MemoryError) for x in ("OutOfResources", "PTXASError")]
 
 
 def prepare(
@@ -66,7 +67,7 @@ def prepare(
         device = "cpu" if knobs.runtime.interpret else f"cuda:{torch.cuda.current_device()}"
     device = torch.device(device)
     found = launches(gemm, N, K, M=M, B=B, device=device, unaligned=unaligned, dtypes=dtypes)
-    if private.warmup is None:
+    if not hasattr(triton.JITFunction, "warmup"):
         warnings.warn("this version of Triton has no `warmup`: nothing is compiled before the first call", stacklevel=3)
     elif not knobs.runtime.interpret:
         compile_all(found, device)
@@ -184,7 +185,7 @@ def _launches_of_sizes(
                     # Such a call is refused.
                     continue
                 try:
-                    copying, kernel, row, given = followed(gemm, called)
+                    copying, kernel, row, given = gemm.followed(called)
                 except ValueError as error:
                     # A call with these operands raises this error.
                     refusal = error
@@ -254,17 +255,18 @@ class _Launch:
 
     def tolerant(self) -> suppress:
         """Ignores the errors for which a tuner discards a configuration."""
-        return suppress(*(private.UNFIT if self.tuned else ()))
+        return suppress(*(_UNFIT if self.tuned else ()))
 
     def load(self) -> None:
         """Load the compiled kernel on the current device and make its launcher, which Triton 3.6 compiles from C."""
         with self.tolerant():
             compiled = self.compiled()
-            if not (relaunch.KNOWN and self.repeat is not None and self.repeat()):
-                getattr(compiled, "run", None)
+            if self.repeat is not None:
+                self.repeat()
+            getattr(compiled, "run", None)
 
 
-def _launches(kernel: KernelModule, row: Config | None, given: Operands) -> list[_Launch]:
+def _launches(kernel: KernelModule, row: Row | None, given: Operands) -> list[_Launch]:
     """The launches of a kernel, or one for each configuration that its tuner tries; none if the result is empty."""
     plan = kernel.CALL.plan(row, **given)
     if not plan.launches or configuration(kernel, plan) is not None:
@@ -283,7 +285,7 @@ def _of_plan(kernel: KernelModule, plan: Plan, given: Operands, tuned: bool = Fa
     def repeat() -> object:
         # Either launch may be one compilation with that of another plan, so each repeats both.
         compiled = [each.kernel.warmup(grid=each.grid, **each.arguments) for each in plan.launches]
-        return cached_launch.repeated(kernel.CALL, plan, compiled, given)
+        return Repeat(kernel.CALL, plan, compiled, given)
 
     again = repeat if given["a"].numel() else None
     found: list[_Launch] = []
@@ -294,6 +296,21 @@ def _of_plan(kernel: KernelModule, plan: Plan, given: Operands, tuned: bool = Fa
         items = (*row.items(),) if row else None
         found.append(_Launch(name_of(kernel), items, each.kernel, each.grid, each.arguments, again, tuned, constants))
     return found
+
+
+def configuration(kernel: KernelModule, plan: Plan) -> Row | None:
+    """The configuration of a plan; None if its tuner chooses one, or if nothing runs."""
+    return next(filter(None, (row_of(kernel, each) for each in plan.launches)), None)
+
+
+def row_of(kernel: KernelModule, launch: Planned) -> Row | None:
+    """The configuration that a launch passes to its kernel, or None."""
+    return next((row for row in kernel.CONFIGS if row.items() <= launch.arguments.items()), None)
+
+
+def name_of(kernel: KernelModule) -> str:
+    """The name of a kernel's module, without those of its packages."""
+    return kernel.__name__.rpartition(".")[2]
 
 
 def _specialised(x: Any) -> object:

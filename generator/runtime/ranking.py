@@ -1,49 +1,94 @@
-"""The choice among the kernels of a contract: by measurements, or else by an analytic cost model."""
+"""The choice among the kernels of a contract: by measurements, or else by a cost model; and copies that pay for it."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from . import alignment
-from .call import Call
-from .call_tensors import State
-from .contracts import Choice, KernelModule, Sizes
+from torch import Tensor
 
+from . import alignment
+from .call import Row
+from .call_tensors import State
+from .launch import Function, KernelModule, Operands, Step
+
+#: M, N and K; of a batch or of groups with their number in front.
+Sizes: TypeAlias = tuple[int, ...]
+#: A kernel, and the configuration with which it is to be launched.
+Choice: TypeAlias = tuple[KernelModule, Row]
 #: How `a` and `b` lie, as `alignment.whole_and_crossing` says it.
 Lies: TypeAlias = tuple[tuple[bool, bool], tuple[bool, bool]]
 
 
-def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: Any) -> Callable[..., Choice | None]:
-    """A function that chooses for the contract `name`, by the modules `_tuned` and `_analytic` of the family.
+class Ranking:
+    """What a call of a function does next, by the modules `_tuned` and `_analytic` of the family.
 
-    Of the kernels that may run, and a call, it returns the one that is chosen, and its configuration, or None.
+    `copies`, if operands may be copied, says where another contract or a copy is faster (`copies.Copies`).
     """
-    grouped = "offsets" in [x.name for x in table.operands]
-    described = any("_descriptor_" in kernel for kernel in kernels)
 
-    def chosen(taking: Sequence[KernelModule], state: State, lies: Lies | None = None) -> Choice | None:
+    def __init__(self, tuned: Any = None, analytic: Any = None, copies: Any = None) -> None:
+        self.tuned, self.analytic, self.copies = tuned, analytic, copies
+
+    def __call__(
+        self, function: Function, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands
+    ) -> tuple[Step, State | None]:
+        # Products that `offsets` divide are not copied.
+        copies: Any = self.copies if function.places == 2 else None
+        gpu = a.is_cuda
+        twin = None if copies is None else copies.other(a, b, gpu)
+        if twin is not None:
+            return (*twin, None), None
+        gpu = gpu and min(a.dim(), b.dim()) > 1
+        given: Operands = {"a": a, "b": b, "out": out, **operands}
+        like = given if function.nominal is None else function.nominal(function.table, given)
+        # Operands of whole rows are aligned, and the choice reads how they lie too.
+        lies = (alignment.whole_and_crossing(a), alignment.whole_and_crossing(b)) if gpu and copies else None
+        aligning = lies is not None and not (lies[0][0] and lies[1][0]) and copies.worth_aligning(a, b)
+        lining, comparable = lies is not None and copies.worth_lining(a, b), gpu
+        if gpu and not (aligning or lining):
+            # The kernel that is chosen among all is the one among those that accept, if it accepts.
+            state = function.table.state(like)
+            found = self.best(function, function.modules(), state, lies)
+            if found is not None and found[0].CALL.reason(state) is None:
+                return (None, *found), state if like is given else None
+            comparable = found is not None
+        taking, reasons = function.accepting(given)
+        refused = aligning and len(taking) < len(function.kernels)
+        if refused or lining:
+            copier: Any = (copies.aligning if refused else copies.lining)(a, b)
+            copied = dict(zip("ab", copier.like(a, b)))
+            more, _ = function.accepting({**given, **copied})
+            if more and (not refused or not taking or more[0] is not taking[0]):
+                return (copier, function, None), None
+        if not taking:
+            raise ValueError("\n".join(reasons))
+        found = self.best(function, taking, function.table.state(like)) if comparable else None
+        # Where neither measurements nor a cost model compare kernels, the first one chooses its own configuration.
+        return ((None, *found) if found else (None, taking[0], None)), None
+
+    def best(
+        self, function: Function, taking: Sequence[KernelModule], state: State, lies: Lies | None = None
+    ) -> Choice | None:
+        """The kernel of those that may run that is chosen for a call, and its configuration, or None."""
         numbers, a, b = state.numbers, state.given["a"], state.given["b"]
         skewed: Sequence[Sizes] = ()
-        sizes: Sizes = tuple([numbers[size.name] for size in table.sizes])
-        if grouped:
-            grouped_calls = importlib.import_module(".grouped_calls", __package__)
-            sizes, *skewed = grouped_calls.spread(numbers)
+        sizes: Sizes = tuple([numbers[size.name] for size in function.table.sizes])
+        if function.places > 2:
+            spreading = importlib.import_module(".spreading", __package__)
+            sizes, *skewed = spreading.of_groups(numbers)
         if min(sizes) == 0:
             return None
         # Measurements are of loads from whole rows; others are as fast only if the hardware copies them, where it can.
         fast = taking
         lies = lies or (alignment.whole_and_crossing(a), alignment.whole_and_crossing(b))
         (whole_a, crossing_a), (whole_b, crossing_b) = lies
-        if described and not (whole_a and whole_b):
+        if not (whole_a and whole_b) and any("_descriptor_" in kernel for kernel in function.kernels):
             fast = [x for x in taking if any("a_desc" in launch.tensors for launch in x.CALL.launches)]
         found: Choice | None = None
-        if tuned is not None:
+        if self.tuned is not None:
             crossing = crossing_a, crossing_b
-            found = tuned.choose(name, fast, sizes, a.element_size(), a.device, crossing, tuple(skewed))
-        if found is None and analytic is not None:
-            found = analytic.choose(name, tuple(fast or taking), sizes, a.device, tuple(skewed))
+            found = self.tuned.choose(function.name, fast, sizes, a.element_size(), a.device, crossing, tuple(skewed))
+        if found is None and self.analytic is not None:
+            found = self.analytic.choose(function.name, tuple(fast or taking), sizes, a.device, tuple(skewed))
         return found
-
-    return chosen

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import autograd, private
-from .contracts import Config, Operands, RecordedCall, Result, without_sum
+from . import autograd
+from .launch import Config, Operands, Result
+from .operators import Operator, without_sum
 from .rows import rows_of
-from .signatures import Contract, Signature
 
 
-def recorder(contract: Contract) -> RecordedCall:
+def recorder(contract: Operator) -> Callable[..., Result]:
     """A function that calls a contract with gradients, and records the call for its backward pass.
 
     It raises what the contract's kernels raise.
@@ -28,14 +28,13 @@ def recorder(contract: Contract) -> RecordedCall:
         saving = contract.function(entry["saving"])
 
         def instead(
-            a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands, of_layer: bool
+            a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, of_layer: bool
         ) -> Result:
             return without_sum(saving.recorded(a, b, config, operands, of_layer=of_layer, out=out))
 
         return instead
-    signature = Signature(contract.table)
-    backward, _, save = autograd.autograd(contract, signature, entry)
-    direct = contract.direct
+    signature, direct = contract.signature, contract.direct
+    backward, _, save = autograd.autograd(contract)
 
     class Recorded(torch.autograd.Function):
         @staticmethod
@@ -71,11 +70,10 @@ def recorder(contract: Contract) -> RecordedCall:
             return None
         return autograd.unfilled(gradient, *ctx.filled)
 
-    apply: Callable[..., Result] = private.applied(Recorded)
+    # Outside transforms of torch.func, for which the documented one looks at every argument.
+    apply: Callable[..., Result] = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
 
-    def call(
-        a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands, of_layer: bool
-    ) -> Result:
+    def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, of_layer: bool) -> Result:
         return apply(*signature.packed(a, b, operands), config, out, operands, of_layer)
 
     return call

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor
 
 from . import registration
-from .contracts import registering
 from .extents import Extent, Size
+from .launch import registering
 
 #: The extents of an operand or a result.
 Shape: TypeAlias = "Sequence[Extent | int]"

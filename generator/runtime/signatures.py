@@ -1,14 +1,14 @@
-"""What the operators of a contract are made of: their parameters, and what they run."""
+"""The parameters of an operator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
 from .call import Call
-from .contracts import ConfiguredCall, Function, KernelModule, Operands
+from .launch import Operands
 from .launchable import require_number
 
 
@@ -83,26 +83,3 @@ class Signature:
         """The numbers that the arguments for `number_parameters` are of, by keyword."""
         pairs = zip(self.numbers, arguments[::2], arguments[1::2])
         return {x: number if tensor is None else tensor for x, tensor, number in pairs}
-
-
-class Contract(NamedTuple):
-    """What the operators of a contract are made of; see `functions.contract`.
-
-    `table` is the call of a kernel, and `direct` a call that torch need not see.
-    """
-
-    name: str
-    table: Call
-    direct: ConfiguredCall
-    load: Callable[[str], KernelModule]
-    function: Callable[[str], Function]
-    casts: Mapping[str, str] | None
-    batched: str | None
-    gradient: Mapping[str, Any] | None
-    backward: bool
-    additive: bool
-
-    @property
-    def shown(self) -> str:
-        """The name that errors show where the caller is not known: not that of a contract called in another's place."""
-        return self.name if self.gradient is None else str(self.gradient.get("called", self.name))

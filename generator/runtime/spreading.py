@@ -5,7 +5,7 @@ tuner has measurements of such ways. Every family with groups that compares kern
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 #: The weight of the worst way in `scores`: 0 is the choice for equal groups alone. With 0.1 a configuration wins that
 #: takes 8 % longer for equal groups, where the fastest one takes twice as long as it has to in another way.
@@ -32,3 +32,11 @@ def scores(costs: Sequence[Sequence[float]]) -> list[float]:
     least = [min(each) for each in costs]
     ratios = [[cost / best for cost, best in zip(own, least)] for own in zip(*costs)]
     return [cost * (max(own) / own[0]) ** CAUTION for cost, own in zip(costs[0], ratios)]
+
+
+def of_groups(numbers: Mapping[str, int]) -> list[tuple[int, ...]]:
+    """The number of groups, M, N and K for each of the `ways`, from the sizes of a call by name."""
+    groups, total, n = numbers["G"], numbers["T"], numbers["N"]
+    if "K" in numbers:
+        return [(count, m, n, numbers["K"]) for count, m in ways(min(total, groups), total)]
+    return [(count, numbers["M"], n, k) for count, k in ways(groups, total)]

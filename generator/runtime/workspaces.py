@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .contracts import within
+from .launch import within
 
 # How many streams have a cached workspace, and its largest size. A call that needs more allocates its own.
 _STREAMS = 8

@@ -1,0 +1,221 @@
+"""Repeated launches of a compiled kernel by what Triton does not document, as it is in Triton 3.6 to 3.9.
+
+The driver's launcher of a compiled kernel is called at once, and tensor maps are cached by address. On other versions,
+on AMD, with GEMM_RELAUNCH=0 in the environment, and where a name is missing, `launch` returns None: then launches are
+repeated as Triton documents it.
+"""
+
+# Triton has no type hints.
+# mypy: disable-error-code="import-untyped"
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import triton
+from triton import knobs
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+KNOWN: bool = (
+    os.environ.get("GEMM_RELAUNCH", "1") != "0"
+    and (3, 6) <= tuple(map(int, triton.__version__.split(".")[:2])) <= (3, 9)
+    and not torch.version.hip
+)
+# How many tensor maps of an argument are cached before the cache is cleared. They hold addresses, and no tensors.
+_ADDRESSES = 256
+_hooks = knobs.runtime
+# Compiled kernel, which Triton keeps too -> what its launches share.
+_forms: dict[Any, _Form] = {}
+
+
+def _driver() -> Any:
+    return triton.runtime.driver.active
+
+
+def current_device() -> int:
+    """The index of the current device."""
+    return _driver().get_current_device()  # type: ignore[no-any-return]
+
+
+def current_stream(index: int) -> int:
+    """The handle of a device's current stream."""
+    return _driver().get_current_stream(index)  # type: ignore[no-any-return]
+
+
+def launch(
+    compiled: Any, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, int]
+) -> Callable[[int, Sequence[Any]], None] | None:
+    """What launches a compiled kernel on a stream with the tensors and numbers of a call; None if that is not known.
+
+    `values` has the values of all parameters, in order. `slots` maps a parameter to the place of its tensor or number
+    in the call's list.
+    """
+    if not KNOWN:
+        return None
+    try:
+        form = _forms.get(compiled)
+        if form is None:
+            form = _forms[compiled] = _Form(compiled, values)
+        return RepeatedLaunch(form, grid, values, slots)
+    except (AttributeError, ImportError):
+        return None
+
+
+class Entry:
+    """Launches a compiled kernel: `put(*head, *arguments)`, or `put(*head, arguments)` if not `spread`.
+
+    `STREAM` is the index of the stream in `head`. Calling the entry launches too, and runs the launch hooks.
+    """
+
+    STREAM = 3
+
+    def __init__(self, compiled: Any, launcher: Any, grid: tuple[int, ...]) -> None:
+        self.compiled, self.launcher, self.grid = compiled, launcher, grid
+        function, packed, none = compiled.function, compiled.packed_metadata, (None, None, None)
+        self.put: Callable[..., object] = launcher
+        self.head: list[Any] = [*grid, None, function, packed, *none]
+        self.spread = True
+        sizes = [getattr(launcher, f"{kind}_scratch_size", None) for kind in ("global", "profile")]
+        if sizes == [0, 0] and not getattr(launcher, "gsan_enabled", False):
+            # Without scratch memory to allocate, the C function behind the launcher can be called, which is faster.
+            self.put, self.spread = launcher.launch, not hasattr(launcher, "kernel_signature")
+            self.head = [*grid, None, function, launcher.launch_cooperative_grid, launcher.launch_pdl]
+            if self.spread:
+                self.head += [None, None, packed, *none]
+            else:
+                self.head += [packed, *none, None, None, launcher.arg_annotations, launcher.kernel_signature]
+
+    def __call__(self, stream: int, arguments: Sequence[Any], grid: tuple[int, ...] | None = None) -> None:
+        """Launch the kernel on the stream by its launcher, with the hooks that are installed now."""
+        compiled, grid, hooks = self.compiled, grid or self.grid, (None, None, None)
+        if hooked():
+            metadata = compiled.launch_metadata(grid, stream, *arguments)
+            hooks = metadata, _hooks.launch_enter_hook, _hooks.launch_exit_hook
+        self.launcher(*grid, stream, compiled.function, compiled.packed_metadata, *hooks, *arguments)
+
+
+def hooked() -> object:
+    """Whether a launch hook is installed, as a profiler does: true or false, but not a bool."""
+    enter, leave = _hooks.launch_enter_hook, _hooks.launch_exit_hook
+    return getattr(enter, "calls", enter) or getattr(leave, "calls", leave)
+
+
+class _Form:
+    """What all launches of a compiled kernel share: how they are entered, and where its arguments go.
+
+    `addresses`, `numbers` and `descriptors` are the parameters of each sort, each with its index among the launcher's
+    arguments and a descriptor with what the compiler says of it. `fixed` has room for all arguments; the first one
+    behind the head is at `first`. `mapped`: descriptors are passed as tensor maps.
+    """
+
+    def __init__(self, compiled: Any, values: Mapping[str, Any]) -> None:
+        described = [value for value in values.values() if isinstance(value, TensorDescriptor)]
+        metas = getattr(compiled.metadata, "tensordesc_meta", None) or [None] * len(described)
+        self.mapped = bool(described) and None not in metas
+        self.entry = Entry(compiled, _launcher(compiled, values) if self.mapped else compiled.run, (1, 1, 1))
+        self.fixed: list[Any] = self.entry.head.copy() if self.entry.spread else []
+        self.first = len(self.fixed)
+        self.addresses: list[tuple[str, int]] = []
+        self.numbers: list[tuple[str, int]] = []
+        self.descriptors: list[tuple[str, int, Any]] = []
+        metas = iter(metas)
+        for name, value in values.items():
+            at = name, len(self.fixed)
+            if isinstance(value, TensorDescriptor):
+                self.descriptors.append((*at, next(metas)))
+                # The shape and the strides stand behind a tensor map.
+                self.fixed += [None] * (1 + 2 * len(value.shape) if self.mapped else 1)
+            else:
+                (self.addresses if isinstance(value, torch.Tensor) else self.numbers).append(at)
+                self.fixed.append(None)
+
+
+class RepeatedLaunch:
+    """One launch of a compiled kernel, repeated with the addresses and numbers of other operands.
+
+    `addresses`, `numbers` and `descriptors` have for each parameter that an operand changes its index among the
+    launcher's arguments, and the operand's place in the call's list; for a descriptor also what makes the argument of
+    an address, and the arguments that it has made.
+    """
+
+    def __init__(self, form: _Form, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, int]) -> None:
+        self.entry = entry = form.entry
+        self.put, self.first, self.fixed, self.grid = entry.put, form.first, form.fixed.copy(), grid
+        self.head = None if entry.spread else [*grid, *entry.head[Entry.STREAM :], None]
+        if entry.spread:
+            self.fixed[: Entry.STREAM] = grid
+        self.addresses = [(place, slots[name]) for name, place in form.addresses]
+        self.numbers = [(place, slots[name]) for name, place in form.numbers if name in slots]
+        for name, place in form.numbers:
+            self.fixed[place] = values[name]
+        self.descriptors: list[tuple[int, int, Any, dict[int, Any]]] = []
+        for name, place, meta in form.descriptors:
+            x = values[name]
+            self.descriptors.append((place, slots[name], _maker(x, meta, form.mapped), {}))
+            if form.mapped:
+                numbers = *x.shape, *x.strides
+                self.fixed[place + 1 : place + 1 + len(numbers)] = numbers
+
+    def __call__(self, stream: int, operands: Sequence[Any]) -> None:
+        arguments = self.fixed.copy()
+        for place, owner in self.addresses:
+            arguments[place] = operands[owner].data_ptr()
+        for place, owner in self.numbers:
+            arguments[place] = float(operands[owner])
+        for place, owner, make, made in self.descriptors:
+            address = operands[owner].data_ptr()
+            argument = made.get(address)
+            if argument is None:
+                if len(made) >= _ADDRESSES:
+                    made.clear()
+                argument = made[address] = make(address)
+            arguments[place] = argument
+        if hooked():
+            self.entry(stream, arguments[self.first :], self.grid)
+        elif self.head is None:
+            arguments[Entry.STREAM] = stream
+            self.put(*arguments)
+        else:
+            head = self.head.copy()
+            head[Entry.STREAM], head[-1] = stream, arguments
+            self.put(*head)
+
+
+def _launcher(compiled: Any, values: Mapping[str, Any]) -> Any:
+    """The driver's launcher for the kernel's signature, with descriptors replaced by what Triton passes for them."""
+    kinds = []
+    for kind, value in zip(compiled.src.signature.values(), values.values()):
+        described = isinstance(value, TensorDescriptor)
+        kinds += ["nvTmaDesc", *["i32"] * len(value.shape), *["i64"] * len(value.strides)] if described else [kind]
+    source = SimpleNamespace(constants={}, signature=dict(enumerate(kinds)))
+    return _driver().launcher_cls(source, compiled.metadata._replace(tensordesc_meta=None))
+
+
+def _maker(descriptor: Any, meta: Any, mapped: bool) -> Callable[[int], Any]:
+    """What makes an argument of an address: a descriptor like the given one, or its tensor map if `mapped`."""
+    # The template has no tensor: it would keep that of the first call alive.
+    fields = {**vars(descriptor), "base": None}
+    # It raises AttributeError where there is none, before anything is launched.
+    encode = _encoder() if mapped else None
+
+    def make(address: int) -> Any:
+        made: Any = object.__new__(TensorDescriptor)
+        made.__dict__.update(fields, base=SimpleNamespace(data_ptr=lambda: address))
+        return made if encode is None else encode(made, meta)[0]
+
+    return make
+
+
+@functools.cache
+def _encoder() -> Callable[[Any, Any], Any]:
+    """Triton's function that encodes a descriptor; from 3.8 on it has a third parameter, which it does not read."""
+    # Its module compiles C when it is imported.
+    encode = importlib.import_module("triton.backends.nvidia.driver").make_tensordesc_arg
+    unread = (None,) * (len(inspect.signature(encode).parameters) - 2)
+    return lambda descriptor, meta: encode(descriptor, meta, *unread)
