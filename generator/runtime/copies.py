@@ -174,11 +174,13 @@ def _launch(pairs: Sequence[Pair], block: tuple[int, int]) -> Callable[[Sequence
     except AttributeError:
         return None
 
+    current, stream = fast.current()
+
     def again(pairs: Sequence[Pair]) -> None:
-        if fast.current_device() != device.index:
+        if current() != device.index:
             with torch.cuda.device(device):
                 return again(pairs)
-        entry(fast.current_stream(device.index), arguments(pairs))
+        entry(stream(device.index), arguments(pairs))
 
     return again
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import triton
 from triton import knobs
+from triton.runtime.autotuner import Heuristics
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 KNOWN: bool = (
@@ -32,20 +33,43 @@ _ADDRESSES = 256
 _hooks = knobs.runtime
 # Compiled kernel, which Triton keeps too -> what its launches share.
 _forms: dict[Any, _Form] = {}
+# What Triton compiles a kernel for -> the compiled kernel, after its first launch.
+compiled: dict[tuple[object, ...], Any] = {}
+
+
+def specialisation(kernel: Any, arguments: dict[str, Any]) -> tuple[object, ...] | None:
+    """What Triton would compile `kernel` for, on the current device; None if only a launch by Triton finds that out.
+
+    `kernel` is a function of `triton.jit`, or one that `triton.heuristics` wraps; `arguments` has the values of its
+    parameters by name. Launches with equal specialisations run the same compiled kernel.
+    """
+    own = kernel.fn if type(kernel) is Heuristics else kernel
+    staged = getattr(_hooks, "add_stages_inspection_hook", None) is not None
+    if not KNOWN or staged or type(own) is not triton.JITFunction or getattr(own, "pre_run_hooks", True):
+        return None
+    if kernel is not own:
+        arguments = dict(arguments)
+        for name, value in kernel.values.items():
+            arguments[name] = value(arguments)
+    device = current()[0]()
+    modes = [getattr(knobs.compilation, x, None) for x in ("instrumentation_mode", "fpsan_homomorphic_casts")]
+    # Triton's own function: types, and which integers are 1 and which integers and addresses are divisible by 16.
+    try:
+        *_, bind = own.device_caches[device]
+        _, found, options = bind(**arguments)
+    except AttributeError:
+        return None
+    return own, device, tuple(found), tuple(options.items()), getattr(_hooks, "debug", None), *modes
 
 
 def _driver() -> Any:
     return triton.runtime.driver.active
 
 
-def current_device() -> int:
-    """The index of the current device."""
-    return _driver().get_current_device()  # type: ignore[no-any-return]
-
-
-def current_stream(index: int) -> int:
-    """The handle of a device's current stream."""
-    return _driver().get_current_stream(index)  # type: ignore[no-any-return]
+def current() -> tuple[Callable[[], int], Callable[[int], int]]:
+    """What returns the index of the current device, and the handle of a device's current stream."""
+    driver = _driver()
+    return driver.get_current_device, driver.get_current_stream
 
 
 def launch(

@@ -60,6 +60,7 @@ within = _Within()
 # How many call signatures are kept before all are forgotten.
 SIGNATURES = 4096
 PLAIN = (Tensor, torch.nn.Parameter)
+deterministic = torch.are_deterministic_algorithms_enabled
 
 
 def added(name: str) -> Any:
@@ -106,12 +107,23 @@ def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | 
     with in_turn(), torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
         for name in call.cleared:
             plan.results[name].zero_()
-        compiled = [each.kernel[each.grid](**each.arguments) for each in plan.launches]
+        # With K = 0, descriptors do not belong to operands.
+        repeatable = first.is_cuda and first.numel() > 0
+        keys = [fast.specialisation(x.kernel, x.arguments) if fast and repeatable else None for x in plan.launches]
+        compiled = [None if key is None else fast.compiled.get(key) for key in keys]
+        known = None not in compiled
+        if not known:
+            compiled = [each.kernel[each.grid](**each.arguments) for each in plan.launches]
+        found = Repeat(call, plan, compiled, given) if repeatable and None not in compiled else None
+        if found is not None and known:
+            # Triton would launch what it has compiled for other sizes.
+            tensors = {**plan.results, **plan.memory}
+            found.run(fast.current()[1](found.index), [*given.values(), *map(tensors.__getitem__, found.names)])
+        elif found is not None and fast:
+            fast.compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
         for reduction in call.reduced:
             reduction.fill(plan)
-        # With K = 0, descriptors do not belong to operands.
-        repeatable = first.is_cuda and first.numel() > 0 and None not in compiled
-        return Repeat(call, plan, compiled, given) if repeatable else None
+        return found
 
 
 class Repeat:
@@ -139,8 +151,11 @@ class Repeat:
         self.results = [places.get(name, -1) for name in plan.results]
         self.result = self.results[0] if len(self.results) == 1 else None
         self.launches = [again(*each, places) for each in zip(plan.launches, compiled)]
-        self.current = fast.current_device if fast else torch.cuda.current_device
-        self.stream: Callable[[int], int] = fast.current_stream if fast else _stream
+        self.current: Callable[[], int] = torch.cuda.current_device
+        self.stream: Callable[[int], int] | None = _stream if shared else None
+        if fast:
+            self.current, self.stream = fast.current()
+        self.names = [*made, *shared]
 
     def __call__(self, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
         tensors = self.made_of([a, b, out, *operands.values()])
@@ -154,7 +169,7 @@ class Repeat:
         if self.current() != self.index:
             with torch.cuda.device(self.index):
                 return self.made_of(given)
-        stream = self.stream(self.index)
+        stream = 0 if self.stream is None else self.stream(self.index)
         for size, strides, dtype in self.made:
             given.append(torch.empty_strided(size, strides, dtype=dtype, device=self.device))
         if self.workspaces is not None:
@@ -172,6 +187,11 @@ class Repeat:
         for result, reduce, parts in self.reduced:
             reduce(given[result], given[parts])
         return given
+
+    def run(self, stream: int, tensors: list[Any]) -> None:
+        """Launch the kernels with such a list."""
+        for launch in self.launches:
+            launch(stream, tensors)
 
     def transposed(self) -> Repeat:
         """The same launches, whose only result is seen with its last two dimensions exchanged."""
@@ -212,7 +232,7 @@ def _documented(
         if name in slots:
             make: Any = float if isinstance(x, float) else None
             if isinstance(x, TensorDescriptor):
-                make = functools.partial(TensorDescriptor, shape=x.shape, strides=x.strides, block_shape=x.block_shape)
+                make = functools.partial(_described, {**vars(x), "base": None})
             changed.append((index, slots[name], make))
 
     def launch(_: int, tensors: list[Any]) -> None:
@@ -227,6 +247,13 @@ def _documented(
 def _copied(copier: Any, function: Function, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
     """A call of a function with copies of `a` and `b`."""
     return function(*copier(a, b), out=out, **operands)
+
+
+def _described(fields: Mapping[str, Any], base: Tensor) -> Any:
+    """A descriptor with other memory, which needs no check."""
+    made: Any = object.__new__(TensorDescriptor)
+    made.__dict__.update(fields, base=base)
+    return made
 
 
 class Function:
@@ -273,7 +300,7 @@ class Function:
         self, a: Tensor, b: Tensor, *more: Any, out: Tensor | None = None, config: Config = None, **operands: Any
     ) -> Result:
         if more:
-            operands = self.placed(more, operands)
+            operands = self.by_place(more, operands)
         if not self.hidden(a, b):
             return self.seen(a, b, out, config, operands)
         needs = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
@@ -289,7 +316,7 @@ class Function:
             written(out, *map(operands.get, self.outputs))
         return found
 
-    def placed(self, more: Sequence[Any], operands: Operands) -> Operands:
+    def by_place(self, more: Sequence[Any], operands: Operands) -> Operands:
         """The operands with those behind `b` that have a place; raises TypeError for others, and for a second value."""
         if len(more) > self.places - 2 or "offsets" in operands:
             first = "a, b and offsets" if self.places > 2 else "a and b"
@@ -299,8 +326,11 @@ class Function:
 
     def check(self, operands: Operands) -> None:
         """Raise TypeError unless the keywords are those of the contract."""
-        wrong = {"missing": self.needed - operands.keys(), "unexpected": operands.keys() - self.known}
-        if any(wrong.values()):
+        # Torch's compiler traces no differences of sets.
+        missing = [x for x in self.needed if x not in operands]
+        unexpected = [x for x in operands if x not in self.known]
+        if missing or unexpected:
+            wrong = {"missing": missing, "unexpected": unexpected}
             listed = [f"{what} {', '.join(sorted(names))}" for what, names in wrong.items() if names]
             raise TypeError(f"{self.name}() got wrong keyword arguments: {'; '.join(listed)}")
 
@@ -337,7 +367,9 @@ class Function:
         """A call that torch need not see."""
         kind: object
         try:
-            kind = self.kind(a, b)
+            # As `kind` says it: this is part of every call.
+            where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16, deterministic()
+            kind = a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, where
             if out is not None or operands:
                 kind = kind, kind_of(out), *operands, *map(kind_of, operands.values())
             call = self.cached.get(kind) if config is None else None
@@ -362,7 +394,7 @@ class Function:
 
     def kind(self, a: Tensor, b: Tensor) -> tuple[object, ...]:
         """The signature of a call with `a` and `b` alone."""
-        where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16, torch.are_deterministic_algorithms_enabled()
+        where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16, deterministic()
         return a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, where
 
     def first(
@@ -444,7 +476,7 @@ class Function:
 
         The configuration is empty if it is measured at the call (`select: autotune`), or if the result is empty.
         """
-        operands = self.placed(more, operands) if more else operands
+        operands = self.by_place(more, operands) if more else operands
         self.check(operands)
         try:
             self.table.checked({"a": a, "b": b, "out": out, **operands})

@@ -21,10 +21,10 @@ from torch import Tensor
 from torch.utils import flop_counter
 from triton import knobs
 
-from . import private
 from .call import index_of, written
-from .launch import Config, Function, Operands, Result, added, name_contract, registering, within
-from .launchable import as_plain, refuse_tangents, special
+from .launch import PLAIN, Config, Function, Operands, Result, added, name_contract, registering, within
+from .launchable import as_plain, in_forward_mode, refuse_tangents, special
+from .private import active_modes, constant, count_modes, is_tracing, transforming
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Signature
 
@@ -93,11 +93,18 @@ class Operator(Function):
         self.shown: str = (gradient or {}).get("called", name)
 
     def hidden(self, a: Tensor, b: Tensor) -> bool:
-        return super().hidden(a, b) and not (
-            private.is_tracing()
-            or private.count_modes()
-            or private.transforming()
+        # In one expression with what the class above asks: it is part of every call.
+        return not (
+            torch.compiler.is_compiling()
+            or type(a) not in PLAIN
+            or type(b) not in PLAIN
+            or is_tracing()
+            or count_modes()
+            or transforming()
             or torch.is_autocast_enabled(_DEVICE)
+            or in_forward_mode()
+            or a.is_neg()
+            or b.is_neg()
         )
 
     def record(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
@@ -153,7 +160,7 @@ class Operator(Function):
             raise AttributeError(f"{self.name} has no 'prepare': add it to the key `with` of the spec")
         return module.prepare(self, *sizes, **options)  # type: ignore[no-any-return]
 
-    @private.constant
+    @constant
     def register(self) -> bool:
         """Register the operators, once; torch.compile runs this as it traces."""
         with registering:
@@ -180,7 +187,7 @@ class Operator(Function):
         """
         self.check(operands)
         compiling = torch.compiler.is_compiling()
-        if not compiling and private.is_tracing():
+        if not compiling and is_tracing():
             raise NotImplementedError(f"{self.name}: torch.jit.trace does not record it; use torch.export")
         self.register()
         signature, gradient = self.signature, self.gradient
@@ -379,7 +386,7 @@ def _count(name: str) -> None:
     """Register with torch's counter how many floating-point operations the operators of a contract perform."""
     packets = [getattr(getattr(torch.ops, NAMESPACE), x) for x in (name, f"{name}_out")]
     formula = flop_counter.register_flop_formula(packets)(_product_flops)
-    for mode in private.active_modes():
+    for mode in active_modes():
         # A counter copies the formulas when it is made; this call may be its first one.
         counter = getattr(mode, "counter", None)
         if isinstance(counter, flop_counter.FlopCounterMode):
