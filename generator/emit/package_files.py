@@ -79,7 +79,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "analytic_choice": fastest,
         "ranking": ranked(family),
         "copies": copies(family),
-        "fast": torch and (ranked(family) or bool(family.gradients)),
+        "fast": torch and (ranked(family) or bool(family.gradients) or family.spec.select == "autotune"),
         "spreading": ranked(family),
         "combine" if torch else "combined": family_package.combines(family),
         "invariant": family.spec.rows_alike,

@@ -46,7 +46,7 @@ class Launched:
         plan = self.table.plan_of(self.table.state(operands))
         first = operands[names[0]]
         call = started(self.table, plan, operands, first) if isinstance(first, Tensor) else None
-        if call is not None and kind is not None and first.is_cuda:  # type: ignore[union-attr]
+        if call is not None and kind is not None:
             remember(self.cached, kind, call)
         return plan.results[self.name]
 

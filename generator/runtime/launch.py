@@ -100,6 +100,11 @@ def name_contract(error: Exception, name: str) -> None:
         error.args = (f"{name}: {marked.unnamed}",)
 
 
+def on_gpu(x: Tensor) -> bool:
+    """Whether a tensor is on a GPU, where launches are repeated."""
+    return x.is_cuda
+
+
 def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | None:
     """Launch a plan on the device of `first`; return what repeats it for other operands, or None if nothing can."""
     if not plan.launches:
@@ -108,7 +113,7 @@ def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | 
         for name in call.cleared:
             plan.results[name].zero_()
         # With K = 0, descriptors do not belong to operands.
-        repeatable = first.is_cuda and first.numel() > 0
+        repeatable = on_gpu(first) and first.numel() > 0
         keys = [fast.specialisation(x.kernel, x.arguments) if fast and repeatable else None for x in plan.launches]
         compiled = [None if key is None else fast.compiled.get(key) for key in keys]
         known = None not in compiled

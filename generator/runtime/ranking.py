@@ -11,7 +11,7 @@ from torch import Tensor
 from . import alignment
 from .call import Row
 from .call_tensors import State
-from .launch import Function, KernelModule, Operands, Step
+from .launch import Function, KernelModule, Operands, Step, on_gpu
 
 #: M, N and K; of a batch or of groups with their number in front.
 Sizes: TypeAlias = tuple[int, ...]
@@ -35,7 +35,7 @@ class Ranking:
     ) -> tuple[Step, State | None]:
         # Products that `offsets` divide are not copied.
         copies: Any = self.copies if function.places == 2 else None
-        gpu = a.is_cuda
+        gpu = on_gpu(a)
         twin = None if copies is None else copies.other(a, b, gpu)
         if twin is not None:
             return (*twin, None), None

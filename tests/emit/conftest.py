@@ -21,22 +21,26 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     """Renders a spec as a family whose launches stand-ins keep."""
 
     def family(text: str) -> ModuleType:
-        (tmp_path / "again.yaml").write_text(text)
+        # What launches repeated launches and copies comes with a choice.
+        (tmp_path / "again.yaml").write_text(text if "select:" in text else f"{text}select: fastest\n")
         assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
         monkeypatch.syspath_prepend(tmp_path)
         package = importlib.import_module("again")
-        names = ("functions", "cached_launch", "relaunch", "copies")
-        launch, cached, relaunch, copies = (importlib.import_module(f"again._runtime.{name}") for name in names)
+        launch, fast, copies = (importlib.import_module(f"again._runtime.{x}") for x in ("launch", "fast", "copies"))
         monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-        monkeypatch.setattr(relaunch, "KNOWN", True)
+        monkeypatch.setattr(fast, "KNOWN", True)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
         monkeypatch.setattr(copies, "_launch", copied)
-        monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+        ranking = importlib.import_module("again._runtime.ranking")
+        for module in (launch, ranking):
+            monkeypatch.setattr(module, "on_gpu", lambda x: True)
+        # No GPU is known: the first kernel that accepts the operands chooses its own configuration.
+        monkeypatch.setattr(ranking.Ranking, "best", lambda *call: None)
         if (tmp_path / "again" / "_runtime" / "interpreted_bf16.py").exists():
             # Nothing is interpreted, so the interpreter's products need not be right.
             monkeypatch.setattr(importlib.import_module("again._runtime.interpreted_bf16"), "check", lambda a, b: None)
         active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
-        monkeypatch.setattr(cached, "driver", SimpleNamespace(active=active))
+        monkeypatch.setattr(fast, "_driver", lambda: active)
         for name in [name for names in package._KERNELS.values() for name in names]:
             module = package._kernel(name)
             for kernel in {"gemm_kernel", "sum_kernel", "decode_kernel"} & vars(module).keys():

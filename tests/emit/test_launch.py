@@ -27,6 +27,7 @@ dtype: fp16
 epilogue: [none, scale+bias, save+row_sum, accumulate]
 schedule: [persistent, tiled]
 load: [descriptor, pointer]
+select: fastest
 exclude:
   - {schedule: persistent, load: pointer, because: not here}
 """
@@ -204,7 +205,7 @@ def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleT
 def test_where_launches_cannot_be_repeated_every_call_is_the_kernels_own(
     family: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["again._runtime.relaunch"], "KNOWN", False)
+    monkeypatch.setattr(sys.modules["again._runtime.fast"], "KNOWN", False)
     for _ in range(2):
         family.gemm_fp16_rcr_none(*operands())
     assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
@@ -229,7 +230,7 @@ def test_where_a_compiled_kernel_lacks_a_name_every_call_is_the_kernels_own(fami
 
 def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a kernel whose descriptors the hardware reads; the driver makes a launcher that takes maps."""
-    maps = importlib.import_module("again._runtime.tensor_maps")
+    maps = importlib.import_module("again._runtime.fast")
     asked: list[tuple[Any, Any]] = []
     ran: list[tuple[Any, ...]] = []
 
@@ -237,7 +238,8 @@ def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatc
         asked.append((source, metadata))
         return lambda *arguments: ran.append(arguments)
 
-    monkeypatch.setattr(maps.private, "driver", SimpleNamespace(active=SimpleNamespace(launcher_cls=launcher)))
+    active = maps._driver()
+    active.launcher_cls = launcher
     monkeypatch.setattr(maps, "_encoder", lambda: lambda x, meta: [(meta, x.base.data_ptr()), "shape", "strides"])
     function = family.gemm_fp16_rcr_none
     name = family._KERNELS["gemm_fp16_rcr_none"][0]

@@ -12,7 +12,6 @@ SHAPES = [(5, 7), (3, 5, 7), (1, 9), (9, 1), (70, 1030), (2, 3, 1030)]
 
 def main() -> None:
     copies = importlib.import_module(sys.argv[1])
-    turned = importlib.import_module(sys.argv[1].replace("copies", "turned"))
     other = torch.randn(3, 33, dtype=torch.float16)
     done = 0
     for mirrored in (False, True):
@@ -26,18 +25,18 @@ def main() -> None:
             assert all(step % 8 == 0 for step in steps), shape
             again = copies.aligning(copy, second)(copy, second)
             assert again[0] is copy and again[1] is second, shape
-            across, same = turned.turning("a")(x, other)
+            across, same = copies.turning("a")(x, other)
             assert torch.equal(across, x) and across.stride(-1) == 1 and same is other, shape
-            same, down = turned.turning("b")(other, x)
+            same, down = copies.turning("b")(other, x)
             assert torch.equal(down, x) and down.stride(-2) == 1 and same is other, shape
-            up, same = turned.copy_across("a")(x, other)
+            up, same = copies.copy_across("a")(x, other)
             assert torch.equal(up, x) and up.stride(-2) == 1 and same is other, shape
-            same, along = turned.copy_across("b")(other, x)
+            same, along = copies.copy_across("b")(other, x)
             assert torch.equal(along, x) and along.stride(-1) == 1 and same is other, shape
             done += 1
     # Past the first of several matrices, and of several blocks along both sides.
     wide = torch.randn(2, 130, 70).mT
-    assert torch.equal(turned.turning("a")(wide, other)[0], wide)
+    assert torch.equal(copies.turning("a")(wide, other)[0], wide)
     print(done + 1, "copied")
 
 

@@ -41,7 +41,7 @@ def family(render: Family) -> ModuleType:
 def repeated(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What was repeated since the test began: a product or a chain."""
     prefix = f"{family.__name__}._runtime"
-    cached = importlib.import_module(f"{prefix}.cached_launch")
+    cached = importlib.import_module(f"{prefix}.launch")
     started, seen = cached.started, _SEEN
     del seen[:]
 
