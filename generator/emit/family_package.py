@@ -165,10 +165,8 @@ class LinearContract:
     contract: str
     dtype: str
     bias: bool
-    #: Whether the layer does no more than add the bias.
-    plain: bool
-    #: The chain, which contracts of other types may have, too.
-    chain: tuple[str, str]
+    #: What follows, which contracts of other types may have, too; empty if a layer does no more than add the bias.
+    more: str
 
 
 def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, ...]:
@@ -182,8 +180,8 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, .
         floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
-            chain = v.epilogue.word, v.rounding
-            found.append(LinearContract(name, ELEMENTS[v.dtype.a].torch, bool(read), plain, chain))
+            more = "" if plain else v.epilogue.word + ("" if v.rounding == DEFAULTS["rounding"] else f" {v.rounding}")
+            found.append(LinearContract(name, ELEMENTS[v.dtype.a].torch, bool(read), more))
     return tuple(found)
 
 
@@ -215,20 +213,6 @@ def experts(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[tuple[str, ...],
         tuple(f'(torch.{dtype}, "{gate}"): "{name}"' for (dtype, gate), name in gated.items()),
         tuple(f'torch.{dtype}: "{name}"' for dtype, name in down.items()),
     )
-
-
-def alike(contracts: Sequence[LinearContract]) -> tuple[str, ...]:
-    """Each contract of a linear layer with the first ones of the same chain by type, as entries."""
-    found = []
-    for each in contracts:
-        types: dict[str, str] = {}
-        for other in contracts:
-            if other.chain == each.chain:
-                types.setdefault(other.dtype, other.contract)
-        types[each.dtype] = each.contract
-        listed = [f'torch.{dtype}: "{contract}"' for dtype, contract in types.items()]
-        found.append(collected(f'"{each.contract}": {{', listed, "},", 2 * INDENT))
-    return tuple(found)
 
 
 def products(family: Family) -> tuple[str, ...]:

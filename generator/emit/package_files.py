@@ -214,12 +214,10 @@ def package_source(family: Family, name: str) -> str:
         )
     elif name == NN:
         linear = family_package.linear(family.contracts)
-        plain = collected("PLAIN[:] = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
-        alike = family_package.alike(linear)
         gated, down = family_package.experts(family.contracts) if has(family, "experts") else ((), ())
         # Layers of a family that may have experts tell which word brings them.
         lacks = suits(family, "experts") and not gated
-        listed = {"linear": linear, "plain": plain, "alike": alike, "gated": gated, "down": down, "lacks": lacks}
+        listed = {"linear": linear, "gated": gated, "down": down, "lacks": lacks}
         body = environment().get_template("nn.py.j2").render(listed)
     elif name == AO:
         stored = torchao_layers(family)

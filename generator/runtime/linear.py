@@ -1,15 +1,9 @@
-"""Linear layers of torch.nn, computed by this family.
-
-`Linear` is a torch.nn.Linear whose forward pass is one of the contracts of `nn`. `replace_linear` puts it in the place
-of a model's linear layers.
-"""
+"""Linear layers of torch.nn, computed by this family: `nn.Linear`, and `nn.replace_linear` for those of a model."""
 
 from __future__ import annotations
 
 import importlib
 import warnings
-from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -20,29 +14,38 @@ from .rows import along, rows_of, shaped_as
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 
-#: Contracts of a weight (N, K): the type of the weight and the input, and whether a bias is added. `nn` fills it.
-CONTRACTS: dict[str, tuple[torch.dtype, bool]] = {}
-#: Of these, the ones that do no more than torch.nn.Linear does.
-PLAIN: list[str] = []
-#: For each of these, the contracts of the same chain by the type of the weight.
-ALIKE: dict[str, dict[torch.dtype, str]] = {}
+#: The contracts of layers, which `nn` fills: the type of the weight (N, K) and the input, whether a bias is added, and
+#: what follows, which is "" for a layer that does no more than torch.nn.Linear.
+CONTRACTS: dict[str, tuple[torch.dtype, bool, str]] = {}
 
 
-def _first(wanted: tuple[torch.dtype, bool], among: Iterable[str]) -> str | None:
-    """The first of some contracts that is what is wanted, or None."""
+def _fitting(*wanted: Any) -> str | None:
+    """The first contract that is what is wanted, or None."""
     # A list, which torch.compile traces.
-    fitting = [name for name in among if CONTRACTS[name] == wanted]
-    return fitting[0] if fitting else None
+    found = [name for name, kind in CONTRACTS.items() if kind == wanted]
+    return found[0] if found else None
+
+
+def _told(dtype: torch.dtype, bias: bool) -> str:
+    return f"a weight of {dtype} {'with' if bias else 'without'} bias"
+
+
+def _there_are(dtype: torch.dtype, bias: bool) -> str:
+    """The contracts that fit such a layer, or what those of the family fit."""
+    names = [name for name, kind in CONTRACTS.items() if kind[:2] == (dtype, bias)]
+    if names:
+        return f"contracts that fit: {', '.join(names)}"
+    return f"this family has some for {', '.join(dict.fromkeys(_told(*kind[:2]) for kind in CONTRACTS.values()))}"
 
 
 class Linear(torch.nn.Linear):
     """A linear layer computed by a contract of this family; parameters and `state_dict` are those of torch.nn.Linear.
 
-    `contract` is a name in CONTRACTS; None takes the one of PLAIN for the dtype and the bias. The input has the shape
-    (..., in_features), the result (..., out_features), or (..., out_features // 2) by a gated contract. A call takes
-    the contract of the same chain for the type that the weight has then. Tensors made of others, as those of quantised
-    and sharded models are, and nested ones are multiplied by torch if the chain is that of torch.nn.Linear. Raises
-    ValueError for a contract that does not fit.
+    `contract` is a name in CONTRACTS; None takes the one that does no more than torch.nn.Linear. The input has the
+    shape (..., in_features), the result (..., out_features), or (..., out_features // 2) by a gated contract. A call
+    takes the contract of the same chain for the type that the weight has then. What is made of other tensors, as in
+    quantised and sharded models, and nested tensors are multiplied by torch if the chain is that of torch.nn.Linear.
+    Raises ValueError for a contract that does not fit.
     """
 
     # Where it is public, and where pickled layers look for it.
@@ -63,39 +66,32 @@ class Linear(torch.nn.Linear):
 
     def _take(self, contract: str | None) -> None:
         wanted = self.weight.dtype, self.bias is not None
-        found = _first(wanted, PLAIN) if contract is None else contract
-        if found is None:
-            raise ValueError(f"no contract of PLAIN fits {_told(*wanted)}; {_fitting(*wanted)}")
-        if CONTRACTS.get(found) != wanted:
-            raise ValueError(f"{found} does not fit {_told(*wanted)}; {_fitting(*wanted)}")
+        found = contract or _fitting(*wanted, "")
+        if found is None or CONTRACTS.get(found, ())[:2] != wanted:
+            what = f"{found} does not fit" if found else "no contract does just what torch.nn.Linear does for"
+            raise ValueError(f"{what} {_told(*wanted)}; {_there_are(*wanted)}")
         self.contract = found
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The contract of `input`, with the weight as its column-major B."""
         x, weight, contract = require_tensor("input", input), self.weight, self.contract
+        *own, chain = CONTRACTS[contract]
         # Tensors made of others, of whose classes alone torch.compile knows it: quantised, sharded or nested ones.
-        made = any(hasattr(type(each), "__tensor_flatten__") for each in (weight, x))
+        made = any([hasattr(type(each), "__tensor_flatten__") for each in (weight, x)])
         dense = x.layout is torch.strided and weight.layout is torch.strided and not x.is_nested
-        if contract in PLAIN and (made or not dense or x.dim() == 0):
+        if not chain and (made or not dense or x.dim() == 0):
             return super().forward(x)
         wanted = weight.dtype, self.bias is not None
-        if CONTRACTS[contract] != wanted:
-            alike = _first(wanted, PLAIN if contract in PLAIN else ALIKE[contract].values())
+        if own != [*wanted]:
+            alike = _fitting(*wanted, chain)
             if alike is None:
-                raise ValueError(f"{self.contract} has no like for {_told(*wanted)}; {_fitting(*wanted)}")
+                raise ValueError(f"{contract} has no like for {_told(*wanted)}; {_there_are(*wanted)}")
             contract = alike
-        operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
-        function = getattr(_FAMILY, contract)
         if x.dtype != weight.dtype and not x.is_meta and not torch.is_autocast_enabled(x.device.type):
             hint = how_converted("input", x, weight.dtype)
             raise TypeError(f"{contract}: input must be {weight.dtype} as weight is, got {x.dtype}{hint}")
-        if torch.is_grad_enabled() and not function.records:
-            named = {"input": x, "weight": weight, "bias": self.bias}
-            if recorded := [name for name, each in named.items() if each is not None and each.requires_grad]:
-                told = (
-                    f"{', '.join(recorded)} require{'s' * (len(recorded) == 1)} a gradient, and {contract} records none"
-                )
-                raise RuntimeError(f"{told}: call the layer under torch.no_grad(), or render with `backward: kernels`")
+        operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
+        function = getattr(_FAMILY, contract)
         result: torch.Tensor | None = function.layer(x, weight, operands)
         if result is not None:
             return result
@@ -110,45 +106,26 @@ class Linear(torch.nn.Linear):
         return f"{super().extra_repr()}, contract={self.contract}"
 
 
-def _told(dtype: torch.dtype, bias: bool) -> str:
-    return f"a weight of {dtype} {'with' if bias else 'without'} bias"
-
-
-def _fitting(dtype: torch.dtype, bias: bool) -> str:
-    """The contracts that fit such a layer, or those that there are."""
-    fitting = [name for name, of in CONTRACTS.items() if of == (dtype, bias)]
-    if fitting:
-        return f"contracts that fit: {', '.join(fitting)}"
-    fitted = ", ".join(dict.fromkeys(_told(*of) for of in CONTRACTS.values()))
-    return f"contracts that fit: none; this family has some for {fitted}"
-
-
 def replace_linear(model: torch.nn.Module, contract: str | None = None) -> ReplacedModules:
     """Replace the linear layers of `model` that a contract fits, in place; return their names.
 
-    `left` of the result says why each other module with a matrix as a parameter was left.
-
-    Only modules whose type is torch.nn.Linear are replaced, by a `Linear` with the same parameters, and under all of
-    their names. One whose `forward` was replaced, as by a hook of accelerate, is left, and so is one with a weight of a
-    tensor subclass. `contract` is as for `Linear`. A model that itself is a linear layer is not replaced. Warns of
-    layers that are left for such a reason, and says why if none is replaced.
+    `left` of the result says why each other module with a matrix as a parameter was left: only modules whose type is
+    torch.nn.Linear are replaced, by a `Linear` with the same parameters, and under all of their names. `contract` is as
+    for `Linear`. A model that itself is a linear layer is not replaced. Warns if none is.
     """
     if contract is not None and contract not in CONTRACTS:
         raise ValueError(f"{contract} is no contract of a linear layer; those of this family: {', '.join(CONTRACTS)}")
-    fitting = [CONTRACTS[name] for name in ([contract] if contract else PLAIN)]
-    replaced, left, others = ReplacedModules(), Counter[str](), False
+    fitting = [kind[:2] for name, kind in CONTRACTS.items() if (name == contract if contract else not kind[2])]
+    replaced, others = ReplacedModules(), False
     made: dict[int, Linear] = {}
     for name, module in [*model.named_modules(remove_duplicate=False)]:
         if isinstance(module, Linear) or type(module).__module__ == Linear.__module__:
             others = True
             continue
-        if not isinstance(module, torch.nn.Linear):
-            if any(map(_is_matrix, module._parameters.values())):
-                replaced.left[name] = f"of {type(module).__name__}, no torch.nn.Linear"
+        reason = _why_left(module, fitting) if name else _why_left(module, fitting, "that is the model itself")
+        if reason is None:
             continue
-        reason = _why_left(module, fitting) if name else "that is the model itself, for which `nn.Linear` is"
         if reason:
-            left[reason] += 1
             replaced.left[name] = reason
             continue
         if id(module) not in made:
@@ -158,41 +135,24 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Repla
         parent, _, last = name.rpartition(".")
         setattr(model.get_submodule(parent), last, made[id(module)])
         replaced.append(name)
-    told = left if not replaced else {each: left[each] for each in _SILENT if each in left}
-    if told:
-        which = "some linear layers are not" if replaced else "no linear layer is"
-        reasons = ", ".join(f"{count} {reason}" for reason, count in told.items())
-        warnings.warn(f"{which} replaced: {reasons}; {_fit_for(fitting)}", stacklevel=2)
-    elif not replaced and not others:
-        warnings.warn("no linear layer is replaced: the model has none", stacklevel=2)
+    if not replaced and not others:
+        why = "; ".join(f"{name or 'the model'}: {reason}" for name, reason in [*replaced.left.items()][:3])
+        warnings.warn(f"no linear layer is replaced: {why or 'the model has none'}", stacklevel=2)
     return replaced
 
 
-def _is_matrix(x: torch.Tensor | None) -> bool:
-    """Whether a parameter is a matrix; one without a shape yet is none."""
-    return x is not None and not torch.nn.parameter.is_lazy(x) and x.dim() == 2
-
-
-def _fit_for(fitting: list[tuple[torch.dtype, bool]]) -> str:
-    """What layers could have been replaced."""
-    if not fitting:
-        return f"no contract does just what torch.nn.Linear does; name one: {', '.join(CONTRACTS)}"
-    fitted = ", ".join(dict.fromkeys(_told(*of) for of in fitting))
-    return f"what fits has {fitted}; another type or bias needs its `dtype` or `epilogue` in the spec"
-
-
-# What one does not see of a layer, for which it is left.
-_SILENT = ("with a `forward` of its own, as hooks set it", "with a weight of a tensor subclass")
-
-
-def _why_left(layer: torch.nn.Linear, fitting: list[tuple[torch.dtype, bool]]) -> str:
-    """Why a layer is not replaced; empty if it is."""
-    if type(layer) is not torch.nn.Linear:
-        return f"of {type(layer).__name__}, a class of its own"
-    if "forward" in layer.__dict__:
-        return _SILENT[0]
-    weight = layer.weight
-    if not is_plain(weight) and not is_fake(weight):
-        return _SILENT[1]
-    wanted = weight.dtype, layer.bias is not None
-    return "" if wanted in fitting else f"with {_told(*wanted)}"
+def _why_left(module: torch.nn.Module, fitting: list[tuple[torch.dtype, bool]], but: str = "") -> str | None:
+    """Why a module is left: empty if it is not, None if it has no matrix."""
+    if not isinstance(module, torch.nn.Linear):
+        own = [x for x in module._parameters.values() if x is not None and not torch.nn.parameter.is_lazy(x)]
+        return f"of {type(module).__name__}, no torch.nn.Linear" if any([x.dim() == 2 for x in own]) else None
+    if type(module) is not torch.nn.Linear:
+        return f"of {type(module).__name__}, a class of its own"
+    if "forward" in module.__dict__:
+        return "with a `forward` of its own, as hooks set it"
+    if not is_plain(module.weight) and not is_fake(module.weight):
+        return "with a weight of a tensor subclass"
+    wanted = module.weight.dtype, module.bias is not None
+    if wanted not in fitting:
+        return f"with {_told(*wanted)}; {_there_are(*wanted)}"
+    return but
