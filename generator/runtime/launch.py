@@ -149,7 +149,8 @@ class Repeat:
         self.device = next(iter(tensors.values())).device
         self.index = self.device.index
         # So many bytes and counters.
-        self.workspace = [tensors[name].numel() for name in shared]
+        sizes = [(tensors[name].numel(), tensors[name].element_size()) for name in shared]
+        self.workspace = [count * (1 if place else size) for place, (count, size) in enumerate(sizes)]
         self.workspaces = importlib.import_module(".workspaces", __package__) if shared else None
         self.cleared = [places[name] for name in call.cleared]
         self.reduced = [(places[x.name], x.run, places[x.parts]) for x in call.reduced if x.name in places]

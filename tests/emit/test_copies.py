@@ -20,6 +20,7 @@ SPEC = """\
 summary: Copied.
 layout: [rcr, rrr]
 dtype: [fp16, fp32]
+select: fastest
 """
 
 
@@ -35,11 +36,6 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
 @pytest.fixture
 def alignment(copies: ModuleType) -> ModuleType:
     return importlib.import_module("again._runtime.alignment")
-
-
-@pytest.fixture
-def turned(copies: ModuleType) -> ModuleType:
-    return importlib.import_module("again._runtime.turned")
 
 
 def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
@@ -61,10 +57,11 @@ def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
 ) -> None:
     kernel = Kernel([])
     active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
-    monkeypatch.setattr(copies, "driver", SimpleNamespace(active=active))
+    monkeypatch.setattr(copies.fast, "_driver", lambda: active)
+    monkeypatch.setattr(copies.fast, "KNOWN", keep)
     monkeypatch.setattr(copies, "_copy_kernel", kernel)
     first, second = ((torch.randn(33, 35).half(), torch.randn(37, 35).half().T) for _ in range(2))
-    copier = copies.aligning(*first, keep=keep)
+    copier = copies.aligning(*first)
     copier(*first)
     a, b = copier(*second)
     assert (a.stride(), b.stride()) == ((64, 1), (1, 64))
@@ -89,11 +86,11 @@ def test_only_what_is_unaligned_counts_against_a_copy(copies: ModuleType) -> Non
     assert not copies.worth_aligning(torch.randn(10, 3328), torch.randn(3328, 983)), "each element of b is in 10"
 
 
-def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType, turned: ModuleType) -> None:
+def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
     one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
     assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
-    assert turned.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
-    assert turned.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
+    assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
+    assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
 
 
 def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType, alignment: ModuleType) -> None:
@@ -119,26 +116,26 @@ def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(
     assert not copies.worth_lining(a[:, :0], b.T[:0])
 
 
-def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(turned: ModuleType) -> None:
+def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: ModuleType) -> None:
     def operands(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.empty(m, k, device="meta"), torch.empty(n, k, device="meta").T
 
     both = {"a": "ccr", "b": "rrr"}
-    assert turned.worth_across(*operands(127, 1024, 4096), both, 1) == "a"
-    assert turned.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}, 1) is None, "B is not copied for few rows"
-    assert turned.worth_across(*operands(256, 4095, 4096), both, 1) == "b"
-    assert turned.worth_across(*operands(256, 4096, 4096), both, 1) == "a", "A is a sixteenth of B"
-    assert turned.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}, 1) == "b"
-    assert turned.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}, 1) == "a"
-    assert turned.worth_across(*operands(1, 16384, 65536), both, 1) is None, "a row is read as it is"
-    assert turned.worth_across(*operands(64, 1024, 1023), both, 1) is None, "the launch would take longer"
+    assert copies.worth_across(*operands(127, 1024, 4096), both, 1) == "a"
+    assert copies.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}, 1) is None, "B is not copied for few rows"
+    assert copies.worth_across(*operands(256, 4095, 4096), both, 1) == "b"
+    assert copies.worth_across(*operands(256, 4096, 4096), both, 1) == "a", "A is a sixteenth of B"
+    assert copies.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}, 1) == "b"
+    assert copies.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}, 1) == "a"
+    assert copies.worth_across(*operands(1, 16384, 65536), both, 1) is None, "a row is read as it is"
+    assert copies.worth_across(*operands(64, 1024, 1023), both, 1) is None, "the launch would take longer"
     # What is copied so is never turned again, or two contracts would copy for each other without end.
     for m in (2, 7, 127, 128):
         a, b = operands(m, 4096, 65536)
-        assert turned.worth_turning(a.T.contiguous().T, b, {"a": "rcr"}, None) is None
-        assert turned.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
+        assert copies.worth_turning(a.T.contiguous().T, b, {"a": "rcr"}, None) is None
+        assert copies.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
     a, b = operands(1024, 1024, 1024)
-    assert turned.worth_across(a, b.T, both, 1) is None and turned.worth_across(a.T, b, both, 1) is None, (
+    assert copies.worth_across(a, b.T, both, 1) is None and copies.worth_across(a.T, b, both, 1) is None, (
         "layouts that are refused"
     )
 
@@ -159,7 +156,7 @@ product: {product}
         ("tf32", "rrr", (1024, 1024, 512), "rcr"),
         ("tf32", "ccr", (2048, 2048, 512), "ccr"),
         ("tf32", "ccr", (64, 4096, 2048), "rcr"),
-        # By an exchanged product B does, too; of two the smaller is turned.
+        # By an exchanged product B does, too; of two the smaller is copies.
         ("tf32 exchanged", "rrr", (1024, 1024, 512), "rrr"),
         ("tf32 exchanged", "rrr", (64, 4096, 2048), "rrr"),
         ("tf32 exchanged", "rrr", (4096, 1024, 512), "rcr"),
@@ -209,13 +206,13 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, layout: str, sizes: tuple[int, int, int], lies: str
 ) -> None:
     dtype, _, product = dtype.partition(" ")
-    (tmp_path / "turned.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
-    assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
+    (tmp_path / "copies.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
+    assert main([str(tmp_path / "copies.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     package = importlib.import_module("turned")
     names = ("functions", "cached_launch", "copies")
-    launch, cached, copies = (importlib.import_module(f"turned._runtime.{name}") for name in names)
+    launch, cached, copies = (importlib.import_module(f"copies._runtime.{name}") for name in names)
     taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
     def launched(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any, **known: Any) -> Any:

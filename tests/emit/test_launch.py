@@ -170,6 +170,7 @@ def test_a_kept_call_holds_no_tensor(family: ModuleType) -> None:
     kernel = launched(family, "gemm_fp16_rcr_none")
     kernel.launches.clear()
     kernel.compiled.runs.clear()
+    kernel.compiled.again.clear()
     del a, b
     gc.collect()
     assert [reference() for reference in dead] == [None] * 4
@@ -202,13 +203,31 @@ def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleT
     assert len(told) == 3 and len(kernel.launches) == 1 and len(kernel.compiled.runs) == 4
 
 
-def test_where_launches_cannot_be_repeated_every_call_is_the_kernels_own(
+def test_by_what_triton_documents_a_launch_has_its_own_operands(
     family: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The second launch is `CompiledKernel[grid]` with the call's tensors, and descriptors of them."""
     monkeypatch.setattr(sys.modules["again._runtime.fast"], "KNOWN", False)
-    for _ in range(2):
-        family.gemm_fp16_rcr_none(*operands())
-    assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
+    function, given = family.gemm_fp16_rcr_scale_bias, {"bias": torch.randn(48)}
+    function(*operands(), scale=2.0, **given)
+    kernel = launched(family, "gemm_fp16_rcr_scale_bias")
+    ((grid, _, first),) = kernel.launches
+    a, b = operands()
+    out = function(a, b, scale=3.0, **given)
+    assert not kernel.compiled.runs
+    ((again, own),) = kernel.compiled.again
+    assert again == (*grid, 1, 1)
+    named = dict(zip(kernel.arg_names, own))
+    assert named["scale_or_ptr"] == 3.0
+    assert addresses(own)[:3] == [a.data_ptr(), b.data_ptr(), out.data_ptr()]
+    for name, x in first.items():
+        if isinstance(x, TensorDescriptor):
+            assert (named[name].shape, named[name].strides, named[name].block_shape) == (x.shape, x.strides, x.block_shape)
+
+
+def test_by_what_triton_documents_no_tensor_is_kept(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["again._runtime.fast"], "KNOWN", False)
+    test_a_kept_call_holds_no_tensor(family)
 
 
 class Lacking(SimpleNamespace):
@@ -216,16 +235,20 @@ class Lacking(SimpleNamespace):
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
+    def __getitem__(self, grid: Any) -> Any:
+        return lambda *arguments: self.again.append(arguments)
+
 
 @pytest.mark.parametrize("name", ["function", "packed_metadata", "run", "metadata"])
-def test_where_a_compiled_kernel_lacks_a_name_every_call_is_the_kernels_own(family: ModuleType, name: str) -> None:
+def test_where_a_compiled_kernel_lacks_a_name_launches_are_as_documented(family: ModuleType, name: str) -> None:
     for each in family._KERNELS["gemm_fp16_rcr_none"]:
         kernel = family._kernel(each).gemm_kernel
-        names = {"metadata", "function", "packed_metadata", "run"} - {name}
+        names = {"metadata", "function", "packed_metadata", "run", "again"} - {name}
         kernel.compiled = Lacking(**{x: getattr(kernel.compiled, x) for x in names})
     for _ in range(2):
         family.gemm_fp16_rcr_none(*operands())
-    assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
+    kernel = launched(family, "gemm_fp16_rcr_none")
+    assert (len(kernel.launches), len(kernel.compiled.again)) == (1, 1)
 
 
 def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +325,7 @@ def test_an_error_names_the_contract(family: ModuleType) -> None:
     ):
         with pytest.raises(TypeError, match=rf"^{name}\(\) got wrong keyword arguments: {told}$"):
             function(a, b, **given)
-    with pytest.raises(TypeError, match=rf"^{name}\(\) missing 1 required positional argument: 'b'$"):
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'b'$"):
         function(a)
 
 
@@ -323,11 +346,10 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
     monkeypatch.setattr(copies, "_launch", copied)
     given: list[tuple[int, ...]] = []
 
-    def launch(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any, **known: Any) -> Any:
-        given.append((a.stride(0), b.stride(1)))
-        return None, lambda *operands: None
+    def start(call: Any, plan: Any, operands: dict[str, Any], first: torch.Tensor) -> None:
+        given.append((operands["a"].stride(0), operands["b"].stride(1)))
 
-    monkeypatch.setattr(sys.modules["again._runtime.cached_launch"], "launched", launch)
+    monkeypatch.setattr(sys.modules["again._runtime.launch"], "started", start)
     a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(512, 72).half()[:, :64].T
     family.gemm_fp16_rcr_none(a, b)
     family.gemm_fp16_rcr_none(a[:2048], b)
@@ -360,12 +382,12 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     assert main([str(tmp_path / "halves.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     package = importlib.import_module("halves")
-    names = ("_runtime.functions", "_runtime.cached_launch", "_tuned")
-    launch, cached, tuned = (importlib.import_module(f"halves.{name}") for name in names)
+    launch, ranking, tuned = (importlib.import_module(f"halves.{x}") for x in ("_runtime.launch", "_runtime.ranking", "_tuned"))
     asked: list[tuple[int, ...]] = []
-    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+    for module in (launch, ranking):
+        monkeypatch.setattr(module, "on_gpu", lambda x: True)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    monkeypatch.setattr(cached, "launched", lambda *given, **known: (None, None))
+    monkeypatch.setattr(launch, "started", lambda *given: None)
     monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, *rest: asked.append(sizes))
     getattr(package, contract)(*operands(n=96))
     assert asked == [(64, columns, 32)]

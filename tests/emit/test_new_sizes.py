@@ -33,7 +33,7 @@ class Triton:
     """Stands for Triton's launches: compiles a kernel for each key of Triton's own, and keeps what it launched."""
 
     def __init__(self) -> None:
-        self.device = 0
+        self.device: int | None = None
         self.compiled: dict[str, Compiled] = {}
         self.launches: list[Compiled] = []
 
@@ -75,8 +75,8 @@ def family(rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch:
         monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
         # The stand-in launches compiled kernels on memory of the CPU.
         monkeypatch.setattr(sys.modules["again._runtime.call"], "interprets", lambda kernel: True)
-        active = SimpleNamespace(get_current_device=lambda: stand_in.device)
-        monkeypatch.setattr(sys.modules["again._runtime.relaunch"], "driver", SimpleNamespace(active=active))
+        active = SimpleNamespace(get_current_device=lambda: stand_in.device, get_current_stream=lambda x: ("stream", x))
+        monkeypatch.setattr(sys.modules["again._runtime.fast"], "_driver", lambda: active)
         monkeypatch.setattr(sys.modules["again._runtime.copies"], "worth_aligning", lambda a, b: False)
         return package
 
@@ -231,17 +231,22 @@ def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(
 ) -> None:
     package = family("descriptor")
     kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0])
-    launch = sys.modules["again._runtime.cached_launch"].launched
+
+    def launch(given: dict[str, Any]) -> None:
+        call = kernel.CALL
+        plan = call.plan_of(call.state(given), kernel.CONFIGS[0])
+        sys.modules["again._runtime.launch"].started(call, plan, given, given["a"])
+
     for size in ((64, 64, 64), (128, 64, 64)):
         a, b = operands(*size)
-        launch(kernel, kernel.CONFIGS[0], a, b, torch.empty(size[:2]).half(), {})
-        launch(kernel, kernel.CONFIGS[0], a, b, None, {})
+        launch({"a": a, "b": b, "out": torch.empty(size[:2]).half()})
+        launch({"a": a, "b": b, "out": None})
     a, b = operands(192, 64, 64)
     given = {"a": a, "b": b, "out": None} | WRONG[wrong](a, b)
     with pytest.raises(Exception) as expected:
         kernel.CALL.plan(kernel.CONFIGS[0], **given)
     with pytest.raises(type(expected.value)) as found:
-        launch(kernel, kernel.CONFIGS[0], given["a"], given["b"], given["out"], {})
+        launch(given)
     assert str(found.value) == str(expected.value)
     assert len(stand_in.launches) == 1
 
@@ -265,7 +270,7 @@ VALUES: dict[str, list[Any]] = {
 
 def test_specialisations_are_equal_as_tritons_keys_are(family: Rendered, stand_in: Triton) -> None:
     family()
-    specialisation = sys.modules["again._runtime.relaunch"].specialisation
+    specialisation = sys.modules["again._runtime.fast"].specialisation
     plain = {name: values[0] for name, values in VALUES.items()}
     told = []
     for name, values in VALUES.items():
@@ -279,7 +284,7 @@ def test_specialisations_are_equal_as_tritons_keys_are(family: Rendered, stand_i
 
 def test_what_is_no_kernel_of_triton_has_no_specialisation(family: Rendered) -> None:
     family()
-    specialisation = sys.modules["again._runtime.relaunch"].specialisation
+    specialisation = sys.modules["again._runtime.fast"].specialisation
     tuner = triton.autotune([triton.Config({"SIZE": 16})], key=[])(_kernel)
     assert specialisation(tuner, {}) is None and specialisation(SimpleNamespace(), {}) is None
 

@@ -39,7 +39,7 @@ def split(rendered: Callable[[str], ModuleType]) -> ModuleType:
 
 def streams_of() -> Any:
     """What has the current stream."""
-    return importlib.import_module("again._runtime.cached_launch").driver.active
+    return importlib.import_module("again._runtime.fast")._driver()
 
 
 def memory(kernel: Kernel) -> tuple[int, int]:
@@ -53,11 +53,7 @@ def test_partial_sums_and_counters_have_one_place_for_each_stream(
 ) -> None:
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     stream = ["first"]
-    monkeypatch.setattr(
-        importlib.import_module("again._runtime.cached_launch").driver.active,
-        "get_current_stream",
-        lambda index: stream[0],
-    )
+    monkeypatch.setattr(streams_of(), "get_current_stream", lambda index: stream[0])
     function(*operands())
     kernel = launched(split, "gemm_fp16_rcr_none")
     assert not cached._workspaces, "the first launch has memory of its own"
@@ -89,11 +85,7 @@ def test_partial_sums_and_counters_have_one_place_for_each_stream(
 def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     streams = iter(range(100))
-    monkeypatch.setattr(
-        importlib.import_module("again._runtime.cached_launch").driver.active,
-        "get_current_stream",
-        lambda index: next(streams),
-    )
+    monkeypatch.setattr(streams_of(), "get_current_stream", lambda index: next(streams))
     for _ in range(12):
         function(*operands())
     assert [stream for _, stream in cached._workspaces] == [*range(3, 11)]
