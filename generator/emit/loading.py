@@ -18,6 +18,7 @@ from types import CodeType, ModuleType
 from unittest.mock import patch
 
 from generator import runtime
+from generator.emit.package_files import imported
 from generator.language.family_names import why_no_family
 
 #: How a rendered file introduces the digest of the text behind it.
@@ -118,6 +119,8 @@ def library_module(family: ModuleType, name: str) -> ModuleType:
         if error.name != full:
             raise
     path = Path(runtime.__file__).with_name(f"{name}.py")
+    for needed in imported(name):
+        library_module(family, needed)
     spec = importlib.util.spec_from_file_location(full, path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[full] = importlib.util.module_from_spec(spec)

@@ -39,7 +39,8 @@ from generator.emit.render import (
 from generator.emit.torchao_layers import torchao_layers
 from generator.lowering.docstrings import escaped
 from generator.lowering.gradient_lowering import GradientView
-from generator.lowering.lines import INDENT, collected, import_of, needed_entries, paragraph, tuple_of
+from generator.lowering.lines import INDENT, WIDTH, collected, import_of, needed_entries, paragraph, tuple_of
+from generator.lowering.runtime_values import called
 from generator.plan.kernels import Family
 from generator.plan.memory_needs import needs_of, needs_of_all
 
@@ -217,7 +218,12 @@ def package_source(family: Family, name: str) -> str:
         gated, down = family_package.experts(family.contracts) if has(family, "experts") else ((), ())
         # Layers of a family that may have experts tell which word brings them.
         lacks = suits(family, "experts") and not gated
-        listed = {"linear": linear, "gated": gated, "down": down, "lacks": lacks}
+        entries = []
+        for x in linear:
+            head, items = f'"{x.contract}": (', [f"torch.{x.dtype}", str(x.bias), f'"{x.more}"']
+            one = f"{head}{', '.join(items)})"
+            entries.append(f"{one}," if len(one) < WIDTH - 2 * INDENT else called(head, items, "),"))
+        listed = {"linear": entries, "gated": gated, "down": down, "lacks": lacks}
         body = environment().get_template("nn.py.j2").render(listed)
     elif name == AO:
         stored = torchao_layers(family)

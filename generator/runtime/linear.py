@@ -77,7 +77,7 @@ class Linear(torch.nn.Linear):
         x, weight, contract = require_tensor("input", input), self.weight, self.contract
         *own, chain = CONTRACTS[contract]
         # Tensors made of others, of whose classes alone torch.compile knows it: quantised, sharded or nested ones.
-        made = any([hasattr(type(each), "__tensor_flatten__") for each in (weight, x)])
+        made = any(hasattr(type(each), "__tensor_flatten__") for each in (weight, x))
         dense = x.layout is torch.strided and weight.layout is torch.strided and not x.is_nested
         if not chain and (made or not dense or x.dim() == 0):
             return super().forward(x)
@@ -145,7 +145,7 @@ def _why_left(module: torch.nn.Module, fitting: list[tuple[torch.dtype, bool]], 
     """Why a module is left: empty if it is not, None if it has no matrix."""
     if not isinstance(module, torch.nn.Linear):
         own = [x for x in module._parameters.values() if x is not None and not torch.nn.parameter.is_lazy(x)]
-        return f"of {type(module).__name__}, no torch.nn.Linear" if any([x.dim() == 2 for x in own]) else None
+        return f"of {type(module).__name__}, no torch.nn.Linear" if any(x.dim() == 2 for x in own) else None
     if type(module) is not torch.nn.Linear:
         return f"of {type(module).__name__}, a class of its own"
     if "forward" in module.__dict__:

@@ -13,7 +13,7 @@ from torch import Tensor
 from . import private
 
 _DispatchMode: Any = private.named("torch.utils._python_dispatch", "TorchDispatchMode", None)
-make_wrapper: Any = private.named("torch", "Tensor.make_wrapper_subclass", None)
+make_wrapper = private.make_wrapper
 _without_functions: Any = private.named("torch", "_C._disabled_torch_function_impl", None)
 # Whether torch has what they are made of; else tensors have memory.
 _KNOWN = None not in (_DispatchMode, make_wrapper, _without_functions)

@@ -22,7 +22,17 @@ from torch.utils import flop_counter
 from triton import knobs
 
 from .call import index_of, written
-from .launch import PLAIN, Config, Function, Operands, Result, added, name_contract, registering, within
+from .launch import (
+    PLAIN,
+    Config,
+    Function,
+    Operands,
+    Result,
+    added,
+    name_contract,
+    registering,
+    within,
+)
 from .launchable import as_plain, in_forward_mode, refuse_tangents, special
 from .private import active_modes, constant, count_modes, is_tracing, transforming
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
@@ -36,6 +46,8 @@ NO_TRANSFORM = "torch.func.grad, vjp and jacrev do not reach operators of torch;
 _NOT_FUNCTIONAL = "torch.func.functionalize takes no operator that fills a tensor it is given: call it without `out`"
 # Kernels run on the CPU in Triton's interpreter.
 _DEVICE = "cpu" if knobs.runtime.interpret else "cuda"
+# The operators of each contract.
+_registered: dict[str, tuple[Callable[..., Result], Callable[..., None]]] = {}
 
 
 def of_transform(error: Exception) -> bool:
@@ -165,7 +177,10 @@ class Operator(Function):
         """Register the operators, once; torch.compile runs this as it traces."""
         with registering:
             if self.returning is None:
-                self.returning, self.filling = _operators(self)
+                # Threads may have made two objects of one contract.
+                if self.name not in _registered:
+                    _registered[self.name] = _operators(self)
+                self.returning, self.filling = _registered[self.name]
                 entry = self.gradient or {}
                 # A compiled backward pass that torch finds in its cache calls these operators, and is not traced.
                 backward = [*(entry[x][0] for x in ("a", "b") if x in entry), *filter(None, [entry.get("saving")])]
@@ -302,8 +317,8 @@ class Operator(Function):
         if stored or divided or out.read or not all(x.dtype in _DIFFERENTIABLE for x in (a, b, out)):
             return "no gradients of such a product are computed: call it under torch.no_grad()"
         if self.backward:
-            return "it is only for gradients of others: list it in the spec for its own, or use torch.no_grad()"
-        return "it records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
+            return "this contract is only for gradients of others: list it in the spec, or use torch.no_grad()"
+        return "this contract records none: use torch.no_grad(), or render the family with `backward: kernels`"
 
 
 def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[..., None]]:

@@ -71,7 +71,7 @@ def recorder(contract: Operator) -> Callable[..., Result]:
         return autograd.unfilled(gradient, *ctx.filled)
 
     # Outside transforms of torch.func, for which the documented one looks at every argument.
-    apply: Callable[..., Result] = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
+    apply: Any = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
 
     def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, of_layer: bool) -> Result:
         return apply(*signature.packed(a, b, operands), config, out, operands, of_layer)

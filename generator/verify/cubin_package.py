@@ -127,15 +127,7 @@ class _Packing:
         if self.table.reduced:
             names = ", ".join(x.name for x in self.table.reduced)
             raise Unpackable(f"torch reduces {names} after the kernel")
-        self.nominal = None
-        if self.described[0].rows_alike:
-            self.nominal = importlib.import_module(f"{package}._runtime.invariant").nominal
-        has = {x: f"_{x}.py" in family.files for x in ("tuned", "analytic")}
-        self.best = None
-        if any(has.values()):
-            modules = [importlib.import_module(f"{package}._{x}") if has[x] else None for x in ("tuned", "analytic")]
-            ranking = importlib.import_module(f"{package}._runtime.ranking")
-            self.best = ranking.best(name, self.table, [each.name for each in self.described], *modules)
+        self.function: Any = getattr(module, name)
         # Groups divide M, or K in contracts whose names begin with `gmmk_`.
         total = SIZES["M"] if name.startswith("gmm_") else SIZES["K"]
         self.sizes = {**SIZES, "T": total, "R": total, "S": total}
@@ -240,17 +232,13 @@ class _Packing:
         return given
 
     def chosen(self, given: dict[str, Any]) -> tuple[Any, Any]:
-        """The kernel and the configuration of a call, as `runtime.plain` has it; None for the kernel's own."""
-        if self.nominal is not None:
-            rest = {name: x for name, x in given.items() if name not in ("a", "b", "out")}
-            a, b, out, rest = self.nominal(self.table, given["a"], given["b"], given["out"], rest)
-            given = {"a": a, "b": b, "out": out, **rest}
-        state = self.table.state(given)
-        refusals = [each.CALL.reason(state) for each in self.kernels]
-        taking = [each for each, reason in zip(self.kernels, refusals) if reason is None]
+        """The kernel and the configuration of a call; None for the kernel's own."""
+        function = self.function
+        taking, reasons = function.accepting(given)
         if not taking:
-            raise ValueError(f"no kernel accepts the operands: {refusals[0]}")
-        found = None if self.best is None else self.best(taking, state)
+            raise ValueError("; ".join(reasons))
+        like = given if function.nominal is None else function.nominal(self.table, given)
+        found = None if function.choice is None else function.choice.best(function, taking, self.table.state(like))
         return found or (taking[0], None)
 
     def compile(self) -> None:

@@ -145,6 +145,7 @@ summary: Turned around.
 layout: [rcr, rrr, crr, ccr]
 dtype: [tf32, tf32x3, fp32, fp16]
 product: {product}
+select: fastest
 """
 
 
@@ -211,17 +212,19 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     package = importlib.import_module("turned")
-    names = ("functions", "cached_launch", "copies")
-    launch, cached, copies = (importlib.import_module(f"copies._runtime.{name}") for name in names)
+    names = ("launch", "ranking", "copies")
+    launch, ranking, copies = (importlib.import_module(f"turned._runtime.{name}") for name in names)
     taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
-    def launched(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any, **known: Any) -> Any:
-        taken.append((module.__name__, a, b))
-        return None, lambda *operands: taken.append((module.__name__, *operands[:2]))
+    calls = {id(package._kernel(name).CALL): name for names in package._KERNELS.values() for name in names}
+
+    def started(call: Any, plan: Any, given: dict[str, Any], first: torch.Tensor) -> None:
+        taken.append((calls[id(call)], given["a"], given["b"]))
 
     monkeypatch.setattr(copies, "_launch", copied)
-    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    monkeypatch.setattr(cached, "launched", launched)
+    monkeypatch.setattr(launch, "started", started)
+    monkeypatch.setattr(ranking, "on_gpu", lambda x: True)
+    monkeypatch.setattr(ranking.Ranking, "best", lambda *call: None)
     m, n, k = sizes
     a, b = (torch.randn(size).to(torch.float16 if dtype == "fp16" else torch.float32) for size in ((m, k), (k, n)))
     a, b = a.T.contiguous().T if layout[0] == "c" else a, b.T.contiguous().T if layout[1] == "c" else b

@@ -31,8 +31,7 @@ def family(request: pytest.FixtureRequest, rendered: Callable[[str], ModuleType]
 
 def kernels(package: ModuleType, contract: str) -> tuple[Kernel, Kernel]:
     """The stand-ins for both kernels of a contract that has one file."""
-    (name,) = package._KERNELS[contract]
-    module = package._kernel(name)
+    module = package._kernel(package._KERNELS[contract][0])
     return module.decode_kernel, module.gemm_kernel
 
 

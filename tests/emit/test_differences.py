@@ -111,7 +111,7 @@ def test_an_edit_by_hand_is_overwritten_by_the_advised_command(family: Cli, opti
 def test_an_edit_among_other_changes(family: Cli) -> None:
     assert family("family.yaml").status == 0
     KERNEL.write_text(KERNEL.read_text() + "# mine\n")
-    (FOLDER / "_runtime" / "functions.py").unlink()
+    (FOLDER / "_runtime" / "launch.py").unlink()
     assert "2 files to change, 1 of them edited by hand; keep the edits" in family("family.yaml", "--check").err
 
 

@@ -249,14 +249,12 @@ def test_a_checkout_with_other_line_ends_is_packed_as_it_was_rendered(cli: Cli) 
 @pytest.mark.parametrize("data", [b"\xff", b"\0", b"\r", "\u2028".encode()])
 def test_a_byte_that_was_added_is_an_edit(cli: Cli, data: bytes) -> None:
     shutil.copytree(GENERATED / "ladder", "ladder")
-    path = Path("ladder/_runtime/functions.py")
+    path = Path("ladder/_runtime/launch.py")
     path.write_bytes(path.read_bytes() + data)
     for form in ("wheel", "kernels"):
         said = cli("package", "ladder", "--format", form, "--out", "made")
         assert (
-            said.status == 1
-            and "ladder/_runtime/functions.py: edited by hand" in said.err
-            and said.err.count("\n") == 1
+            said.status == 1 and "ladder/_runtime/launch.py: edited by hand" in said.err and said.err.count("\n") == 1
         )
 
 

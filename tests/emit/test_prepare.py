@@ -55,8 +55,9 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Modu
     def family(name: str, folder: Path = GENERATED) -> tuple[ModuleType, ModuleType]:
         names.append(name)
         package = load_family(folder / name)
-        monkeypatch.setattr(importlib.import_module(f"{name}._runtime.relaunch"), "KNOWN", False)
-        return package, library_module(package, "prepare")
+        ahead = library_module(package, "prepare")
+        monkeypatch.setattr(ahead, "Repeat", lambda *plan: None)
+        return package, ahead
 
     yield family
     for name in names:
@@ -179,8 +180,7 @@ def test_loading_either_kernel_makes_what_repeats_both(
 ) -> None:
     _, ahead, firsts, seconds = split_launches(load)
     repeated: list[Any] = []
-    monkeypatch.setattr(ahead.relaunch, "KNOWN", True)
-    monkeypatch.setattr(ahead.cached_launch, "Repeat", lambda *given: repeated.append(given) or given)
+    monkeypatch.setattr(ahead, "Repeat", lambda *given: repeated.append(given) or given)
     for launch in (*firsts, *seconds):
         launch.load()
     assert len(repeated) == len(firsts) + len(seconds)

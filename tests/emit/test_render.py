@@ -75,7 +75,7 @@ def test_the_surroundings_leave_no_trace(tmp_path: Path) -> None:
         ran = python("-m", "generator", spec, "--out", "out", cwd=cwd, env=variables)
         assert ran.returncode == 0, ran.stderr
         found.append(contents(cwd / "out"))
-    assert len(found[0]) == 41 and all(other == found[0] for other in found[1:])
+    assert len(found[0]) == 30 and all(other == found[0] for other in found[1:])
 
 
 def test_no_machine_and_no_day_is_named() -> None:

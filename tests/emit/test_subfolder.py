@@ -13,7 +13,7 @@ from tests.helpers.support import BASE, Spoken, contents
 Cli = Callable[..., Spoken]
 FOLDER = Path("generated/family")
 RUNTIME = FOLDER / "_runtime"
-MODULE = RUNTIME / "functions.py"
+MODULE = RUNTIME / "launch.py"
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_file_that_is_missing_is_written(rendered: Cli) -> None:
 def test_what_a_killed_rendering_leaves_is_rendered_away(rendered: Cli) -> None:
     before = contents(FOLDER)
     (FOLDER / "manifest.json").unlink()
-    (RUNTIME / ".functions.py.012345.new").write_text("half")
+    (RUNTIME / ".launch.py.012345.new").write_text("half")
     # A module of a family that is none of this one's.
     (RUNTIME / "autograd.py").write_text(MODULE.read_text())
     assert rendered("family.yaml", "--check").status == 1
@@ -86,9 +86,7 @@ def test_what_the_manifest_lists_there_is_held_against_it(rendered: Cli) -> None
     text = MODULE.read_text()
     MODULE.unlink()
     said = rendered("verify", FOLDER, "--level", "static")
-    assert (
-        said.status == 1 and "_runtime/functions.py manifest: every file that the manifest lists is there" in said.out
-    )
+    assert said.status == 1 and "_runtime/launch.py manifest: every file that the manifest lists is there" in said.out
     MODULE.write_text(text + "\n\nx = 1\n")
     said = rendered("verify", FOLDER, "--level", "static")
-    assert said.status == 1 and "case:   _runtime/functions.py" in said.out
+    assert said.status == 1 and "case:   _runtime/launch.py" in said.out

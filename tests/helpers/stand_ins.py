@@ -12,7 +12,7 @@ import triton
 
 
 class Compiled:
-    """What a launch returns; `run` is what a second launch calls, and `again` has what one by Triton's own was given."""
+    """What a launch returns; `run` is what a second launch calls, and `[grid]` is what Triton documents."""
 
     def __init__(self) -> None:
         self.metadata = SimpleNamespace(tensordesc_meta=None)

@@ -35,7 +35,8 @@ def imported_without(name: str, owner: Any, attribute: str) -> Any:
         delattr(owner, attribute)
     assert not hasattr(owner, attribute)
     try:
-        importlib.import_module(f"{name}._runtime.private")
+        for module in ("private", "memoryless"):
+            importlib.import_module(f"{name}._runtime.{module}")
     finally:
         if own is None:
             delattr(owner, attribute)
@@ -76,7 +77,7 @@ def main() -> None:
         owner = functools.reduce(getattr, path, importlib.import_module(module))
         family = imported_without(f"f{index}", owner, attribute)
         check(family)
-        print(named, importlib.import_module(f"f{index}._runtime.relaunch").KNOWN)
+        print(named)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from tests.helpers.support import python
 #: The modules that are there for a reason of their own, not because another one imports them.
 OF_SOME = frozenset(
     {
-        *("autograd", "composed_products", "copies", "grouped_calls", "interpreted_bf16", "ranking", "recorded"),
-        *("spreading", "tensor_maps", "turned", "workspaces"),
+        *("autograd", "composed_products", "copies", "fast", "interpreted_bf16", "ranking", "recorded"),
+        *("spreading", "workspaces"),
     }
 )
 INT4 = "dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\n"
@@ -33,15 +33,18 @@ def modules(folder: Path, spec: str) -> set[str]:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ("", {"copies"}),
-        ("select: fastest\n", {"copies", "ranking", "spreading"}),
-        ("schedule: stream_k\n", {"copies", "workspaces"}),
-        ("layout: [rcr, rrr]\n", {"copies", "turned"}),
-        ("load: descriptor\n", {"copies", "tensor_maps"}),
-        ("dtype: bf16\n", {"copies", "interpreted_bf16"}),
-        ("batch: grouped\n", {"grouped_calls", "spreading"}),
-        ("backward: kernels\n", {"autograd", "copies", "recorded", "turned"}),
+        ("", set()),
+        ("select: fastest\n", {"copies", "fast", "ranking", "spreading"}),
+        ("select: autotune\n", {"fast"}),
+        ("schedule: stream_k\n", {"workspaces"}),
+        ("layout: [rcr, rrr]\n", set()),
+        ("load: descriptor\n", set()),
+        ("dtype: bf16\n", {"interpreted_bf16"}),
+        ("batch: grouped\n", set()),
+        ("batch: grouped\nselect: fastest\n", {"fast", "ranking", "spreading"}),
+        ("backward: kernels\n", {"autograd", "fast", "recorded"}),
         ("invariant: rows\n", set()),
+        ("invariant: rows\nselect: fastest\n", {"fast", "ranking", "spreading"}),
         ("invariant: rows\nwith: aten\n", {"composed_products"}),
     ],
 )

@@ -15,28 +15,23 @@ summary: A plain family.
 layout: rcr
 dtype: fp16
 with: prepare
+select: fastest
 epilogue: [none, bias]
 tile: [{m: 16, n: 16, k: 16, warps: 1}]
 """
 RUNTIME = ROOT / "generator" / "runtime"
 
-#: Each name, and whether launches are still repeated without it.
-NAMES = {
-    "torch.utils._python_dispatch:_len_torch_dispatch_stack": True,
-    "torch.utils._python_dispatch:_get_current_dispatch_mode_stack": True,
-    "torch.utils._python_dispatch:TorchDispatchMode": True,
-    "torch.autograd.forward_ad:_current_level": True,
-    "torch:_C._is_tracing": True,
-    "torch:_C._are_functorch_transforms_active": True,
-    "torch:Tensor._make_wrapper_subclass": True,
-    "torch:_C._disabled_torch_function_impl": True,
-    "triton.runtime:driver": False,
-    "triton.runtime.autotuner:Heuristics": False,
-    "triton.tools.tensor_descriptor:TensorDescriptor": False,
-    "triton:JITFunction.warmup": True,
-    "triton.runtime.errors:OutOfResources": True,
-    "triton.runtime.errors:PTXASError": True,
-}
+#: The names of torch; those of Triton are imported by `fast` alone, which says for which versions.
+NAMES = [
+    "torch.utils._python_dispatch:_len_torch_dispatch_stack",
+    "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
+    "torch.utils._python_dispatch:TorchDispatchMode",
+    "torch.autograd.forward_ad:_current_level",
+    "torch:_C._is_tracing",
+    "torch:_C._are_functorch_transforms_active",
+    "torch:Tensor._make_wrapper_subclass",
+    "torch:_C._disabled_torch_function_impl",
+]
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +47,15 @@ def test_a_family_does_without_each_name(folder: Path) -> None:
     env = {"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"}
     ran = python(str(ROOT / "tests" / "helpers" / "without_names.py"), str(folder), *NAMES, cwd=folder, env=env)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.splitlines() == [f"{name} {known}" for name, known in NAMES.items()]
+    assert ran.stdout.splitlines() == NAMES
 
 
 def test_every_name_that_is_looked_up_is_tested() -> None:
-    text = (RUNTIME / "private.py").read_text()
-    found = re.findall(r'_named\(\s*(_MODES|"[^"]*"), "([^"]*)"', text)
+    text = "".join((RUNTIME / f"{name}.py").read_text() for name in ("private", "memoryless"))
+    found = re.findall(r'named\(\s*(_MODES|"[^"]*"), "([^"]*)"', text)
     modes = "torch.utils._python_dispatch"
-    named = {f"{modes if module == '_MODES' else module.strip(chr(34))}:{name}" for module, name in found}
-    # The encoder of tensor maps is looked up when it is first needed.
-    late = {"triton.backends.nvidia.driver:make_tensordesc_arg"}
-    loop = {"triton.runtime.errors:OutOfResources", "triton.runtime.errors:PTXASError"}
-    assert named - late == {*NAMES} - loop - {"torch.autograd.forward_ad:_current_level"}
+    looked_up = {f"{modes if module == '_MODES' else module.strip(chr(34))}:{name}" for module, name in found}
+    assert looked_up == {*NAMES} - {"torch.autograd.forward_ad:_current_level"}
 
 
 #: What is not documented, and modules of Triton that have such names.
@@ -72,7 +64,17 @@ PRIVATE = re.compile(r"torch\._|_python_dispatch|triton\.(runtime|backends|tools
 
 def test_no_other_module_has_such_names() -> None:
     # Inductor has no documented interface for its passes' patterns; the modules are imported for it alone.
-    own = {"private", "descriptors", "interpreted_bf16", "chain_search", "graph_pass"}
+    own = {
+        "private",
+        "memoryless",
+        "fast",
+        "launch",
+        "descriptors",
+        "interpreted_bf16",
+        "chain_search",
+        "graph_pass",
+        "prepare",
+    }
     for path in RUNTIME.glob("*.py"):
         if path.stem not in own:
             code = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
@@ -81,7 +83,7 @@ def test_no_other_module_has_such_names() -> None:
 
 @pytest.mark.parametrize(("value", "known"), [("0", False), ("1", True), (None, True)])
 def test_an_environment_variable_turns_cached_launches_off(folder: Path, value: str | None, known: bool) -> None:
-    code = "import importlib; print(importlib.import_module('f0._runtime.relaunch').KNOWN)"
+    code = "import importlib; print(importlib.import_module('f0._runtime.fast').KNOWN)"
     env = {"PYTHONPATH": str(folder)} | ({} if value is None else {"GEMM_RELAUNCH": value})
     ran = python("-c", code, cwd=folder, env=env)
     assert (ran.returncode, ran.stdout.strip()) == (0, str(known)), ran.stderr

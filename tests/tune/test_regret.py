@@ -116,7 +116,7 @@ def test_another_choice_is_measured_again(bench: Bench, at_once: AtOnce) -> None
     """What is chosen depends on every file of the family, as `_tuned.py` where there is one."""
     at_once()
     measured(bench)
-    chooser = bench.folder / "generated" / "tiny" / "_runtime" / "functions.py"
+    chooser = bench.folder / "generated" / "tiny" / "_runtime" / "launch.py"
     chooser.write_text(chooser.read_text() + "\n# Other winners.\n")
     again = at_once()
     measured(bench)

@@ -47,7 +47,7 @@ def compiled(file: Path, text: str, mode: py_compile.PycInvalidationMode) -> Non
 def test_bytecode_of_another_text_is_not_run_and_is_a_failure(
     ladder: Path, mode: py_compile.PycInvalidationMode
 ) -> None:
-    for name in (f"{KERNEL}.py", "nn.py", "__init__.py", "_runtime/functions.py"):
+    for name in (f"{KERNEL}.py", "nn.py", "__init__.py", "_runtime/launch.py"):
         compiled(ladder / name, "raise SystemExit('bytecode')\n", mode)
         assert load_kernel(ladder / f"{KERNEL}.py").CONFIGS
         family = load_family(ladder)

@@ -148,7 +148,7 @@ def _unchecked(file: Path) -> None:
     [
         ("nn.py", Path.unlink, "does not exist"),
         ("nn.py", _renewed, "was edited since it was rendered"),
-        ("_runtime/functions.py", _headed, "was edited since it was rendered"),
+        ("_runtime/launch.py", _headed, "was edited since it was rendered"),
         ("_runtime/call.py", _renewed, "was edited since it was rendered"),
         ("_runtime/call.py", Path.unlink, "does not exist"),
         ("_runtime/call", _packaged, "is not in the manifest"),

@@ -126,7 +126,7 @@ WORDS: tuple[Edit, ...] = (
     ("module.py.j2", "# By target, the configurations", "# By target, those"),
     # Of a family's own files.
     ("family.py.j2", '"""{{ summary }}', '"""{{ summary }} Of all.'),
-    ("generator/runtime/functions.py", '"""How the functions', '"""How all functions'),
+    ("generator/runtime/launch.py", '"""The functions of', '"""All functions of'),
 )
 
 

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -35,7 +36,7 @@ epilogue: [swiglu, scale_m]
 select: fastest
 backward: kernels
 """
-LAUNCHING = "functions", "cached_launch", "measured_choice"
+LAUNCHING = "launch", "ranking", "measured_choice"
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
@@ -197,18 +198,20 @@ def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(
 ) -> None:
     """Both layers of experts, forward and backward, with the kernels and configurations that an H200 would run."""
     family = render("fast_groups", FASTEST)
-    launch, cached, choice = (importlib.import_module(f"{family.__name__}._runtime.{x}") for x in LAUNCHING)
+    launch, ranking, choice = (importlib.import_module(f"{family.__name__}._runtime.{x}") for x in LAUNCHING)
     ran: dict[str, set[str]] = {}
+    modules = [family._kernel(name) for names in family._KERNELS.values() for name in names]
+    run = launch.started
 
-    def launched(module: ModuleType, row: object, *call: object, **options: object) -> object:
-        contract, _, how = module.__name__.rpartition(".")[2].partition("__")
-        assert row in module.CONFIGS
-        ran.setdefault(contract, set()).add(how)
-        return run(module, row, *call, **options)
+    def started(call: Any, plan: Any, given: dict[str, Any], first: torch.Tensor) -> Any:
+        for module in [module for module in modules if module.CALL is call]:
+            contract, _, how = module.__name__.rpartition(".")[2].partition("__")
+            assert any(row.items() <= plan.launches[0].arguments.items() for row in module.CONFIGS)
+            ran.setdefault(contract, set()).add(how)
+        return run(call, plan, given, first)
 
-    run = cached.launched
-    monkeypatch.setattr(cached, "launched", launched)
-    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+    monkeypatch.setattr(launch, "started", started)
+    monkeypatch.setattr(ranking, "on_gpu", lambda x: True)
     monkeypatch.setattr(choice, "_device", lambda device: ("NVIDIA H200", 132))
     make = torch.Generator().manual_seed(0)
     rows, hidden, inner, groups = 70, 64, 32, 4

@@ -189,7 +189,7 @@ CONTRACTS = (
         ((" for kernel, why in found if why is None]", " for kernel, why in found]"),),
         "operands that a sibling takes are turned down",
         contract="gemm_fp16_rcr_bias",
-        own="_runtime/functions.py",
+        own="_runtime/launch.py",
     ),
     Mutation(
         "a contract lists another's kernel",
@@ -212,13 +212,13 @@ CONTRACTS = (
         FP16_RCR,
         (
             (
-                "return taking[0].gemm(a, b, **operands, out=out, config=config)",
-                "return taking[0].gemm(a, b, **operands, out=out)",
+                "return taking[0].CALL(config, **given)",
+                "return taking[0].CALL(None, **given)",
             ),
         ),
         "a caller's choice has no effect",
         contract="gemm_fp16_rcr_bias",
-        own="_runtime/functions.py",
+        own="_runtime/launch.py",
     ),
     Mutation(
         "a contract drops out",
@@ -226,17 +226,13 @@ CONTRACTS = (
         FP16_RCR,
         (
             (
-                "return taking[0].gemm(a, b, **operands, out=out, config=config)",
-                "return taking[0].gemm(a, b, **operands, config=config)",
-            ),
-            (
-                "return target.gemm(a, b, **operands, out=out, config=row)",
-                "return target.gemm(a, b, **operands, config=row)",
+                'given = {"a": a, "b": b, "out": out, **operands}\n        if getattr',
+                'given = {"a": a, "b": b, "out": None, **operands}\n        if getattr',
             ),
         ),
         "the caller's tensor is never written",
         contract="gemm_fp16_rcr_bias",
-        own="_runtime/functions.py",
+        own="_runtime/launch.py",
         says="another tensor",
     ),
 )
