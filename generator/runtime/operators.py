@@ -169,7 +169,7 @@ class Operator(Function):
         """Compile what calls of some sizes can run, before the first call; the module `prepare` tells the arguments."""
         module = added("prepare")
         if module is None:
-            raise AttributeError(f"{self.name} has no 'prepare': add it to the key `with` of the spec")
+            raise AttributeError(f"{self.name} has no 'prepare'; add 'prepare' to the key `with` of the spec")
         return module.prepare(self, *sizes, **options)  # type: ignore[no-any-return]
 
     @constant

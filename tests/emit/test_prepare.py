@@ -125,7 +125,7 @@ def test_prepared_calls_compile_nothing(
             sizes = {"B": 2, "M": draw.choice(m), "N": n, "K": k}
             call = some_call(ahead, contract, sizes, draw)
             try:
-                copying, kernel, row, given = ahead.followed(function, call)
+                copying, kernel, row, given = function.followed(call)
                 copies = [ahead._Launch("copies", None, *each) for each in copying]
             except ValueError:
                 # Only kernels with descriptors are in the family.
@@ -151,7 +151,7 @@ def split_launches(load: Callable[..., Any]) -> tuple[ModuleType, ModuleType, li
     modules = [package._kernel(name) for name in package._KERNELS["gemm_fp16_rcr_bias_silu"]]
     firsts = [launch for launch in found if launch.kernel in [module.gemm_kernel for module in modules]]
     seconds = [launch for launch in found if launch.kernel in [module.sum_kernel for module in modules]]
-    assert {launch.name for launch in found if launch not in firsts + seconds} == {"copies"}
+    assert len(found) == len(firsts + seconds)
     return package, ahead, firsts, seconds
 
 
@@ -172,7 +172,7 @@ def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own
     # It counts as no configuration.
     assert {launch.row for launch in seconds} == {None}
     assert package.gemm_fp16_rcr_bias_silu.prepare(256, 8192, M=(1, 512, 2048), device=CUDA) == len(rows)
-    assert {module for module, _ in compilations - compiled} == {"split_k._runtime.copies"}
+    assert {module for module, _ in compilations - compiled} == set()
 
 
 def test_loading_either_kernel_makes_what_repeats_both(
