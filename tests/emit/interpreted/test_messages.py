@@ -184,14 +184,10 @@ def test_a_layer_names_its_own_tensors(render: Callable[[str, str], ModuleType])
         TypeError, match=r"input must be torch.float16 as weight is, got torch.float32; pass input.half"
     ):
         layer(A.float())
-    with pytest.raises(
-        RuntimeError, match=r"^gemm_fp16_rcr_bias: b, bias require a gradient, and this contract records none: "
-    ):
+    with pytest.raises(RuntimeError, match=r"^gemm_fp16_rcr_bias: b, bias require a gradient, and this contract rec"):
         layer(A)
     layer.requires_grad_(False)
-    with pytest.raises(
-        RuntimeError, match=r"^gemm_fp16_rcr_bias: a requires a gradient, and this contract records none: "
-    ):
+    with pytest.raises(RuntimeError, match=r"^gemm_fp16_rcr_bias: a requires a gradient, and this contract records"):
         layer(A.clone().requires_grad_())
     with torch.autocast("cpu", HALF):
         assert layer(A.float()).dtype == HALF
