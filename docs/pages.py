@@ -2,7 +2,7 @@
 
 Four things are made, and tests/test_docs.py compares each with what is committed:
 
-    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES
+    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES; one of BUILT is empty, and made with the site
     0<!-- figure: WORDS -->   the figure, or span of code, in front of it: made by `figures.py`
     ```console                each line `$ COMMAND` is run, and what it prints follows
     plots/NAME.svg            a plot of committed measurements, made by an entry of PLOTS
@@ -324,31 +324,10 @@ def _printed(mode: str, name: str) -> Callable[[], str]:
     return block
 
 
-#: What the generator and rendered files say when something is wrong: section -> entries.
-ERRORS = yaml.safe_load((ROOT / "docs" / "errors.yaml").read_text(encoding="utf-8"))
-
-
-def _errors(section: str) -> Callable[[], str]:
-    """The messages of a section, each with its cause and what to do."""
-
-    def shown(text: str) -> str:
-        fence = "``" if "`" in text else "`"
-        return f"{fence}{text}{fence}".replace("|", "\\|")
-
-    def table() -> str:
-        entries = ERRORS[section]
-        kinds = ("exception",) if "exception" in entries[0] else ()
-        rows = [
-            (*(_code(entry[kind]) for kind in kinds), shown(entry["message"]), entry["cause"], entry["do"])
-            for entry in entries
-        ]
-        return markdown((*kinds, "message", "cause", "what to do"), rows)
-
-    return table
-
-
 #: Results of which pages have figures alone.
 _NO_TABLE = ("types_other", "grouped_other")
+#: Long tables: a page has their markers, and conf.py fills them when the site is built.
+BUILT = frozenset(f"bench_{suite}" for suite in RESULTS if suite not in _NO_TABLE)
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "operations": built_in.table,
@@ -364,14 +343,13 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"axis_{name}": _axis(name) for name in _WORDS},
     "proofs": _proofs,
     "speed": _speed,
-    **{f"bench_{suite}": _bench(suite) for suite in RESULTS if suite not in _NO_TABLE},
+    **{name: _bench(name.removeprefix("bench_")) for name in sorted(BUILT)},
     "invariant": _invariant,
     "hour": _hour,
     **{
         f"hour_{mode}_{name}": _printed(mode, name)
         for mode, name in (("gpu" if gpu else "cpu", name) for gpu, name in _HOUR_STEPS)
     },
-    **{f"errors_{section}": _errors(section) for section in ERRORS},
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused", "fp32", "tf32x3", "symmetric")},
     "fp32_errors": _fp32_errors,
     "training": _training,
@@ -384,17 +362,9 @@ PLOTS: Mapping[str, tuple[str, str]] = {
     "decode": ("decode", "*"),
     "eight_bits": ("types", "*8*/*"),
     "tf32": ("types", "tf32*"),
-    "batched": ("batched", "*"),
     "fused": ("fused", "*"),
-    "inductor": ("inductor", "*"),
     "formulas": ("formulas", "*"),
     "stored": ("stored", "*"),
-    "unseen_fp16": ("unseen", "fp16*"),
-    "unseen_bf16": ("unseen", "bf16*"),
-    "unseen_fp8": ("unseen_fp8", "*"),
-    "unseen_fp32": ("unseen_fp32", "*"),
-    "spine": ("spine", "*"),
-    "grouped": ("grouped", "bf16*"),
 }
 
 
@@ -451,8 +421,17 @@ def console(block: str) -> str:
 
 def made(text: str) -> str:
     """A page with its tables, console blocks and figures made anew."""
-    text = _TABLE.sub(lambda found: f"{found[1]} -->\n{TABLES[found[1]]().strip()}\n", text)
+    text = _TABLE.sub(
+        lambda found: f"{found[1]} -->\n" + (f"{TABLES[found[1]]().strip()}\n" if found[1] not in BUILT else ""), text
+    )
     return figures.written(_CONSOLE.sub(lambda found: console(found[1]), text))
+
+
+def built(text: str) -> str:
+    """A page as the site has it: with its long tables."""
+    return _TABLE.sub(
+        lambda found: f"{found[1]} -->\n{TABLES[found[1]]().strip()}\n" if found[1] in BUILT else found[0], text
+    )
 
 
 def main() -> int:
