@@ -2,7 +2,7 @@
 
 Four things are made, and tests/test_docs.py compares each with what is committed:
 
-    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES; one of BUILT is empty, and made with the site
+    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES (of BUILT: with the site)
     0<!-- figure: WORDS -->   the figure, or span of code, in front of it: made by `figures.py`
     ```console                each line `$ COMMAND` is run, and what it prints follows
     plots/NAME.svg            a plot of committed measurements, made by an entry of PLOTS
@@ -327,7 +327,8 @@ def _printed(mode: str, name: str) -> Callable[[], str]:
 #: Results of which pages have figures alone.
 _NO_TABLE = ("types_other", "grouped_other")
 #: Long tables: a page has their markers, and conf.py fills them when the site is built.
-BUILT = frozenset(f"bench_{suite}" for suite in RESULTS if suite not in _NO_TABLE)
+_TUNED = ("gemm16", "batched", "fused", "fp32", "tf32x3", "symmetric")
+BUILT = frozenset(f"bench_{suite}" for suite in RESULTS if suite not in _NO_TABLE) | {f"tuned_{n}" for n in _TUNED}
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "operations": built_in.table,
@@ -343,14 +344,14 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"axis_{name}": _axis(name) for name in _WORDS},
     "proofs": _proofs,
     "speed": _speed,
-    **{name: _bench(name.removeprefix("bench_")) for name in sorted(BUILT)},
+    **{f"bench_{suite}": _bench(suite) for suite in RESULTS if suite not in _NO_TABLE},
     "invariant": _invariant,
     "hour": _hour,
     **{
         f"hour_{mode}_{name}": _printed(mode, name)
         for mode, name in (("gpu" if gpu else "cpu", name) for gpu, name in _HOUR_STEPS)
     },
-    **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused", "fp32", "tf32x3", "symmetric")},
+    **{f"tuned_{n}": _tuned(n) for n in _TUNED},
     "fp32_errors": _fp32_errors,
     "training": _training,
 }
