@@ -2,7 +2,8 @@
 
 Four things are made, and tests/test_docs.py compares each with what is committed:
 
-    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES (of BUILT: with the site)
+    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES;
+                              those of BUILT are made when the site is built
     0<!-- figure: WORDS -->   the figure, or span of code, in front of it: made by `figures.py`
     ```console                each line `$ COMMAND` is run, and what it prints follows
     plots/NAME.svg            a plot of committed measurements, made by an entry of PLOTS
