@@ -217,6 +217,13 @@ def test_a_session_prints_what_stands_in_it(
     assert done.returncode == 0, done.stdout
 
 
+def test_the_cookbook_has_a_spec_and_a_call_for_each_task() -> None:
+    _, *tasks = re.split(r"^## ", TEXTS["docs/cookbook.md"], flags=re.M)
+    assert len(tasks) == 12
+    assert all(_SPEC.search(task) or "docs/examples/" in task for task in tasks)
+    assert all("```pycon\n" in task or "```console\n" in task for task in tasks)
+
+
 def test_every_plot_is_on_a_page_and_small() -> None:
     shown = {name for text in TEXTS.values() for name in re.findall(r"!\[[^]]+\]\((?:docs/)?plots/(\w+)\.svg\)", text)}
     assert shown == pages.PLOTS.keys() == {path.stem for path in pages.PLOT_FOLDER.iterdir()}
