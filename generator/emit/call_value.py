@@ -40,14 +40,8 @@ class Number:
     def __add__(self, other: Number | int) -> Number:
         return operation("+", self, other)
 
-    def __radd__(self, other: int) -> Number:
-        return operation("+", other, self)
-
     def __sub__(self, other: Number | int) -> Number:
         return operation("-", self, other)
-
-    def __rsub__(self, other: int) -> Number:
-        return operation("-", other, self)
 
     def __mul__(self, other: Number | int) -> Number:
         return operation("*", self, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -77,6 +78,23 @@ def huge(*shape: int) -> torch.Tensor:
 def refused(run: Callable[[], Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         run()
+
+
+@pytest.mark.parametrize(
+    ("made", "known"),
+    [
+        (Call, "configs operands results launches choose refuse fits memory cleared reduced programs reset"),
+        (Launch, "kernel grid arguments configured"),
+        (Operand, "name shape dtype unit absent read named"),
+        (Memory, "name shape dtype unit absent read named pitch"),
+        (Workspace, "name shape dtype unit absent read named pitch cleared"),
+        (Reduction, "name parts how"),
+        (Occupancy, "shared registers interpreted"),
+    ],
+)
+def test_no_field_is_passed_over(made: Any, known: str) -> None:
+    """What a class has more, the reader in `call_reader` must learn to understand, or refuse."""
+    assert {x.name for x in fields(made)} <= set(known.split())
 
 
 @pytest.mark.parametrize("name", [x for x in OPERATIONS if x.isidentifier()])
