@@ -27,7 +27,7 @@ from generator.problem.quantised_values import dequantised, quantised_roundoff
 from generator.problem.reference import auxiliary_value
 from generator.problem.stored_values import values
 from generator.problem.torch_functions import apply
-from generator.runtime.extents import N
+from generator.plan.extents import N
 
 #: Up to this many operations the whole product is computed in float64; above it, only random rows and columns.
 _WHOLE = 4e12

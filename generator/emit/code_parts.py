@@ -23,7 +23,7 @@ _CALL = "CALL"
 #: What chooses a configuration, all of which are of the table: a function, and of the call what names it.
 _COST, _CHOICE = "cost", "choose"
 #: Of the call what the kernels do not depend on: which calls are refused.
-_CONDITIONS = "needs"
+_CONDITIONS = frozenset({"refuse", "fits", "too_large"})
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def parts(text: str) -> Parts:
     for place, statement in enumerate(body):
         call = _call_of(statement)
         if call is not None:
-            conditions = [x for x in call.keywords if x.arg == _CONDITIONS]
-            launched += [written(x) for x in call.keywords if x.arg not in (_CHOICE, _CONDITIONS)]
+            conditions = [x for x in call.keywords if x.arg in _CONDITIONS]
+            launched += [written(x) for x in call.keywords if x.arg not in {_CHOICE, *_CONDITIONS}]
             host += [*call.args, *conditions]
         elif place not in compiled and _COST not in statement.binds and not getattr(statement.node, "level", 0):
             host.append(statement.node)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -20,7 +21,7 @@ import jinja2
 
 from generator import runtime
 from generator.emit import schedule_template
-from generator.emit.kernel_names import assignment
+from generator.emit.kernel_names import ROLES
 from generator.files.parent_process import end_with_parent
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
@@ -61,6 +62,9 @@ ATTRIBUTES_TEXT = "*.py text eol=lf\n*.pyi text eol=lf\nmanifest.json text eol=l
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
 _CHUNK = 100
+
+#: The names of kernels in the host parts of a file.
+_KERNELS = re.compile(r"\b(gemm|sum|decode)_kernel\b")
 
 DIGEST_LINE = "# sha256 of the text below: "
 #: What files that are equal in all families have in the place of the command, which names a spec.
@@ -146,9 +150,10 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     texts = {"summary": summary, "properties": properties(k), "formula": paragraph(formula(k.v))}
     alone = spec.package == "files"
     needs = needed_entries(differing_needs_of(kernel), INDENT) if alone else ()
-    roles = ["gemm_kernel", *["decode_kernel"] * (k.decoding is not None), *["sum_kernel"] * k.schedule.joins]
-    names = [assignment(role, kernel.name) for role in roles]
-    body = template.render(k=k, host=host_of(kernel, alone=alone), needs=needs, names=names, **texts, **macros)
+    host = host_of(kernel, alone=alone)
+    # Kernels that differ in their names alone share the text.
+    launching = _KERNELS.sub(lambda x: kernel.name + ROLES[x[0]], host.text)
+    body = template.render(k=k, host=host, launching=launching, needs=needs, **texts, **macros)
     return with_head(spec, body)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .launchable import address
+from .call import address
 
 
 def whole_and_crossing(x: Tensor) -> tuple[bool, bool]:

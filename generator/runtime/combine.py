@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from . import private, registration
-from .call import Call, written
+from .call import Call, in_forward_mode, is_fake, written
 from .combined import DOTS, SPREAD, SUM
-from .launch import Repeat, kind_of, name_contract, registering, remember, started
-from .launchable import as_plain, in_forward_mode, is_fake, refuse_tangents, special
+from .launch import Repeat, kind_of, name_contract, registering, remember, special, started
+from .launchable import as_plain, refuse_tangents
 from .operators import NO_TRANSFORM, of_transform, requiring
 
 _FILLED = "a call that fills `out` records none: do not give it, or use torch.no_grad()"

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from . import combine
-from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
+from .call import is_fake, is_plain
+from .launchable import ReplacedModules, require_tensor
 from .rows import along
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])

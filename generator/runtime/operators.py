@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.utils import flop_counter
 from triton import knobs
 
-from .call import index_of, written
-from .launch import PLAIN, Config, Function, Operands, Result, added, name_contract, registering, within
-from .launchable import as_plain, in_forward_mode, refuse_tangents, special
+from .call import in_forward_mode, index_of, written
+from .launch import PLAIN, Config, Function, Operands, Result, added, name_contract, registering, special, within
+from .launchable import as_plain, refuse_tangents
 from .private import active_modes, constant, count_modes, is_tracing, transforming
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Signature
@@ -297,7 +297,7 @@ class Operator(Function):
     def why_none(self) -> str:
         """Why the contract records no gradient, and what to do about it."""
         (a, b, *others), out = self.table.operands, self.table.results[0]
-        divided = len(out.shape) > len(a.shape)
+        divided = len(out.words) > len(a.words)
         stored = any(x.name in ("a_scale", "b_scale", "b_index") for x in others)
         if stored or divided or out.read or not all(x.dtype in _DIFFERENTIABLE for x in (a, b, out)):
             return "no gradients of such a product are computed: call it under torch.no_grad()"
@@ -373,7 +373,7 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
     torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=LIBRARY)
     _count(name)
     if sharding is not None:
-        shapes = {x.name: x.shape for x in table.operands}, [x.shape for x in table.results]
+        shapes = {x.name: x.words for x in table.operands}, [x.words for x in table.results]
         summed = ["K"] if contract.additive else []
         sharding.later(sharding.Divisible(name, signature.places, *shapes, ("B", "M", "N"), summed))
     if contract.gradient is not None and "a" in contract.gradient:

@@ -23,7 +23,8 @@ from torchao.prototype.safetensors import safetensors_utils
 from torchao.quantization.transform_module import register_quantize_module_handler
 from torchao.utils import TorchAOBaseTensor
 
-from .launchable import is_plain, require_tensor
+from .call import is_plain
+from .launchable import require_tensor
 from .pack import (
     FLOATS,
     Stored,
