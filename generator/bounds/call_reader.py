@@ -132,7 +132,7 @@ def _read(source: Source, line: int, call: Any) -> ReadCall:
         _maker(call.programs) == "Occupancy" and call.programs.interpreted >= 1,
         tuple(call.cleared),
         tuple(call.reduced),
-        call.reset,
+        None if call.tuner is None else call.tuner.reset,
     )
 
 

@@ -17,7 +17,9 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             functions.setdefault(node.name, []).append(node)
-    calls = [node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CALL"]
+    calls = [
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CALL"
+    ]
     launched = [x for call in calls for x in _launched(call) if len(functions.get(x, ())) == 1]
     whole = "gradient_kernel" if any("GradientCall(" in ast.unparse(call)[:13] for call in calls) else "gemm_kernel"
     roles: dict[str, str] = {}

@@ -80,7 +80,7 @@ class CallTable:
         arguments += entries("results", [self._result(x) for x in self.call.results])
         arguments += entries("launches", [launch.text for launch in self.launches])
         arguments += [self._choice] if self._choice else []
-        arguments += self._conditions("refuse", [*self.needs, *self._undescribed])
+        arguments += self._conditions("refuse", [*self.needs, *self.undescribed])
         arguments += self._conditions("fits", self._fits)
         arguments += ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
         arguments += [self._programs] if self.kernel.walks else []
@@ -101,8 +101,8 @@ class CallTable:
     def _fits(self) -> list[str]:
         """What a configuration needs of the sizes."""
         sizes = dict(zip("MNK", self.call.sizes[-3:]))
-        found = [f'multiple({sizes[d]}, BLOCK_{d}, "{sizes[d]} must be")' for d in self.divided]
-        return found + [f'at_most({sizes["K"]}, BLOCK_K, "one load holds {sizes["K"]}, which must be")'] * (
+        found = [f'multiple({sizes[d]}, BLOCK_{d}, "{sizes[d]}: the kernel takes")' for d in self.divided]
+        return found + [f'at_most({sizes["K"]}, BLOCK_K, "{sizes["K"]}: one load holds")'] * (
             not self.kernel.schedule.looped
         )
 
@@ -274,24 +274,24 @@ class CallTable:
             found.append(("absent", "rows", '"descriptors copy neighbouring rows of a, and rows names others"'))
         if k.described:
             size = sizes["N" if k.c.layout == "row" else "M"]
-            found.append(("multiple", size, str(128 // ELEMENTS[k.v.out].bits), f'"a descriptor writes {size}, which must be"'))
+            found.append(("multiple", size, str(128 // ELEMENTS[k.v.out].bits), f'"{size}: a descriptor writes"'))
         if k.read_step:
-            found.append(("multiple", "N", str(k.read_step), '"a descriptor reads the second half of b at N, which must be"'))
+            found.append(("multiple", "N", str(k.read_step), '"N: a descriptor reads the second half of b at"'))
         if k.kernel.variant.dtype.fragments:
             together = str(k.kernel.variant.dtype.together)
-            found.append(("multiple", "K", together, '"of b in fragments K must be"'))
+            found.append(("multiple", "K", together, '"K: b in fragments has"'))
         if k.decoding is not None:
-            found.append(("at_most", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b must be"'))
+            found.append(("at_most", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
         if not k.schedule.repeatable:
             found.append(("unrepeatable", f'"{k.v.schedule}"'))
         if not k.tiled:
-            found.append(("at_most", f"{front}M * N", "2**31 - 1", '"the programs of a grid, one an element, must be"'))
+            found.append(("at_most", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
         if front:
-            found.append(("at_most", self._smallest_tiles, _MOST_TILES, '"the number of tiles must be"'))
+            found.append(("at_most", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
         return [f"{name}({', '.join(arguments)})" for name, *arguments in found]
 
     @property
-    def _undescribed(self) -> list[str]:
+    def undescribed(self) -> list[str]:
         """What descriptors need of the tensors of a call; those that are allocated for it suit always."""
         values = dict.fromkeys(slot.value for launch in self.launches for slot in launch.slots)
         found = (_DESCRIBED.match(value) for value in values)

@@ -58,7 +58,7 @@ def keyword(name: str, body: str, depth: int = 3 * INDENT) -> str:
         return head + body
     # A tuple, or a call: each of what is in its brackets gets a line.
     opening, inner = body[: body.index("(") + 1], body[body.index("(") + 1 : -1]
-    return head + called(opening, _split(inner.rstrip(",")), ")")
+    return head + called(opening, [bracketed_call(x, depth) for x in _split(inner.rstrip(","))], ")")
 
 
 #: Names in functions that are no parameters.
@@ -78,7 +78,7 @@ def _split(text: str) -> list[str]:
 
 
 def bracketed_call(entry: str, depth: int) -> str:
-    """An entry of a dictionary whose value may be a call, as a formatter breaks it."""
+    """An item in brackets, whose value may be a call, as a formatter breaks it."""
     if depth + INDENT + len(entry) < WIDTH or "(" not in entry:
         return entry
     at = entry.index("(") + 1

@@ -20,7 +20,7 @@ def first(*reasons: str | None) -> str | None:
 
 def multiple(number: int, step: int, why: str) -> str | None:
     """A number must be a multiple of another."""
-    return f"{why} a multiple of {step}, got {number}" if number % step else None
+    return f"{why} multiples of {step}, got {number}" if number % step else None
 
 
 def at_most(number: int, most: int, why: str) -> str | None:

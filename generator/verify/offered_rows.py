@@ -33,7 +33,7 @@ def claimed_device(target: str) -> Iterator[None]:
 def forget_devices(module: ModuleType) -> None:
     """Let a launcher ask again what it knows of a device."""
     if hasattr(module, "CALL"):
-        module.CALL.offered.found.clear()
+        module.CALL.offered.cache_clear()
     elif hasattr(module, "_device"):
         module._device.cache_clear()
 

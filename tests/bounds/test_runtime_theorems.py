@@ -17,26 +17,15 @@ from generator.bounds.rewriting import value
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import poly, variable
 from generator.emit.call_value import OPERATIONS, Made, Number, Tensor, evaluated, extents
+from generator.runtime import arguments
 from generator.runtime import call as runtime
-from generator.runtime.call import (
-    Call,
-    Launch,
-    Memory,
-    Occupancy,
-    Operand,
-    Reduction,
-    Workspace,
-    absent,
-    at_most,
-    cdiv,
-    described,
-    first,
-    index_type,
-    least,
-    multiple,
-    next_power,
-)
-from generator.runtime.call import Number as Scalar
+from generator.runtime.arguments import next_power
+from generator.runtime.call import Call, Launch, Operand, cdiv, index_type, least
+from generator.runtime.descriptors import described
+from generator.runtime.limits import absent, at_most, first, multiple
+from generator.runtime.memory import Memory, Reduction, Workspace
+from generator.runtime.occupancy import Occupancy
+from generator.runtime.scalars import Number as Scalar
 
 ROWS = [{"BLOCK_M": 16, "BLOCK_N": 32}, {"BLOCK_M": 64, "BLOCK_N": 32}]
 MOST = runtime_theorems.LARGEST
@@ -83,7 +72,7 @@ def refused(run: Callable[[], Any], reason: str) -> None:
 @pytest.mark.parametrize(
     ("made", "known"),
     [
-        (Call, "configs operands results launches choose refuse fits memory cleared reduced programs reset"),
+        (Call, "configs operands results launches choose refuse fits memory cleared reduced programs tuner too_large"),
         (Launch, "kernel grid arguments configured"),
         (Operand, "name shape dtype unit absent read named"),
         (Memory, "name shape dtype unit absent read named pitch"),
@@ -99,8 +88,9 @@ def test_no_field_is_passed_over(made: Any, known: str) -> None:
 
 @pytest.mark.parametrize("name", [x for x in OPERATIONS if x.isidentifier()])
 def test_operations_are_those_of_the_runtime(name: str) -> None:
+    of = runtime if hasattr(runtime, name) else arguments
     for left, right in ((0, 7), (1, 7), (7, 7), (100, 7), (33, 32)):
-        assert OPERATIONS[name](left, right) == getattr(runtime, name)(left, right)
+        assert OPERATIONS[name](left, right) == getattr(of, name)(left, right)
 
 
 def test_sizes_are_taken_from_the_operands_and_limited() -> None:
@@ -169,12 +159,12 @@ def test_nothing_is_launched_for_an_empty_result_or_against_a_need() -> None:
 @pytest.mark.parametrize("choose", [None, lambda rows, sizes, device: rows[-1]])
 def test_a_configuration_that_is_launched_fits(choose: Any) -> None:
     fitted = call(
-        fits=lambda M, N, BLOCK_M, BLOCK_N, **_: first(multiple(M, BLOCK_M), at_most(N, BLOCK_N, "it has")),
+        fits=lambda M, N, BLOCK_M, BLOCK_N, **_: first(multiple(M, BLOCK_M, "it takes"), at_most(N, BLOCK_N, "it has")),
         choose=choose,
     )
     assert fitted.plan(**matrices(16, 5, 7)).launches[0].arguments["BLOCK_M"] == 16
-    refused(lambda: fitted.plan(1, **matrices(16, 5, 7)), "not a multiple")
-    refused(lambda: fitted.plan(**matrices(17, 5, 7)), "not a multiple")
+    refused(lambda: fitted.plan(1, **matrices(16, 5, 7)), "multiples")
+    refused(lambda: fitted.plan(**matrices(17, 5, 7)), "multiples")
     refused(lambda: fitted.plan(**matrices(64, 33, 7)), "at most")
     refused(lambda: fitted.plan({"BLOCK_M": 8, "BLOCK_N": 8}, **matrices(16, 5, 7)), "config must be")
 
