@@ -24,6 +24,8 @@ _CALL = "CALL"
 _COST, _CHOICE = "cost", "choose"
 #: Of the call what the kernels do not depend on: which calls are refused.
 _CONDITIONS = frozenset({"refuse", "fits", "too_large"})
+#: What a device holds, which follows from the kernels.
+_NEEDS = "needs"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def parts(text: str) -> Parts:
         call = _call_of(statement)
         if call is not None:
             conditions = [x for x in call.keywords if x.arg in _CONDITIONS]
-            launched += [written(x) for x in call.keywords if x.arg not in {_CHOICE, *_CONDITIONS}]
+            launched += [written(x) for x in call.keywords if x.arg not in {_CHOICE, _NEEDS, *_CONDITIONS}]
             host += [*call.args, *conditions]
         elif place not in compiled and _COST not in statement.binds and not getattr(statement.node, "level", 0):
             host.append(statement.node)

@@ -202,7 +202,7 @@ class Host:
 def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
     """The modules of the library that imports are of."""
     lines = [line.split()[1] for line in imports]
-    return tuple(line.removeprefix(f".{RUNTIME}.") for line in lines if line.startswith("."))
+    return tuple(line.removeprefix(f".{RUNTIME}.") for line in lines if line.startswith(f".{RUNTIME}."))
 
 
 _hosts: dict[tuple[object, ...], Host] = {}

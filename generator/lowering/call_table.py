@@ -17,6 +17,7 @@ from generator.lowering.runtime_values import LaunchTable, argument, called, ent
 from generator.lowering.view import View
 from generator.plan.configurations import STRIP
 from generator.plan.contract_call import Argument, ContractCall
+from generator.plan.memory_needs import needs_of
 from generator.plan.target_rules import packed_from_sm90, scaling_targets
 
 #: The most tiles of several products: programs have numbers of 32 bits.
@@ -31,6 +32,8 @@ class CallTable:
     """What `templates/call.j2` is given."""
 
     kernel: View
+    #: The shared memory of configurations, as source.
+    needed: str = 'needs_of("gemm_kernel")'
 
     @property
     def call(self) -> ContractCall:
@@ -82,6 +85,7 @@ class CallTable:
         arguments += [self._choice] if self._choice else []
         arguments += self._conditions("refuse", [*self.needs, *self.undescribed])
         arguments += self._conditions("fits", self._fits)
+        arguments += [f"needs={self.needed}"] * bool(needs_of(self.kernel.kernel))
         arguments += ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
         arguments += [self._programs] if self.kernel.walks else []
         arguments += entries("memory", self.memory)
@@ -95,7 +99,8 @@ class CallTable:
     @cached_property
     def imports(self) -> tuple[str, ...]:
         """The imports of what the table and `gemm` use of the family's library."""
-        return imports(f"{self.text}\n{self.head}")
+        shared = ["from ._shared_memory import needs_of"] * ("needs_of(" in self.text)
+        return (*imports(f"{self.text}\n{self.head}"), *shared)
 
     @property
     def _fits(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .call import address
+from .launchable import address
 
 
 def whole_and_crossing(x: Tensor) -> tuple[bool, bool]:

@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 
 from . import backward_launches, chains, registration
-from .call import surely
 from .chains import GradientEntry, Gradients, kinds_in_memory
 from .launch import SIGNATURES, Operands, registering
+from .launchable import surely
 from .operators import Operator
 from .rows import rows_of
 

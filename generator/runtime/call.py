@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import operator
 import re
 import threading
@@ -22,8 +21,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd import forward_ad
 from triton import knobs
+
+from .launchable import is_fake, launchable, require_apart, surely, written
 
 #: An element of a kernel's CONFIGS: the sizes of a tile, the numbers of warps and stages, and others, by name.
 Row: TypeAlias = dict[str, int]
@@ -55,121 +55,6 @@ def index_type(*tensors: Tensor | None) -> tl.dtype:
     """The type of offsets: 64 bits wide if one of the tensors spans more than 2**31 elements."""
     spans = [1 + sum([(n - 1) * step for n, step in zip(x.shape, x.stride())]) for x in tensors if x is not None]
     return tl.int64 if max(spans) > 2**31 else tl.int32
-
-
-# Tensors.
-
-
-def is_plain(x: object) -> bool:
-    """Whether a tensor is of no subclass but torch's parameters."""
-    return type(x) is Tensor or type(x) is torch.nn.Parameter
-
-
-def is_fake(x: Tensor) -> bool:
-    """Whether a tensor has no memory: it is on the device "meta", or a fake one."""
-    return x.is_meta or (not is_plain(x) and hasattr(x, "fake_mode"))
-
-
-def address(x: Tensor) -> int:
-    """Where a tensor begins. A fake one has no address, of which torch warns, and stands for an aligned one."""
-    return x.data_ptr() if type(x) is Tensor or is_plain(x) or not hasattr(x, "fake_mode") else 0
-
-
-def in_forward_mode() -> bool:
-    """Whether forward-mode differentiation is open, whose levels count from 0; outside it no tensor has a tangent."""
-    return bool(getattr(forward_ad, "_current_level", 0) >= 0)
-
-
-def has_tangent(x: Tensor) -> bool:
-    """Whether `x` has a tangent of forward-mode differentiation that a call would have to follow."""
-    try:
-        return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]
-    except RuntimeError:
-        # Below autograd, as in the kernel of an operator, torch follows the tangents itself, and cannot be asked.
-        return False
-
-
-def launchable(given: Mapping[str, Any]) -> bool:
-    """Whether all tensors have memory that a kernel can read: not those of the device "meta", and no fake tensors.
-
-    Raises RuntimeError where a derivative or a trace would be recorded, TypeError for tensors of other classes and
-    views of negated memory, and ValueError where only some tensors have memory.
-    """
-    if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
-        raise NotImplementedError("torch.jit.trace does not record it; use torch.export")
-    real = without = None
-    recording, forward = torch.is_grad_enabled(), in_forward_mode()
-    for name, x in given.items():
-        if not isinstance(x, Tensor):
-            continue
-        if recording and x.requires_grad:
-            raise RuntimeError(
-                f"{name} requires a gradient, and a kernel records none: call it under torch.no_grad(), or call the "
-                "function of a family that is rendered with `package: torch` and `backward: kernels`"
-            )
-        fake = is_fake(x)
-        # A stand-in of `prepare` has an address that Triton can compile for; it is never launched.
-        if not (fake or is_plain(x) or hasattr(x, "stand_in")):
-            raise TypeError(f"{name} must be a plain tensor, got {type(x).__name__}")
-        if forward and is_plain(x) and has_tangent(x):
-            raise NotImplementedError("no derivatives in forward mode are computed; use torch.autograd")
-        if x.is_neg():
-            raise TypeError(f"{name} must be a plain tensor, got a view of negated memory")
-        real, without = (real, name) if fake else (name, without)
-    if real is not None and without is not None:
-        raise ValueError(f"{without} has no memory, and {real} has: either all tensors must have memory, or none")
-    return without is None
-
-
-def require_apart(results: Mapping[str, Any], read: Mapping[str, Any]) -> None:
-    """Raise ValueError where a result surely has elements of one that is read, or of another result.
-
-    An operand of the chain, those beside `a` and `b`, may have the elements of `out` at the same places: a program
-    reads what it then stores, unless `scatter` names other rows.
-    """
-    others, in_place = dict(read), read.get("scatter") is None
-    for name, x in results.items():
-        if x is None:
-            continue
-        for other, y in others.items():
-            if not isinstance(y, Tensor) or not _overlap(x, y):
-                continue
-            chain = in_place and name == "out" and other in read and other not in ("a", "b")
-            if chain and (x.data_ptr(), x.shape, x.stride(), x.dtype) == (y.data_ptr(), y.shape, y.stride(), y.dtype):
-                continue
-            how = "read" if other in read else "written"
-            raise ValueError(f"{name} shares memory with {other}, which is {how} while {name} is written")
-        others[name] = x
-
-
-def _overlap(x: Tensor, y: Tensor) -> bool:
-    """Whether both begin with the same element, or overlap without gaps."""
-    own, other = x.data_ptr(), y.data_ptr()
-    # Without elements the address is 0; a stand-in of `prepare` and a tensor on the device "meta" have no memory.
-    if not (own and other) or x.is_meta or hasattr(x, "stand_in") or hasattr(y, "stand_in"):
-        return False
-    if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
-        return False
-    gapless = all([each.is_contiguous() or (each.dim() > 1 and each.mT.is_contiguous()) for each in (x, y)])
-    # A tensor with traced sizes has no `nbytes`.
-    end, stop = own + x.numel() * x.element_size(), other + y.numel() * y.element_size()
-    return own == other or (gapless and own < stop and other < end)
-
-
-def written(*results: Tensor | None) -> None:
-    """Tell autograd that tensors of the caller have been written, so that no gradient is computed from old values."""
-    for x in results:
-        if x is not None and not x.is_inference():
-            torch.autograd.graph.increment_version(x)
-
-
-def surely(condition: Any) -> bool:
-    """Whether a condition on sizes holds; False where only the device knows them, and the call itself asks again."""
-    try:
-        return bool(condition)
-    except RuntimeError:
-        # torch.compile traces the size of a selection, such as `x[mask]`, as an unknown number.
-        return False
 
 
 @functools.cache
@@ -225,8 +110,9 @@ class Operand:
         dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
         if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
             wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
-            stored = " as `_pack` makes it" * (self.name == "b" and ("b_scale" in given or "b_index" in given))
-            raise TypeError(f"{self.name} must be {wanted}{stored}, got {x.dtype}")
+            stored = self.name == "b" and ("b_scale" in given or "b_index" in given)
+            hint = " as `_pack` makes it" if stored else ""
+            raise TypeError(f"{self.name} must be {wanted}{hint}, got {x.dtype}")
         return x
 
     def measure(self, x: Tensor, known: dict[str, int]) -> None:
@@ -360,8 +246,9 @@ class Call:
     `choose(rows, sizes, device)` returns one of the configurations; without it the first is taken. `refuse` returns why
     the kernel does not accept a call that its contract allows, and `fits` why a configuration does not suit the sizes.
     `memory` is allocated for a call, `cleared` are results that are zero before the launches, and `reduced` are made of
-    partial ones after them. `programs` counts PROGRAMS. `tuner` measures configurations. `too_large` has by target the
-    indices of configurations that it does not hold.
+    partial ones after them. `programs` counts PROGRAMS. `tuner` measures configurations. `needs` has by kind
+    of device (others as the first) the bytes of shared memory of each configuration, None for more than any has, and
+    `too_large` by target the indices of those that it does not hold.
     """
 
     configs: list[Row]
@@ -376,6 +263,7 @@ class Call:
     cleared: tuple[str, ...] = ()
     reduced: tuple[Any, ...] = ()
     tuner: Any = None
+    needs: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
     too_large: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __call__(self, config: Config = None, **given: Any) -> Any:
@@ -508,16 +396,12 @@ class Call:
         """The first of the reasons for which the kernel does not accept a call, or None."""
         if self.refuse is not None and (reason := self.refuse(**self.known(state))) is not None:
             return reason
-        rows = self.offered(state.device)
-        return self.misfit(rows, state.numbers) if rows else _why_none(self.needs, state.device)
-
-    @functools.cached_property
-    def needs(self) -> Mapping[str, Sequence[int | None]]:
-        """By kind of device the bytes of shared memory that each configuration needs, None for more than any has."""
-        kernel = self.launches[-1].kernel
-        while hasattr(kernel, "fn"):
-            kernel = kernel.fn
-        return _listed().get(kernel.__module__.rpartition(".")[2], {})
+        if rows := self.offered(state.device):
+            return self.misfit(rows, state.numbers)
+        known = [each for each in self.needed(state.device) if each is not None]
+        most = f"shared memory of {shared_memory(state.device)} bytes, of which one needs {min(known, default=0)}"
+        where = f"{most if known else 'registers'}; this is {torch.cuda.get_device_name(state.device)}"
+        return f"no configuration fits into the device's {where}"
 
     @functools.cached_property
     def offered(self) -> Any:
@@ -527,19 +411,21 @@ class Call:
         def offered(device: torch.device) -> list[Row]:
             if device.type != "cuda":
                 return self.configs
-            found = torch.cuda.get_device_properties(device)
-            target = f"sm{found.major}{found.minor}"
-            if torch.version.hip:
-                target = found.gcnArchName.partition(":")[0]
-            without, needs, limit = self.too_large.get(target, ()), self.needs.get(kind_of(device)), limit_of(device)
-            rows = [row for index, row in enumerate(self.configs) if index not in without]
-            if needs is None or limit is None:
-                # Of a copied file, or of a GPU that torch does not describe, nothing more is known.
-                return rows
-            held = [row for row, each in zip(self.configs, needs) if each is not None and each <= limit]
-            return [row for row in rows if row in held]
+            found, limit = torch.cuda.get_device_properties(device), shared_memory(device)
+            target = found.gcnArchName.partition(":")[0] if torch.version.hip else f"sm{found.major}{found.minor}"
+            needed, without = self.needed(device), self.too_large.get(target, ())
+            held = [each is not None and (not limit or each <= limit) for each in needed]
+            return [row for at, row in enumerate(self.configs) if at not in without and (not needed or held[at])]
 
         return offered
+
+    def needed(self, device: torch.device) -> Sequence[int | None]:
+        """The shared memory that each configuration needs on a device; nothing where the kernel needs none."""
+        if torch.version.hip:
+            kind = torch.cuda.get_device_properties(device).gcnArchName[:4]
+        else:
+            kind = {9: "sm90", 10: "sm100", 11: "sm100"}.get(torch.cuda.get_device_capability(device)[0], "sm80")
+        return self.needs.get(kind) or next(iter(self.needs.values()), ())
 
     @functools.cached_property
     def described(self) -> bool:
@@ -633,43 +519,12 @@ def index_of(config: Any) -> Any:
 # What is known of a device, and the choice of a configuration by what it costs there.
 
 
-@functools.cache
-def _listed() -> dict[str, Mapping[str, Sequence[int | None]]]:
-    """What `_shared_memory` has for each kernel; nothing where a folder lacks it."""
-    family = __name__.rpartition(".")[0].rpartition(".")[0]
-    try:
-        listed = importlib.import_module(f"{family}._shared_memory").NEEDS
-    except ModuleNotFoundError:
-        return {}
-    return {name: needs for names, needs in listed for name in names}
-
-
-def kind_of(device: torch.device) -> str:
-    """The kind of a GPU's matrix instructions, on which the shared memory of a program depends."""
-    found = torch.cuda.get_device_properties(device)
-    # Those of AMD's data centres, whose warps have 64 threads, and others.
-    return (
-        found.gcnArchName[:4] if torch.version.hip else {9: "sm90", 10: "sm100", 11: "sm100"}.get(found.major, "sm80")
-    )
-
-
-def limit_of(device: torch.device) -> int | None:
-    """The bytes of shared memory that a program may have on a GPU; None if torch does not say."""
+def shared_memory(device: torch.device) -> int:
+    """The bytes of shared memory that a program may have on a GPU; 0 if torch does not say."""
     found, hip = torch.cuda.get_device_properties(device), torch.version.hip is not None
     own = getattr(found, "shared_memory_per_block" if hip else "shared_memory_per_block_optin", 0)
     # CUDA keeps 1 KiB of a multiprocessor for each program.
-    whole = getattr(found, "shared_memory_per_multiprocessor", 0)
-    return int(own) or (int(whole) - (0 if hip else 1024) if whole else None)
-
-
-def _why_none(needs: Mapping[str, Sequence[int | None]], device: torch.device) -> str:
-    """Why a device can run none of the configurations."""
-    known = [each for each in needs.get(kind_of(device), ()) if each is not None]
-    this = f"this is {torch.cuda.get_device_name(device)}"
-    if not known:
-        return f"no configuration fits into the device's registers, and {this}"
-    most = f"a program may have {limit_of(device)} bytes, and the least that one needs is {min(known)}"
-    return f"no configuration fits into the device's shared memory: {most}; {this}"
+    return int(own or max(0, getattr(found, "shared_memory_per_multiprocessor", 0) - (0 if hip else 1024)))
 
 
 def figures_of(device: torch.device) -> tuple[int, int]:

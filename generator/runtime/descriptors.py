@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .call import address
+from .launchable import address
 
 
 def described(x: Tensor, *block: int, turned: bool = False) -> Any:

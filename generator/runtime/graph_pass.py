@@ -18,7 +18,7 @@ from torch._inductor import config as inductor
 from torch._inductor import custom_graph_pass
 from torch.fx import Graph
 
-from .call import State, surely
+from .call import State
 from .chain_search import (
     READ_ELSEWHERE,
     VIEWS,
@@ -31,6 +31,7 @@ from .chain_search import (
     shape_of,
 )
 from .launch import KernelModule
+from .launchable import surely
 from .operators import Operator
 from .registration import NAMESPACE, operator
 from .signatures import Signature

@@ -12,8 +12,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .call import Call, Operand, address
+from .call import Call, Operand
 from .launch import Operands
+from .launchable import address
 
 # Several rows, so that their pitch is checked, and a multiple of 16, so that M itself is no reason to refuse operands.
 ROWS = 16

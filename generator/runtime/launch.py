@@ -18,9 +18,11 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .call import Call, Plan, Planned, Row, State, in_forward_mode, in_turn, is_plain, require_apart, written
+from .call import Call, Plan, Planned, Row, State, in_turn
+from .launchable import is_plain, require_apart, written
 
 #: The operands of a call besides `a`, `b` and `out`, by name: tensors and numbers, and auxiliary outputs or None.
 Operands: TypeAlias = dict[str, Any]
@@ -74,6 +76,11 @@ def added(name: str) -> Any:
 
 
 fast = added("fast")
+
+
+def in_forward_mode() -> bool:
+    """Whether forward-mode differentiation is open, whose levels count from 0; outside it no tensor has a tangent."""
+    return bool(getattr(forward_ad, "_current_level", 0) >= 0)
 
 
 def special(*operands: Any) -> bool | None:

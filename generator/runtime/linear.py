@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from .call import is_fake, is_plain
-from .launchable import ReplacedModules, require_tensor
+from .launchable import is_fake, is_plain
 from .rows import along, rows_of, shaped_as
+from .torch_calls import ReplacedModules, require_tensor
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 

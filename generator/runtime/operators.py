@@ -21,12 +21,25 @@ from torch import Tensor
 from torch.utils import flop_counter
 from triton import knobs
 
-from .call import in_forward_mode, index_of, written
-from .launch import PLAIN, Config, Function, Operands, Result, added, name_contract, registering, special, within
-from .launchable import as_plain, refuse_tangents
+from .call import index_of
+from .launch import (
+    PLAIN,
+    Config,
+    Function,
+    Operands,
+    Result,
+    added,
+    in_forward_mode,
+    name_contract,
+    registering,
+    special,
+    within,
+)
+from .launchable import written
 from .private import active_modes, constant, count_modes, is_tracing, transforming
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Signature
+from .torch_calls import as_plain, refuse_tangents
 
 # The types of products that `backward: kernels` makes gradients of.
 _DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32)

@@ -23,9 +23,9 @@ from torch import Tensor
 from triton import knobs
 
 from .alignment import repeats
-from .call import is_plain
 from .launch import Function, kind_of, remember
-from .launchable import as_plain
+from .launchable import is_plain
+from .torch_calls import as_plain
 from .torch_products import (
     Applied,
     Installed,

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from .call import Operand, State, is_fake, launchable
+from .call import Operand, State
+from .launchable import is_fake, launchable
 
 
 def require_number(name: str, x: Any) -> float:
