@@ -60,8 +60,8 @@ def index_type(*tensors: Tensor | None) -> tl.dtype:
 @functools.cache
 def extents(words: str) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
     """What returns the extents that words name, `"B M K//2"`, for the sizes and the configuration by name."""
-    named = _NAME.sub(lambda x: x[0] if x[0] in ("cdiv", "least") else f"known[{x[0]!r}]", ", ".join(words.split()))
-    made: Any = eval(f"lambda known: ({named}{',' * bool(words)})", {"cdiv": cdiv, "least": least})
+    named = _NAME.sub(lambda x: x[0] if x[0] == "cdiv" else f"known[{x[0]!r}]", ", ".join(words.split()))
+    made: Any = eval(f"lambda known: ({named}{',' * bool(words)})", {"cdiv": cdiv})
     return made  # type: ignore[no-any-return]
 
 
@@ -80,7 +80,7 @@ class State:
 class Operand:
     """A tensor of a call. `shape` has a word for each dimension, "M K//2"; `dtype` None is any floating type.
 
-    `unit` is the dimension of stride 1, None if there is none. One with `absent` may be left out; that is its size then.
+    `unit` is the dimension of stride 1, None if there is none. With `absent`, its size then, it may be left out.
     A result that is `read` must be given. Where the operand `named` is given, it names the rows of a result to fill:
     then the tensor must be given, with S rows.
     """
@@ -101,7 +101,7 @@ class Operand:
     @functools.cached_property
     def sizes(self) -> set[str]:
         """The sizes in its shape."""
-        return {*_NAME.findall(self.shape)} - {"cdiv", "least"}
+        return {*_NAME.findall(self.shape)} - {"cdiv"}
 
     def typed(self, x: Any, given: Mapping[str, Any]) -> Tensor:
         """The tensor of the caller; raises TypeError for what is none, or one of another type."""
