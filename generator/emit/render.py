@@ -220,13 +220,14 @@ def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
     if key not in _hosts:
         k = view(kernel)
         table = CallTable(k, "SHARED_MEMORY") if alone else CallTable(k)
-        imports, first, library = table.imports, (), ((), ())
+        first, imports = list[str](), [*table.imports]
+        constants, definitions = list[str](), list[str]()
         if alone:
             constants, definitions, used = inlined.reached(f"{table.head}\n    ...\n{table.text}")
             first, imports = inlined.imports(used, _IMPORTS)
-            first, library = ("from __future__ import annotations", *first), (constants, definitions)
-        text = macros_of("call.j2").text(table, *library).strip("\n")
-        host = Host(operand_table(k), tuple(imports), text, first)
+            first.insert(0, "from __future__ import annotations")
+        text = macros_of("call.j2").text(table, constants, definitions).strip("\n")
+        host = Host(operand_table(k), tuple(imports), text, tuple(first))
         # Masks make few differences.
         _hosts[key] = _equal_hosts.setdefault(host, host)
     return _hosts[key]

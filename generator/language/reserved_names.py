@@ -34,6 +34,10 @@ _SPELLED = frozenset(
         *("tuned", "tuned_kernel", "gemm_kernel", "sum_kernel", "decode_kernel"),
         *("Any", "Config", "Row", "CONFIGS", "SCALES", "TOO_LARGE", "Tensor", "TensorDescriptor", "ValueError"),
         *("tl", "torch", "triton"),
+        # What the functions of a call may call.
+        *("absent", "approximate", "as_bytes", "at_most", "capability", "cdiv", "cheapest", "described", "first"),
+        *("index_type", "least", "least_slowdown", "multiple", "needs_of", "next_power", "older", "on_device"),
+        *("stride", "undescribed", "unrepeatable"),
         # Memory that is allocated for a call, which launches name as they name operands.
         *("counters", "decoded", "sums", "work"),
         *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s"),

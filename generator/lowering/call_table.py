@@ -106,8 +106,8 @@ class CallTable:
     def _fits(self) -> list[str]:
         """What a configuration needs of the sizes."""
         sizes = dict(zip("MNK", self.call.sizes[-3:]))
-        found = [f'multiple({sizes[d]}, BLOCK_{d}, "{sizes[d]}: the kernel takes")' for d in self.divided]
-        return found + [f'at_most({sizes["K"]}, BLOCK_K, "{sizes["K"]}: one load holds")'] * (
+        found = [f'multiple({sizes[d]}, BLOCK_{d}, "{sizes[d]}: BLOCK_{d} needs")' for d in self.divided]
+        return found + [f'at_most({sizes["K"]}, BLOCK_K, "{sizes["K"]}: one load of BLOCK_K holds")'] * (
             not self.kernel.schedule.looped
         )
 
