@@ -16,6 +16,7 @@ from generator.epilogue.chain import Output
 from generator.epilogue.operations import ROWS
 from generator.language.elements import ELEMENTS
 from generator.plan.contract_call import Argument
+from generator.plan.extents import N
 from generator.problem.accumulation_bounds import tolerance
 from generator.problem.chain_values import columns_of
 from generator.problem.compare import Fault
@@ -27,7 +28,6 @@ from generator.problem.quantised_values import dequantised, quantised_roundoff
 from generator.problem.reference import auxiliary_value
 from generator.problem.stored_values import values
 from generator.problem.torch_functions import apply
-from generator.runtime.extents import N
 
 #: Up to this many operations the whole product is computed in float64; above it, only random rows and columns.
 _WHOLE = 4e12

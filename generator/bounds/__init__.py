@@ -1,7 +1,7 @@
 """Proof that every load and store of a rendered kernel stays inside its operand, for all sizes, strides and programs.
 
-    source                the file as a syntax tree: kernels, CONFIGS, CALL, functions, every call that accesses memory
-    call_reader           the value of CALL, which says what a call launches, by an evaluator that runs nothing
+    source                the file as a syntax tree: kernels, CONFIGS, functions, every call that accesses memory
+    call_reader           the value of CALL, which says what a call launches: its functions return symbols
     runtime_theorems      what `generator.runtime` ensures of every launch of such a table; `extent_terms` has the terms
     runtime_copy          that the family's `_runtime` is the runtime that these theorems are about
     launch_facts          the arguments of a launch with each configuration, its grid, and what holds

@@ -1,40 +1,42 @@
-"""Extents of a call, as terms of the solver: sizes are variables, and what a configuration says is a constant."""
+"""Numbers of a call as terms of the solver: sizes are variables, and what a configuration says is a constant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import Poly, poly
-from generator.runtime.extents import Extent, Operation, Size
+from generator.emit.call_value import OPERATIONS, NotUnderstood, Number
 
 
-def term(line: int, extent: Extent | int, names: Mapping[str, Poly]) -> Poly:
-    """The value of an extent; raises `NotUnderstood`, for differences and minima unless all in them is constant."""
-    match extent:
+def term(line: int, number: Number | int, names: Mapping[str, Poly]) -> Poly:
+    """The value of a number; raises `NotUnderstood`, for differences and minima unless all in them is constant."""
+    match number:
+        case bool():
+            pass
         case int():
-            return poly(extent)
-        case Size(name) if name in names:
+            return poly(number)
+        case Number(name, ()) if name in names:
             return names[name]
-        case Operation(symbol, left, right):
+        case Number(symbol, (left, right)):
             a, b = term(line, left, names), term(line, right, names)
-            if a.constant is not None and b.constant is not None and (b.constant or symbol not in ("//", "ceil")):
-                return poly(Operation(symbol, int(a.constant), int(b.constant)).of({}))
+            if a.constant is not None and b.constant is not None and (b.constant or symbol not in ("//", "cdiv")):
+                return poly(OPERATIONS[symbol](a.constant, b.constant))
             match symbol:
                 case "+":
                     return a + b
                 case "*":
                     return a * b
-                case "//" | "ceil" if (b.constant or 0) > 0 and all(coefficient >= 0 for _, coefficient in a.terms):
+                case "//" | "cdiv" if (b.constant or 0) > 0 and all(coefficient >= 0 for _, coefficient in a.terms):
                     # Rounded down is rounded to zero, since no size is negative.
                     return a // b if symbol == "//" else (a + b - 1) // b
-    raise NotUnderstood(line, f"the extent {extent}")
+    raise NotUnderstood(line, f"the number {number}")
 
 
-def factors(extent: Extent | int) -> Iterator[Extent | int]:
+def factors(number: Number | int) -> Iterator[Number | int]:
     """The factors of a product, as it is written."""
-    if isinstance(extent, Operation) and extent.symbol == "*":
-        yield from factors(extent.left)
-        yield extent.right
+    if isinstance(number, Number) and number.symbol == "*":
+        left, right = number.sides
+        yield from factors(left)
+        yield right
     else:
-        yield extent
+        yield number

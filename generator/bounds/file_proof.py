@@ -11,7 +11,7 @@ from pathlib import Path
 
 from generator.bounds import folded, groups, runtime_copy
 from generator.bounds.batches import prove_split
-from generator.bounds.call_reader import TableObject, read_call
+from generator.bounds.call_reader import ReadCall, read_call
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
 from generator.bounds.launch_facts import COUNTERS, GROUPS_OF_K, SUMS, Launcher, LaunchFacts
@@ -61,8 +61,8 @@ def prove(path: Path) -> FileProof:
     """
     source = read(path)
     try:
-        call = _call(source, path.parent / "_runtime")
-        kernels = [launch.kernel.name for launch in call.launches]
+        call = _call(source, path)
+        kernels = [launch.kernel for launch in call.launches]
         if sorted(kernels) != sorted(source.kernels):
             raise NotUnderstood(
                 call.line, f"launches of {', '.join(kernels)}, of the kernels {', '.join(source.kernels)}"
@@ -73,13 +73,13 @@ def prove(path: Path) -> FileProof:
     return FileProof(tuple(access for proof in proofs for access in proof.accesses), _worst([x.order for x in proofs]))
 
 
-def _call(source: Source, library: Path) -> TableObject:
-    """The table of a file whose library is the one that the theorems are about; raises `NotUnderstood`."""
-    other = runtime_copy.differing(library, source.library.values())
+def _call(source: Source, path: Path) -> ReadCall:
+    """The `CALL` of a file whose library is the one that the theorems are about; raises `NotUnderstood`."""
+    other = runtime_copy.differing(path.parent / "_runtime", source.library.values())
     if other is not None:
         told = f"the family's _runtime is another one ({other}.py differs from this package's): render it again"
         raise NotUnderstood(source.call.lineno, told)
-    return read_call(source)
+    return read_call(source, path)
 
 
 def _unproved(source: Source, error: NotUnderstood) -> FileProof:
@@ -87,7 +87,7 @@ def _unproved(source: Source, error: NotUnderstood) -> FileProof:
     return FileProof(tuple(_not_proved(call, str(error)) for call in source.calls), order)
 
 
-def _proof(source: Source, call: TableObject, at: int) -> FileProof:
+def _proof(source: Source, call: ReadCall, at: int) -> FileProof:
     """The proof for one of a file's kernels, and the launch at that place of the table."""
     try:
         known = Launcher(source, call, at)

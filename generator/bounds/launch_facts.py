@@ -10,16 +10,16 @@ from math import prod
 from typing import Any
 
 from generator.bounds import folded, groups, runtime_theorems, sharing, triton_semantics
-from generator.bounds.call_reader import Named, TableObject
+from generator.bounds.call_reader import CallTensor, ReadCall
 from generator.bounds.extent_terms import factors, term
 from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.plain_arithmetic import condition_of
 from generator.bounds.runtime_theorems import LaunchedTensor
-from generator.bounds.source import JIT, NotUnderstood, Refuted, Source
+from generator.bounds.source import CONSTEXPR, JIT, NotUnderstood, Refuted, Source
 from generator.bounds.symbolic_values import Either, IntegerType, LaneConditions, LaneIntegers, Opaque, Pointer, Value
 from generator.bounds.terms import ALWAYS, NEVER, Condition, Poly, at_most, below, equal, negation, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
-from generator.runtime.extents import BLOCK_M, Extent, Operation, Size
+from generator.emit.call_value import Made, Number, Tensor
 
 #: Memory that calls share: partial sums of every program, and a counter for each tile, at zero when a kernel starts.
 WORK, COUNTERS = "work", "counters"
@@ -34,7 +34,7 @@ GROUPS_OF_K = ("G", "M", "N", "T")
 SQUARE, SQUARES = ("M", "M", "K"), ("B", "M", "M", "K")
 #: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
 _OPTIONS = frozenset({"enable_fp_fusion", "num_warps", "num_stages"})
-_PROGRAMS = Size("PROGRAMS")
+_PROGRAMS = Number("PROGRAMS")
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,15 @@ class LaunchFacts:
 class Launcher:
     """One of the launches of a call, for each row of CONFIGS; raises `NotUnderstood`, or `Refuted` for wrong ones."""
 
-    def __init__(self, source: Source, call: TableObject, at: int) -> None:
+    def __init__(self, source: Source, call: ReadCall, at: int) -> None:
         self.source, self.call, self.made = source, call, call.launches[at]
-        self.sizes: tuple[str, ...] = tuple(size.name for size in call.sizes)
+        self.line, self.sizes = self.made.line, call.sizes
         self.names, facts = runtime_theorems.sizes(call)
         launched, self.limits = runtime_theorems.launched(call, self.names)
         #: What holds for every row, and what is too hard for the solver, of which counterexamples are tested.
         self.facts = [*facts, *launched]
         self._second = at > 0
         self._check()
-
-    @property
-    def line(self) -> int:
-        """Where the launch is."""
-        line: int = self.made.line
-        return line
 
     @property
     def extents(self) -> tuple[str, ...]:
@@ -96,7 +90,7 @@ class Launcher:
         return {each.name for each in self.call.memory if each.kind == "Memory" and each.name not in parts}
 
     @cached_property
-    def _workspaces(self) -> dict[str, TableObject]:
+    def _workspaces(self) -> dict[str, CallTensor]:
         return {each.name: each for each in self.call.memory if each.kind == "Workspace"}
 
     @property
@@ -124,7 +118,7 @@ class Launcher:
         return frozenset(self.call.cleared)
 
     @cached_property
-    def tensors(self) -> Mapping[str, TableObject]:
+    def tensors(self) -> Mapping[str, CallTensor]:
         """What may be passed, by name: all but the results that are made of parts."""
         reduced = {each.name for each in self.call.reduced}
         every = (*self.call.operands, *self.call.results, *self.call.memory)
@@ -142,24 +136,20 @@ class Launcher:
     @cached_property
     def indexed(self) -> frozenset[str]:
         """The tensors whose extent decides between INDEX of 32 and of 64 bits."""
-        found = {
-            runtime_theorems.indexed(x)
-            for x in self._given.values()
-            if isinstance(x, TableObject) and x.kind == "Index"
-        }
-        if len(found) > 1 or not all(found) or any(name not in self.tensors for names in found for name in names):
+        found = {x.given for x in self._given.values() if isinstance(x, Made) and x.function == "index_type"}
+        given = next(iter(found), ())
+        names = frozenset(x.name for x in given if isinstance(x, Tensor))
+        if len(found) > 1 or len(names) != len(given) or (found and not names) or not names <= self.tensors.keys():
             raise NotUnderstood(self.line, "the type of offsets, from other tensors than one list of those of the call")
-        return next(iter(found), frozenset())
+        return names
 
     @cached_property
-    def _given(self) -> dict[str, Any]:
+    def _given(self) -> Mapping[str, Any]:
         """The arguments of the launch besides the row's, by the names of the parameters."""
-        groups = [self.made.tensors, self.made.numbers, self.made.constants]
-        found = {name: x for group in groups for name, x in group.items()}
         row = self.source.rows[0] if self.made.configured else {}
-        if len(found) != sum(map(len, groups)) or found.keys() & row.keys():
+        if self.made.arguments.keys() & row.keys():
             raise NotUnderstood(self.line, "two arguments of one name")
-        return found
+        return self.made.arguments
 
     @cached_property
     def _derived(self) -> Mapping[str, ast.expr]:
@@ -193,11 +183,10 @@ class Launcher:
 
     def _check(self) -> None:
         """Raise unless the table has all that a kernel needs, and nothing that has no meaning here."""
-        call, passed = self.call, set[str]()
-        for launch in call.launches:
-            passed |= {x if isinstance(x, str) else x.name for x in launch.tensors.values()}
-        if tuple(call.table.rows) != self.source.rows:
-            raise NotUnderstood(call.table.line, "configurations other than CONFIGS")
+        call = self.call
+        passed = {name for launch in call.launches for name in launch.passed.values()}
+        if call.rows != self.source.rows:
+            raise NotUnderstood(call.line, "configurations other than CONFIGS")
         if (
             self.sizes not in (ONE, BATCH, GROUPS, GROUPS_OF_K, SQUARE, SQUARES)
             or not {*self.sizes} <= self.names.keys()
@@ -209,26 +198,26 @@ class Launcher:
         if not between or [*self._workspaces] not in ([], [WORK, COUNTERS]):
             raise NotUnderstood(call.line, "memory that no kernel is known to need")
         if (reason := runtime_theorems.why_not_tuned(call, self.names)) is not None:
-            raise NotUnderstood(call.tuner.line, reason)
+            raise NotUnderstood(call.line, reason)
         if self._workspaces and not self._workspaces[COUNTERS].cleared:
-            raise Refuted(self._workspaces[COUNTERS].line, f"{COUNTERS}, which are not zero when a kernel starts")
+            raise Refuted(call.line, f"{COUNTERS}, which are not zero when a kernel starts")
         for each in (*call.results, *call.memory):
             if each.name in self.tensors and each.name not in passed:
-                raise Refuted(each.line, f"{each.name}, which is passed to no kernel")
-        if "G" in self.sizes and not runtime_theorems.lanes(self.made.constants.get("GROUPS", 0), self.names):
+                raise Refuted(call.line, f"{each.name}, which is passed to no kernel")
+        if "G" in self.sizes and not runtime_theorems.lanes(self._given.get("GROUPS", 0), self.names):
             raise NotUnderstood(self.line, "a number of lanes, GROUPS, that may be below the number of groups")
         for reduction in call.reduced:
             self._check_reduction(reduction)
         self._check_results()
         self._check_parameters()
 
-    def _check_reduction(self, reduction: TableObject) -> None:
+    def _check_reduction(self, reduction: Any) -> None:
         """Raise unless `Reduction.run` reduces parts of the result's shape, along the last dimension but one."""
         parts = next((x for x in self.call.memory if x.name == reduction.parts), None)
         result = next((x for x in self.call.results if x.name == reduction.name), None)
         known = reduction.how in ("sum", "amax") and parts is not None and len(parts.shape) > 1
         if not known or result is None or parts is None or (*parts.shape[:-2], parts.shape[-1]) != result.shape:
-            raise NotUnderstood(reduction.line, f"{reduction.name}, made of parts of another shape")
+            raise NotUnderstood(self.call.line, f"{reduction.name}, made of parts of another shape")
 
     def _check_results(self) -> None:
         """Raise unless each result that a kernel stores has an element, or two along the last dimension, for a sum.
@@ -238,20 +227,24 @@ class Launcher:
         own = tuple(variable(name) for name in self.extents)
         for result in self.call.results:
             if result.name in self.tensors:
-                shape = runtime_theorems.tensor(result, self.names).shape
+                shape = runtime_theorems.tensor(self.call.line, result, self.names).shape
                 # An operand may name other rows than those of the products.
                 shape = shape if result.named is None else (own[0], *shape[1:])
                 if shape == own or self._for_columns(result):
                     continue
                 if result.name == "out" or shape != (*own[:-1], own[-1] * 2):
-                    raise NotUnderstood(result.line, f"{result.name} of shape {result.shape}, of products {self.sizes}")
+                    raise NotUnderstood(
+                        self.call.line, f"{result.name} of shape {result.shape}, of products {self.sizes}"
+                    )
 
-    def _for_columns(self, result: TableObject) -> bool:
+    def _for_columns(self, result: CallTensor) -> bool:
         """Whether each element along the last dimension is for so many columns, and the other dimensions are C's."""
         *front, last = result.shape if result.named is None else (self.extents[0], *result.shape[1:])
-        known = isinstance(last, Operation) and last.left == Size(self.extents[-1]) and type(last.right) is int
-        symbol = "//" if result.name == "out" else "ceil"
-        return known and last.symbol == symbol and [*map(str, front)] == [*self.extents[:-1]]
+        match last:
+            case Number(symbol, (Number(columns, ()), int())) if columns == self.extents[-1]:
+                same = [*map(str, front)] == [*self.extents[:-1]]
+                return same and symbol == ("//" if result.name == "out" else "cdiv")
+        return False
 
     @cached_property
     def quantised(self) -> bool:
@@ -277,8 +270,8 @@ class Launcher:
         table = {key: poly(number) for key, number in row.items()}
         names = {**table, **self.names}
         tiles, walks, deals = self._tiles
-        counted = {**names, "PROGRAMS": variable(sharing.PROGRAMS)} if runtime_theorems.programs(self.call) else names
-        operands = {name: runtime_theorems.tensor(each, counted) for name, each in self.tensors.items()}
+        counted = {**names, "PROGRAMS": variable(sharing.PROGRAMS)} if self.call.counted else names
+        operands = {name: runtime_theorems.tensor(self.call.line, each, counted) for name, each in self.tensors.items()}
         # M is the number of a group's rows, which only the device knows.
         grid = tuple(term(self.line, factor, {"M": variable("M"), **names}) for factor in tiles)
         batch = None
@@ -322,23 +315,23 @@ class Launcher:
         return LaunchFacts(arguments, operands, grid, tuple(facts), batch, grouped, shared, walks, deals, depth)
 
     @cached_property
-    def _tiles(self) -> tuple[tuple[Extent | int, ...], bool, bool]:
+    def _tiles(self) -> tuple[tuple[Number | int, ...], bool, bool]:
         """The factors of the number of tiles, of groups those of each; whether programs walk them, and deal in steps.
 
         A tile has one program, or one of each part along a second axis, where programs may walk the tiles as well.
         """
         grid, walks, deals = self.made.grid, False, False
         tiles = grid[0] if len(grid) in (1, 2) else 0
-        if isinstance(tiles, Operation) and tiles.symbol == "least" and tiles.right == _PROGRAMS:
-            tiles, walks = tiles.left, True
+        if isinstance(tiles, Number) and tiles.symbol == "least" and tiles.sides[1] == _PROGRAMS:
+            tiles, walks = tiles.sides[0], True
         elif tiles == _PROGRAMS and self.counts:
             # As many tiles as counters.
             tiles, walks, deals = self._workspaces[COUNTERS].shape[0], True, True
-        if walks and ((deals and len(grid) > 1) or not runtime_theorems.programs(self.call)):
+        if walks and ((deals and len(grid) > 1) or not self.call.counted):
             raise NotUnderstood(self.line, "as many programs as the device runs at once, whose number is not known")
         if self.sizes == GROUPS:
             # A kernel that adds partial sums has tiles of other rows than those of the configuration.
-            rows = self.made.constants.get("BLOCK_M", BLOCK_M)
+            rows = self._given.get("BLOCK_M", Number("BLOCK_M"))
             if tiles != groups.programs(rows):
                 raise NotUnderstood(self.line, f"a grid of {tiles} programs for groups")
             return groups.grid(rows), walks, deals
@@ -347,57 +340,59 @@ class Launcher:
     def _check_parts(self, stored: Poly, table: Mapping[str, Poly]) -> None:
         """Raise unless as many parts of K are stored as there is room for, and as are added."""
         first, second = self.call.launches
-        counts = [*first.grid[1:2], second.constants.get("SPLIT")]
-        if len(counts) != 2 or not all(isinstance(x, Extent) and term(self.line, x, table) == stored for x in counts):
+        counts = [*first.grid[1:2], second.arguments.get("SPLIT")]
+        if len(counts) != 2 or not all(isinstance(x, Number) and term(self.line, x, table) == stored for x in counts):
             raise NotUnderstood(second.line, "parts of K, not SPLIT of them in all places")
 
     def _value(
         self, parameter: str, x: Any, operands: Mapping[str, LaunchedTensor], names: Mapping[str, Poly]
     ) -> Value:
         """The value of an argument."""
-        name = x if isinstance(x, str) else x.fields.get("name", "") if isinstance(x, TableObject) else ""
-        if name and name not in operands:
-            raise NotUnderstood(self.line, f"{name}, which no tensor of the call is called")
         match x:
-            case str():
+            case Tensor(name) | Made(_, (Tensor(name), *_)) if name not in operands:
+                raise NotUnderstood(self.line, f"{name}, which no kernel is passed")
+            case Tensor(name):
                 number = self.tensors[name].kind == "Number"
                 return Either(name, _on_device(name)) if number else Pointer(name, poly(0))
-            case Size(size) if size in self.names:
+            case Number(size, ()) if size in self.names:
                 # The runtime keeps it below 2**31.
                 return LaneIntegers(variable(size), width="32")
             case bool():
                 return triton_semantics.constant(x)
-            case int() | Extent() if runtime_theorems.lanes(x, self.names):
+            case int() | Number() if runtime_theorems.lanes(x, self.names):
                 return LaneIntegers(poly(groups.MOST_LANES))
-            case int() | Extent():
+            case int() | Number() if parameter in self._constants:
                 found = term(self.line, x, names)
-                if found.constant is not None and parameter not in self.made.numbers:
+                if found.constant is not None:
                     return LaneIntegers(found)
-        match x.kind if isinstance(x, TableObject) else "":
-            case "Described" if self.tensors[name].kind != "Number":
-                return runtime_theorems.described(x, operands[name], names)
-            case "Bytes" if _of_bytes(self.tensors[name]):
+            case Made("described", (Tensor(name), *_)) if self.tensors[name].kind != "Number":
+                return runtime_theorems.described(self.line, x, operands[name], names)
+            case Made("as_bytes", (Tensor(name),), ()) if _of_bytes(self.tensors[name]):
                 # The addresses of bytes are those of elements of a byte each.
                 return Pointer(name, poly(0))
-            case "Stride" if 0 <= x.dimension < len(operands[name].shape) and self.tensors[name].kind != "Number":
-                return LaneIntegers(variable(operands[name].strides[x.dimension]), width="32")
-            case "Index" if self.indexed:
+            case Made("stride", (Tensor(name), int(dimension)), ()) if self.tensors[name].kind != "Number":
+                if 0 <= dimension < len(operands[name].shape):
+                    return LaneIntegers(variable(operands[name].strides[dimension]), width="32")
+            case Made("index_type", _, ()) if self.indexed:
                 return IntegerType("index")
-            case "OnDevice" if self.tensors[name].kind == "Number":
+            case Made("on_device", (Tensor(name), Tensor())) if self.tensors[name].kind == "Number":
                 return LaneConditions(_on_device(name))
-            case "Approximate":
+            case Made("approximate"):
                 # Which instructions compute a value: none that is followed.
-                return Opaque("Approximate")
+                return Opaque("approximate")
         raise NotUnderstood(self.line, f"the argument {parameter}")
+
+    @cached_property
+    def _constants(self) -> frozenset[str]:
+        """The parameters that the compiler is told the values of."""
+        parameters = self.source.kernel.args.args
+        return frozenset(x.arg for x in parameters if x.annotation is not None and matches(x.annotation, CONSTEXPR))
 
 
 def _on_device(name: str) -> Condition:
     return equal(variable(f"{name} is a tensor"), 1)
 
 
-def _of_bytes(made: TableObject) -> bool:
+def _of_bytes(made: CallTensor) -> bool:
     """Whether all types that a tensor may have are of a byte each."""
-    dtypes = made.dtype if isinstance(made.dtype, tuple) else (made.dtype,)
-    return all(
-        isinstance(x, Named) and x.name.startswith(("torch.float8_", "torch.uint8", "torch.int8")) for x in dtypes
-    )
+    return all(x.startswith(("torch.float8_", "torch.uint8", "torch.int8")) for x in made.dtypes)

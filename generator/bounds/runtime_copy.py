@@ -31,17 +31,6 @@ def differing(folder: Path, modules: Iterable[str]) -> str | None:
     return next((name for name in found if not _same(name, folder / f"{name}.py")), None)
 
 
-def constant(module: str, name: str) -> ast.expr | None:
-    """What a module of `generator/runtime` assigns to a name, once and at its top; None where it does not."""
-    tree = _tree(module)
-    values = [node.value for node in (tree.body if tree else ()) if _assigns(node, name)]  # type: ignore[attr-defined]
-    return values[0] if len(values) == 1 else None
-
-
-def _assigns(node: ast.stmt, name: str) -> bool:
-    return isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [name]
-
-
 @cache
 def _tree(name: str) -> ast.Module | None:
     path = _LIBRARY / f"{name}.py"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from generator.bounds.call_reader import TableObject
+from generator.bounds.call_reader import CallTensor, ReadCall
 from generator.bounds.extent_terms import term
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import Descriptor
 from generator.bounds.terms import Condition, Poly, at_most, either, equal, poly, variable
-from generator.runtime.extents import Extent, Operation, Size
+from generator.emit.call_value import Made, Number, Tensor
 
 #: B is how many matrices a batch has, G how many groups there are, T how many rows they have together, R how many A and
 #: S how many C has: nothing is said of those that a call does not have.
@@ -46,7 +46,7 @@ def given(name: str) -> Poly:
     return variable(f"{name} is given")
 
 
-def sizes(call: TableObject) -> tuple[Names, list[Condition]]:
+def sizes(call: ReadCall) -> tuple[Names, list[Condition]]:
     """The sizes of a call, and what holds of them.
 
     `Call.state` takes them from the first operands that have them, and from `b`: they are numbers of elements along
@@ -56,38 +56,39 @@ def sizes(call: TableObject) -> tuple[Names, list[Condition]]:
     known: dict[str, Poly] = {}
     facts: list[Condition] = []
     for operand in (x for x in call.operands if x.kind == "Operand"):
-        own = {name for extent in operand.shape if isinstance(extent, Extent) for name in extent.names}
+        own = {name for extent in operand.shape if isinstance(extent, Number) for name in extent.names}
         measured = operand.name == "b" or not own <= known.keys()
         if operand.absent is not None:
-            if (
-                len(operand.shape) != 1
-                or not isinstance(operand.shape[0], Size)
-                or not isinstance(operand.absent, Size)
-            ):
-                raise NotUnderstood(operand.line, f"the operand {operand.name}, which may be left out")
+            if not _named(*operand.shape, operand.absent) or len(operand.shape) != 1:
+                raise NotUnderstood(call.line, f"the operand {operand.name}, which may be left out")
             # Left out, it has that size whatever another operand has said before, which must then have it, too.
-            as_absent = equal(variable(operand.shape[0].name), term(operand.line, operand.absent, known))
+            as_absent = equal(variable(str(operand.shape[0])), term(call.line, operand.absent, known))
             facts.append(either([equal(given(operand.name), 1), as_absent]))
         for extent in operand.shape if measured else ():
-            name = _measured(operand, extent)
+            name = _measured(call.line, operand, extent)
             known[name] = variable(name)
             facts += [at_most(0, known[name]), at_most(known[name], LARGEST)]
-            if isinstance(extent, Operation):
-                facts.append(at_most(term(operand.line, extent, known), LARGEST))
+            if not _named(extent):
+                facts.append(at_most(term(call.line, extent, known), LARGEST))
     if not known.keys() <= set(SIZES):
         raise NotUnderstood(call.line, f"sizes other than {', '.join(SIZES)}")
     for result in call.results:
         if result.named is not None:
             facts += _rows_of(call, result, known)
     for operand in (*call.operands, *call.results):
-        for extent in operand.fields.get("shape", ()):
-            if isinstance(extent, Operation) and extent.symbol == "//":
-                whole, together = (term(operand.line, x, known) for x in (extent.left, extent.right))
+        for extent in operand.shape:
+            if isinstance(extent, Number) and extent.symbol == "//":
+                whole, together = (term(call.line, x, known) for x in extent.sides)
                 facts.append(equal(whole % together, 0))
     return known, list(dict.fromkeys(facts))
 
 
-def _rows_of(call: TableObject, result: TableObject, known: dict[str, Poly]) -> list[Condition]:
+def _named(*extents: Number | int) -> bool:
+    """Whether all are sizes, and not what is computed of one."""
+    return all(isinstance(x, Number) and not x.sides for x in extents)
+
+
+def _rows_of(call: ReadCall, result: CallTensor, known: dict[str, Poly]) -> list[Condition]:
     """What holds of S, the rows of a result that an operand may name.
 
     `Result.rows` refuses more rows than the limit; where the operand is left out, they are those of the products.
@@ -97,62 +98,62 @@ def _rows_of(call: TableObject, result: TableObject, known: dict[str, Poly]) -> 
         return []
     naming = [x for x in call.operands if x.name == result.named and x.kind == "Operand" and x.absent is not None]
     if len(naming) != 1 or "S" in known or len(result.shape) != 2 or naming[0].shape != result.shape[:1]:
-        raise NotUnderstood(result.line, f"the result {result.name}, whose rows {result.named} names")
+        raise NotUnderstood(call.line, f"the result {result.name}, whose rows {result.named} names")
     rows = known["S"] = variable("S")
-    as_products = equal(rows, term(result.line, result.shape[0], known))
-    return [at_most(0, rows), at_most(rows, LARGEST), either([equal(given(result.named), 1), as_products])]
+    as_products = equal(rows, term(call.line, result.shape[0], known))
+    return [at_most(0, rows), at_most(rows, LARGEST), either([equal(given(naming[0].name), 1), as_products])]
 
 
-def _measured(operand: TableObject, extent: Extent | int) -> str:
+def _measured(line: int, operand: CallTensor, extent: Number | int) -> str:
     """The size that `_measure` takes from a dimension: it is that size, a multiple of it, or a part of it."""
     match extent:
-        case Size(name) | Operation("*", int(), Size(name)) | Operation("//", Size(name), int()):
-            if isinstance(extent, Size) or min(x for x in (extent.left, extent.right) if isinstance(x, int)) > 0:
-                return name
-    raise NotUnderstood(operand.line, f"a size taken from the dimension {extent} of {operand.name}")
+        case Number(name, ()):
+            return name
+        case Number("*", (int(part), Number(name, ()))) | Number("//", (Number(name, ()), int(part))) if part > 0:
+            return name
+    raise NotUnderstood(line, f"a size taken from the dimension {extent} of {operand.name}")
 
 
-def launched(call: TableObject, names: Names) -> tuple[list[Condition], list[Condition]]:
+def launched(call: ReadCall, names: Names) -> tuple[list[Condition], list[Condition]]:
     """What holds of the sizes where something is launched: simple conditions, and those with products of sizes.
 
     `Call.plan` launches nothing where one of the sizes but the last is 0, and raises where `Call.reason` finds one of
     the `needs` broken.
     """
-    facts = [at_most(1, term(call.line, size, names)) for size in call.sizes[:-1]]
+    facts = [at_most(1, term(call.line, Number(size), names)) for size in call.sizes[:-1]]
     limits: list[Condition] = []
     for need in call.needs:
-        match need.kind:
-            case "Absent":
-                facts.append(equal(given(need.name), 0))
-            case "Multiple" | "AtMost":
-                condition, simple = _condition(need, names)
+        match need:
+            case Made("absent", (Tensor(name), *_)):
+                facts.append(equal(given(name), 0))
+            case Made("multiple" | "at_most"):
+                condition, simple = _condition(call.line, need, names)
                 (facts if simple else limits).append(condition)
     return facts, limits
 
 
-def fitting(call: TableObject, names: Names) -> list[Condition]:
+def fitting(call: ReadCall, names: Names) -> list[Condition]:
     """What holds of a configuration that is launched.
 
     `Call.row` refuses one that the caller gives and that does not fit; `Call.chosen` asks `choose`, which returns one
     of those it is given, for one of `Limited.fitting`; `Tuner` tries those, and `Call.reason` refuses calls of which
     none fits.
     """
-    return [_condition(each, names)[0] for each in call.table.fields.get("fits", ())]
+    return [_condition(call.line, each, names)[0] for each in call.fits]
 
 
-def _condition(each: TableObject, names: Names) -> tuple[Condition, bool]:
-    """What `Multiple.holds` or `AtMost.holds` says, and whether it has no product of sizes."""
-    number = term(each.line, each.extent, names)
+def _condition(line: int, each: Made, names: Names) -> tuple[Condition, bool]:
+    """What `multiple` or `at_most` says, and whether it has no product of sizes."""
+    number, bound = (term(line, x, names) for x in each.given[:2])
     simple = all(len(atoms) <= 1 for atoms, _ in number.terms)
-    if each.kind == "AtMost":
-        return at_most(number, term(each.line, each.most, names)), simple
-    step = term(each.line, each.step, names)
-    if (step.constant or 0) < 1:
-        raise NotUnderstood(each.line, f"multiples of {each.step}")
-    return equal(number % step, 0), simple
+    if each.function == "at_most":
+        return at_most(number, bound), simple
+    if (bound.constant or 0) < 1:
+        raise NotUnderstood(line, f"multiples of {each.given[1]}")
+    return equal(number % bound, 0), simple
 
 
-def tensor(made: TableObject, names: Names) -> LaunchedTensor:
+def tensor(line: int, made: CallTensor, names: Names) -> LaunchedTensor:
     """A tensor that is passed to a kernel.
 
     `Operand.taken` refuses another shape, and another stride than 1 along `unit`; `Number.taken` a tensor of several
@@ -162,7 +163,7 @@ def tensor(made: TableObject, names: Names) -> LaunchedTensor:
     """
     if made.kind == "Number":
         return LaunchedTensor(made.name, (poly(1),), 0)
-    shape, unit = tuple(term(made.line, extent, names) for extent in made.shape), made.unit
+    shape, unit = tuple(term(line, extent, names) for extent in made.shape), made.unit
     if made.kind == "Result" and made.named is not None:
         shape = (names["S"], *shape[1:])
     last = len(shape) - 1
@@ -171,61 +172,60 @@ def tensor(made: TableObject, names: Names) -> LaunchedTensor:
         known = known and (unit is None or unit >= last - 1)
     if made.kind in ("Memory", "Workspace"):
         unit = last if unit is None else unit
-        known = known and made.pitch >= 1 and (made.pitch == 1 or last == 1) and (last == 0 or made.kind == "Memory")
+        known = (
+            known
+            and type(made.pitch) is int
+            and made.pitch >= 1
+            and (made.pitch == 1 or last == 1)
+            and (last == 0 or made.kind == "Memory")
+        )
     if not known:
-        raise NotUnderstood(made.line, f"the tensor {made.name}, with dimensions or a unit that it cannot have")
+        raise NotUnderstood(line, f"the tensor {made.name}, with dimensions or a unit that it cannot have")
     return LaunchedTensor(made.name, shape, unit)
 
 
-def described(made: TableObject, operand: LaunchedTensor, names: Names) -> Descriptor:
-    """What `Described.value` makes: a descriptor of the tensor's own shape and strides, the last of which counts as 1.
+def described(line: int, made: Made, operand: LaunchedTensor, names: Names) -> Descriptor:
+    """What `described` makes: a descriptor of the tensor's own shape and strides, the last of which counts as 1.
 
     Of an empty tensor it has another shape, of memory of its own. `Tuner` gives it the block of each configuration.
     """
     dimensions = len(operand.shape)
-    block = tuple(term(made.line, size, names).constant for size in made.block)
+    block = tuple(term(line, size, names).constant for size in made.given[1:])
     if len(block) != dimensions or dimensions < 2:
-        raise NotUnderstood(made.line, f"a block of {len(block)} dimensions of {made.name}, which has {dimensions}")
-    unit = dimensions - (2 if made.turned else 1)
+        raise NotUnderstood(line, f"a block of {len(block)} dimensions of {operand.name}, which has {dimensions}")
+    turned = made.options == (("turned", True),)
+    if not turned and made.options not in ((), (("turned", False),)):
+        raise NotUnderstood(line, f"{operand.name}, described with {dict(made.options)}")
+    unit = dimensions - (2 if turned else 1)
     fault = f"described with stride 1 along dimension {unit}, admitted with {operand.unit}"
     sizes = tuple(int(size or 0) for size in block)
-    return Descriptor(made.name, dimensions, None if operand.unit == unit else fault, sizes, made.turned)
+    return Descriptor(operand.name, dimensions, None if operand.unit == unit else fault, sizes, turned)
 
 
-def indexed(made: TableObject) -> frozenset[str]:
-    """The tensors of which `Index.value` gives offsets 64 bits if one spans more than `SPAN` elements."""
-    return frozenset(made.names)
+def lanes(number: Number | int, names: Names) -> bool:
+    """Whether a number is at least as many as groups: `next_power` is no less than either of its arguments."""
+    return (
+        isinstance(number, Number) and number.symbol == "next_power" and number.sides[0] == Number("G") and "G" in names
+    )
 
 
-def programs(call: TableObject) -> bool:
-    """Whether PROGRAMS has a value, which is then at least 1: `Occupancy.__call__` counts no less than one each."""
-    return call.programs is not None and call.programs.interpreted >= 1
-
-
-def lanes(extent: Extent | int, names: Names) -> bool:
-    """Whether a number is at least as many as there are groups: `power` is no less than either of its arguments."""
-    return isinstance(extent, Operation) and extent.symbol == "power" and extent.left == Size("G") and "G" in names
-
-
-def why_not_tuned(call: TableObject, names: Names) -> str | None:
+def why_not_tuned(call: ReadCall, names: Names) -> str | None:
     """Why a tuner could run a kernel otherwise than a call without one; None where it cannot, or there is none.
 
     `Tuner` makes vectors that are large enough for each configuration, knows sizes by the names of the kernel's
     parameters, keeps the fastest by M, N and K, and sets to zero what is in `reset` before each run. What must be zero
     at a launch are the results in `cleared`, which `Call.__call__` clears, and the workspaces that are `cleared`.
     """
-    if call.tuner is None:
+    if call.reset is None:
         return None
     if len(call.launches) != 1 or any(each.kind != "Workspace" for each in call.memory):
         return "a tuner of more than one launch, or of memory other than vectors"
     (launch,) = call.launches
     zero = {*call.cleared, *(each.name for each in call.memory if each.cleared)}
-    owners = {name: x if isinstance(x, str) else x.name for name, x in launch.tensors.items()}
-    missing = [name for name, owner in owners.items() if owner in zero and name not in call.tuner.reset]
+    missing = [name for name, owner in launch.passed.items() if owner in zero and name not in call.reset]
     if missing:
         return f"{', '.join(missing)} is not set to zero between the tuner's runs"
-    extents = [x for each in call.table.fields.get("fits", ()) for x in each.fields.values() if isinstance(x, Extent)]
-    asked = {name for extent in extents for name in extent.names} & names.keys()
-    if not asked <= set("MNK") or any(launch.numbers.get(name) != Size(name) for name in asked):
+    asked = {name for each in call.fits for x in each.given if isinstance(x, Number) for name in x.names} & names.keys()
+    if not asked <= set("MNK") or any(launch.arguments.get(name) != Number(name) for name in asked):
         return "sizes passed under other names than the tuner knows them by"
     return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from generator.bounds.patterns import dotted, matches
+from generator.emit.call_value import NotUnderstood as NotUnderstood
 from generator.emit.kernel_names import by_role
 from generator.emit.syntax_digest import undocumented
 
@@ -29,18 +30,12 @@ _IMPORTS = (_LANGUAGE, "import torch", "import triton", "from torch import Tenso
 _KNOWN = frozenset({"Tensor", "tl", "torch", "triton", "*", "max", "min", "range", "sum"})
 #: What makes a function a kernel, and leaves it the same function.
 JIT = "triton.jit"
+#: How a kernel's parameters are annotated whose values the compiler is told.
+CONSTEXPR = "tl.constexpr"
 #: What a function that is no kernel may call besides CALL: it must not change a table that the others read.
 _CALLED = frozenset({"CALL", "max", "min", "triton.cdiv"})
 
 Kind = Literal["load", "store"]
-
-
-class NotUnderstood(Exception):
-    """A construct that the proof has no meaning for: whatever depends on it is not proved."""
-
-    def __init__(self, line: int, what: str) -> None:
-        self.line = line
-        super().__init__(f"not understood: line {line}: {what}")
 
 
 class Refuted(NotUnderstood):

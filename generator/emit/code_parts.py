@@ -23,7 +23,9 @@ _CALL = "CALL"
 #: What chooses a configuration, all of which are of the table: a function, and of the call what names it.
 _COST, _CHOICE = "cost", "choose"
 #: Of the call what the kernels do not depend on: which calls are refused.
-_CONDITIONS = "needs"
+_CONDITIONS = frozenset({"refuse", "fits", "too_large"})
+#: What a device holds, which follows from the kernels.
+_NEEDS = "needs"
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ def parts(text: str) -> Parts:
     for place, statement in enumerate(body):
         call = _call_of(statement)
         if call is not None:
-            conditions = [x for x in call.keywords if x.arg == _CONDITIONS]
-            launched += [written(x) for x in call.keywords if x.arg not in (_CHOICE, _CONDITIONS)]
+            conditions = [x for x in call.keywords if x.arg in _CONDITIONS]
+            launched += [written(x) for x in call.keywords if x.arg not in {_CHOICE, _NEEDS, *_CONDITIONS}]
             host += [*call.args, *conditions]
         elif place not in compiled and _COST not in statement.binds and not getattr(statement.node, "level", 0):
             host.append(statement.node)
@@ -104,7 +106,9 @@ def _compiled(body: Sequence[_Statement]) -> set[int]:
     """The indices of statements that compiled code depends on: kernels, tables, and what defines a name in these."""
     places: dict[str, list[int]] = {}
     for place, statement in enumerate(body):
-        for name in statement.binds:
+        # A file that stands alone has functions and classes of the library, which no kernel can use.
+        library = isinstance(statement.node, (ast.FunctionDef, ast.ClassDef)) and not statement.is_jitted
+        for name in () if library else statement.binds:
             places.setdefault(name, []).append(place)
     waiting = [place for place, statement in enumerate(body) if statement.is_table or statement.is_jitted]
     found: set[int] = set()

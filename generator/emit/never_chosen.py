@@ -23,8 +23,6 @@ from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, slug
 from generator.plan.kernels import Family, Kernel
 
-#: A descriptor in a table of a call: its tensor, and whether it is transposed or made for the call.
-_DESCRIBED = re.compile(r'Described\("(\w+)", .*?\)(, turned=True)?(, made=True)?\)$')
 #: What a cost reads of a configuration.
 _READ = re.compile(r'row\["(\w+)"\]')
 
@@ -206,11 +204,6 @@ def _needs(kernel: Kernel) -> tuple[frozenset[str], frozenset[str], bool, bool]:
 def _needs_of(variant: Variant, tiles: tuple[Tile, ...]) -> tuple[frozenset[str], frozenset[str], bool, bool]:
     table = CallTable(view(Kernel(variant, tiles, (), "", "fixed")))
     # The targets of a kernel are those whose capability it needs.
-    conditions = {each for each in table.needs if not each.startswith("Capability(")}
-    passed = [slot for launch in table.launches for slot in launch.slots]
-    for slot in passed:
-        tensor = _DESCRIBED.match(slot.value)
-        if tensor is not None and tensor[3] is None:
-            conditions.add(f"{tensor[1]}{tensor[2] or ''}")
-    described = any(slot.parameter == "a_desc" for slot in passed)
+    conditions = {each for each in (*table.needs, *table.undescribed) if not each.startswith("capability(")}
+    described = any(slot.parameter == "a_desc" for launch in table.launches for slot in launch.slots)
     return frozenset(conditions), frozenset(table.divided), not table.kernel.schedule.looped, described

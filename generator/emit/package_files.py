@@ -12,7 +12,6 @@ from functools import cache
 from generator.cost import analytic, family_costs, tuned
 from generator.emit import family_package
 from generator.emit.additions import has, suits
-from generator.emit.kernel_names import assignment
 from generator.emit.render import (
     ALIKE_LINE,
     ANALYTIC,
@@ -257,7 +256,7 @@ def package_source(family: Family, name: str) -> str:
         assert gradient.chain is not None
         view = GradientView(gradient.chain, gradient)
         macros = {"math": macros_of("math.j2"), "problem": macros_of(view.problem_template)}
-        named = {"name": gradient.file, "named": assignment("gradient_kernel", gradient.file)}
+        named = {"name": gradient.file, "text": view.text.replace("gradient_kernel", gradient.file)}
         body = environment().get_template("gradient.py.j2").render(k=view, **named, **macros)
     return with_head(spec, body, ALIKE_LINE if is_alike(name) else None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -19,8 +20,8 @@ from typing import Any
 import jinja2
 
 from generator import runtime
-from generator.emit import schedule_template
-from generator.emit.kernel_names import assignment
+from generator.emit import inlined, schedule_template
+from generator.emit.kernel_names import ROLES
 from generator.files.parent_process import end_with_parent
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
@@ -29,7 +30,6 @@ from generator.lowering.call_table import CallTable
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.kernel_lowering import view
 from generator.lowering.lines import INDENT, needed_entries, paragraph
-from generator.lowering.standalone import Standalone
 from generator.lowering.view import View
 from generator.plan.kernels import Kernel
 from generator.plan.memory_needs import differing_needs_of
@@ -61,6 +61,12 @@ ATTRIBUTES_TEXT = "*.py text eol=lf\n*.pyi text eol=lf\nmanifest.json text eol=l
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
 _CHUNK = 100
+
+#: The names of kernels in the host parts of a file.
+_KERNELS = re.compile(r"\b(gemm|sum|decode)_kernel\b")
+
+#: The imports of every kernel's file.
+_IMPORTS = ("import torch", "import triton", "import triton.language as tl", "from torch import Tensor")
 
 DIGEST_LINE = "# sha256 of the text below: "
 #: What files that are equal in all families have in the place of the command, which names a spec.
@@ -146,9 +152,10 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     texts = {"summary": summary, "properties": properties(k), "formula": paragraph(formula(k.v))}
     alone = spec.package == "files"
     needs = needed_entries(differing_needs_of(kernel), INDENT) if alone else ()
-    roles = ["gemm_kernel", *["decode_kernel"] * (k.decoding is not None), *["sum_kernel"] * k.schedule.joins]
-    names = [assignment(role, kernel.name) for role in roles]
-    body = template.render(k=k, host=host_of(kernel, alone=alone), needs=needs, names=names, **texts, **macros)
+    host = host_of(kernel, alone=alone)
+    # Kernels that differ in their names alone share the text.
+    launching = _KERNELS.sub(lambda x: kernel.name + ROLES[x[0]], host.text)
+    body = template.render(k=k, host=host, launching=launching, needs=needs, **texts, **macros)
     return with_head(spec, body)
 
 
@@ -197,7 +204,7 @@ class Host:
 def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
     """The modules of the library that imports are of."""
     lines = [line.split()[1] for line in imports]
-    return tuple(line.removeprefix(f".{RUNTIME}.") for line in lines if line.startswith("."))
+    return tuple(line.removeprefix(f".{RUNTIME}.") for line in lines if line.startswith(f".{RUNTIME}."))
 
 
 _hosts: dict[tuple[object, ...], Host] = {}
@@ -212,11 +219,15 @@ def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
     key = kernel.variant.epilogue, *words, *choice
     if key not in _hosts:
         k = view(kernel)
-        table = CallTable(k)
-        made = Standalone(table) if alone else table
-        text = macros_of("standalone.j2" if alone else "call.j2").text(made).strip("\n")
-        first = made.first_imports if isinstance(made, Standalone) else ()
-        host = Host(operand_table(k), made.imports, text, first)
+        table = CallTable(k, "SHARED_MEMORY") if alone else CallTable(k)
+        first, imports = list[str](), [*table.imports]
+        constants, definitions = list[str](), list[str]()
+        if alone:
+            constants, definitions, used = inlined.reached(f"{table.head}\n    ...\n{table.text}")
+            first, imports = inlined.imports(used, _IMPORTS)
+            first.insert(0, "from __future__ import annotations")
+        text = macros_of("call.j2").text(table, constants, definitions).strip("\n")
+        host = Host(operand_table(k), tuple(imports), text, tuple(first))
         # Masks make few differences.
         _hosts[key] = _equal_hosts.setdefault(host, host)
     return _hosts[key]

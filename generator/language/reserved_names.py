@@ -16,7 +16,7 @@ from generator.language.vocabulary import SCHEDULE
 TEMPLATES = shared("templates", "templates")
 
 #: Functions next to the kernel and to `gemm`, whose local names cannot clash.
-_BESIDE = ("math.j2", "standalone.j2")
+_BESIDE = ("math.j2",)
 
 _UNREAD = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|#.*')
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -34,6 +34,10 @@ _SPELLED = frozenset(
         *("tuned", "tuned_kernel", "gemm_kernel", "sum_kernel", "decode_kernel"),
         *("Any", "Config", "Row", "CONFIGS", "SCALES", "TOO_LARGE", "Tensor", "TensorDescriptor", "ValueError"),
         *("tl", "torch", "triton"),
+        # What the functions of a call may call.
+        *("absent", "approximate", "as_bytes", "at_most", "capability", "cdiv", "cheapest", "described", "first"),
+        *("index_type", "least", "least_slowdown", "multiple", "needs_of", "next_power", "older", "on_device"),
+        *("stride", "undescribed", "unrepeatable"),
         # Memory that is allocated for a call, which launches name as they name operands.
         *("counters", "decoded", "sums", "work"),
         *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s"),

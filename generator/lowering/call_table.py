@@ -11,16 +11,20 @@ from generator.language.elements import ELEMENTS
 from generator.language.targets import TARGETS
 from generator.lowering import docstrings
 from generator.lowering.decoding import MOST_DECODED
-from generator.lowering.lines import INDENT, WIDTH, bracketed, paragraph
+from generator.lowering.lines import INDENT, bracketed, paragraph
 from generator.lowering.outputs import OutputView
-from generator.lowering.runtime_values import LaunchTable, argument, called, entries, imports, index
+from generator.lowering.runtime_values import LaunchTable, argument, called, entries, imports, index, keyword
 from generator.lowering.view import View
 from generator.plan.configurations import STRIP
 from generator.plan.contract_call import Argument, ContractCall
+from generator.plan.memory_needs import needs_of
 from generator.plan.target_rules import packed_from_sm90, scaling_targets
 
 #: The most tiles of several products: programs have numbers of 32 bits.
 _MOST_TILES = "2**31 - 2**16"
+
+#: A descriptor that a kernel is passed: its tensor, and the rest.
+_DESCRIBED = re.compile(r"described\((\w+)(.*)\)$")
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class CallTable:
     """What `templates/call.j2` is given."""
 
     kernel: View
+    #: The shared memory of configurations, as source.
+    needed: str = 'needs_of("gemm_kernel")'
 
     @property
     def call(self) -> ContractCall:
@@ -72,12 +78,15 @@ class CallTable:
     def text(self) -> str:
         """The statement that assigns the table."""
         reductions = [f'Reduction("{x.name}", "{x.matrix.variable}", "{x.reduction}")' for x in self.reductions]
-        arguments = [self._table, f"sizes=({', '.join(self.call.sizes)})"]
+        arguments = ["CONFIGS"]
         arguments += entries("operands", [self._operand(x) for x in self._operands])
         arguments += entries("results", [self._result(x) for x in self.call.results])
         arguments += entries("launches", [launch.text for launch in self.launches])
         arguments += [self._choice] if self._choice else []
-        arguments += entries("needs", self.needs)
+        arguments += self._conditions("refuse", [*self.needs, *self.undescribed])
+        arguments += self._conditions("fits", self._fits)
+        arguments += [f"needs={self.needed}"] * bool(needs_of(self.kernel.kernel))
+        arguments += ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
         arguments += [self._programs] if self.kernel.walks else []
         arguments += entries("memory", self.memory)
         arguments += ['cleared=("out",)'] * self.adds
@@ -90,22 +99,21 @@ class CallTable:
     @cached_property
     def imports(self) -> tuple[str, ...]:
         """The imports of what the table and `gemm` use of the family's library."""
-        return imports(f"{self.text}\n{self.head}")
+        shared = ["from ._shared_memory import needs_of"] * ("needs_of(" in self.text)
+        return (*imports(f"{self.text}\n{self.head}"), *shared)
 
     @property
-    def _table(self) -> str:
-        """The configurations, with what they need."""
+    def _fits(self) -> list[str]:
+        """What a configuration needs of the sizes."""
         sizes = dict(zip("MNK", self.call.sizes[-3:]))
-        fits = [f"Multiple({sizes[d]}, BLOCK_{d})" for d in self.divided]
-        fits += [] if self.kernel.schedule.looped else [f'AtMost({sizes["K"]}, BLOCK_K, "one load holds")']
-        if not fits and not self.kernel.too_large:
-            return "Table(CONFIGS)"
-        whole = ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
-        listed = [f"fits=({', '.join(fits)}{',' * (len(fits) == 1)})"] if fits else []
-        one = f"Limited({', '.join(['CONFIGS', *listed, *whole])})"
-        if INDENT + len(one) < WIDTH:
-            return one
-        return called("Limited(", ["CONFIGS", *entries("fits", fits), *whole], ")")
+        found = [f'multiple({sizes[d]}, BLOCK_{d}, "{sizes[d]}: BLOCK_{d} needs")' for d in self.divided]
+        return found + [f'at_most({sizes["K"]}, BLOCK_K, "{sizes["K"]}: one load of BLOCK_K holds")'] * (
+            not self.kernel.schedule.looped
+        )
+
+    def _conditions(self, name: str, conditions: list[str]) -> list[str]:
+        """The keyword argument that is the first of the reasons, if there are any."""
+        return [keyword(name, f"first({', '.join(conditions)})", INDENT)] if conditions else []
 
     @property
     def _operands(self) -> tuple[Argument, ...]:
@@ -115,14 +123,13 @@ class CallTable:
     def _operand(self, x: Argument) -> str:
         # Without rows the products have those of A.
         absent = {self.call.rows: self.call.a.extents[0], self.call.scatter: "T"}
-        return argument(x, absent=absent[x] if x in self.call.optional else "")
+        return argument(x, *([f'absent="{absent[x]}"'] if x in absent else []))
 
     def _result(self, x: Argument) -> str:
-        parts = [f'"{x.name}"', x.shape, x.torch_dtype, f"unit={x.unit}"]
-        parts += ["read=True"] * (x is self.call.out and self.call.reads_out)
+        more = ["read=True"] * (x is self.call.out and self.call.reads_out)
         if self.call.scatter is not None and x in (self.call.out, self.call.out_scale):
-            parts += [f'named="{self.call.scatter.name}"']
-        return bracketed("Result(", parts, ")", 2 * INDENT)
+            more += [f'named="{self.call.scatter.name}"']
+        return argument(x, *more)
 
     # The launches: what kernels are passed, their grids, and what is allocated for them.
 
@@ -164,10 +171,10 @@ class CallTable:
         """How many tiles of such rows and columns all results have; a symmetric one has those of a folded triangle."""
         if self.call.products.divided == "M":
             # Each group may end within a tile, and none has more rows of tiles than rows.
-            return f"least(T, ceil(T, {rows}) + G) * ceil(N, {columns})"
+            return f"least(T, cdiv(T, {rows}) + G) * cdiv(N, {columns})"
         if self.call.square:
-            return f"{self._several}ceil(M, 2 * BLOCK_N) * (BLOCK_N // {rows}) * (ceil(M, BLOCK_N) // 2 * 2 + 1)"
-        return f"{self._several}ceil(M, {rows}) * ceil(N, {columns})"
+            return f"{self._several}cdiv(M, 2 * BLOCK_N) * (BLOCK_N // {rows}) * (cdiv(M, BLOCK_N) // 2 * 2 + 1)"
+        return f"{self._several}cdiv(M, {rows}) * cdiv(N, {columns})"
 
     @property
     def _index(self) -> tuple[str, str]:
@@ -177,11 +184,11 @@ class CallTable:
     def _constants_of(self, k: View) -> tuple[tuple[str, str], ...]:
         """What the launch of a kernel tells the compiler, by name."""
         # Few different numbers, since a kernel is compiled for each.
-        found = [("GROUPS", "power(G, 32)")] if k.problem.divided else []
+        found = [("GROUPS", "next_power(G, 32)")] if k.problem.divided else []
         found += [self._index] if k.pointed else []
-        found += [(operand.flag, f'OnDevice("{operand.name}")') for operand in k.scalars]
+        found += [(operand.flag, f"on_device({operand.name})") for operand in k.scalars]
         if k.approximates:
-            found.append(("APPROX", "Approximate()"))
+            found.append(("APPROX", "approximate(a)"))
         if k.v.rounds_between and k.stage != "parts":
             # A compiler that sees two operations of 16 bits makes one of them, which rounds once.
             found.append(("enable_fp_fusion", "False"))
@@ -210,38 +217,34 @@ class CallTable:
         if k.decoding is not None:
             d = k.decoding
             unit = "1" if d.dense.layout == "row" else "0"
-            shape = f"(K, {d.columns})"
-            found.append(f'Memory("{d.dense.name}", {shape}, {d.torch_dtype}, unit={unit}, pitch={d.pitch})')
+            shape = f"K {_word(d.columns)}"
+            found.append(f'Memory("{d.dense.name}", "{shape}", {d.torch_dtype}, unit={unit}, pitch={d.pitch})')
         if k.schedule.joins:
             rows, columns = self.call.sizes[-3], self.call.named(k.partial.columns)
-            found.append(f'Memory("sums", (SPLIT, {rows}, {columns}), {sums})')
+            found.append(f'Memory("sums", "SPLIT {rows} {_word(columns)}", {sums})')
         for output in self.reductions:
-            front = "B, " if output.matrix.batched else ""
+            front = "B " if output.matrix.batched else ""
             rows, columns = (str(STRIP), k.width_of_sums) if k.schedule.joins else ("BLOCK_M", "BLOCK_N")
             side = columns if output.across == "N" else rows
-            tiles = f"({front}ceil({output.across}, {side}), {output.shape})"
-            found.append(f'Memory("{output.matrix.variable}", {tiles}, torch.float32)')
+            tiles = f"{front}cdiv({output.across},{side}) {output.shape}"
+            found.append(f'Memory("{output.matrix.variable}", "{tiles}", torch.float32)')
         if self.workspace:
             count = 4 if self.call.gated else 2
-            found.append(f'Workspace("work", ({count} * PROGRAMS * BLOCK_M * BLOCK_N,), {sums})')
-            found.append(f'Workspace("counters", ({self._tiles},), torch.int32, cleared=True)')
+            found.append(f'Workspace("work", "{count}*PROGRAMS*BLOCK_M*BLOCK_N", {sums})')
+            found.append('Workspace("counters", "cdiv(M,BLOCK_M)*cdiv(N,BLOCK_N)", torch.int32, cleared=True)')
         return found
-
-    @property
-    def _tiles(self) -> str:
-        return "ceil(M, BLOCK_M) * ceil(N, BLOCK_N)"
 
     @property
     def _programs(self) -> str:
         """How many programs run at once, by the shared memory and the registers of each."""
         k = self.kernel
         loaded = analytic.loaded_columns(k.v, "2 * BLOCK_N" if self.call.gated else "BLOCK_N")
-        shared = f"(BLOCK_M + {loaded}) * BLOCK_K * STAGES * {analytic.width(k.v)}"
+        shared = f"(BLOCK_M + {loaded}) * BLOCK_K * num_stages * {analytic.width(k.v)}"
         if k.described:
             shared += f" + BLOCK_M * BLOCK_N * {ELEMENTS[k.v.out].bits // 8}"
         # The accumulators may use two thirds of the registers.
         registers = f"BLOCK_M * BLOCK_N * {12 if self.call.gated else 6}"
-        return bracketed("programs=Occupancy(", [f"shared={shared}", f"registers={registers}"], ")", INDENT)
+        return bracketed("programs=Occupancy(", [f'"{_word(x)}"' for x in (shared, registers)], ")", INDENT)
 
     # What the kernel needs of a call.
 
@@ -261,43 +264,52 @@ class CallTable:
         sizes, front = dict(zip("MNK", self.call.sizes[-3:])), "".join(f"{x} * " for x in self.call.products.front)
         found: list[tuple[str, ...]] = []
         if k.v.loading.blocks:
-            found.append(("Older", "(3, 9)", '"block pointers"'))
+            found.append(("older", "(3, 9)", '"block pointers"'))
         if k.descriptors:
-            found.append(("Capability", '"descriptors need an NVIDIA GPU from sm90 on"', "least=(9, 0)"))
+            found.append(("capability", "a", '"descriptors need an NVIDIA GPU from sm90 on"', "least=(9, 0)"))
         packed = packed_from_sm90(k.kernel.variant)
         if packed is not None:
-            found.append(("Capability", f'"{packed}: take the exchanged one"', "least=(9, 0)", "inverted=True"))
+            found.append(("capability", "a", f'"{packed}: take the exchanged one"', "least=(9, 0)", "inverted=True"))
         if k.v.dtype.native:
             able = scaling_targets(k.v)
             majors = "".join(f"{TARGETS[target].capability // 10}, " for target in able)
             majors = majors.rstrip() if len(able) == 1 else majors.rstrip(", ")
-            found.append(("Capability", f'"a scaled product needs {" or ".join(able)}"', f"majors=({majors})"))
+            found.append(("capability", "a", f'"a scaled product needs {" or ".join(able)}"', f"majors=({majors})"))
         if k.descriptors and self.call.rows is not None:
-            found.append(("Absent", '"rows"', '"descriptors copy neighbouring rows of a, and rows names others"'))
+            found.append(("absent", "rows", '"descriptors copy neighbouring rows of a, and rows names others"'))
         if k.described:
             size = sizes["N" if k.c.layout == "row" else "M"]
-            found.append(("Multiple", size, str(128 // ELEMENTS[k.v.out].bits), '"a descriptor writes"'))
+            found.append(("multiple", size, str(128 // ELEMENTS[k.v.out].bits), f'"{size}: a descriptor writes"'))
         if k.read_step:
-            found.append(("Multiple", "N", str(k.read_step), '"a descriptor reads the second half of b at"'))
+            found.append(("multiple", "N", str(k.read_step), '"N: a descriptor reads the second half of b at"'))
         if k.kernel.variant.dtype.fragments:
             together = str(k.kernel.variant.dtype.together)
-            found.append(("Multiple", "K", together, '"b in fragments has"'))
+            found.append(("multiple", "K", together, '"K: b in fragments has"'))
         if k.decoding is not None:
-            found.append(("AtMost", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
+            found.append(("at_most", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
         if not k.schedule.repeatable:
-            found.append(("NotDeterministic", f'"{k.v.schedule}"'))
+            found.append(("unrepeatable", f'"{k.v.schedule}"'))
         if not k.tiled:
-            found.append(("AtMost", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
+            found.append(("at_most", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
         if front:
-            found.append(("AtMost", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
-        return [bracketed(f"{name}(", arguments, ")", 2 * INDENT) for name, *arguments in found]
+            found.append(("at_most", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
+        return [f"{name}({', '.join(arguments)})" for name, *arguments in found]
+
+    @property
+    def undescribed(self) -> list[str]:
+        """What descriptors need of the tensors of a call; those that are allocated for it suit always."""
+        values = dict.fromkeys(slot.value for launch in self.launches for slot in launch.slots)
+        found = (_DESCRIBED.match(value) for value in values)
+        named = dict.fromkeys((x[1], ", turned=True" * ("turned" in x[2])) for x in found if x is not None)
+        made = {"decoded", "sums"}
+        return [f'undescribed("{name}", {name}{turned})' for name, turned in named if name not in made]
 
     @property
     def _smallest_tiles(self) -> str:
         """How many tiles of 16 by 16, the smallest, several products have at most."""
         if self.call.products.divided == "M":
-            return "(ceil(T, 16) + G) * ceil(N, 16)"
-        return f"{self.call.products.count} * ceil(M, 16) * ceil({self.call.named('N')}, 16)"
+            return "(cdiv(T, 16) + G) * cdiv(N, 16)"
+        return f"{self.call.products.count} * cdiv(M, 16) * cdiv({self.call.named('N')}, 16)"
 
     # The choice of a configuration.
 
@@ -306,8 +318,8 @@ class CallTable:
         if self.kernel.choose in (None, "fixed"):
             return ""
         if self.kernel.choose == "rows_alike":
-            return f"choose=LeastSlowdown(cost, {analytic.TYPICAL_M})"
-        return "choose=Cheapest(cost)"
+            return f"choose=least_slowdown(cost, {analytic.TYPICAL_M})"
+        return "choose=cheapest(cost)"
 
     @property
     def cost_head(self) -> str:
@@ -329,6 +341,11 @@ class CallTable:
         products = "max(1, min(G, T))" if divided == "M" else "G"
         read = any(re.search(rf"\b{divided}\b", line) for line in lines)
         return (why, f"B = {products}", *([f"{divided} = triton.cdiv(T, B)"] * read), *lines)
+
+
+def _word(extent: str) -> str:
+    """An extent as a word of a shape."""
+    return extent.replace(" ", "").replace("ceil(", "cdiv(")
 
 
 def parameters(call: ContractCall, *, read: bool = False) -> list[str]:

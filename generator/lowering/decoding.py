@@ -126,7 +126,7 @@ class Decoding:
     @property
     def grid(self) -> str:
         """The programs, as source."""
-        return f"(ceil(K, {self.tile.k}) * ceil({self.columns}, {self.tile.n}),)"
+        return f"(cdiv(K, {self.tile.k}) * cdiv({self.columns}, {self.tile.n}),)"
 
     @property
     def torch_dtype(self) -> str:
@@ -142,4 +142,4 @@ class Decoding:
     def bytes(self) -> str:
         """The bytes of the dense B, as source."""
         lines, along = ("K", self.columns) if self.dense.layout == "row" else (self.columns, "K")
-        return f"{lines} * ceil({along}, {self.pitch}) * {_PITCH}"
+        return f"{lines} * cdiv({along}, {self.pitch}) * {_PITCH}"

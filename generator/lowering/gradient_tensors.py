@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,8 @@ from generator.plan.gradients import ContractGradient
 
 #: A tile's rows and columns.
 _TILE = (64, 64)
+#: The stride of a tensor.
+_STRIDE = re.compile(r"(\w+)\.stride\((\d)\)")
 #: The type of the parts of sums.
 _PARTS = "torch.float32"
 
@@ -127,24 +130,22 @@ class GradientTensors:
     def text(self) -> str:
         """The statement that assigns the table of the call."""
         *front, rows, _ = self.call.out.extents
-        tiles = (f"ceil({rows}, BLOCK_M)", f"ceil({self.call.named('N')}, BLOCK_N)")
+        tiles = (f"cdiv({rows}, BLOCK_M)", f"cdiv({self.call.named('N')}, BLOCK_N)")
         grid = f"({' * '.join((*front, *tiles))},)"
         launch = LaunchTable("gradient_kernel", grid, self._slots, self._constants, True)
-        made = [_made("sum", self.sum.shape, f"torch.{ELEMENTS[self.v.dtype.a].torch}")]
-        memory, totals = [f'Groups("group", ({rows},))'] * self.grouped, []
+        made = [_made("sum", self.sum.words, f"torch.{ELEMENTS[self.v.dtype.a].torch}")]
+        memory, totals = [f'Groups("group", "{rows}")'] * self.grouped, []
         for operand, x in self.operands:
-            made.append(_made(x.name, x.shape, _PARTS * x.number))
+            made.append(_made(x.name, x.words, _PARTS * x.number))
             if operand.shape == MATRIX:
                 continue
             shape = (tiles[1], rows) if operand.shape == ROWS else tiles
             if operand.shape in (COLUMNS, HALVES):
                 shape = (rows if self.grouped else tiles[0], x.extents[-1])
-            memory.append(_made(x.name, f"({', '.join((*front, *shape))})", _PARTS, "_parts"))
+            words = " ".join(each.replace(" ", "") for each in (*front, *shape))
+            memory.append(_made(x.name, words, _PARTS, "_parts"))
             totals.append(f'Total("d_{x.name}", "d_{x.name}_parts"{", groups=True" * self.of_groups(operand)})')
-        items = [
-            f'Table([{{"BLOCK_M": {_TILE[0]}, "BLOCK_N": {_TILE[1]}}}])',
-            f"sizes=({', '.join((*front, rows))}, {self.call.named('N')})",
-        ]
+        items = [f'[{{"BLOCK_M": {_TILE[0]}, "BLOCK_N": {_TILE[1]}}}]']
         items += [*entries("operands", self._read), *entries("results", made), *entries("launches", [launch.text])]
         items += [*entries("memory", memory), *entries("reduced", totals)]
         return called("CALL = GradientCall(", items, ")")
@@ -159,9 +160,9 @@ class GradientTensors:
         """The operands of the call: the gradient of the result gives the sizes, and the others may be left out."""
         found = []
         for x, shape in self.results:
-            absent = [f"absent={x.extents[0]}"] * (x is not self.call.out)
+            absent = [f'absent="{x.extents[0]}"'] * (x is not self.call.out)
             kind = "Operand" if shape in (MATRIX, BOTH) else "Contiguous"
-            found.append(bracketed(f"{kind}(", [f'"grad_{x.name}"', x.shape, *absent], ")", 8))
+            found.append(bracketed(f"{kind}(", [f'"grad_{x.name}"', f'"{x.words}"', *absent], ")", 8))
         ends = [self.call.offsets] if self.call.offsets else []
         read = [*ends, *[self.sum] * self.reads_sum, *self.call.operands]
         # Matrices are read through both strides.
@@ -171,22 +172,24 @@ class GradientTensors:
     def _slots(self) -> tuple[Slot, ...]:
         """The kernel's parameters that are no constants, in order."""
         found = [x.slot for x in self.tensors]
-        found += [Slot("group_ptr", '"group"', "group")] * self.grouped
+        found += [Slot("group_ptr", "group")] * self.grouped
         found += [
             Slot("M", self.call.out.extents[-2]),
             Slot("N", self.call.named("N")),
             *[Slot("G", "G")] * self.grouped,
         ]
-        return (*found, *stride_slots(self.tensors))
+        # Gradients that are not needed, and those of outputs that are not used, are None.
+        strides = (Slot(x.parameter, _STRIDE.sub(r"stride(\1, \2)", x.value)) for x in stride_slots(self.tensors))
+        return (*found, *strides)
 
     @property
     def _constants(self) -> tuple[tuple[str, str], ...]:
         """The constants of a launch beside the sizes of a tile."""
         numbers = [x for x in self.tensors if isinstance(x, Vector) and x.shape == SCALAR]
-        flags = ((x.flag, f'OnDevice("{x.name}")') for x in numbers)
+        flags = ((x.flag, f"on_device({x.name})") for x in numbers)
         return (index(x.variable for x in self.tensors if x.strides), *flags)
 
 
 def _made(of: str, shape: str, kind: str, more: str = "") -> str:
     """A gradient, or the parts of it, as the table has it; without a type `kind` it has that of the operand."""
-    return bracketed("Gradient(", [f'"d_{of}{more}"', shape, *[kind] * bool(kind), f'of="{of}"'], ")", 8)
+    return bracketed("Gradient(", [f'"d_{of}{more}"', f'"{shape}"', *[kind] * bool(kind), f'of="{of}"'], ")", 8)

@@ -80,8 +80,8 @@ class Matrix:
     @property
     def slot(self) -> Slot:
         """The kernel's pointer."""
-        passed = f'Bytes("{self.variable}")' if self.bytes else f'"{self.variable}"'
-        return Slot(f"{self.name}_ptr", passed, self.variable)
+        passed = f"as_bytes({self.variable})" if self.bytes else self.variable
+        return Slot(f"{self.name}_ptr", passed)
 
     @property
     def batched(self) -> bool:
@@ -202,7 +202,7 @@ class Matrix:
         """Each stride parameter with what a call passes for it, as its table has it."""
         first = (self.batch_stride,) if self.batched else ()
         named = enumerate((*first, self.row_stride, self.column_stride))
-        return tuple((name, f'Stride("{self.variable}", {dimension})') for dimension, name in named if name)
+        return tuple((name, f"{self.variable}.stride({dimension})") for dimension, name in named if name)
 
     @property
     def width(self) -> str:
@@ -214,11 +214,11 @@ class Matrix:
         """The kernel's names for those that a step copies by, each with the lines of its block."""
         return tuple((f"{self.name}{strip.end}_desc", strip.size) for strip in self.strips)
 
-    def described(self, size: str = "", made: bool = False, width: str = "") -> str:
+    def described(self, size: str = "", width: str = "") -> str:
         """The descriptor of its row-major matrices, of which a block is copied, as a call's table has it.
 
         `size` is the block's along the side that a tile may divide, where it is not the tile's: of B its columns, else
-        its rows. `made`: it is allocated for the call. `width`: the columns of the block, where the tile has others.
+        its rows. `width`: the columns of the block, where the tile has others.
         """
         rows, columns = ("", size) if self.rows == "K" else (size, "")
         width = columns or width or f"{self.pairs}BLOCK_{self.columns}"
@@ -226,8 +226,8 @@ class Matrix:
         if self.layout == "column":
             sizes.reverse()
         block = ", ".join(["1"] * self.batched + sizes)
-        options = ", turned=True" * (self.layout == "column") + ", made=True" * made
-        return f'Described("{self.variable}", ({block}){options})'
+        turned = ", turned=True" * (self.layout == "column")
+        return f"described({self.variable}, {block}{turned})"
 
 
 def broadcast(variable: str, shape: str) -> str:
@@ -272,12 +272,12 @@ class Vector:
     @property
     def slot(self) -> Slot:
         """The kernel's pointer, or its number that may be a pointer."""
-        return Slot(f"{self.name}_{'ptr' if self.shape else 'or_ptr'}", f'"{self.name}"', self.name)
+        return Slot(f"{self.name}_{'ptr' if self.shape else 'or_ptr'}", self.name)
 
     @property
     def strides(self) -> tuple[tuple[str, str], ...]:
         """The stride parameter with what a call passes for it, where there are several vectors."""
-        return ((f"stride_{self.name}{self.product[0]}", f'Stride("{self.name}", 0)'),) if self.product else ()
+        return ((f"stride_{self.name}{self.product[0]}", f"{self.name}.stride(0)"),) if self.product else ()
 
     def number(self, depth: int) -> str:
         """The statement that gives a scalar its value, on lines that begin `depth` columns from the margin."""
@@ -293,13 +293,10 @@ class Vector:
 
 @dataclass(frozen=True)
 class Slot:
-    """A parameter of the kernel that is no constant, and what a call passes for it, as its table has it."""
+    """A parameter of the kernel that is no constant, and what a call passes for it, as source."""
 
     parameter: str
     value: str
-    #: What of a call the value is of: an operand, an output, or memory that the launcher makes room for. None for a
-    #: number that follows from shapes and strides.
-    owner: str | None = None
 
 
 def stride_slots(tensors: Iterable[Matrix | Vector]) -> tuple[Slot, ...]:

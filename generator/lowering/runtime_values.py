@@ -1,4 +1,4 @@
-"""Values of `generator.runtime` as the tables of calls have them, as source, and the imports of what a table uses."""
+"""Values of `generator.runtime` as a kernel's `CALL` has them, as source, and the imports of what it uses."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, import_of
+from generator.lowering.lines import INDENT, WIDTH, bracketed, import_of
 from generator.lowering.operands import Slot
 from generator.plan.contract_call import Argument
 
-#: What tables use of each module of `generator.runtime`.
+#: What calls use of each module of `generator.runtime`.
 EXPORTS: Mapping[str, tuple[str, ...]] = {
-    "arguments": ("Approximate", "Bytes", "Index", "Stride"),
-    "call": ("Call", "Config", "Launch", "Table"),
-    "call_tensors": ("SCALES", "Operand", "Result"),
-    "choice": ("Cheapest", "LeastSlowdown"),
-    "descriptors": ("Described",),
-    "extents": (
-        *("BLOCK_K", "BLOCK_M", "BLOCK_N", "LEFT_N", "MIDDLE_M", "MIDDLE_N", "PROGRAMS", "SPLIT", "STAGES", "TOP_M"),
-        *("B", "G", "K", "M", "N", "R", "S", "T"),
-        *("ceil", "least", "power"),
-    ),
+    "arguments": ("approximate", "as_bytes", "next_power", "stride"),
+    "call": ("SCALES", "Call", "Config", "Launch", "Operand", "cdiv", "cheapest", "index_type", "least"),
+    "choice": ("least_slowdown",),
+    "descriptors": ("described", "undescribed"),
     "gradient_calls": ("Contiguous", "Gradient", "GradientCall", "Groups", "Total"),
-    "limits": ("Absent", "AtMost", "Capability", "Limited", "Multiple", "NotDeterministic", "Older"),
+    "limits": ("absent", "at_most", "capability", "first", "multiple", "older", "unrepeatable"),
     "memory": ("Memory", "Reduction", "Workspace"),
     "occupancy": ("Occupancy",),
-    "scalars": ("Number", "OnDevice"),
+    "scalars": ("Number", "on_device"),
     "tuner": ("Tuner",),
 }
+_HELPERS = {name for names in EXPORTS.values() for name in names}
+#: The names in source but for those of keywords and attributes, and the strings in it.
+_NAME, _STRING = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!=)"), re.compile(r'"[^"]*"')
 
 
 @dataclass(frozen=True)
@@ -45,29 +42,61 @@ class LaunchTable:
     @property
     def text(self) -> str:
         """The launch as source."""
-        tensors = [(slot.parameter, slot.value) for slot in self.slots if slot.owner is not None]
-        numbers = [(slot.parameter, slot.value) for slot in self.slots if slot.owner is None]
-        lines = [self.kernel, f"grid={self.grid}"]
-        for name, entries in (("tensors", tensors), ("numbers", numbers), ("constants", self.constants)):
-            if entries:
-                lines.append(collected(f"{name}={{", [f'"{x}": {value}' for x, value in entries], "}", 3 * INDENT))
-        return called("Launch(", [*lines, *([] if self.configured else ["configured=False"])], ")")
+        passed = [*((slot.parameter, slot.value) for slot in self.slots), *self.constants]
+        items = [bracketed_call(f'"{name}": {value}', 3 * INDENT) for name, value in passed]
+        arguments = [self.kernel, keyword("grid", self.grid), keyword("arguments", called("{", items, "}"))]
+        return called("Launch(", [*arguments, *([] if self.configured else ["configured=False"])], ")")
+
+
+def keyword(name: str, body: str, depth: int = 3 * INDENT) -> str:
+    """The keyword argument that is a function of what `body` names, which a formatter leaves as it is."""
+    used = [x for x in dict.fromkeys(_NAME.findall(_STRING.sub("", body))) if x not in _OWN]
+    # Tensors and numbers, then sizes, then the configuration.
+    used.sort(key=lambda x: (not x.islower(), len(x) > 1, "num_" in x))
+    head = f"{name}=lambda {''.join(f'{x}, ' for x in used)}**_: "
+    if "\n" in body or depth + len(head) + len(body) < WIDTH:
+        return head + body
+    # A tuple, or a call: each of what is in its brackets gets a line.
+    opening, inner = body[: body.index("(") + 1], body[body.index("(") + 1 : -1]
+    return head + called(opening, [bracketed_call(x, depth) for x in _split(inner.rstrip(","))], ")")
+
+
+#: Names in functions that are no parameters.
+_OWN = {*_HELPERS, "True", "False", "None", "torch", "lambda"}
+
+
+def _split(text: str) -> list[str]:
+    """The items that commas divide, but for commas in brackets and strings."""
+    found, depth, start, quoted = [], 0, 0, False
+    for at, letter in enumerate(text):
+        quoted ^= letter == '"'
+        depth += 0 if quoted else (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth and not quoted:
+            found.append(text[start:at].strip())
+            start = at + 1
+    return [*found, text[start:].strip()]
+
+
+def bracketed_call(entry: str, depth: int) -> str:
+    """An item in brackets, whose value may be a call, as a formatter breaks it."""
+    if depth + INDENT + len(entry) < WIDTH or "(" not in entry:
+        return entry
+    at = entry.index("(") + 1
+    return bracketed(entry[:at], _split(entry[at:-1]), ")", depth + INDENT)
 
 
 def index(names: Iterable[str]) -> tuple[str, str]:
     """The constant that says how wide the offsets of tensors are, by its name."""
-    listed = [f'"{name}"' for name in dict.fromkeys(names)]
-    entry = bracketed('"INDEX": Index(', listed, "),", 4 * INDENT)
-    return "INDEX", entry.removeprefix('"INDEX": ').removesuffix(",")
+    return "INDEX", f"index_type({', '.join(dict.fromkeys(names))})"
 
 
-def argument(x: Argument, absent: str = "") -> str:
-    """An operand of a call as its table has it; one that may be left out has the size `absent` then."""
+def argument(x: Argument, *more: str) -> str:
+    """An operand or a result of a call as `CALL` has it."""
     if x.number:
         return f'Number("{x.name}")'
-    named = [f"unit={x.unit}"] * (x.unit is not None) + [f"absent={absent}"] * bool(absent)
-    kind = x.torch_dtype
-    return bracketed("Operand(", [f'"{x.name}"', x.shape, *([kind] if kind != "None" else []), *named], ")", 2 * INDENT)
+    kind = [x.torch_dtype] * (x.dtype is not None)
+    unit = [f"unit={x.unit}"] * (x.unit is not None)
+    return bracketed("Operand(", [f'"{x.name}"', f'"{x.words}"', *kind, *unit, *more], ")", 2 * INDENT)
 
 
 def imports(text: str) -> tuple[str, ...]:
@@ -79,10 +108,6 @@ def imports(text: str) -> tuple[str, ...]:
         if listed:
             found.append(import_of(f"._runtime.{module}", listed))
     return tuple(found)
-
-
-#: The names in source but for those of keywords, and the strings in it.
-_NAME, _STRING = re.compile(r"\b[A-Za-z_]+\b(?!=)"), re.compile(r'"[^"]*"')
 
 
 def called(head: str, items: Sequence[str], tail: str) -> str:

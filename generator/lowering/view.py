@@ -304,27 +304,24 @@ class View(EpilogueView):
         def slot(x: Matrix | Vector) -> Slot:
             if isinstance(x, Matrix) and x.name in described:
                 block = x.described(str(STRIP), width=self.width_of_sums) if self.stage == "whole" else x.described()
-                return Slot(f"{x.name}_desc", block, x.variable)
+                return Slot(f"{x.name}_desc", block)
             return x.slot
 
         if self.stage == "whole":
             found = [slot(self.partial)]
         elif self.descriptors:
-            made = self.stage == "dense"
-            found = [Slot(name, self.a.described(size), "a") for name, size in self.a.descriptors]
-            found += [
-                Slot(name, self.b.described(size, made=made), self.b.variable) for name, size in self.b.descriptors
-            ]
+            found = [Slot(name, self.a.described(size)) for name, size in self.a.descriptors]
+            found += [Slot(name, self.b.described(size)) for name, size in self.b.descriptors]
         else:
             found = [slot(self.a), slot(self.b)]
         gathered = self.a.gathered and self.stage != "whole"
         passed = {"rows": gathered, "scatter": self.c.scattered}
         divided = (*self.call.positional, *(x for x in self.call.optional if passed[x.name]))
-        found += [Slot(f"{x.name}_ptr", f'"{x.name}"', x.name) for x in divided]
+        found += [Slot(f"{x.name}_ptr", x.name) for x in divided]
         written = (*self.saved, *self.parts, *self.scales_of_c)
         found += [slot(x) for x in (*self.scales, self.c, *self.operands, *written)]
         if self.schedule.workspace and not self.schedule.joins:
-            found += [Slot(f"{name}_ptr", f'"{name}"', name) for name in ("work", "counters")]
+            found += [Slot(f"{name}_ptr", name) for name in ("work", "counters")]
         named = (*["R"] * gathered, *["S"] * self.c.scattered)
         found += [Slot(size, self.call.named(size)) for size in (*self.sizes, *named)]
         return (*found, *stride_slots(self.strided))

@@ -16,7 +16,7 @@ from generator.epilogue.quantisation import OUT_SCALE
 from generator.language.model import Variant
 from generator.language.storage import CONTAINER, POSITIONED, SCALE_TYPES, ZERO_TYPES, Storage, element_of
 from generator.language.word_traits import Products
-from generator.runtime.extents import Extent, K, M, N, Operation, R, Size, T, ceil
+from generator.plan.extents import Extent, K, M, N, Operation, R, Size, T, ceil
 
 #: The extents of a tensor's dimensions.
 Shape: TypeAlias = tuple[Extent | int, ...]
@@ -61,21 +61,21 @@ class Argument:
         return not self.dimensions
 
     @property
-    def shape(self) -> str:
-        """The shape as source: `(M, K)`, `(N,)`."""
-        return f"({', '.join(self.extents)}{',' if len(self.extents) == 1 else ''})"
+    def words(self) -> str:
+        """The shape as the call of a kernel has it: `M K//2`, `cdiv(K,128) N`."""
+        return " ".join(word.replace(" ", "").replace("ceil(", "cdiv(") for word in self.extents)
 
     @property
     def told(self) -> str:
         """The shape as a docstring has it: `(ceil(K / 128), N)`."""
-        written = self.shape.replace(" // ", " / ")
-        return _CEILING.sub(r"ceil(\1 / \2)", written)
+        listed = f"({', '.join(self.extents)}{',' if len(self.extents) == 1 else ''})"
+        return _CEILING.sub(r"ceil(\1 / \2)", listed.replace(" // ", " / "))
 
     @property
     def torch_dtype(self) -> str:
         """The type as source: `torch.bfloat16`, or `None` where any floating type is taken.
 
-        The types of scales have a name, `SCALES`, in `runtime.call_tensors`.
+        The types of scales have a name, `SCALES`, in `runtime.call`.
         """
         if isinstance(self.dtype, tuple):
             more = "".join(f", torch.{element_of(word).torch}" for word in self.dtype if word not in SCALE_TYPES)

@@ -109,7 +109,7 @@ class Costs:
             how = kernel.__name__.rpartition("__")[2]
             if how not in costs or target in self.not_for.get(how, ()):
                 continue
-            rows = kernel.CALL.table.fitting(kernel.CALL.offered(device), {"M": M, "T": M, "N": N, "K": K})
+            rows = kernel.CALL.fitting(kernel.CALL.offered(device), {"M": M, "T": M, "N": N, "K": K})
             found += [(kernel, row, costs[how]) for row in rows]
         return found
 

@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 
 from . import backward_launches, chains, registration
-from .call_tensors import surely
 from .chains import GradientEntry, Gradients, kinds_in_memory
 from .launch import SIGNATURES, Operands, registering
+from .launchable import surely
 from .operators import Operator
 from .rows import rows_of
 
@@ -229,9 +229,9 @@ def _oriented(left: Tensor, right: Tensor, turned: bool) -> tuple[Tensor, Tensor
 def _sums(contract: Operator) -> dict[str, tuple[int, ...]]:
     """The operands that are added to the sum, each with the dimensions of C along which it is repeated."""
     table = contract.table
-    whole = table.results[0].shape
+    whole = table.results[0].words
     return {
-        x.name: tuple([place for place, size in enumerate(whole) if size not in x.shape])
+        x.name: tuple([place for place, size in enumerate(whole) if size not in x.words])
         for x in table.operands[2:]
         if x.shape and x.absent is None
     }

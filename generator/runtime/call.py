@@ -1,6 +1,7 @@
-"""A call of a kernel: what is launched for its operands, and how a configuration is chosen.
+"""A call of a kernel: what its operands must be, how a configuration is chosen, and what is launched.
 
-The file of a kernel has a `Call`, `CALL`: what it says of operands, results and launches stands nowhere else.
+The file of a kernel has a `Call`, `CALL`. Its functions take by name what is known of a call: tensors and numbers of
+the caller, None for one that is left out; sizes; the configuration.
 """
 
 # Triton has no type hints.
@@ -10,40 +11,198 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 import triton
+import triton.language as tl
+from torch import Tensor
 from triton import knobs
 
-from .call_tensors import (
-    MOST,
-    Operand,
-    Result,
-    State,
-    how_flattened,
-    measure,
-    require_whole,
-)
-from .device_memory import Offered
-from .extents import Extent, Operation, Size
-from .launchable import launchable, require_apart
+from .launchable import is_fake, launchable, require_apart, surely, written
 
 #: An element of a kernel's CONFIGS: the sizes of a tile, the numbers of warps and stages, and others, by name.
 Row: TypeAlias = dict[str, int]
 #: What a caller gives for one: the element, its index, or None for the kernel's own choice.
 Config: TypeAlias = Row | int | None
-
+#: The types that scales may have.
+SCALES = (torch.float32, torch.float16, torch.bfloat16)
+# The largest size: the offsets of a tile that begins below it are 32-bit integers.
+MOST = 2**31 - 2**16
 # One for all families of a process, which interpret by the same module.
 _interpreting = vars(triton).setdefault("interpreting", threading.RLock())  # pyright: ignore[reportAttributeAccessIssue]
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+# What the functions of `CALL` may call.
+
+
+def cdiv(x: Any, y: Any) -> Any:
+    """How many parts of `y` hold `x`."""
+    return -(-x // y)
+
+
+def least(x: Any, y: Any) -> Any:
+    """The smaller one of two numbers."""
+    return min(x, y)
+
+
+def index_type(*tensors: Tensor | None) -> tl.dtype:
+    """The type of offsets: 64 bits wide if one of the tensors spans more than 2**31 elements."""
+    spans = [1 + sum([(n - 1) * step for n, step in zip(x.shape, x.stride())]) for x in tensors if x is not None]
+    return tl.int64 if max(spans) > 2**31 else tl.int32
+
+
+@functools.cache
+def extents(words: str) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
+    """What returns the extents that words name, `"B M K//2"`, for the sizes and the configuration by name."""
+    named = _NAME.sub(lambda x: x[0] if x[0] == "cdiv" else f"known[{x[0]!r}]", ", ".join(words.split()))
+    made: Any = eval(f"lambda known: ({named}{',' * bool(words)})", {"cdiv": cdiv})
+    return made  # type: ignore[no-any-return]
+
+
+@dataclass
+class State:
+    """A call while its launch is worked out: tensors and numbers of the caller; sizes and configuration by name."""
+
+    given: dict[str, Any]
+    numbers: dict[str, int]
+    device: torch.device
+    #: The operand whose device that is.
+    first: str = "a"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor of a call. `shape` has a word for each dimension, "M K//2"; `dtype` None is any floating type.
+
+    `unit` is the dimension of stride 1, None if there is none. With `absent`, its size then, it may be left out.
+    A result that is `read` must be given. Where the operand `named` is given, it names the rows of a result to fill:
+    then the tensor must be given, with S rows.
+    """
+
+    name: str
+    shape: str
+    dtype: torch.dtype | tuple[torch.dtype, ...] | None = None
+    unit: int | None = None
+    absent: str | None = None
+    read: bool = False
+    named: str | None = None
+
+    @functools.cached_property
+    def words(self) -> tuple[str, ...]:
+        """The word of each dimension."""
+        return tuple(self.shape.split())
+
+    @functools.cached_property
+    def sizes(self) -> set[str]:
+        """The sizes in its shape."""
+        return {*_NAME.findall(self.shape)} - {"cdiv"}
+
+    def typed(self, x: Any, given: Mapping[str, Any]) -> Tensor:
+        """The tensor of the caller; raises TypeError for what is none, or one of another type."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{self.name} must be a torch.Tensor, got {type(x).__name__}")
+        dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
+        if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
+            wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
+            stored = self.name == "b" and ("b_scale" in given or "b_index" in given)
+            hint = " as `_pack` makes it" if stored else ""
+            raise TypeError(f"{self.name} must be {wanted}{hint}, got {x.dtype}")
+        return x
+
+    def measure(self, x: Tensor, known: dict[str, int]) -> None:
+        """Learn sizes from `x`; raises ValueError where one is too large, or another operand has another one."""
+        if x.dim() != (count := len(self.words)):
+            hint = f"; pass a.flatten(0, {-count}), as nn.Linear does" * (self.name == "a" and x.dim() > count)
+            raise ValueError(f"{self.name} must have {count} dimensions, got shape {tuple(x.shape)}{hint}")
+        for word, number in zip(self.words, x.shape):
+            name, size = word, number
+            if "*" in word:
+                part, name = word.split("*")
+                size = number // int(part)
+                if surely(number % int(part)):
+                    raise ValueError(f"{self.name} has {number} columns: the number must be even, two for one of out")
+            elif "//" in word:
+                name, part = word.split("//")
+                size = number * int(part)
+            # A symbolic size, which torch.compile traces, would get a guard.
+            if (type(number) is int and number > MOST) or (type(size) is int and size > MOST):
+                raise ValueError(f"{word} is {number}: a size must be at most 2**31 - 2**16")
+            if surely(known.setdefault(name, size) != size):
+                turned = name == "K" and x.dim() > 1 and surely(known[name] == x.shape[-1])
+                hint = "; expand a single matrix" * (name == "B") + "; C is symmetric, so N is M" * (name == "M")
+                hint += f"; was .mT forgotten? {self.name}.mT has that size" * turned
+                raise ValueError(f"{name} is {known[name]} in a and {size} in {self.name}: they must be equal{hint}")
+
+    def taken(self, x: Any, state: State) -> Any:
+        """The tensor of the caller; raises TypeError or ValueError unless it is what the operand must be."""
+        if x is None and self.absent is not None:
+            return None
+        x, shape, unit = self.typed(x, state.given), extents(self.shape)(state.numbers), self.unit
+        shape = shape if self.named is None else (state.numbers["S"], *shape[1:])
+        if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
+            raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}")
+        if x.layout != torch.strided:
+            raise TypeError(f"{self.name} must be a dense tensor, got one of layout {x.layout}")
+        if x.device != state.device:
+            raise ValueError(f"{self.name} must be on {state.device} as {state.first} is, got {x.device}")
+        if unit is not None and surely(x.stride(unit) != 1) and surely(x.shape[unit] > 1) and surely(x.numel() > 0):
+            turned = x.dim() > 1 and surely(x.stride(2 * x.dim() - 3 - unit) == 1)
+            hint = "was .mT forgotten? its .mT is dense there" if turned else "copy it so that it is dense there"
+            raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}; {hint}")
+        return x
+
+    def rows(self, given: Mapping[str, Any], known: Mapping[str, int]) -> int:
+        """S, of a result with `named`; raises TypeError or ValueError for a tensor of which `named` can name no row."""
+        if given.get(self.named or "") is None:
+            return extents(self.shape)(known)[0]
+        x = given.get(self.name)
+        if x is None:
+            raise ValueError(f"{self.name} must be given: {self.named} names its rows")
+        rows: int = self.typed(x, given).shape[0] if x.dim() else 0
+        if type(rows) is int and rows > MOST:
+            raise ValueError(f"{self.name} has {rows} rows: a size must be at most 2**31 - 2**16")
+        return rows
+
+    def filled(self, x: Any, state: State) -> Any:
+        """A result: the tensor of the caller, or a new one; raises as `taken`, and for one that overlaps itself."""
+        if x is None:
+            if self.read:
+                raise ValueError(f"{self.name} must be given: it is C, which is read, scaled by beta and added")
+            return self.new(state)
+        reach, dimensions = 0, [*zip(self.taken(x, state).stride(), x.shape)]
+        if torch.compiler.is_compiling() or not all([type(n) is int for pair in dimensions for n in pair]):
+            # As torch.compile traces it; the call that it records asks again.
+            return x
+        for stride, size in sorted(dimensions):
+            if size > 1 and stride <= reach and x.numel():
+                how = f"shape {tuple(x.shape)} with strides {x.stride()}"
+                raise ValueError(f"{self.name} must not overlap itself, got {how}")
+            reach += (size - 1) * stride
+        return x
+
+    def new(self, state: State) -> Any:
+        """A new tensor, contiguous along its unit. It is a fake one if the first operand is."""
+        shape, like = extents(self.shape)(state.numbers), state.given.get(state.first)
+        # Outside its mode, torch makes a fake tensor only of another.
+        of: Any = like if like is not None and is_fake(like) else torch
+        make = "new_empty" if of is like else "empty"
+        if self.unit in (None, len(shape) - 1):
+            return getattr(of, make)(shape, dtype=self.dtype, device=state.device)
+        rows, columns = (torch.sym_max(1, size) for size in shape[-2:])  # type: ignore[no-untyped-call]
+        # No view, which autograd would not let be changed in place.
+        strides = (rows * columns, 1, rows)[-len(shape) :]
+        return getattr(of, f"{make}_strided")(shape, strides, dtype=self.dtype, device=state.device)
 
 
 @dataclass
 class Planned:
-    """A launch for a call, `kernel[grid](**arguments)`; `owners` has the tensor that an argument is of."""
+    """A launch for a call, `kernel[grid](**arguments)`; `owners` has the tensor or number that an argument is of."""
 
     kernel: Any
     grid: Any
@@ -51,97 +210,61 @@ class Planned:
     owners: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A launch of a call: `tensors` by the names of their parameters, then `numbers` and `constants`, by theirs.
-
-    A string is a tensor of the call. A value of a class that is no `Extent` has `value(state)`.
-    """
-
-    kernel: Any
-    grid: tuple[Extent | int, ...]
-    tensors: Mapping[str, Any]
-    numbers: Mapping[str, Any]
-    constants: Mapping[str, Any] = field(default_factory=dict)
-    configured: bool = True
-
-    @functools.cached_property
-    def values(self) -> list[tuple[str, Callable[[State], Any]]]:
-        """What returns the argument of each parameter, but for the configuration."""
-        return [(name, _value(x)) for part in (self.tensors, self.numbers, self.constants) for name, x in part.items()]
-
-    @functools.cached_property
-    def owners(self) -> dict[str, str]:
-        """The tensor that an argument is of."""
-        return {name: x if isinstance(x, str) else x.name for name, x in self.tensors.items()}
-
-    def planned(self, state: State, row: Row) -> Planned:
-        """The launch for a call, with a configuration."""
-        arguments = {name: value(state) for name, value in self.values}
-        if self.configured:
-            arguments.update(row)
-        return Planned(self.kernel, state.all_of(self.grid), arguments, self.owners)
-
-
-def _value(x: Any) -> Callable[[State], Any]:
-    """What returns an argument for a call."""
-    if isinstance(x, Extent):
-        return lambda state: x.of(state.numbers)
-    if isinstance(x, str):
-        return lambda state: state.given[x]
-    value: Callable[[State], Any] = x.value if hasattr(x, "value") else lambda state: x
-    return value
-
-
 @dataclass
 class Plan:
     """The results of a call, what it launches, in order, and the memory that is allocated for it."""
 
-    results: dict[str, torch.Tensor]
+    results: dict[str, Tensor]
     launches: list[Planned] = field(default_factory=list)
-    memory: dict[str, torch.Tensor] = field(default_factory=dict)
+    memory: dict[str, Tensor] = field(default_factory=dict)
 
 
-class Table:
-    """The configurations of a kernel, each of which may be used on all devices and for all sizes."""
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """A launch of a call: functions of what is known by name return the grid and the arguments of the kernel."""
 
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
+    kernel: Any
+    grid: Callable[..., tuple[int, ...]]
+    arguments: Callable[..., dict[str, Any]]
+    #: Whether the configuration is passed too.
+    configured: bool = True
 
-    def offered(self, device: torch.device) -> list[Row]:
-        """Those that fit into the shared memory of the device, if it is one of the spec's targets."""
-        return self.rows
-
-    def fitting(self, rows: list[Row], numbers: Mapping[str, int]) -> list[Row]:
-        """Those of `rows` that are legal for the sizes."""
-        return rows
-
-    def misfit(self, rows: list[Row], numbers: Mapping[str, int]) -> str | None:
-        """Why none of `rows` is legal for the sizes, or None."""
-        return None
+    def planned(self, known: Mapping[str, Any], row: Mapping[str, int]) -> Planned:
+        """The launch for a call, with a configuration."""
+        arguments = self.arguments(**known)
+        # A descriptor, and a tensor that is passed as bytes, have the operand as `base`.
+        names = {id(x): name for name, x in known.items() if isinstance(x, (Tensor, float))}
+        owners = {name: names.get(id(getattr(x, "base", x)), "") for name, x in arguments.items()}
+        arguments.update(row if self.configured else {})
+        return Planned(self.kernel, self.grid(**known), arguments, {x: name for x, name in owners.items() if name})
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What a kernel's file says of a call. Of `sizes` the last is summed over.
+    """What a kernel's file says of a call.
 
-    `choose(rows, sizes, device)` returns one of the configurations; without it the first is taken. `needs` are what the
-    kernel needs of a call. `memory` is allocated for a call, `cleared` are results that are zero before the launches,
-    and `reduced` are made of partial ones after them. `programs` counts PROGRAMS. `tuner` measures configurations.
+    `choose(rows, sizes, device)` returns one of the configurations; without it the first is taken. `refuse` returns why
+    the kernel does not accept a call that its contract allows, and `fits` why a configuration does not suit the sizes.
+    `memory` is allocated for a call, `cleared` are results that are zero before the launches, and `reduced` are made of
+    partial ones after them. `programs` counts PROGRAMS. `tuner` measures configurations. `needs` has by kind
+    of device (others as the first) the bytes of shared memory of each configuration, None for more than any has, and
+    `too_large` by target the indices of those that it does not hold.
     """
 
-    table: Table
-    sizes: tuple[Size, ...]
+    configs: list[Row]
     operands: tuple[Operand, ...]
-    results: tuple[Result, ...]
+    results: tuple[Operand, ...]
     launches: tuple[Launch, ...]
     choose: Callable[[list[Row], tuple[int, ...], torch.device], Row] | None = None
-    needs: tuple[Any, ...] = ()
-    programs: Callable[[Row, torch.device], int] | None = None
+    refuse: Callable[..., str | None] | None = None
+    fits: Callable[..., str | None] | None = None
+    programs: Any = None
     memory: tuple[Any, ...] = ()
     cleared: tuple[str, ...] = ()
     reduced: tuple[Any, ...] = ()
     tuner: Any = None
+    needs: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
+    too_large: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __call__(self, config: Config = None, **given: Any) -> Any:
         """Run the call; return the result, or all results as a tuple.
@@ -170,8 +293,10 @@ class Call:
         """As `plan`, for a call whose sizes are known; `accepted`: the kernel is known to accept it."""
         given = state.given
         state = State(dict(given), dict(state.numbers), state.device, state.first)
-        for operand in (*self.operands, *self.results):
+        for operand in self.operands:
             state.given[operand.name] = operand.taken(given.get(operand.name), state)
+        for result in self.results:
+            state.given[result.name] = result.filled(given.get(result.name), state)
         results = {result.name: state.given[result.name] for result in self.results}
         if not launchable(state.given):
             return Plan(results)
@@ -180,11 +305,18 @@ class Call:
             require_apart(filled, {operand.name: state.given[operand.name] for operand in self.operands})
         if not accepted and (reason := self.reason(state)) is not None:
             raise ValueError(reason)
-        if 0 in [size.of(state.numbers) for size in self.outer]:
+        if 0 in [state.numbers[size] for size in self.outer]:
             for reduction in self.reduced:
                 if results[reduction.name] is not None:
                     results[reduction.name].zero_()
             return Plan(results)
+        # One tensor may be two operands, which are told apart by identity.
+        seen = set(map(id, results.values()))
+        for operand in self.operands:
+            x = state.given[operand.name]
+            if isinstance(x, Tensor) and id(x) in seen:
+                state.given[operand.name] = x = x.view(x.dtype)
+            seen.add(id(x))
         if config is None and self.tunes:
             return self.tuner.plan(self, state, results)  # type: ignore[no-any-return]
         return self.planned(state, results, self.row(config, state))
@@ -201,36 +333,33 @@ class Call:
             operand.taken(given.get(operand.name), state)
         for result in self.results:
             if result.read or given.get(result.name) is not None:
-                result.taken(given.get(result.name), state)
+                result.filled(given.get(result.name), state)
         return state
 
-    @property
-    def outer(self) -> tuple[Size, ...]:
-        """The sizes of a result."""
-        return self.sizes[:-1]
-
-    def planned(self, state: State, results: dict[str, torch.Tensor], row: Row) -> Plan:
+    def planned(self, state: State, results: dict[str, Tensor], row: Row) -> Plan:
         """What is launched with a configuration."""
         state.numbers |= row
         if self.programs is not None:
             state.numbers["PROGRAMS"] = self.programs(row, state.device)
         memory = {each.name: each.new(state) for each in self.memory}
         state.given |= memory
-        return Plan(results, [launch.planned(state, row) for launch in self.launches], memory)
+        known = self.known(state)
+        return Plan(results, [launch.planned(known, row) for launch in self.launches], memory)
+
+    def known(self, state: State) -> dict[str, Any]:
+        """What is known of a call by name."""
+        return {**{x.name: None for x in (*self.operands, *self.results)}, **state.given, **state.numbers}
 
     def row(self, config: Config, state: State) -> Row:
         """The configuration that the caller gave, or the one that is chosen; raises ValueError for a wrong one."""
         if config is None:
-            return self.chosen(tuple(size.of(state.numbers) for size in self.sizes), state.device)
-        rows = self.table.rows
-        config = index_of(config)
-        row = rows[config] if type(config) is int and 0 <= config < len(rows) else config
-        if row not in rows:
+            return self.chosen(tuple([state.numbers[size] for size in self.sizes]), state.device)
+        config, count = index_of(config), len(self.configs)
+        row = self.configs[config] if type(config) is int and 0 <= config < count else config
+        if row not in self.configs:
             kind = "" if type(config) in (int, dict) else f", a {type(config).__name__}"
-            raise ValueError(
-                f"config must be an element of CONFIGS or an index below {len(rows)}, got {config!r}{kind}"
-            )
-        if (reason := self.table.misfit([row], state.numbers)) is not None:
+            raise ValueError(f"config must be an element of CONFIGS or an index below {count}, got {config!r}{kind}")
+        if (reason := self.misfit([row], state.numbers)) is not None:
             raise ValueError(reason)
         return row
 
@@ -240,11 +369,21 @@ class Call:
 
         @functools.lru_cache(maxsize=4096)
         def chosen(sizes: tuple[int, ...], device: torch.device) -> Row:
-            numbers = {size.name: number for size, number in zip(self.sizes, sizes)}
-            rows = self.table.fitting(self.offered(device), numbers)
+            rows = self.fitting(self.offered(device), dict(zip(self.sizes, sizes)))
             return rows[0] if self.choose is None else self.choose(rows, sizes, device)
 
         return chosen
+
+    def fitting(self, rows: list[Row], numbers: Mapping[str, int]) -> list[Row]:
+        """Those of the configurations that are legal for the sizes."""
+        return rows if self.fits is None else [row for row in rows if self.fits(**{**numbers, **row}) is None]
+
+    def misfit(self, rows: list[Row], numbers: Mapping[str, int]) -> str | None:
+        """Why none of the configurations is legal for the sizes, or None."""
+        if self.fits is None:
+            return None
+        reasons = [self.fits(**{**numbers, **row}) for row in rows]
+        return None if None in reasons else "; ".join(dict.fromkeys(map(str, reasons)))
 
     def refusal(self, **given: Any) -> str | None:
         """Why this kernel does not accept operands that its contract allows; None where it does, and for wrong ones."""
@@ -255,23 +394,57 @@ class Call:
 
     def reason(self, state: State) -> str | None:
         """The first of the reasons for which the kernel does not accept a call, or None."""
-        for each in self.conditions:
-            reason: str | None = each.reason(state)
-            if reason is not None:
-                return reason
-        offered = self.offered(state.device)
-        return self.table.misfit(offered, state.numbers) if offered else self.offered.why_none(state.device)
+        if self.refuse is not None and (reason := self.refuse(**self.known(state))) is not None:
+            return reason
+        if rows := self.offered(state.device):
+            return self.misfit(rows, state.numbers)
+        known = [each for each in self.needed(state.device) if each is not None]
+        most = f"shared memory of {shared_memory(state.device)} bytes, of which one needs {min(known, default=0)}"
+        where = f"{most if known else 'registers'}; this is {torch.cuda.get_device_name(state.device)}"
+        return f"no configuration fits into the device's {where}"
 
     @functools.cached_property
-    def offered(self) -> Offered:
+    def offered(self) -> Any:
         """The configurations that a device can run."""
-        return Offered(self.table, [launch.kernel for launch in self.launches])
+
+        @functools.cache
+        def offered(device: torch.device) -> list[Row]:
+            if device.type != "cuda":
+                return self.configs
+            found, limit = torch.cuda.get_device_properties(device), shared_memory(device)
+            target = found.gcnArchName.partition(":")[0] if torch.version.hip else f"sm{found.major}{found.minor}"
+            needed, without = self.needed(device), self.too_large.get(target, ())
+            held = [each is not None and (not limit or each <= limit) for each in needed]
+            return [row for at, row in enumerate(self.configs) if at not in without and (not needed or held[at])]
+
+        return offered
+
+    def needed(self, device: torch.device) -> Sequence[int | None]:
+        """The shared memory that each configuration needs on a device; nothing where the kernel needs none."""
+        if torch.version.hip:
+            kind = torch.cuda.get_device_properties(device).gcnArchName[:4]
+        else:
+            kind = {9: "sm90", 10: "sm100", 11: "sm100"}.get(torch.cuda.get_device_capability(device)[0], "sm80")
+        return self.needs.get(kind) or next(iter(self.needs.values()), ())
 
     @functools.cached_property
-    def conditions(self) -> list[Any]:
-        """What the kernel needs of a call: by itself, and because of how its tensors are passed."""
-        passed = [x for each in self.launches for x in each.tensors.values()]
-        return [*self.needs, *(x for x in passed if hasattr(x, "reason"))]
+    def described(self) -> bool:
+        """Whether the kernel is passed descriptors, which need operands that are aligned."""
+        return any("a_desc" in each.kernel.arg_names for each in self.launches)
+
+    @functools.cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes of the products, of which the last is summed over."""
+        a, b, out = [
+            [name for name in _NAME.findall(x.shape) if name != "cdiv"] for x in (*self.operands[:2], self.results[0])
+        ]
+        summed = [name for name in a if name in b and name not in out]
+        return (*[name for name in b[:1] if "T" in out], *out, *summed)
+
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The sizes of a result."""
+        return self.sizes[:-1]
 
     @functools.cached_property
     def measuring(self) -> list[Operand]:
@@ -279,21 +452,22 @@ class Call:
         known: set[str] = set()
         found = []
         # What gives a size where it is left out, too, comes before those that must have that size.
-        needed = [x for x in self.operands if x.absent is None or x.gives_size]
-        for operand in sorted(needed, key=lambda x: not (x.name in ("a", "b") or x.gives_size)):
+        giving = [x for x in self.operands if x.absent is not None and x.absent != x.words[0]]
+        needed = [x for x in self.operands if x.absent is None or x in giving]
+        for operand in sorted(needed, key=lambda x: not (x.name in ("a", "b") or x in giving)):
             if operand.name == "b" or not operand.sizes <= known:
                 found.append(operand)
                 known |= operand.sizes
         return found
 
     @functools.cached_property
-    def containers(self) -> list[tuple[str, Operation]]:
-        """The extents of tensors of which several elements are stored together, each with the tensor."""
-        tensors = (*self.operands, *self.results)
-        extents = [(x.name, extent) for x in tensors for extent in x.shape if isinstance(extent, Operation)]
-        found = [(name, extent) for name, extent in extents if extent.symbol == "//"]
+    def containers(self) -> list[tuple[str, str, int]]:
+        """The sizes of which several elements are stored together, each with the tensor and their number."""
+        words = [
+            (x.name, *word.split("//")) for x in (*self.operands, *self.results) for word in x.words if "//" in word
+        ]
         # The most elements first: what is a multiple of their number is one of the others'.
-        return sorted(found, key=lambda entry: -int(str(entry[1].right)))
+        return sorted([(name, size, int(together)) for name, size, together in words], key=lambda entry: -entry[2])
 
     def state(self, given: Mapping[str, Any]) -> State:
         """The call with its sizes; raises TypeError or ValueError where the operands do not agree on them."""
@@ -301,26 +475,18 @@ class Call:
         for operand in self.measuring:
             x = given.get(operand.name)
             if x is None and operand.absent is not None:
-                known[str(operand.shape[0])] = operand.absent.of(known)
+                known[operand.words[0]] = known[operand.absent]
                 continue
             # The type first: a dense weight has other sizes than a stored one.
-            x = operand.typed(x, given)
-            if x.dim() != len(operand.shape):
-                hint = how_flattened(operand.name, x, len(operand.shape))
-                wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[len(operand.shape)]
-                raise ValueError(f"{operand.name} must have {wanted}, got shape {tuple(x.shape)}{hint}")
-            for extent, number in zip(operand.shape, x.shape):
-                if type(extent) is not Size or type(number) is not int or number > MOST:
-                    measure(operand.name, extent, number, known, x)
-                elif known.setdefault(extent.name, number) != number:
-                    # Raises, with a reason.
-                    measure(operand.name, extent, number, known, x)
-            for name, extent in self.containers:
-                require_whole(name, extent, known)
+            operand.measure(operand.typed(x, given), known)
+            for name, size, together in self.containers:
+                if surely(known.get(size, 0) % together):
+                    reason = f"{name} stores {together} of its elements together: it must be a multiple of {together}"
+                    raise ValueError(f"{size} is {known[size]}: {reason}")
         for result in self.results:
-            if result.named is not None:
+            if result.named is not None and "S" not in known:
                 # Of several, the first says how many rows each must have.
-                known.setdefault("S", result.rows(given, known))
+                known["S"] = result.rows(given, known)
         first = self.operands[0].name
         device = given[first].device
         # torch.compile traces no knobs of Triton; the call that it records asks again.
@@ -343,15 +509,37 @@ def in_turn() -> contextlib.AbstractContextManager[Any]:
     return _interpreting if knobs.runtime.interpret else contextlib.nullcontext()
 
 
-def written(*results: torch.Tensor | None) -> None:
-    """Tell autograd that tensors of the caller have been written, so that no gradient is computed from old values."""
-    for x in results:
-        if x is not None and not x.is_inference():
-            torch.autograd.graph.increment_version(x)
-
-
 def index_of(config: Any) -> Any:
     """A configuration as a caller gave it; a whole number of another class than int, as NumPy's, as an int."""
-    if type(config) in (int, bool) or isinstance(config, torch.Tensor) or not hasattr(config, "__index__"):
+    if type(config) in (int, bool) or isinstance(config, Tensor) or not hasattr(config, "__index__"):
         return config
     return operator.index(config)
+
+
+# What is known of a device, and the choice of a configuration by what it costs there.
+
+
+def shared_memory(device: torch.device) -> int:
+    """The bytes of shared memory that a program may have on a GPU; 0 if torch does not say."""
+    found, hip = torch.cuda.get_device_properties(device), torch.version.hip is not None
+    own = getattr(found, "shared_memory_per_block" if hip else "shared_memory_per_block_optin", 0)
+    # CUDA keeps 1 KiB of a multiprocessor for each program.
+    return int(own or max(0, getattr(found, "shared_memory_per_multiprocessor", 0) - (0 if hip else 1024)))
+
+
+def figures_of(device: torch.device) -> tuple[int, int]:
+    """The multiprocessors of a device, and the bytes of shared memory of each."""
+    if device.type != "cuda":
+        return 1, 2**16
+    found: Any = torch.cuda.get_device_properties(device)
+    return found.multi_processor_count, getattr(found, "shared_memory_per_multiprocessor", 2**16)
+
+
+def cheapest(cost: Callable[..., float]) -> Callable[[list[Row], tuple[int, ...], torch.device], Row]:
+    """The choice of the least `cost(row, *sizes, multiprocessors, shared)`; `shared` is bytes of each."""
+
+    def choose(rows: list[Row], sizes: tuple[int, ...], device: torch.device) -> Row:
+        figures = figures_of(device)
+        return min(rows, key=lambda row: cost(row, *sizes, *figures))
+
+    return choose

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from . import private, registration
 from .launch import Operands, Repeat, kind_of, remember, started
-from .launchable import as_plain, is_fake, is_plain
+from .launchable import is_fake, is_plain
 from .operators import Operator
+from .torch_calls import as_plain
 
 #: Gradients by the name of what they are of: None for an output without one, and for an operand that needs none.
 Gradients: TypeAlias = dict[str, Tensor | None]
@@ -100,7 +101,7 @@ def chain(contract: Operator, gradient: GradientEntry) -> Chain:
     registration.register(f"{name}({', '.join(parameters)}, bool[] needed) -> {returned}", run, run)
     registration.loop_over_batch(name)
     operator = registration.operator(name)
-    shapes = {x.name: x.shape for x in table.operands}
+    shapes = {x.name: x.words for x in table.operands}
     numbers = [part for x in signature.numbers for part in (x, f"{x}_number")]
     sharding = contract.sharding
     if sharding is not None:

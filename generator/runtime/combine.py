@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from . import private, registration
-from .call import Call, written
+from .call import Call
 from .combined import DOTS, SPREAD, SUM
-from .launch import Repeat, kind_of, name_contract, registering, remember, started
-from .launchable import as_plain, in_forward_mode, is_fake, refuse_tangents, special
+from .launch import Repeat, in_forward_mode, kind_of, name_contract, registering, remember, special, started
+from .launchable import is_fake, written
 from .operators import NO_TRANSFORM, of_transform, requiring
+from .torch_calls import as_plain, refuse_tangents
 
 _FILLED = "a call that fills `out` records none: do not give it, or use torch.no_grad()"
 _NONE = "this family records none: call it under torch.no_grad(), or render the family with `backward: kernels`"

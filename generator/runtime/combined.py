@@ -10,8 +10,7 @@ for bit and have the bits of the same operations of torch in fp32.
 # pyright: reportArgumentType=false
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,17 +18,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .arguments import Index, Stride
-from .call import Call, Launch, Row, Table
-from .call_tensors import Operand, Result, State
-from .extents import K, M, N, R, Size, T, ceil
+from .arguments import stride
+from .call import Call, Launch, Operand, Row, State, cdiv, index_type
 from .launch import name_contract
 
-BLOCK_N = Size("BLOCK_N")
 #: Columns of a block: eight elements of 16 bits for each thread of 4 warps, fewer where rows are short.
 BLOCKS = [{"BLOCK_N": 128, "num_warps": 1}, {"BLOCK_N": 512, "num_warps": 2}, {"BLOCK_N": 1024, "num_warps": 4}]
-# A product and a sum in one instruction would be rounded once.
-APART = {"enable_fp_fusion": False}
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -143,36 +137,28 @@ def dots_kernel(  # type: ignore[no-untyped-def]
     tl.store(out_ptr + term, tl.sum(acc, 0).to(out_ptr.dtype.element_ty))
 
 
+@dataclass(frozen=True, eq=False)
+class Combination(Call):
+    """A call with sizes of its own: those of the result, and N, by which the configuration is chosen."""
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        return (*self.results[0].words, "N")
+
+
 @dataclass(frozen=True)
-class Like(Result):
+class Like(Operand):
     """A result of the type of the operand `like`."""
 
     like: str = ""
 
-    def taken(self, x: Any, state: State) -> Any:
-        dtype = state.given[self.like].dtype
-        return Result(self.name, self.shape, dtype, self.unit).taken(x, state)
-
-
-@dataclass(frozen=True)
-class Given(Operand):
-    """A matrix of any floating type that may be left out, and that has the sizes of another one."""
-
-    def taken(self, x: Any, state: State) -> Any:
-        return None if x is None else super().taken(x, state)
+    def filled(self, x: Any, state: State) -> Any:
+        return Operand(self.name, self.shape, state.given[self.like].dtype, self.unit).filled(x, state)
 
 
 def _of_columns(rows: list[Row], sizes: tuple[int, ...], device: torch.device) -> Row:
     """The configuration whose blocks are the smallest that hold a row, or the largest."""
-    columns = sizes[1]
-    return next((row for row in rows if row["BLOCK_N"] >= columns), rows[-1])
-
-
-def _strides(**tensors: str) -> Mapping[str, Stride]:
-    """The strides of matrices by the ends of their names: `ymn` are those along the dimensions of y."""
-    return {
-        f"stride_{ends[0]}{end}": Stride(name, at) for name, ends in tensors.items() for at, end in enumerate(ends[1:])
-    }
+    return next((row for row in rows if row["BLOCK_N"] >= sizes[-1]), rows[-1])
 
 
 def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -189,68 +175,103 @@ def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Ten
     return found
 
 
-_INDEX = Operand("index", (T, K), torch.int32)
-_WEIGHTS = Given("weights", (T, K), absent=T)
+_INDEX = Operand("index", "T K", torch.int32)
+_WEIGHTS = Operand("weights", "T K", absent="T")
 
-SUM = Call(
-    Table(BLOCKS),
-    sizes=(T, N, K),
-    operands=(Operand("y", (R, N)), _INDEX, _WEIGHTS),
-    results=(Like("out", (T, N), like="y"),),
+# With `enable_fp_fusion`, a product and a sum in one instruction would be rounded once.
+SUM = Combination(
+    BLOCKS,
+    operands=(Operand("y", "R N"), _INDEX, _WEIGHTS),
+    results=(Like("out", "T N", like="y"),),
     launches=(
         Launch(
             sum_kernel,
-            grid=(T * ceil(N, BLOCK_N),),
-            tensors={"y_ptr": "y", "index_ptr": "index", "weights_ptr": "weights", "out_ptr": "out"},
-            numbers={"N": N, "K": K, "R": R, **_strides(y="ymn", index="itj", weights="wtj", out="omn")},
-            constants={"INDEX": Index("y", "index", "weights", "out"), **APART},
+            grid=lambda T, N, BLOCK_N, **_: (T * cdiv(N, BLOCK_N),),
+            arguments=lambda y, index, weights, out, N, K, R, **_: {
+                "y_ptr": y,
+                "index_ptr": index,
+                "weights_ptr": weights,
+                "out_ptr": out,
+                "N": N,
+                "K": K,
+                "R": R,
+                "stride_ym": y.stride(0),
+                "stride_yn": y.stride(1),
+                "stride_it": index.stride(0),
+                "stride_ij": index.stride(1),
+                "stride_wt": stride(weights, 0),
+                "stride_wj": stride(weights, 1),
+                "stride_om": out.stride(0),
+                "stride_on": out.stride(1),
+                "INDEX": index_type(y, index, weights, out),
+                "enable_fp_fusion": False,
+            },
         ),
     ),
     choose=_of_columns,
 )
 #: `order` has the terms by the row of y that they read, and `ends` where those of each row end.
-SPREAD = Call(
-    Table(BLOCKS),
-    sizes=(R, N, K),
+SPREAD = Combination(
+    BLOCKS,
     operands=(
-        Operand("grad", (T, N)),
-        Operand("order", (M,), torch.int32, unit=0),
-        Operand("ends", (R,), torch.int32, unit=0),
+        Operand("grad", "T N"),
+        Operand("order", "M", torch.int32, unit=0),
+        Operand("ends", "R", torch.int32, unit=0),
         _INDEX,
         _WEIGHTS,
     ),
-    results=(Like("of_y", (R, N), unit=1, like="grad"),),
+    results=(Like("of_y", "R N", unit=1, like="grad"),),
     launches=(
         Launch(
             spread_kernel,
-            grid=(R * ceil(N, BLOCK_N),),
-            tensors={
-                "grad_ptr": "grad",
-                "order_ptr": "order",
-                "ends_ptr": "ends",
-                "weights_ptr": "weights",
-                "out_ptr": "of_y",
+            grid=lambda R, N, BLOCK_N, **_: (R * cdiv(N, BLOCK_N),),
+            arguments=lambda grad, order, ends, weights, of_y, N, K, **_: {
+                "grad_ptr": grad,
+                "order_ptr": order,
+                "ends_ptr": ends,
+                "weights_ptr": weights,
+                "out_ptr": of_y,
+                "N": N,
+                "K": K,
+                "stride_gm": grad.stride(0),
+                "stride_gn": grad.stride(1),
+                "stride_wt": stride(weights, 0),
+                "stride_wj": stride(weights, 1),
+                "stride_om": of_y.stride(0),
+                "INDEX": index_type(grad, weights, of_y),
+                "enable_fp_fusion": False,
             },
-            numbers={"N": N, "K": K, **_strides(grad="gmn", weights="wtj"), "stride_om": Stride("of_y", 0)},
-            constants={"INDEX": Index("grad", "weights", "of_y"), **APART},
         ),
     ),
     choose=_of_columns,
 )
-DOTS = Call(
-    Table(BLOCKS),
-    sizes=(T, K, N),
-    operands=(Operand("grad", (T, N)), Operand("y", (R, N)), _INDEX, replace(_WEIGHTS, absent=None)),
-    results=(Like("of_weights", (T, K), unit=1, like="weights"),),
+DOTS = Combination(
+    BLOCKS,
+    operands=(Operand("grad", "T N"), Operand("y", "R N"), _INDEX, Operand("weights", "T K")),
+    results=(Like("of_weights", "T K", unit=1, like="weights"),),
     launches=(
         Launch(
             dots_kernel,
-            grid=(T * K,),
-            tensors={"grad_ptr": "grad", "y_ptr": "y", "index_ptr": "index", "out_ptr": "of_weights"},
-            numbers={"N": N, "K": K, "R": R, **_strides(grad="gmn", y="ymn", index="itj")},
-            constants={"INDEX": Index("grad", "y", "index"), **APART},
+            grid=lambda T, K, **_: (T * K,),
+            arguments=lambda grad, y, index, of_weights, N, K, R, **_: {
+                "grad_ptr": grad,
+                "y_ptr": y,
+                "index_ptr": index,
+                "out_ptr": of_weights,
+                "N": N,
+                "K": K,
+                "R": R,
+                "stride_gm": grad.stride(0),
+                "stride_gn": grad.stride(1),
+                "stride_ym": y.stride(0),
+                "stride_yn": y.stride(1),
+                "stride_it": index.stride(0),
+                "stride_ij": index.stride(1),
+                "INDEX": index_type(grad, y, index),
+                "enable_fp_fusion": False,
+            },
         ),
     ),
     # Always the same number of lanes for the same N.
-    choose=lambda rows, sizes, device: _of_columns(rows, (0, sizes[2]), device),
+    choose=_of_columns,
 )

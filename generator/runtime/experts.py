@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from . import combine
-from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
+from .launchable import is_fake, is_plain
 from .rows import along
+from .torch_calls import ReplacedModules, require_tensor
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from .call import Call, Plan
-from .call_tensors import Operand, State
-from .extents import Size
+from .call import Call, Operand, Plan, State, extents
 from .memory import Memory
 
 
@@ -19,7 +17,11 @@ class GradientCall(Call):
     """A call whose keyword `needed` has the names of what gradients are needed of; the other results are None."""
 
     @property
-    def outer(self) -> tuple[Size, ...]:
+    def sizes(self) -> tuple[str, ...]:
+        return tuple(sorted(self.results[0].sizes))
+
+    @property
+    def outer(self) -> tuple[str, ...]:
         return self.sizes
 
     def repeats(self, given: Mapping[str, Any]) -> bool:
@@ -57,7 +59,7 @@ class Groups(Memory):
 
     def new(self, state: State) -> torch.Tensor:
         """A new tensor."""
-        ends, (rows,) = state.given["offsets"], state.all_of(self.shape)
+        ends, (rows,) = state.given["offsets"], extents(self.shape)(state.numbers)
         # An end counts as between the one before it and the number of rows.
         ends = ends.clamp(0, rows).cummax(0).values
         return torch.searchsorted(ends, torch.arange(rows, dtype=ends.dtype, device=ends.device), right=True)

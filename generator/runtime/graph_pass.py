@@ -18,7 +18,7 @@ from torch._inductor import config as inductor
 from torch._inductor import custom_graph_pass
 from torch.fx import Graph
 
-from .call_tensors import State, surely
+from .call import State
 from .chain_search import (
     READ_ELSEWHERE,
     VIEWS,
@@ -31,6 +31,7 @@ from .chain_search import (
     shape_of,
 )
 from .launch import KernelModule
+from .launchable import surely
 from .operators import Operator
 from .registration import NAMESPACE, operator
 from .signatures import Signature
@@ -221,7 +222,7 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
         if not _contiguous(value) or value.dtype != self._products[name].out:
             return "its result has another layout or type"
         grouped = self._products[name].batch.startswith("grouped")
-        vectors = [x.name for x in function.table.operands if len(x.shape) == 2]
+        vectors = [x.name for x in function.table.operands if len(x.words) == 2]
         if grouped and any(operands[x].meta["val"].dim() < 2 for x in vectors if x in operands):
             return "a vector that all groups share"
         tensors = {"a": a, "b": b, **({} if offsets is None else {"offsets": offsets})}
@@ -255,8 +256,8 @@ class GraphPass(Installed, _Pass):  # type: ignore[misc]
         value: AnyNode
         for x in function.table.operands:
             value = operands.get(x.name)
-            if is_node(value) and value.meta["val"].dim() != len(x.shape):
-                operands[x.name] = _reshaped(graph, value, _flat(value, len(x.shape), shape_of(node)), new)
+            if is_node(value) and value.meta["val"].dim() != len(x.words):
+                operands[x.name] = _reshaped(graph, value, _flat(value, len(x.words), shape_of(node)), new)
         function.register()
         target, arguments = operator(name), _arguments(function.signature, operands)
         call = graph.call_function(target, tuple(arguments))
@@ -359,9 +360,8 @@ def _why_refused(kernels: list[KernelModule], function: Operator, given: Mapping
     reasons = []
     for kernel in kernels:
         # A descriptor needs addresses that are multiples of 16, which a graph does not know.
-        described = any(hasattr(x, "block") for x in kernel.CALL.conditions)
         why = "descriptors need operands that are aligned, which a graph does not say"
-        why = why if described else kernel.CALL.reason(state) or ""
+        why = why if kernel.CALL.described else kernel.CALL.reason(state) or ""
         if not why:
             return ""
         reasons.append(why)

@@ -12,9 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .call import Call
-from .call_tensors import Operand
-from .extents import B, M, R, T
+from .call import Call, Operand
 from .launch import Operands
 from .launchable import address
 
@@ -22,7 +20,7 @@ from .launchable import address
 ROWS = 16
 
 # The sizes that count rows: those of a product, of A if the product names some of them, and of all groups together.
-COUNTS = (M, R, T)
+COUNTS = ("M", "R", "T")
 
 # So many elements of any type are a multiple of 128 bytes.
 LINE = 128
@@ -41,12 +39,12 @@ def nominal(table: Call, given: Operands) -> Operands:
 
 
 def _has_rows(operand: Operand) -> bool:
-    return len(operand.shape) > 1 and operand.shape[-2] in COUNTS
+    return len(operand.words) > 1 and operand.words[-2] in COUNTS
 
 
 def _regular(x: Any, operand: Operand) -> bool:
     """Whether the matrices of a batch are refused where the first one alone is, and only there."""
-    if not isinstance(x, Tensor) or x.dim() != 3 or x.dim() != len(operand.shape) or x.shape[0] < 2:
+    if not isinstance(x, Tensor) or x.dim() != 3 or x.dim() != len(operand.words) or x.shape[0] < 2:
         return True
     if _has_rows(operand) and operand.unit != 2:
         # Its distance of matrices follows M.
@@ -57,11 +55,11 @@ def _regular(x: Any, operand: Operand) -> bool:
 
 def _like(x: Any, operand: Operand, matrices: int) -> Any:
     """A matrix like `x`, the operand of a call, with ROWS rows; `x` if it has no M. A batch has so many matrices."""
-    extents, dimensions = operand.shape, len(operand.shape)
+    words, dimensions = operand.words, len(operand.words)
     if not isinstance(x, Tensor) or x.dim() != dimensions:
         return x
     if not _has_rows(operand):
-        if not dimensions or extents[0] != B:
+        if not dimensions or words[0] != "B":
             return x
         return x.as_strided((min(x.shape[0], matrices), *x.shape[1:]), x.stride(), x.storage_offset())
     front, columns = [min(size, matrices) for size in x.shape[:-2]], x.shape[-1]

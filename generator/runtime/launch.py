@@ -18,11 +18,11 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .call import Call, Plan, Planned, Row, in_turn, written
-from .call_tensors import State
-from .launchable import in_forward_mode, require_apart, special
+from .call import Call, Plan, Planned, Row, State, in_turn
+from .launchable import is_plain, require_apart, written
 
 #: The operands of a call besides `a`, `b` and `out`, by name: tensors and numbers, and auxiliary outputs or None.
 Operands: TypeAlias = dict[str, Any]
@@ -61,6 +61,8 @@ within = _Within()
 SIGNATURES = 4096
 PLAIN = (Tensor, torch.nn.Parameter)
 deterministic = torch.are_deterministic_algorithms_enabled
+# The types of operands that torch need not see beside plain tensors.
+_NUMBERS = {float, int, type(None)}
 
 
 def added(name: str) -> Any:
@@ -74,6 +76,27 @@ def added(name: str) -> Any:
 
 
 fast = added("fast")
+
+
+def in_forward_mode() -> bool:
+    """Whether forward-mode differentiation is open, whose levels count from 0; outside it no tensor has a tangent."""
+    return bool(getattr(forward_ad, "_current_level", 0) >= 0)
+
+
+def special(*operands: Any) -> bool | None:
+    """Whether a gradient is recorded for one of these operands; None where torch must see a call with them.
+
+    Such operands are of a subclass, or views of negated memory.
+    """
+    recording, found = torch.is_grad_enabled(), False
+    for x in operands:
+        if is_plain(x):
+            if x.is_neg():
+                return None
+            found = found or (recording and x.requires_grad)
+        elif type(x) not in _NUMBERS:
+            return None
+    return found
 
 
 def kind_of(x: object) -> object:
@@ -490,7 +513,7 @@ class Function:
             self.table.checked({"a": a, "b": b, "out": out, **operands})
             _, kernel, row, given = self.followed({"a": a, "b": b, "out": out, **operands})
             call, state = kernel.CALL, kernel.CALL.checked(given)
-            empty = 0 in [size.of(state.numbers) for size in call.outer]
+            empty = 0 in [state.numbers[size] for size in call.outer]
             row = {} if empty or (row is None and call.tunes) else call.row(row, state)
         except (TypeError, ValueError) as error:
             name_contract(error, self.name)

@@ -1,74 +1,36 @@
-"""What a kernel needs of a call, and what its configurations need of sizes and of a device."""
+"""What a kernel needs of a call, and its configurations of sizes: each function returns why it is not so, or None."""
 
 # Triton has no type hints.
 # mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
-
-from .call import Row, Table
-from .call_tensors import State
-from .extents import Extent
+from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Multiple:
-    """A number that must be a multiple of another: of a constant, or of an entry of the configuration."""
-
-    extent: Extent
-    step: Extent | int
-    why: str = ""
-
-    def holds(self, numbers: Mapping[str, int]) -> bool:
-        """Whether a configuration is legal for the sizes."""
-        step = self.step if isinstance(self.step, int) else self.step.of(numbers)
-        return bool(self.extent.of(numbers) % step == 0)
-
-    def misfit(self, rows: list[Row], numbers: Mapping[str, int]) -> str | None:
-        """Why none of the configurations is legal for the sizes, or None."""
-        if any(self.holds({**numbers, **row}) for row in rows):
-            return None
-        steps = sorted({row[str(self.step)] for row in rows})
-        shown = ", ".join(map(str, steps))
-        return f"{self.extent} is {self.extent.of(numbers)}, not a multiple of {self.step}, which may be {shown}"
-
-    def reason(self, state: State) -> str | None:
-        """Why the call is not accepted, or None."""
-        if self.holds(state.numbers):
-            return None
-        return f"{self.extent} is {self.extent.of(state.numbers)}, and {self.why} multiples of {self.step}"
+def first(*reasons: str | None) -> str | None:
+    """The first of the reasons that is one."""
+    return next((reason for reason in reasons if reason is not None), None)
 
 
-@dataclass(frozen=True)
-class AtMost:
-    """A number that must not be above another: a constant, or an entry of the configuration."""
+def multiple(number: int, step: int, why: str) -> str | None:
+    """A number must be a multiple of another."""
+    return f"{why} multiples of {step}, got {number}" if number % step else None
 
-    extent: Extent
-    most: Extent | int
-    why: str
 
-    def holds(self, numbers: Mapping[str, int]) -> bool:
-        """Whether a configuration is legal for the sizes."""
-        most = self.most if isinstance(self.most, int) else self.most.of(numbers)
-        return bool(self.extent.of(numbers) <= most)
+def at_most(number: int, most: int, why: str) -> str | None:
+    """A number must not be above another."""
+    return f"{why} at most {most}, got {number}" if number > most else None
 
-    def misfit(self, rows: list[Row], numbers: Mapping[str, int]) -> str | None:
-        """Why none of the configurations is legal for the sizes, or None."""
-        if any(self.holds({**numbers, **row}) for row in rows):
-            return None
-        most = max(row[str(self.most)] for row in rows)
-        return f"{self.extent} is {self.extent.of(numbers)}, and {self.why} at most {most} ({self.most})"
 
-    def reason(self, state: State) -> str | None:
-        """Why the call is not accepted, or None."""
-        if self.holds(state.numbers):
-            return None
-        return f"{self.extent} is {self.extent.of(state.numbers)}, and {self.why} at most {self.most}"
+def absent(x: Any, why: str) -> str | None:
+    """An operand must be left out."""
+    return None if x is None else why
 
 
 @functools.cache
@@ -77,98 +39,26 @@ def _capability(read: Callable[[torch.device], tuple[int, int]], device: torch.d
     return read(device)
 
 
-@dataclass(frozen=True)
-class Capability:
-    """NVIDIA GPUs of a capability from `least` on, or below `below`, or of some of the major numbers."""
-
-    why: str
-    least: tuple[int, int] = (0, 0)
-    majors: tuple[int, ...] = ()
-    #: Whether the others are accepted, and these are not.
-    inverted: bool = False
-
-    def reason(self, state: State) -> str | None:
-        """Why the call is not accepted, or None."""
-        if state.device.type != "cuda":
-            return None
-        capability = _capability(torch.cuda.get_device_capability, state.device)
-        inside = capability >= self.least and (not self.majors or capability[0] in self.majors)
-        able = torch.version.hip is None and inside
-        if able is not self.inverted:
-            return None
-        return f"{self.why}, and this is {torch.cuda.get_device_name(state.device)}"
+def capability(
+    x: Tensor, why: str, least: tuple[int, int] = (0, 0), majors: tuple[int, ...] = (), inverted: bool = False
+) -> str | None:
+    """An NVIDIA GPU must have a capability from `least` on, and one of the major numbers; if `inverted`, no such."""
+    if x.device.type != "cuda":
+        return None
+    found = _capability(torch.cuda.get_device_capability, x.device)
+    able = torch.version.hip is None and found >= least and (not majors or found[0] in majors)
+    return f"{why}, and this is {torch.cuda.get_device_name(x.device)}" if able is inverted else None
 
 
-@dataclass(frozen=True)
-class Older:
-    """A Triton older than a version."""
-
-    version: tuple[int, int]
-    why: str
-
-    def reason(self, state: State) -> str | None:
-        """Why the call is not accepted, or None."""
-        if tuple(map(int, triton.__version__.split(".")[:2])) < self.version:
-            return None
-        return f"{self.why} need Triton older than {'.'.join(map(str, self.version))}, and this is {triton.__version__}"
+def older(version: tuple[int, int], why: str) -> str | None:
+    """Triton must be older than a version."""
+    if tuple(map(int, triton.__version__.split(".")[:2])) < version:
+        return None
+    return f"{why} need Triton older than {'.'.join(map(str, version))}, and this is {triton.__version__}"
 
 
-@dataclass(frozen=True)
-class Absent:
-    """An operand that must be left out."""
-
-    name: str
-    why: str
-
-    def reason(self, state: State) -> str | None:
-        """Why the call is not accepted, or None."""
-        return None if state.given.get(self.name) is None else self.why
-
-
-@dataclass(frozen=True)
-class NotDeterministic:
-    """torch may use algorithms whose results do not repeat."""
-
-    schedule: str
-
-    def reason(self, state: State) -> str | None:
-        """Why the call is not accepted, or None."""
-        if not torch.are_deterministic_algorithms_enabled():
-            return None
-        return f"results of {self.schedule} do not repeat, and torch.use_deterministic_algorithms(True) holds"
-
-
-class Limited(Table):
-    """Configurations that are legal for sizes under conditions, and do not all fit into any device's shared memory.
-
-    `too_large` has, by target, the indices of those that do not fit.
-    """
-
-    def __init__(
-        self,
-        rows: list[Row],
-        fits: tuple[Multiple | AtMost, ...] = (),
-        too_large: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> None:
-        super().__init__(rows)
-        self.fits, self.too_large = fits, too_large or {}
-
-    def offered(self, device: torch.device) -> list[Row]:
-        if device.type != "cuda":
-            return self.rows
-        properties = torch.cuda.get_device_properties(device)
-        target = f"sm{properties.major}{properties.minor}"
-        if torch.version.hip:
-            target = properties.gcnArchName.partition(":")[0]
-        return [row for index, row in enumerate(self.rows) if index not in self.too_large.get(target, ())]
-
-    def fitting(self, rows: list[Row], numbers: Mapping[str, int]) -> list[Row]:
-        return [row for row in rows if all(each.holds({**numbers, **row}) for each in self.fits)]
-
-    def misfit(self, rows: list[Row], numbers: Mapping[str, int]) -> str | None:
-        if self.fitting(rows, numbers):
-            return None
-        reasons = [each.misfit(rows, numbers) for each in self.fits]
-        sizes = ", ".join(f"{name} {number}" for name, number in numbers.items())
-        together = f"no configuration is legal for {sizes}: {rows}"
-        return next((reason for reason in reasons if reason), together)
+def unrepeatable(schedule: str) -> str | None:
+    """torch must not demand algorithms whose results repeat."""
+    if not torch.are_deterministic_algorithms_enabled():
+        return None
+    return f"results of {schedule} do not repeat, and torch.use_deterministic_algorithms(True) holds"

@@ -8,15 +8,28 @@ from typing import Any
 
 import torch
 
-from .call_tensors import how_converted
-from .launchable import ReplacedModules, is_fake, is_plain, require_tensor
+from .launchable import is_fake, is_plain
 from .rows import along, rows_of, shaped_as
+from .torch_calls import ReplacedModules, require_tensor
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 
 #: The contracts of layers, which `nn` fills: the type of the weight (N, K) and the input, whether a bias is added, and
 #: what follows, which is "" for a layer that does no more than torch.nn.Linear.
 CONTRACTS: dict[str, tuple[torch.dtype, bool, str]] = {}
+
+
+#: What converts a tensor to a type.
+_CONVERSIONS = {torch.float16: "half", torch.bfloat16: "bfloat16", torch.float32: "float", torch.int32: "int"}
+
+
+def how_converted(name: str, x: torch.Tensor, dtype: torch.dtype | None) -> str:
+    """The end of a message on a type: what converts the tensor, if no more than rounding is lost."""
+    if dtype is None or dtype not in _CONVERSIONS:
+        return ""
+    if x.dtype.itemsize == 1 or x.is_floating_point() != dtype.is_floating_point:
+        return ""
+    return f"; pass {name}.{_CONVERSIONS[dtype]}()"
 
 
 def _fitting(*wanted: Any) -> str | None:

@@ -257,7 +257,7 @@ def _device(device: torch.device) -> tuple[str, int]:
 
 def _takes(kernel: KernelModule, config: Row, M: int, N: int, K: int) -> bool:
     """Whether the kernel's configuration takes these sizes."""
-    return bool(kernel.CALL.table.fitting([config], {"M": M, "T": M, "N": N, "K": K}))
+    return bool(kernel.CALL.fitting([config], {"M": M, "T": M, "N": N, "K": K}))
 
 
 def _how(kernel: KernelModule) -> str:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from .call import Plan
-from .call_tensors import Result, State
+from .call import Operand, Plan, State, extents
 
 
 @dataclass(frozen=True)
-class Memory(Result):
+class Memory(Operand):
     """A tensor that is allocated for a call; rows in memory have a multiple of `pitch` elements."""
 
     pitch: int = 1
 
-    def new(self, state: State) -> torch.Tensor:
+    def new(self, state: State) -> Any:
         """A new tensor."""
         if self.pitch == 1:
             return super().new(state)
-        rows, columns = state.all_of(self.shape)
+        rows, columns = extents(self.shape)(state.numbers)
         lead = -(-(rows if self.unit == 0 else columns) // self.pitch) * self.pitch
         strides = (1, lead) if self.unit == 0 else (lead, 1)
         assert isinstance(self.dtype, torch.dtype)
@@ -28,18 +28,14 @@ class Memory(Result):
 
 
 @dataclass(frozen=True)
-class Workspace(Memory):
+class Workspace(Operand):
     """A vector that calls may share one after the other; one that is `cleared` is zero before and behind each."""
 
     cleared: bool = False
 
-    def new(self, state: State) -> torch.Tensor:
+    def new(self, state: State) -> Any:
         """A new tensor."""
-        return self.of_size(self.size(state), state.device)
-
-    def size(self, state: State) -> int:
-        """The number of elements."""
-        return state.all_of(self.shape)[0]
+        return self.of_size(extents(self.shape)(state.numbers)[0], state.device)
 
     def of_size(self, size: int, device: torch.device) -> torch.Tensor:
         """A new tensor of so many elements."""

@@ -6,26 +6,27 @@ from dataclasses import dataclass
 
 import torch
 
-from .call import Row
-from .extents import Extent
+from .call import Row, extents, figures_of
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The programs that a device runs at once, by the bytes of shared memory and of registers that each needs."""
+    """The programs that a device runs at once, by the bytes of shared memory and of registers that each needs.
 
-    shared: Extent
-    registers: Extent
+    They are words, as those of shapes: `(BLOCK_M+BLOCK_N)*BLOCK_K*num_stages*2`.
+    """
+
+    shared: str
+    registers: str
     #: Programs in Triton's interpreter.
     interpreted: int = 3
 
     def __call__(self, row: Row, device: torch.device) -> int:
         if device.type != "cuda":
             return self.interpreted
-        properties = torch.cuda.get_device_properties(device)
-        shared = getattr(properties, "shared_memory_per_multiprocessor", 2**16)
+        count, shared = figures_of(device)
         numbers = {"num_stages": 3, **row}
         # A multiprocessor has 2**18 bytes of registers.
-        resident = min(shared // self.shared.of(numbers), 2**18 // self.registers.of(numbers))
-        programs: int = properties.multi_processor_count * max(1, resident)
-        return programs
+        needed, registers = extents(f"{self.shared} {self.registers}")(numbers)
+        resident = min(shared // needed, 2**18 // registers)
+        return count * max(1, resident)

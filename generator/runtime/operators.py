@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils import flop_counter
 from triton import knobs
 
-from .call import index_of, written
+from .call import index_of
 from .launch import (
     PLAIN,
     Config,
@@ -29,14 +29,17 @@ from .launch import (
     Operands,
     Result,
     added,
+    in_forward_mode,
     name_contract,
     registering,
+    special,
     within,
 )
-from .launchable import as_plain, in_forward_mode, refuse_tangents, special
+from .launchable import written
 from .private import active_modes, constant, count_modes, is_tracing, transforming
 from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Signature
+from .torch_calls import as_plain, refuse_tangents
 
 # The types of products that `backward: kernels` makes gradients of.
 _DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32)
@@ -46,8 +49,6 @@ NO_TRANSFORM = "torch.func.grad, vjp and jacrev do not reach operators of torch;
 _NOT_FUNCTIONAL = "torch.func.functionalize takes no operator that fills a tensor it is given: call it without `out`"
 # Kernels run on the CPU in Triton's interpreter.
 _DEVICE = "cpu" if knobs.runtime.interpret else "cuda"
-# The operators of each contract.
-_registered: dict[str, tuple[Callable[..., Result], Callable[..., None]]] = {}
 
 
 def of_transform(error: Exception) -> bool:
@@ -169,7 +170,7 @@ class Operator(Function):
         """Compile what calls of some sizes can run, before the first call; the module `prepare` tells the arguments."""
         module = added("prepare")
         if module is None:
-            raise AttributeError(f"{self.name} has no 'prepare'; add 'prepare' to the key `with` of the spec")
+            raise AttributeError(f"{self.name} has no 'prepare': add it to the key `with` of the spec")
         return module.prepare(self, *sizes, **options)  # type: ignore[no-any-return]
 
     @constant
@@ -177,10 +178,7 @@ class Operator(Function):
         """Register the operators, once; torch.compile runs this as it traces."""
         with registering:
             if self.returning is None:
-                # Threads may have made two objects of one contract.
-                if self.name not in _registered:
-                    _registered[self.name] = _operators(self)
-                self.returning, self.filling = _registered[self.name]
+                self.returning, self.filling = _operators(self)
                 entry = self.gradient or {}
                 # A compiled backward pass that torch finds in its cache calls these operators, and is not traced.
                 backward = [*(entry[x][0] for x in ("a", "b") if x in entry), *filter(None, [entry.get("saving")])]
@@ -312,13 +310,13 @@ class Operator(Function):
     def why_none(self) -> str:
         """Why the contract records no gradient, and what to do about it."""
         (a, b, *others), out = self.table.operands, self.table.results[0]
-        divided = len(out.shape) > len(a.shape)
+        divided = len(out.words) > len(a.words)
         stored = any(x.name in ("a_scale", "b_scale", "b_index") for x in others)
         if stored or divided or out.read or not all(x.dtype in _DIFFERENTIABLE for x in (a, b, out)):
             return "no gradients of such a product are computed: call it under torch.no_grad()"
         if self.backward:
-            return "this contract is only for gradients of others: list it in the spec, or use torch.no_grad()"
-        return "this contract records none: use torch.no_grad(), or render the family with `backward: kernels`"
+            return "it is only for gradients of others: list it in the spec for its own, or use torch.no_grad()"
+        return "it records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
 
 
 def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[..., None]]:
@@ -388,7 +386,7 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
     torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=LIBRARY)
     _count(name)
     if sharding is not None:
-        shapes = {x.name: x.shape for x in table.operands}, [x.shape for x in table.results]
+        shapes = {x.name: x.words for x in table.operands}, [x.words for x in table.results]
         summed = ["K"] if contract.additive else []
         sharding.later(sharding.Divisible(name, signature.places, *shapes, ("B", "M", "N"), summed))
     if contract.gradient is not None and "a" in contract.gradient:

@@ -24,7 +24,8 @@ from triton import knobs
 
 from .alignment import repeats
 from .launch import Function, kind_of, remember
-from .launchable import as_plain, is_plain
+from .launchable import is_plain
+from .torch_calls import as_plain
 from .torch_products import (
     Applied,
     Installed,

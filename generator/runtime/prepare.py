@@ -22,8 +22,7 @@ from torch import Tensor
 from triton import knobs
 
 from . import memoryless, private
-from .call import Call, Plan, Planned, Row, index_of
-from .call_tensors import Operand, Result, State
+from .call import Call, Operand, Plan, Planned, Row, State, extents, index_of
 from .launch import Function, KernelModule, Operands, Repeat, name_contract
 
 #: What an operand may be: a tensor of a dtype, or, for `float`, a Python number.
@@ -214,14 +213,14 @@ def _tensors(table: Call) -> list[Operand]:
 
 def several(table: Call) -> bool:
     """Whether a call multiplies several matrices: of a batch, or of groups."""
-    return not {"B", "G"}.isdisjoint(map(str, table.sizes))
+    return not {"B", "G"}.isdisjoint(table.sizes)
 
 
 def misfit(table: Call, M: int, N: int, B: int) -> str | None:
     """Why no call has these sizes, whatever its operands are, or None."""
     if B != 1 and not several(table):
         return f"B is {B}, and the contract has neither a batch nor groups"
-    if M != N and "N" not in map(str, table.sizes):
+    if M != N and "N" not in table.sizes:
         return f"M is {M} and N is {N}: they must be equal; C is symmetric, so N is M"
     return None
 
@@ -348,7 +347,7 @@ def _choices(
         raise ValueError(f"the dtype of {x.name} is {x.dtype}, got {dtypes[x.name]}")
     else:
         kinds = x.dtype
-    extents = state.all_of(x.shape)
+    sizes = extents(x.shape)(state.numbers)
     plain: list[Tensor] = []
     values: list[Tensor | float | None] = []
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
@@ -356,29 +355,29 @@ def _choices(
             values.append(1.0)
             continue
         dtype = cast(torch.dtype, kind)
-        placings = _placings_of_scales(extents) if scale else _placings(extents, x.unit, dtype.itemsize, x.name)
-        made = [memoryless.tensor(dtype, state.device, extents, strides, offset) for strides, offset in placings]
+        placings = _placings_of_scales(sizes) if scale else _placings(sizes, x.unit, dtype.itemsize, x.name)
+        made = [memoryless.tensor(dtype, state.device, sizes, strides, offset) for strides, offset in placings]
         plain.append(made[0])
         values += made[1:] if unaligned is None or x.name in unaligned else made[1:2]
     # What is left out is allocated, contiguous and aligned.
-    optional = x.absent is not None or (isinstance(x, Result) and not x.read)
+    optional = x.absent is not None or (x in gemm.table.results and not x.read)
     return (None, [None, *values]) if optional else ((plain or values)[0], values)
 
 
-def _placings(extents: tuple[int, ...], unit: int | None, size: int, name: str) -> list[_Placing]:
+def _placings(sizes: tuple[int, ...], unit: int | None, size: int, name: str) -> list[_Placing]:
     """Strides and offset, in elements of `size` bytes: for aligned rows, for a contiguous operand, and for all others.
 
     Two of the others differ in what Triton specialises on, in whether a descriptor can address them, or, for A and B,
     in whether their rows are whole lines of the L2.
     """
-    if len(extents) < 2:
-        ones = (1,) * len(extents)
+    if len(sizes) < 2:
+        ones = (1,) * len(sizes)
         return [(ones, 0), (ones, 0), (ones, 1)]
-    *front, rows, columns = extents
+    *front, rows, columns = sizes
     multiplied = name in ("a", "b")
     aligned: list[_Placing] = []
     others: dict[tuple[object, ...], _Placing] = {}
-    for inner in (-1, -2) if unit is None else (unit - len(extents),):
+    for inner in (-1, -2) if unit is None else (unit - len(sizes),):
         width, height = (max(columns, 1), rows) if inner == -1 else (max(rows, 1), columns)
 
         def strides(lead: int, apart: int, inner: int = inner) -> tuple[int, ...]:
@@ -397,9 +396,9 @@ def _placings(extents: tuple[int, ...], unit: int | None, size: int, name: str) 
     return [aligned[0], *others.values()]
 
 
-def _placings_of_scales(extents: tuple[int, ...]) -> list[_Placing]:
+def _placings_of_scales(sizes: tuple[int, ...]) -> list[_Placing]:
     """As `_placings`: scales that are contiguous along either dimension, with strides of whole lines or their own."""
-    *front, rows, columns = extents
+    *front, rows, columns = sizes
     lines = [-(-size // 16) * 16 for size in (rows, columns)]
 
     def strides(*inner: int) -> tuple[int, ...]:

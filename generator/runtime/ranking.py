@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from . import alignment
-from .call import Row
-from .call_tensors import State
+from .call import Row, State
 from .launch import Function, KernelModule, Operands, Step, on_gpu
 
 #: M, N and K; of a batch or of groups with their number in front.
@@ -73,7 +72,7 @@ class Ranking:
         """The kernel of those that may run that is chosen for a call, and its configuration, or None."""
         numbers, a, b = state.numbers, state.given["a"], state.given["b"]
         skewed: Sequence[Sizes] = ()
-        sizes: Sizes = tuple([numbers[size.name] for size in function.table.sizes])
+        sizes: Sizes = tuple([numbers[size] for size in function.table.sizes])
         if function.places > 2:
             spreading = importlib.import_module(".spreading", __package__)
             sizes, *skewed = spreading.of_groups(numbers)
@@ -84,7 +83,7 @@ class Ranking:
         lies = lies or (alignment.whole_and_crossing(a), alignment.whole_and_crossing(b))
         (whole_a, crossing_a), (whole_b, crossing_b) = lies
         if not (whole_a and whole_b) and any("_descriptor_" in kernel for kernel in function.kernels):
-            fast = [x for x in taking if any("a_desc" in launch.tensors for launch in x.CALL.launches)]
+            fast = [x for x in taking if x.CALL.described]
         found: Choice | None = None
         if self.tuned is not None:
             crossing = crossing_a, crossing_b

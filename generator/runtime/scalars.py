@@ -7,20 +7,31 @@ from typing import Any
 
 import torch
 
-from .call_tensors import Operand, State
-from .launchable import is_fake, launchable, require_number
+from .call import Operand, State
+from .launchable import is_fake, launchable
+
+
+def require_number(name: str, x: Any) -> float:
+    """A number as a float; raises TypeError for what is none, and ValueError for one that is too large."""
+    if not hasattr(x, "__float__") and not hasattr(x, "__index__"):
+        raise TypeError(f"{name} must be a number or a tensor of one element, got {type(x).__name__}")
+    try:
+        return float(x)
+    except OverflowError as error:
+        raise ValueError(f"{name} is too large for a float") from error
 
 
 @dataclass(frozen=True)
 class Number(Operand):
     """A number of a call."""
 
-    shape: tuple[()] = ()
+    shape: str = ""
 
     def taken(self, x: Any, state: State) -> Any:
         """A number as a float; a tensor of one element unchanged if it is on the device, since the kernel reads it."""
         if not isinstance(x, torch.Tensor):
-            return require_number(self.name, x)
+            # An object of its own, by which a repeated launch finds the operand.
+            return require_number(self.name, x) * 1.0
         if x.is_complex():
             raise TypeError(f"{self.name} must be real, got {x.dtype}")
         if x.numel() != 1:
@@ -28,15 +39,9 @@ class Number(Operand):
         if x.device == state.device or is_fake(x):
             return x
         launchable({self.name: x})
-        return float(x)
+        return float(x) * 1.0
 
 
-@dataclass(frozen=True)
-class OnDevice:
+def on_device(x: Any) -> bool:
     """Whether a number lies on the device."""
-
-    name: str
-
-    def value(self, state: State) -> bool:
-        """The argument of a call."""
-        return isinstance(state.given[self.name], torch.Tensor)
+    return isinstance(x, torch.Tensor)

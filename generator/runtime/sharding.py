@@ -7,6 +7,7 @@ another way is redistributed by torch before the call.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -14,11 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor
 
 from . import registration
-from .extents import Extent, Size
 from .launch import registering
 
-#: The extents of an operand or a result.
-Shape: TypeAlias = "Sequence[Extent | int]"
+#: The words of the dimensions of an operand or a result.
+Shape: TypeAlias = Sequence[str]
 
 
 class Divisible(NamedTuple):
@@ -76,16 +76,16 @@ def _register(operator: Divisible) -> None:
     from torch.distributed.tensor.placement_types import Partial, Replicate, Shard
 
     shapes = [*operator.operands.values(), *operator.results]
-    extents = [each for shape in shapes for each in shape if isinstance(each, Extent)]
+    words = [each for shape in shapes for each in shape]
     # A size of which several elements make up a container, a block or a pair is not divided.
-    whole = {name for each in extents if not isinstance(each, Size) for name in each.names}
+    whole = {name for each in words if not each.isidentifier() for name in re.findall("[A-Z]+", each)}
     # Neither is one that an operand has twice: a part of the rows would be multiplied by the same part of the columns.
-    whole |= {each.name for shape in shapes for each in shape if isinstance(each, Size) and [*shape].count(each) > 1}
-    sizes = [x for x in operator.sizes if all(_has(shape, x) for shape in operator.results)]
-    sizes = [x for x in (*sizes, *operator.summed) if _has(extents, x) and x not in whole]
+    whole |= {each for shape in shapes for each in shape if [*shape].count(each) > 1}
+    sizes = [x for x in operator.sizes if all(x in shape for shape in operator.results)]
+    sizes = [x for x in (*sizes, *operator.summed) if x in words and x not in whole]
 
     def placed(shape: Shape, size: str, otherwise: Any) -> Any:
-        return next((Shard(place) for place, each in enumerate(shape) if _has([each], size)), otherwise)
+        return next((Shard(place) for place, each in enumerate(shape) if each == size), otherwise)
 
     def rules(*given: Any, **_: Any) -> list[tuple[list[Any], list[Any]]]:
         # What is no tensor has no placement.
@@ -98,8 +98,3 @@ def _register(operator: Divisible) -> None:
         return found
 
     register_sharding(registration.operator(operator.name))(rules)
-
-
-def _has(shape: Shape, size: str) -> bool:
-    """Whether a dimension has this size, and is none of what several elements of it make up."""
-    return any(isinstance(each, Size) and each.name == size for each in shape)

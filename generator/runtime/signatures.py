@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .call import Call
 from .launch import Operands
-from .launchable import require_number
+from .scalars import require_number
 
 
 class Signature:

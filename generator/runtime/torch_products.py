@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from .call_tensors import surely
+from .launchable import surely
 
 _T = TypeVar("_T")
 _I = TypeVar("_I", bound="Installed")

@@ -23,7 +23,7 @@ from torchao.prototype.safetensors import safetensors_utils
 from torchao.quantization.transform_module import register_quantize_module_handler
 from torchao.utils import TorchAOBaseTensor
 
-from .launchable import is_plain, require_tensor
+from .launchable import is_plain
 from .pack import (
     FLOATS,
     Stored,
@@ -35,6 +35,7 @@ from .pack import (
 )
 from .private import make_wrapper
 from .rows import rows_of, shaped_as
+from .torch_calls import require_tensor
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 

@@ -11,9 +11,7 @@ from typing import Any
 import torch
 import triton
 
-from .call import Call, Plan, Row
-from .call_tensors import State
-from .descriptors import Described
+from .call import Call, Plan, Row, State, extents
 
 
 class Tuner:
@@ -25,16 +23,17 @@ class Tuner:
 
     def plan(self, call: Call, state: State, results: dict[str, torch.Tensor]) -> Plan:
         """What a call launches: a grid that follows from the configuration, and memory that is enough for each."""
-        rows, (launch,) = call.table.rows, call.launches
+        rows, (launch,) = call.configs, call.launches
         plan = call.planned(state, results, rows[0])
         for each in call.memory:
-            size = max(each.size(_with(row, call, state)) for row in rows)
+            size = max(extents(each.shape)(_with(row, call, state))[0] for row in rows)
             plan.memory[each.name] = state.given[each.name] = each.of_size(size, state.device)
-        planned = launch.planned(state, {})
+        planned = launch.planned(call.known(state), {})
         planned.kernel = self.kernel(call)
+        known = call.known(state)
 
         def grid(meta: Mapping[str, Any]) -> tuple[int, ...]:
-            return _with(meta, call, state).all_of(launch.grid)
+            return launch.grid(**{**known, **_with(meta, call, state)})
 
         planned.grid = grid
         plan.launches[:] = [planned]
@@ -43,22 +42,29 @@ class Tuner:
     def _kernel(self, call: Call) -> Any:
         """The kernel that tries the configurations."""
         (launch,) = call.launches
-        described = {name: x for name, x in launch.tensors.items() if isinstance(x, Described)}
+        # The blocks of descriptors follow from the configuration alone: any tensors tell them.
+        tensors = (*call.operands, *call.results, *call.memory)
+        like = {x.name: torch.empty((1,) * len(x.words), device="meta", dtype=torch.float16) for x in tensors}
+        names = {name: 1 for x in tensors for name in x.sizes}
+
+        def blocks(row: Mapping[str, Any]) -> dict[str, Any]:
+            made = launch.arguments(**{**names, "PROGRAMS": 1, **like, **row})
+            return {name: x.block_shape for name, x in made.items() if hasattr(x, "block_shape")}
 
         def set_blocks(arguments: dict[str, Any]) -> None:
             """Set the block shapes of descriptors to those of the configuration that runs next."""
-            for name, x in described.items():
-                arguments[name].block_shape = list(x.sizes(State({}, arguments, torch.device("cpu"))))
+            for name, shape in blocks({name: x for name, x in arguments.items() if type(x) is int}).items():
+                arguments[name].block_shape = shape
 
         def prune(configs: list[Any], arguments: Mapping[str, Any], **others: Any) -> list[Any]:
             """The configurations that the device holds, and that are legal for the sizes."""
             rows = call.offered(torch.device("cuda", torch.cuda.current_device()))
-            legal = call.table.fitting(rows, {**arguments, **others})
-            return [config for config, row in zip(configs, call.table.rows) if row in legal]
+            legal = call.fitting(rows, {**arguments, **others})
+            return [config for config, row in zip(configs, call.configs) if row in legal]
 
-        hook = set_blocks if described else None
+        hook = set_blocks if blocks(call.configs[0]) else None
         tuned = triton.autotune(
-            configs=[_config(row, hook) for row in call.table.rows],
+            configs=[_config(row, hook) for row in call.configs],
             key=["M", "N", "K"],
             prune_configs_by={"early_config_prune": prune},
             reset_to_zero=list(self.reset) or None,
@@ -72,9 +78,9 @@ def _config(row: Row, hook: Any) -> triton.Config:
     return triton.Config(sizes, num_warps=row["num_warps"], num_stages=row["num_stages"], pre_hook=hook)
 
 
-def _with(row: Mapping[str, Any], call: Call, state: State) -> State:
-    """The call with a configuration."""
-    numbers = state.numbers | dict(row)
+def _with(row: Mapping[str, Any], call: Call, state: State) -> dict[str, Any]:
+    """The sizes of a call and a configuration."""
+    numbers: dict[str, Any] = state.numbers | dict(row)
     if call.programs is not None:
         numbers["PROGRAMS"] = call.programs(numbers, state.device)
-    return State(state.given, numbers, state.device)
+    return numbers

@@ -198,8 +198,8 @@ def why_not_configuration(
     if call is None:
         return None
     # In place of a size that groups divide there is that of all together.
-    sizes = dict(zip((size.name for size in call.sizes[-3:]), (shape.m, shape.n, shape.k)))
-    return None if call.table.fitting([rows(contestant)[index]], sizes) else "not for these sizes"
+    sizes = dict(zip(call.sizes[-3:], (shape.m, shape.n, shape.k)))
+    return None if call.fitting([rows(contestant)[index]], sizes) else "not for these sizes"
 
 
 def calls(trials: Sequence[Trial]) -> list[dict[str, Any]]:

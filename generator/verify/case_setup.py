@@ -14,12 +14,12 @@ from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
 from generator.language.storage import CONTAINER, Storage
 from generator.plan.contract_call import Argument, call
+from generator.plan.extents import S
 from generator.plan.kernels import Kernel
 from generator.problem.drawn_values import Draw, Recipe, is_of_bits
 from generator.problem.element_types import OPERAND_TYPES, has_infinity, torch_type
 from generator.problem.layouts import matrix_strides
 from generator.problem.poisoned_operands import PoisonedOperand, fill, place, poison
-from generator.runtime.extents import S
 from generator.verify.case_sizes import Case, sizes_of
 
 #: A stride in elements that is a multiple of 16 bytes for every type.

@@ -6,11 +6,12 @@ stands in the compiled kernel: that a number or an address is a multiple of 16, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
 
+from generator.emit.call_value import Made, Number, Tensor
 from generator.emit.cubin.c_expressions import expression
 from generator.emit.cubin.compiled_contracts import CubinArgument, CubinImage, CubinLaunch, TensorMap
 
@@ -24,13 +25,19 @@ class Unpackable(Exception):
     """What a contract launches cannot be launched without Python; the message says why."""
 
 
-def launch_of(symbolic: Any, planned: Any, compiled: Any, known: Mapping[str, int | str]) -> CubinLaunch:
-    """A launch of a plan and its compiled kernel; `symbolic` is what `CALL` says of it.
+def launch_of(
+    grid: Sequence[Number | int],
+    sources: Mapping[str, Any],
+    planned: Any,
+    compiled: Any,
+    known: Mapping[str, int | str],
+) -> CubinLaunch:
+    """A launch of a plan and its compiled kernel; `grid` and `sources`, its arguments, are what `CALL` says of it.
 
     `known` has the sizes as C expressions, and the numbers of the configuration. Raises `Unpackable`.
     """
-    grid = tuple(expression(each, known) for each in symbolic.grid)
-    return CubinLaunch(_image(compiled), grid, tuple(_arguments(symbolic, planned, compiled, known)))
+    programs = tuple(expression(each, known) for each in grid)
+    return CubinLaunch(_image(compiled), programs, tuple(_arguments(sources, planned, compiled, known)))
 
 
 def _image(compiled: Any) -> CubinImage:
@@ -52,43 +59,39 @@ def _image(compiled: Any) -> CubinImage:
     )
 
 
-def _arguments(symbolic: Any, planned: Any, compiled: Any, known: Mapping[str, int | str]) -> Iterator[CubinArgument]:
-    sources = {**symbolic.tensors, **symbolic.numbers, **symbolic.constants}
+def _arguments(
+    sources: Mapping[str, Any], planned: Any, compiled: Any, known: Mapping[str, int | str]
+) -> Iterator[CubinArgument]:
     metas = iter(getattr(compiled.metadata, "tensordesc_meta", None) or ())
     for index, (name, kind) in enumerate(compiled.src.signature.items()):
-        source: Any = sources.get(name)
-        what = type(source).__name__
-        if kind == "constexpr":
-            if what == "Stride" and planned.arguments[name] == 1:
-                yield CubinArgument("STRIDE", 0, source.name, source.dimension, one=True)
-            continue
         divisible = ["tt.divisibility", 16] in compiled.src.attrs.get((index,), [])
-        if kind.startswith("tensordesc"):
-            meta = next(metas, None)
-            if meta is None or what != "Described":
-                raise Unpackable(f"Triton passes {name} as a descriptor that only its own launcher can make")
-            yield CubinArgument("MAP", 64, source.name, map=_map(source, planned.arguments[name], meta))
-        elif kind.startswith("*") and (what in ("str", "Bytes")):
-            operand = source if isinstance(source, str) else source.name
-            yield CubinArgument("ADDRESS", 8, operand, divisible=divisible)
-        elif kind == "fp32" and what == "str":
-            yield CubinArgument("SCALAR", 4, source)
-        elif kind in ("i32", "i64") and what == "Stride":
-            yield CubinArgument("STRIDE", _BYTES[kind], source.name, source.dimension, divisible=divisible)
-        elif kind in ("i32", "i64") and (isinstance(source, int) or hasattr(source, "names")):
-            yield CubinArgument("NUMBER", _BYTES[kind], number=expression(source, known))
-        else:
-            raise Unpackable(f"it passes {name}, a {what} of type {kind}, which only Python makes")
+        meta = next(metas, None) if kind.startswith("tensordesc") else None
+        match kind, sources.get(name):
+            case "constexpr", source:
+                if isinstance(source, Made) and source.function == "stride" and planned.arguments[name] == 1:
+                    yield CubinArgument("STRIDE", 0, source.given[0].name, source.given[1], one=True)
+            case _, Made("described", (Tensor(operand), *_)) as source if meta is not None:
+                yield CubinArgument("MAP", 64, operand, map=_map(source, planned.arguments[name], meta))
+            case pointer, Tensor(operand) | Made("as_bytes", (Tensor(operand),)) if pointer.startswith("*"):
+                yield CubinArgument("ADDRESS", 8, operand, divisible=divisible)
+            case "fp32", Tensor(operand):
+                yield CubinArgument("SCALAR", 4, operand)
+            case "i32" | "i64", Made("stride", (Tensor(operand), dimension)):
+                yield CubinArgument("STRIDE", _BYTES[kind], operand, dimension, divisible=divisible)
+            case "i32" | "i64", int() | Number() as source:
+                yield CubinArgument("NUMBER", _BYTES[kind], number=expression(source, known))
+            case _, source:
+                raise Unpackable(f"it passes {name}, {source} of type {kind}, which only Python makes")
 
 
-def _map(source: Any, descriptor: Any, meta: Mapping[str, Any]) -> TensorMap:
+def _map(source: Made, descriptor: Any, meta: Mapping[str, Any]) -> TensorMap:
     """The tensor map of an operand, as `make_tensordesc_arg` of Triton's driver makes it."""
     kind = TMA_DTYPE_DEVICE_TO_HOST[meta["elem_type"]]
     if getattr(descriptor, "round_f32_to_tf32", False):
         kind = _TF32
     return TensorMap(
-        source.name,
-        bool(source.turned),
+        source.given[0].name,
+        bool(dict(source.options).get("turned")),
         tuple(meta["block_size"]),
         meta["swizzle"],
         meta["elem_size"],

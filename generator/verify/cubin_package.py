@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import triton
 
+from generator.emit.call_value import Made, evaluated, extents
 from generator.emit.cubin.c_expressions import SIZES, expression
 from generator.emit.cubin.compiled_contracts import (
     ALIGNMENTS,
@@ -137,8 +138,9 @@ class _Packing:
 
     def operand(self, x: Any) -> CubinOperand:
         """An operand or a result as the package describes it."""
-        told = f"({', '.join(map(str, x.shape))}{',' * (len(x.shape) == 1)})" if x.shape else "a number"
-        if not x.shape:
+        shape = extents(x.shape)
+        told = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})" if shape else "a number"
+        if not shape:
             return CubinOperand(x.name, "", 0, told, (), None, False)
         dtype = dtype_of(x, self.table)
         return CubinOperand(
@@ -146,7 +148,7 @@ class _Packing:
             str(dtype).removeprefix("torch."),
             dtype.itemsize,
             told,
-            tuple(expression(extent, self.sizes) for extent in x.shape),
+            tuple(expression(extent, self.sizes) for extent in shape),
             x.unit,
             any(x is result for result in self.table.results),
             x.unit is None and isinstance(x.dtype, tuple),
@@ -182,7 +184,7 @@ class _Packing:
     @property
     def counted(self) -> str:
         """What the call has several of: matrices of a batch, or groups."""
-        names = {name for x in (*self.table.operands, *self.table.results) for name in x.sizes}
+        names = " ".join(x.shape for x in (*self.table.operands, *self.table.results)).split()
         return "groups" if "G" in names else "batch" if "B" in names else ""
 
     def planned(self, m: int, n: int, k: int) -> tuple[_Planned | None, ...]:
@@ -226,7 +228,7 @@ class _Packing:
             if x.absent is not None or not x.shape:
                 given[x.name] = None if x.absent is not None else 1.0
                 continue
-            shape = tuple(extent if isinstance(extent, int) else extent.of(numbers) for extent in x.shape)
+            shape = tuple(int(expression(extent, numbers)) for extent in extents(x.shape))
             strides, offset = placing(shape, self.operands[x.name], alignment, least=least)
             given[x.name] = memoryless.tensor(dtype_of(x, self.table), _DEVICE, shape, strides, offset)
         return given
@@ -254,17 +256,22 @@ class _Packing:
         loose = next((x for x in call.cleared if self.operands[x].unit is None), None)
         if loose is not None:
             raise Unpackable(f"{loose} is zero before the kernel adds to it, and may have any strides")
+        tensors = [x.name for x in (*call.operands, *call.results, *call.memory)]
+        sources = [evaluated(launch.arguments, tensors) for launch in call.launches]
         launches = [
-            launch_of(symbolic, planned, compiled, each.known)
-            for symbolic, planned, compiled in zip(call.launches, each.plan.launches, each.compiled, strict=True)
+            launch_of(evaluated(launch.grid, ()), arguments, planned, compiled, each.known)
+            for launch, arguments, planned, compiled in zip(
+                call.launches, sources, each.plan.launches, each.compiled, strict=True
+            )
         ]
-        indices = [
-            (value, planned.arguments[name])
-            for symbolic, planned in zip(call.launches, each.plan.launches)
-            for name, value in symbolic.constants.items()
-            if type(value).__name__ == "Index"
+        narrow = [
+            x.name
+            for arguments, planned in zip(sources, each.plan.launches)
+            for name, made in arguments.items()
+            if isinstance(made, Made) and made.function == "index_type" and str(planned.arguments[name]) == "int32"
+            for x in made.given
+            if x.name in self.operands
         ]
-        narrow = [x for index, width in indices if str(width) == "int32" for x in index.names if x in self.operands]
         return CubinEntry(
             each.module.__name__.rpartition(".")[2],
             ", ".join(f"{name} {number}" for name, number in each.row.items()),
@@ -277,16 +284,16 @@ class _Packing:
 
 def _memory(x: Any, each: _Planned) -> CubinMemory:
     """Memory of a call; rows of a `pitch` begin at multiples of so many elements."""
-    extents = tuple(expression(extent, each.known) for extent in x.shape)
+    shape = tuple(expression(extent, each.known) for extent in extents(x.shape))
     pitch = getattr(x, "pitch", 1)
-    along = x.unit if x.unit is not None and len(extents) > 1 else len(extents) - 1
-    lead = extents[along] if pitch == 1 else f"(parts({extents[along]}, {pitch}) * {pitch})"
-    strides = ["1"] * len(extents)
-    if len(extents) > 1:
-        strides[2 * len(extents) - 3 - along] = lead
-    if len(extents) > 2:
-        strides[0] = f"({extents[1]} * {extents[2]})"
-    return CubinMemory(x.name, x.dtype.itemsize, extents, tuple(strides), bool(getattr(x, "cleared", False)))
+    along = x.unit if x.unit is not None and len(shape) > 1 else len(shape) - 1
+    lead = shape[along] if pitch == 1 else f"(parts({shape[along]}, {pitch}) * {pitch})"
+    strides = ["1"] * len(shape)
+    if len(shape) > 1:
+        strides[2 * len(shape) - 3 - along] = lead
+    if len(shape) > 2:
+        strides[0] = f"({shape[1]} * {shape[2]})"
+    return CubinMemory(x.name, x.dtype.itemsize, shape, tuple(strides), bool(getattr(x, "cleared", False)))
 
 
 def _specialised(x: Any) -> object:

@@ -26,7 +26,7 @@ from generator.verify.jobs import Failure, Job, JobResult
 
 _RUNS = ("triton", "torch", "numpy")
 #: The installed packages that results of a level depend on.
-PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver",), "interpret": _RUNS, "compile": _RUNS, "gpu": _RUNS}
+PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver", *_RUNS), "interpret": _RUNS, "compile": _RUNS, "gpu": _RUNS}
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,7 @@ def claimed_device(target: str) -> Iterator[None]:
 
 def forget_devices(module: ModuleType) -> None:
     """Let a launcher ask again what it knows of a device."""
-    if hasattr(module, "CALL"):
-        module.CALL.offered.found.clear()
-    elif hasattr(module, "_device"):
-        module._device.cache_clear()
+    module.CALL.offered.cache_clear()
 
 
 def left_out_rows(kernel: Kernel, target: str) -> tuple[tuple[int, str], ...]:
@@ -53,11 +50,7 @@ def offered_fault(module: ModuleType, kernel: Kernel, target: str) -> str | None
     device = torch.device("cuda", 0)
     forget_devices(module)
     with claimed_device(target):
-        if hasattr(module, "CALL"):
-            rows = module.CALL.offered(device)
-        else:
-            # A file that stands alone has a function for it where a program has shared memory.
-            rows = module._device(device)[0] if hasattr(module, "_device") else module.CONFIGS
+        rows = module.CALL.offered(device)
     if rows == expected:
         return None
     return f"on {target} the launcher takes {len(rows)} of {len(module.CONFIGS)} configurations, expected {expected}"

@@ -10,8 +10,8 @@ from tests.helpers.bounds.kernels import DECODED, DECODED_DESCRIPTORS, DECODED_F
 
 EVERY = (DECODED, DECODED_DESCRIPTORS)
 STORE = "tl.store(decoded_ptrs, decoded, mask=in_n[:, None] & in_k[None, :])"
-GRID = "(ceil(K, 128) * ceil(N, 64),)"
-ROOM = 'Memory("decoded", (K, N), torch.bfloat16, unit=0, pitch=8)'
+GRID = "(cdiv(K, 128) * cdiv(N, 64),)"
+ROOM = 'Memory("decoded", "K N", torch.bfloat16, unit=0, pitch=8)'
 
 
 @pytest.mark.parametrize("kernel", EVERY)
@@ -44,9 +44,9 @@ def test_a_row_major_b_is_stored_as_it_lies(tmp_path: Path) -> None:
     changes = (
         (ROOM, ROOM.replace("unit=0", "unit=1")),
         ("offs_k[None, :] + offs_n[:, None] * lddecoded", "offs_k[None, :] * lddecoded + offs_n[:, None]"),
-        ('"lddecoded": Stride("decoded", 1)', '"lddecoded": Stride("decoded", 0)'),
+        ('"lddecoded": decoded.stride(1)', '"lddecoded": decoded.stride(0)'),
         ("offs_k[:, None] + offs_n[None, :] * ldb", "offs_k[:, None] * ldb + offs_n[None, :]"),
-        ('"ldb": Stride("decoded", 1)', '"ldb": Stride("decoded", 0)'),
+        ('"ldb": decoded.stride(1)', '"ldb": decoded.stride(0)'),
         ("        b_ptrs += BLOCK_K\n", "        b_ptrs += BLOCK_K * ldb\n"),
     )
     assert not wrong(proof_of(tmp_path, planted(DECODED, *changes)))
@@ -75,12 +75,12 @@ def test_a_row_major_b_is_stored_as_it_lies(tmp_path: Path) -> None:
         ("k // 128 * stride_b_scalek", "k // 64 * stride_b_scalek", "of b_scale, which has"),
         ("stride_b_scalek, mask=in_n", "stride_b_scalek, mask=offs_n < N + 1", "of b_scale, which has"),
         # The room, and the widths of offsets.
-        (ROOM, ROOM.replace("(K, N)", "(N, K)"), "of decoded, which has"),
-        (ROOM, ROOM.replace("(K, N)", "(K // 2, N)"), "of decoded, which has"),
+        (ROOM, ROOM.replace("K N", "N K"), "of decoded, which has"),
+        (ROOM, ROOM.replace("K N", "K//2 N"), "of decoded, which has"),
         (ROOM, ROOM.replace("unit=0", "unit=1"), "of decoded"),
-        (ROOM, ROOM.replace(", pitch=8", ", pitch=-8"), ": -8"),
-        (ROOM, ROOM.replace("(K, N)", "(1, K, N)"), "the tensor decoded, with dimensions"),
-        ('"b_scale", "decoded", ', '"b_scale", ', "which does not fit 32 bits"),
+        (ROOM, ROOM.replace(", pitch=8", ", pitch=-8"), "the tensor decoded, with"),
+        (ROOM, ROOM.replace("K N", "1 K N"), "the tensor decoded, with dimensions"),
+        ("b_scale, decoded, ", "b_scale, ", "which does not fit 32 bits"),
         # The launches.
         (
             "        Launch(\n            decode_kernel",
@@ -92,8 +92,8 @@ def test_a_row_major_b_is_stored_as_it_lies(tmp_path: Path) -> None:
             "        Launch(\n            decode_kernel",
             "launches of decode_kernel",
         ),
-        (f"    memory=({ROOM},),\n", "", "memory that no kernel is known to need"),
-        ('"decoded_ptr": "decoded"}', '"decoded_ptr": "b"}', "of b"),
+        (f"    memory=({ROOM},),\n", "", "has no attribute 'stride'"),
+        ('"decoded_ptr": decoded', '"decoded_ptr": b', "of b"),
     ],
 )
 def test_a_mistake_of_the_kernel_that_decodes_is_not_proved(tmp_path: Path, old: str, new: str, told: str) -> None:

@@ -26,8 +26,8 @@ def test_a_gate_s_accesses_are_proved(kernel: str, tmp_path: Path) -> None:
     [
         (TILED, "b_gate_ptrs + N * ldb", "b_gate_ptrs + (N + 1) * ldb", "b"),
         (TILED, "bias_ptr + N + offs_n", "bias_ptr + N + 1 + offs_n", "bias"),
-        (TILED, 'Operand("b", (K, 2 * N)', 'Operand("b", (K, N)', "b"),
-        (TILED, 'Operand("bias", (2 * N,)', 'Operand("bias", (N,)', "bias"),
+        (TILED, 'Operand("b", "K 2*N"', 'Operand("b", "K N"', "b"),
+        (TILED, 'Operand("bias", "2*N"', 'Operand("bias", "N"', "bias"),
         (BY_TURNS, "offs_b < 2 * N", "offs_b <= 2 * N", "b"),
         (BY_TURNS, "offs_n * 2 + 1", "offs_n * 2 + 2", "bias"),
         (ELEMENTS, "(n * 2 + 1)", "(n * 2 + 2)", "b"),

@@ -60,7 +60,7 @@ def test_two_programs_of_one_tile_touch_nothing_outside(tmp_path: Path) -> None:
 
 
 def test_a_grid_that_is_too_large_is_refuted(tmp_path: Path) -> None:
-    text = planted(BANDS, ("(ceil(M, BLOCK_M) *", "((ceil(M, BLOCK_M) + 1) *"))
+    text = planted(BANDS, ("(cdiv(M, BLOCK_M) *", "((cdiv(M, BLOCK_M) + 1) *"))
     proof = proof_of(tmp_path, text)
     assert proof.order.state == "refuted"
     assert "refuted" in {access.state for access in proof.accesses}

@@ -58,14 +58,14 @@ DEFECTS = [
         (AUTO, "b_ptrs += BLOCK_K", "b_ptrs += BLOCK_K * ldb", "b"),
         (NONE, "+ tl.arange(0, BLOCK_N)", "+ tl.arange(1, BLOCK_N + 1)", "b bias out"),
         (NONE, "range(0, K, BLOCK_K)", "range(0, K + 1, BLOCK_K)", "a b"),
-        (NONE, "Multiple(N, BLOCK_N)", "Multiple(N, 16)", "b bias out"),
+        (NONE, "multiple(N, BLOCK_N)", "multiple(N, 16)", "b bias out"),
         # Shapes.
-        (AUTO, 'Operand("bias", (N,)', 'Operand("bias", (K,)', "bias"),
-        (STRIDED, 'Operand("add", (M, N)', 'Operand("add", (N, M)', "add"),
+        (AUTO, 'Operand("bias", "N"', 'Operand("bias", "K"', "bias"),
+        (STRIDED, 'Operand("add", "M N"', 'Operand("add", "N M"', "add"),
         # Strides of another dimension or operand.
-        (AUTO, '"lda": Stride("a", 0), "ldb": Stride("b", 1)', '"lda": Stride("b", 1), "ldb": Stride("a", 0)', "a b"),
-        (AUTO, 'Stride("out", 0)', 'Stride("out", 1)', "out"),
-        (AUTO, 'Operand("a", (M, K), torch.float16, unit=1)', 'Operand("a", (M, K), torch.float16)', "a"),
+        (AUTO, 'a.stride(0),\n                "ldb": b.stride(1)', 'b.stride(1), "ldb": a.stride(0)', "a b"),
+        (AUTO, "out.stride(0)", "out.stride(1)", "out"),
+        (AUTO, 'Operand("a", "M K", torch.float16, unit=1)', 'Operand("a", "M K", torch.float16)', "a"),
         (STRIDED, "offs_m[:, None] * stride_am", "offs_m[:, None] * stride_ak", "a"),
         (STRIDED, "offs_m[:, None] * stride_am + ", "offs_m[:, None] + ", "a"),
         # Orders of tiles that leave the grid.

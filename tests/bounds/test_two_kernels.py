@@ -13,11 +13,11 @@ Changes = tuple[tuple[str, str], ...]
 EVERY = (SUMS, SUMS_DESCRIPTORS, PARTS, PARTS_DESCRIPTORS)
 POINTERS, DESCRIPTORS, PLAIN, GATES = EVERY[::2], EVERY[1::2], EVERY[:2], EVERY[2:]
 #: The second launch's grid, and what it passes of the row.
-TILES = "ceil(M, 16) * ceil(N, BLOCK_N),)"
+TILES = "cdiv(M, 16) * cdiv(N, BLOCK_N),)"
 ROWS = '"BLOCK_M": 16,\n                "BLOCK_N": BLOCK_N,\n'
 TOLD = '                "SPLIT": SPLIT,\n'
 #: The first launch's grid.
-PROGRAMS = "ceil(N, BLOCK_N), SPLIT)"
+PROGRAMS = "cdiv(N, BLOCK_N), SPLIT)"
 OFFSETS = "    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)\n    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)\n"
 STORE = "tl.store(sums_ptrs, acc, mask=in_m[:, None] & in_n[None, :])"
 STORE_OF_GATE = STORE.replace("in_n", "in_s")
@@ -78,20 +78,20 @@ MISTAKES = [
     # How many parts there are: launched, stored and added.
     (EVERY, PROGRAMS, PROGRAMS.replace("SPLIT", "SPLIT - 1"), NOT_ALL_PARTS),
     (EVERY, PROGRAMS, PROGRAMS.replace("SPLIT", "SPLIT + 1"), NOT_ALL_PARTS),
-    (EVERY, '"sums", (SPLIT, M', '"sums", (SPLIT - 1, M', NOT_ALL_PARTS),
-    (EVERY, '"sums", (SPLIT, M', '"sums", (SPLIT + 1, M', NOT_ALL_PARTS),
+    (EVERY, '"sums", "SPLIT M', '"sums", "SPLIT-1 M', NOT_ALL_PARTS),
+    (EVERY, '"sums", "SPLIT M', '"sums", "SPLIT+1 M', NOT_ALL_PARTS),
     (EVERY, TOLD, TOLD.replace("SPLIT,", "SPLIT - 1,"), NOT_ALL_PARTS),
     (EVERY, TOLD, "", "the parameter SPLIT of sum_kernel, which no launch passes"),
     (EVERY, "static_range(1, SPLIT)", "static_range(1, SPLIT + 1)", "matrix 2 of sums, which has 2 matrices"),
     # The room for them.
-    (PLAIN, "SPLIT, M, N)", "SPLIT, N, M)", "of sums, which has"),
-    (GATES, "SPLIT, M, 2 * N)", "SPLIT, 2 * N, M)", "of sums, which has"),
-    (GATES, "SPLIT, M, 2 * N)", "SPLIT, M, N)", "of sums, which has"),
-    (PLAIN, "SPLIT, M, N)", "SPLIT, M, 2 * N)", "are not known to be those of 2 * N"),
-    (EVERY, 'Memory("sums", (SPLIT, M, ', 'Memory("sums", (M, ', NOT_ALL_PARTS),
+    (PLAIN, "SPLIT M N", "SPLIT N M", "of sums, which has"),
+    (GATES, "SPLIT M 2*N", "SPLIT 2*N M", "of sums, which has"),
+    (GATES, "SPLIT M 2*N", "SPLIT M N", "of sums, which has"),
+    (PLAIN, "SPLIT M N", "SPLIT M 2*N", "are not known to be those of 2 * N"),
+    (EVERY, 'Memory("sums", "SPLIT M ', 'Memory("sums", "M ', NOT_ALL_PARTS),
     (EVERY, 'Memory("sums"', 'Memory("parts"', "memory that no kernel is known to need"),
-    (POINTERS, '"b", "sums"', '"b"', "which does not fit 32 bits"),
-    (DESCRIPTORS, 'Index("sums"', 'Index("bias"', "which does not fit 32 bits"),
+    (POINTERS, "index_type(a, b, sums, ", "index_type(a, b, ", "which does not fit 32 bits"),
+    (DESCRIPTORS, "index_type(sums", "index_type(bias", "which does not fit 32 bits"),
     # Which tiles the second has.
     (EVERY, TILES, TILES.replace("16", "32"), "tiles of 16 are not known to be those of"),
     (EVERY, TILES, TILES.replace("16", "BLOCK_M"), "tiles of 16 are not known to be those of"),
@@ -99,7 +99,7 @@ MISTAKES = [
     (POINTERS, ROWS, ROWS.replace("16", "32"), "tiles of 32 are not known to be those of"),
     (DESCRIPTORS, ROWS, ROWS.replace("16", "32"), "32 * pid_m is not one of 16 elements of each tile"),
     (POINTERS, ROWS, ROWS.replace("16", "BLOCK_M"), "tiles of 128 are not known to be those of"),
-    (DESCRIPTORS, 'Described("out", (16, ', 'Described("out", (BLOCK_M, ', "16 * pid_m is not one of 128"),
+    (DESCRIPTORS, "described(out, 16, ", "described(out, BLOCK_M, ", "16 * pid_m is not one of 128"),
     (EVERY, "pid_m = pid // num_n\n", "pid_m = pid % num_n\n", "computes tile"),
     (EVERY, ROWS, ROWS.partition("\n")[0] + "\n", "BLOCK_N"),
     # What the second reads and stores.
@@ -119,8 +119,8 @@ MISTAKES = [
     (EVERY, "    # Epilogue in", "    tl.store(sums_ptrs, acc)\n    # Epilogue in", "not for this kernel to fill"),
     (
         EVERY,
-        'Stride("sums", 0)',
-        'Stride("sums", 1)',
+        "sums.stride(0)",
+        "sums.stride(1)",
         "of sums, which has",
     ),
     # The launches.
@@ -137,7 +137,7 @@ MISTAKES = [
         "launches of sum_kernel",
     ),
     (EVERY, "            configured=False,\n", "", "two arguments of one name"),
-    (EVERY, '"sums_ptr": "sums", "c_', '"sums_ptr": "out", "c_', "of out"),
+    (EVERY, '"sums_ptr": sums,\n                "c_', '"sums_ptr": out,\n                "c_', "of out"),
 ]
 
 
@@ -159,11 +159,7 @@ def test_a_mistake_between_two_kernels_is_not_proved(
             SUMS,
             (
                 ("auto_grouped(\n", "auto_grouped(\n    c_ptr,\n    ldc,\n"),
-                ('tensors={"a_ptr": "a",', 'tensors={"c_ptr": "out", "a_ptr": "a",'),
-                (
-                    '                "lda": Stride("a", 0),',
-                    '                "ldc": Stride("out", 0), "lda": Stride("a", 0),',
-                ),
+                ('"a_ptr": a,', '"c_ptr": out, "ldc": out.stride(0), "a_ptr": a,'),
                 (
                     STORE,
                     f"{STORE}\n    {STORE.replace('sums_ptrs', 'c_ptr + offs_m[:, None] * ldc + offs_n[None, :]')}",
@@ -174,7 +170,7 @@ def test_a_mistake_between_two_kernels_is_not_proved(
             SUMS_DESCRIPTORS,
             (
                 ("auto_grouped(\n", "auto_grouped(\n    c_desc,\n"),
-                ('"a_desc": Described', '"c_desc": Described("out", (BLOCK_M, BLOCK_N)), "a_desc": Described'),
+                ('"a_desc": described', '"c_desc": described(out, BLOCK_M, BLOCK_N), "a_desc": described'),
                 (STORE, f"{STORE}\n    c_desc.store([row, column], acc)"),
             ),
         ),

@@ -10,14 +10,14 @@ import pytest
 from generator.bounds import runtime_theorems
 from tests.helpers.bounds.kernels import AUTO, DESCRIPTOR, planted, proof_of
 
-INDEX = 'Index("a", "b", "out")'
+INDEX = "index_type(a, b, out)"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "operands"),
     [
-        (INDEX, 'Index("bias")', {"a", "b", "out"}),
-        (INDEX, 'Index("a", "b")', {"out"}),
+        (INDEX, "index_type(bias)", {"a", "b", "out"}),
+        (INDEX, "index_type(a, b)", {"out"}),
         ("    ldb = tl.cast(ldb, INDEX)\n", "", {"b"}),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from generator.emit.apply import MANIFEST, digest
 from generator.emit.loading import DIGEST_LINE, stated_and_actual_digest
 from generator.emit.render import RUNTIME
+from tests.helpers.call_functions import with_names
 from tests.helpers.support import ROOT
 
 from .mutation import Mutation
@@ -33,6 +34,7 @@ def mutated(mutation: Mutation) -> str:
         if old == new:
             raise Rotten(f"the mutation {mutation.name!r} changes nothing: {old!r}")
         text = text.replace(old, new)
+    text = with_names(text)
     return text if "digest" in mutation.stale else _restated(text)
 
 

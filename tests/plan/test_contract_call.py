@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from generator.plan.contract_call import Argument, Shape, call
-from generator.runtime.extents import B, K, N
+from generator.plan.extents import B, K, N
 from tests.helpers.support import family_of
 
 BASE = "name: one\nsummary: One.\nlayout: {layout}\ndtype: {dtype}\nbatch: {batch}\nepilogue: {epilogue}\n"

@@ -56,7 +56,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
         (TILED, "tl.store(row_sum_ptrs, row_sum, mask=in_m)", "tl.store(row_sum_ptrs, row_sum)", "row_sum_parts",
          "column"),
         (TILED, "    ldcol_sum = tl.cast(ldcol_sum, INDEX)\n", "", "col_sum_parts", "does not fit 32 bits"),
-        (TILED, '"col_sum_parts", (ceil(M, BLOCK_M)', '"col_sum_parts", (ceil(M, 2 * BLOCK_M)', "col_sum_parts", "row"),
+        (TILED, '"col_sum_parts", "cdiv(M,BLOCK_M)', '"col_sum_parts", "cdiv(M,2*BLOCK_M)', "col_sum_parts", "row"),
         (IN_PLACE, "tl.load(c_ptrs, mask=in_m[:, None] & in_n[None, :]", "tl.load(c_ptrs, mask=in_n[None, :]", "out",
          "row"),
         (COPIED, "tl.store(col_sum_ptrs, col_sum, mask=in_n)", "tl.store(col_sum_ptrs, col_sum)", "col_sum_parts",
@@ -108,7 +108,7 @@ MUTANTS = [
     (TILED, " or any(map(surely, map(operator.ne, x.shape, shape)))", "", "refuse-row_sum-shape", "was accepted"),
     (COPIED, "if self.made or not", 'if self.made or self.name == "preact" or not', "refuse-base-preact", ""),
     (SPLIT, "tl.sum(tl.where(in_n[None, :], x, 0.0), 1)", "tl.sum(x, 1)", "primes", "row_sum: "),
-    (SPLIT, 'Memory("col_sum_parts", (ceil(M, 16)', 'Memory("col_sum_parts", (ceil(M, BLOCK_M)', "primes", "col_sum"),
+    (SPLIT, 'Memory("col_sum_parts", "cdiv(M,16)', 'Memory("col_sum_parts", "cdiv(M,BLOCK_M)', "primes", "col_sum"),
     (IN_PLACE, "acc + beta * c", "acc + c", "primes", "are wrong"),
     (IN_PLACE, "if x is None and self.read:", "if x is None and not self.name:", "refuse-out-missing", ""),
 ]  # fmt: skip

@@ -66,7 +66,7 @@ def test_every_access_is_proved_and_every_tile_of_every_matrix(family: Rendered)
                  '"BLOCK_N": 32': '"BLOCK_N": 64'}, "refuted", "computes tile"),
         (TILED, {"0) // tiles": "0) // (tiles + 1)"}, "refuted", "both compute tile 0 of matrix 0"),
         (TILED, {"tl.program_id(0) % tiles": "tl.program_id(0)"}, "refuted", "computes tile"),
-        (TILED, {"(B * ceil(M, BLOCK_M)": "(ceil(M, BLOCK_M)"}, "not proved", "a grid of"),
+        (TILED, {"(B * cdiv(M, BLOCK_M)": "(cdiv(M, BLOCK_M)"}, "not proved", "a grid of"),
         (TILED, {"pid_n = within // height": "pid_n = within // height + 0 * tl.program_id(0)"},
          "not proved", "the program id, used after the matrix is computed from it"),
         (ELEMENTS, {"0) // (M * N)": "0) // (M * K)"}, "refuted", ""),
@@ -93,7 +93,7 @@ def test_programs_that_miss_a_tile_of_a_matrix_are_not_proved(
         (TILED, "a_ptr + batch * stride_ab", "a_ptr + (batch + 1) * stride_ab", "a", "of a, which has"),
         (TILED, "b_ptr + batch * stride_bb", "b_ptr + batch * stride_ab", "b", "times a.stride(0), which is not"),
         (TILED, "    stride_cb = tl.cast(stride_cb, INDEX)\n", "", "out", "does not fit 32 bits"),
-        (TILED, '"stride_cb": Stride("out", 0)', '"stride_cb": Stride("out", 1)', "out", "of out, which has"),
+        (TILED, '"stride_cb": out.stride(0)', '"stride_cb": out.stride(1)', "out", "of out, which has"),
         (ELEMENTS, "add_ptr + batch * stride_addb", "add_ptr + m * stride_addb", "add", "of add, which has"),
         (BLOCKS, "        a_ptr + batch * stride_ab", "        a_ptr + pid_m * stride_ab", "a", "of a, which has"),
         (BLOCKS, "    stride_bb = tl.cast(stride_bb, INDEX)\n", "", "b", "does not fit 32 bits"),
@@ -110,8 +110,8 @@ def test_an_address_in_another_matrix_is_refuted(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('Described("b", (1, BLOCK_N, BLOCK_K), turned=True)', 'Described("b", (1, BLOCK_N, BLOCK_K))'),
-        ('Described("a", (1, ', 'Described("a", ('),
+        ("described(b, 1, BLOCK_N, BLOCK_K, turned=True)", "described(b, 1, BLOCK_N, BLOCK_K)"),
+        ("described(a, 1, ", "described(a, "),
         ("[batch, row, k]", "[row, k]"),
     ],
 )

@@ -67,7 +67,7 @@ def test_each_partial_sum_is_stored_once(family: Rendered, name: str) -> None:
         ),
         (COLUMNS, MIDDLE, MIDDLE.replace("+ tl", "+ 1 + tl"), "not every program is known to store its tile of sums"),
         (COLUMNS, MIDDLE, MIDDLE.replace("MIDDLE_N)", "MIDDLE_N // 2)"), "not every program is known to store"),
-        (COLUMNS, "ceil(N, LEFT_N),)", "ceil(N, BLOCK_N),)", "computes tile"),
+        (COLUMNS, "cdiv(N, LEFT_N),)", "cdiv(N, BLOCK_N),)", "computes tile"),
         (GATE, "2 * (pid_n * BLOCK_N + LEFT_N) +", "2 * (pid_n * BLOCK_N) +", "not every program is known to store"),
         (HALVES, '"BLOCK_N": LEFT_N', '"BLOCK_N": MIDDLE_N', "computes tile"),
     ],
@@ -91,7 +91,7 @@ def test_sums_are_right_and_mistakes_in_them_are_found(
             "wrong",
         ),
         (HALVES, "acc = acc_right\n", "acc = acc_middle\n", ""),
-        (HALVES, "ceil(N, LEFT_N), M)", "ceil(N, BLOCK_N), M)", ""),
+        (HALVES, "cdiv(N, LEFT_N), M)", "cdiv(N, BLOCK_N), M)", ""),
     ]
     jobs = [Job("interpret", family.folder, name) for name in KERNELS]
     for number, (name, old, new, _) in enumerate(mutants):

@@ -63,8 +63,8 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         (TILED, "ends = tl.maximum(tl.minimum(behind, T), starts)", "ends = behind", "ends is not"),
         (TILED, "(lasts <= number)", "(lasts < number)", "group is not"),
         (TILED, "    if group >= G:\n", "    if group > G:\n", ""),
-        (TILED, "ceil(T, BLOCK_M) + G", "ceil(T, BLOCK_M)", "programs for groups"),
-        (TILED, "power(G, 32)", "32", "below the number of groups"),
+        (TILED, "cdiv(T, BLOCK_M) + G", "cdiv(T, BLOCK_M)", "programs for groups"),
+        (TILED, "next_power(G, 32)", "32", "below the number of groups"),
         (TILED, "mask=groups < G", "mask=groups <= G", "behind is not"),
         (WALKED, "tl.sum(tiles, 0), tl.num", "tl.sum(lasts, 0), tl.num", "the loop over"),
         (WALKED, "pid = number - ", "starts = ends\n        pid = number - ", "order"),
@@ -81,8 +81,8 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         # Partial sums: where a group's begin, which tiles have one, and the group of those that are added.
         (PARTS, "part * stride_sumsp + start * ldsums", "part * stride_sumsp", "is not one of 16 elements"),
         (PARTS, "sums_ptr + part * stride_sumsp", "sums_ptr", "store their sums in one place"),
-        (PARTS, "ceil(T, BLOCK_M) + G", "ceil(T, BLOCK_M)", "programs for groups"),
-        (PARTS, "least(T, ceil(T, 16)", "least(T, ceil(T, BLOCK_M)", "programs for groups"),
+        (PARTS, "cdiv(T, BLOCK_M) + G", "cdiv(T, BLOCK_M)", "programs for groups"),
+        (PARTS, "least(T, cdiv(T, 16)", "least(T, cdiv(T, BLOCK_M)", "programs for groups"),
         (PARTS, '"BLOCK_M": 16,\n', '"BLOCK_M": 32,\n', "programs for groups"),
         (PARTS, "tl.program_id(0), tl.sum(tiles, 0)", "tl.program_id(1), tl.sum(tiles, 0)", "the loop over"),
         (PARTS, "tl.program_id(0), tl.sum", "tl.program_id(0) + tl.num_programs(0), tl.sum", "the loop over"),
@@ -129,7 +129,7 @@ def test_a_mistake_between_groups_is_found_by_the_interpreter(
         "in_m = offs_m < M": ("in_m = offs_m < T - start", "groups-ragged"),
         "ends = tl.maximum(tl.minimum(behind, T), starts)": ("ends = tl.minimum(behind, T)", "groups-descending"),
         "return tl.maximum(a, b)": ("return b", "groups-descending"),
-        "ceil(T, BLOCK_M) + G": ("ceil(T, BLOCK_M)", "groups-ragged"),
+        "cdiv(T, BLOCK_M) + G": ("cdiv(T, BLOCK_M)", "groups-ragged"),
         "scale_m_ptr + start + offs_m": ("scale_m_ptr + offs_m", "groups-ragged"),
         "pid = number - ": ("pid = tl.sum(tl.where(own, tiles, 0), 0) - 1 - number + ", "groups-one"),
         '"offsets", (G,), torch.int32': ('"offsets", (G,), (torch.int32, torch.int64)', None),
@@ -246,7 +246,7 @@ def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> N
     (kernel,) = found.kernels
     proof = prove(found.file(kernel.name))
     assert proof.order.state == "proved" and {access.state for access in proof.accesses} == {"proved"}
-    assert "fits=(Multiple(M, BLOCK_M), Multiple(N, BLOCK_N))" in found.file(kernel.name).read_text()
+    assert "first(multiple(M, BLOCK_M), multiple(N, BLOCK_N))" in found.file(kernel.name).read_text()
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_every_access_and_the_walk_are_proved(family: Rendered) -> None:
         ("tl.num_programs(0), flatten", "tl.num_programs(0) + 1, flatten", "not proved"),
         ("in tl.range(tl.program_id(0), tiles", "in tl.range(tl.program_id(0) + 1, tiles", "not proved"),
         ("tl.cdiv(N, BLOCK_N)\n    for", "tl.cdiv(N, BLOCK_M)\n    for", "not proved"),
-        ("(least(ceil(M", "(power(ceil(M", "not proved"),
+        ("(least(cdiv(M", "(next_power(cdiv(M", "not proved"),
         ("registers=", "interpreted=0, registers=", "not proved"),
         ("pid_n = within // height", "pid_n = within // GROUP_M", "refuted"),
     ],

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from generator.emit.call_value import OPERATIONS, Number
 from generator.epilogue import formula
 
 #: The sizes of a call that has `count` products, as the C file names them.
 SIZES: Mapping[str, str] = {"M": "s->m", "N": "s->n", "K": "s->k", "B": "s->count", "G": "s->count"}
 
-_CALLS = {"ceil": "parts", "least": "least", "power": "power"}
+_CALLS = {"cdiv": "parts", "least": "least", "next_power": "power"}
 
 
-def expression(extent: Any, known: Mapping[str, int | str]) -> str:
-    """An extent as a C expression; `known` has what each name in it is, a number or another expression.
-
-    The extent is one of the family's own library: a number, a name, or an operation on two extents.
-    """
-    if isinstance(extent, int):
-        return str(extent)
-    name = getattr(extent, "name", None)
-    if name is not None:
-        return str(known[name])
-    left, right = (expression(side, known) for side in (extent.left, extent.right))
+def expression(number: Number | int, known: Mapping[str, int | str]) -> str:
+    """A number of a call as a C expression; `known` has what each name in it is, a number or another expression."""
+    if isinstance(number, int):
+        return str(number)
+    if not number.sides:
+        return str(known[number.symbol])
+    left, right = (expression(side, known) for side in number.sides)
     if left.isdecimal() and right.isdecimal():
-        return str(extent.of({x: int(known[x]) for x in extent.names}))
-    if extent.symbol in _CALLS:
-        return f"{_CALLS[extent.symbol]}({left}, {right})"
-    return f"({left} {'/' if extent.symbol == '//' else extent.symbol} {right})"
+        return str(OPERATIONS[number.symbol](int(left), int(right)))
+    if number.symbol in _CALLS:
+        return f"{_CALLS[number.symbol]}({left}, {right})"
+    return f"({left} {'/' if number.symbol == '//' else number.symbol} {right})"
 
 
 def _infix(symbol: str) -> Callable[[str, str], str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from generator import runtime
 from generator.bounds import FileProof, prove
+from tests.helpers.call_functions import with_names
 from tests.helpers.support import GENERATED
 
 AUTO = "fp16_rcr/gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
@@ -45,7 +46,7 @@ def planted(kernel: str, *changes: tuple[str, str]) -> str:
     for old, new in changes:
         assert old in text, f"{kernel} has no {old!r} any more"
         text = text.replace(old, new)
-    return text
+    return with_names(text)
 
 
 def configs(text: str) -> list[dict[str, int]]:

@@ -17,9 +17,6 @@ from typing import Any
 import numpy as np
 
 from generator.emit.kernel_names import by_role
-from generator.runtime.arguments import Stride
-from generator.runtime.extents import Extent
-from generator.runtime.scalars import OnDevice
 
 #: Indices are read off as digits to this base: no index of these tests is a hundredth as large.
 BASE = 10**6
@@ -185,13 +182,14 @@ class _Plain(ast.NodeTransformer):
 
 
 def called(tree: ast.Module) -> Any:
-    """The table of a file, made by the runtime itself."""
+    """The `CALL` of a file, made by the runtime itself, but for what its functions ask of tensors."""
     space: dict[str, Any] = {"cost": None, "gemm_kernel": None}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             node = ast.ImportFrom(f"generator.runtime.{str(node.module).partition('.')[2]}", node.names, 0)
         if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
             exec(compile(ast.fix_missing_locations(ast.Module([node], [])), "table", "exec"), space)
+    space |= dict.fromkeys(("index_type", "approximate", "on_device"), lambda *_: False)
     return space["CALL"]
 
 
@@ -205,13 +203,13 @@ class Replay:
         self.language, self.operands = Language(), dict[str, Operand]()
         call, numbers = called(tree), {**sizes, **row}
         for each in (*call.operands, *call.results):
-            shape = tuple(x if isinstance(x, int) else x.of(numbers) for x in each.shape)
+            shape = tuple(eval(word, {}, dict(numbers)) for word in each.shape.split())
             self.operands[each.name] = Operand(each.name, shape, each.unit, PRIMES[len(self.operands)])
         (launch,) = call.launches
-        self.programs = launch.grid[0].of(numbers)
+        known = {**numbers, **{name: x if x.shape else Data() for name, x in self.operands.items()}}
+        (self.programs,) = launch.grid(**known)
         parameters = [parameter.arg for parameter in functions["gemm_kernel"].args.args]
-        passed = {**launch.tensors, **launch.numbers, **launch.constants}
-        self.arguments = {**row, **{name: self._argument(x, numbers) for name, x in passed.items()}}
+        self.arguments = {**row, **launch.arguments(**known)}
         for decorator in functions["gemm_kernel"].decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "triton.heuristics":
                 rules = self._evaluated(decorator.args[0], {})
@@ -221,15 +219,6 @@ class Replay:
         space: dict[str, Any] = {"tl": self.language, "_tanh": Data()}
         exec(compile(ast.fix_missing_locations(module), "kernel", "exec"), space)
         self.kernel = space["gemm_kernel"]
-
-    def _argument(self, x: Any, numbers: Mapping[str, int]) -> Any:
-        if isinstance(x, str):
-            return self.operands[x] if self.operands[x].shape else Data()
-        if isinstance(x, Stride):
-            return self.operands[x.name].stride(x.dimension)
-        if isinstance(x, Extent):
-            return x.of(numbers)
-        return False if isinstance(x, OnDevice) else None
 
     def _evaluated(self, node: ast.expr, names: Mapping[str, Any]) -> Any:
         return eval(compile(ast.Expression(node), "heuristic", "eval"), dict(names))

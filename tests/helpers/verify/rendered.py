@@ -10,6 +10,7 @@ from generator.emit.manifest_reader import Rendered, read
 from generator.emit.render import RUNTIME
 from generator.verify.jobs import Job, JobResult, JobState
 from generator.verify.worker_pool import Pool
+from tests.helpers.call_functions import with_names
 
 
 def rendered(folder: Path, name: str, spec: str) -> Rendered:
@@ -23,7 +24,7 @@ def replaced(family: Rendered, kernel: str, old: str, new: str) -> str:
     """The text of a kernel with one part, which it has once, replaced."""
     text = family.file(kernel).read_text()
     assert text.count(old) == 1, old
-    return text.replace(old, new)
+    return with_names(text.replace(old, new))
 
 
 def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
@@ -35,7 +36,7 @@ def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> 
         (folder / RUNTIME).mkdir()
     (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
     for path in files:
-        (folder / path.relative_to(family.folder)).write_text(path.read_text().replace(old, new))
+        (folder / path.relative_to(family.folder)).write_text(with_names(path.read_text().replace(old, new)))
     return folder
 
 

@@ -6,7 +6,7 @@ from ..mutation import Mutation, without
 from .kernels import BATCHES, BATCHES_ADD, BATCHES_DESCRIPTORS
 
 SPLIT = "batch = tl.program_id(0) // tiles\n    pid = tl.program_id(0) % tiles"
-GRID = "grid=(B * ceil(M, BLOCK_M) * ceil(N, BLOCK_N),)"
+GRID = "(B * cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N),)"
 A_PTRS = "a_ptrs = a_ptr + batch * stride_ab + offs_m[:, None] * lda + offs_k[None, :]"
 
 PROGRAMS = (
@@ -35,7 +35,7 @@ PROGRAMS = (
         "the grid holds one matrix",
         "batch",
         BATCHES,
-        (("grid=(B * ceil(M", "grid=(ceil(M"),),
+        (("_: (B * cdiv(M", "_: (cdiv(M"),),
         "all others are never written",
         says="never written",
     ),
@@ -72,7 +72,7 @@ STRIDES = (
         "B steps from matrix to matrix as A does",
         "batch",
         BATCHES,
-        (('"stride_bb": Stride("b", 0)', '"stride_bb": Stride("a", 0)'),),
+        (('"stride_bb": b.stride(0)', '"stride_bb": a.stride(0)'),),
         "right where both steps are equal, and never for an expanded operand",
         by="bounds",
     ),
@@ -80,7 +80,7 @@ STRIDES = (
         "matrices of the result are taken to lie one after another",
         "batch",
         BATCHES,
-        (('"stride_cb": Stride("out", 0)', '"stride_cb": M * N'),),
+        (('"stride_cb": out.stride(0)', '"stride_cb": M * N'),),
         "right unless the result is a part of something larger",
     ),
     Mutation(

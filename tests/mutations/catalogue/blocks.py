@@ -91,7 +91,7 @@ MUTATIONS = (
         "the block for the middle columns is as wide as the left",
         "order",
         TRIPLED,
-        (('Described("b", (MIDDLE_N, BLOCK_K), turned=True)', 'Described("b", (LEFT_N, BLOCK_K), turned=True)'),),
+        (("described(b, MIDDLE_N, BLOCK_K, turned=True)", "described(b, LEFT_N, BLOCK_K, turned=True)"),),
         "a descriptor copies another block than the kernel reads",
     ),
     Mutation(
@@ -174,7 +174,7 @@ MUTATIONS = (
         "the tiles that are added are as wide as those that are multiplied",
         "sharing",
         SPLIT_PAIRED,
-        (("ceil(M, 16) * ceil(N, LEFT_N)", "ceil(M, 16) * ceil(N, BLOCK_N)"),),
+        (("cdiv(M, 16) * cdiv(N, LEFT_N)", "cdiv(M, 16) * cdiv(N, BLOCK_N)"),),
         "the last columns are not added",
         by="bounds",
     ),

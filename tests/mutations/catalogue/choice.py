@@ -79,14 +79,14 @@ CHOICES = (
         "N need not divide",
         "choice",
         MASKED_K,
-        (("fits=(Multiple(M, BLOCK_M), Multiple(N, BLOCK_N))", "fits=(Multiple(M, BLOCK_M),)"),),
+        (("first(multiple(M, BLOCK_M), multiple(N, BLOCK_N))", "first(multiple(M, BLOCK_M))"),),
         "without masks it runs over every edge",
     ),
     Mutation(
         "a row holds twice its BLOCK_K",
         "choice",
         NAIVE,
-        (("AtMost(K, BLOCK_K,", "AtMost(K // 2, BLOCK_K,"),),
+        (("at_most(K, BLOCK_K,", "at_most(K // 2, BLOCK_K,"),),
         "what lies behind BLOCK_K is left out of the sum",
     ),
     Mutation(

@@ -66,7 +66,7 @@ MUTATIONS = (
         "a masked grid has one program too many",
         "equivalent",
         MASKED,
-        (("grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N),)", "grid=(ceil(M, BLOCK_M) * ceil(N, BLOCK_N) + 1,)"),),
+        (("(cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N),)", "(cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N) + 1,)"),),
         "a tile below the last tile row",
         equivalent="the mask leaves no element of that tile",
     ),

@@ -63,7 +63,7 @@ MUTATIONS = (
         "a K that ends within a group of words is taken",
         "check",
         FRAGMENTS_4,
-        (("Multiple(K, 32, ", "Multiple(K, 8, "),),
+        (("multiple(K, 32, ", "multiple(K, 8, "),),
         "the last words have elements past the end of K",
         says="multiples of 32",
     ),

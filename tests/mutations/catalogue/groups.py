@@ -59,7 +59,7 @@ MUTATIONS = (
         "strips of groups are counted as if none ended within one",
         "group",
         GROUPS_SPLIT,
-        (("least(T, ceil(T, 16) + G)", "least(T, ceil(T, 16))"),),
+        (("least(T, cdiv(T, 16) + G)", "least(T, cdiv(T, 16))"),),
         "right where all groups but the last have whole strips",
         says="never written",
     ),
@@ -122,7 +122,7 @@ MUTATIONS = (
         "there are programs for whole tiles only",
         "group",
         GROUPS,
-        (("ceil(T, BLOCK_M) + G", "ceil(T, BLOCK_M)"),),
+        (("cdiv(T, BLOCK_M) + G", "cdiv(T, BLOCK_M)"),),
         "right where at most one group ends within a tile",
         says="never written",
     ),
@@ -209,8 +209,8 @@ MUTATIONS = (
         GROUPS,
         (
             (
-                'Operand("offsets", (G,), torch.int32, unit=0)',
-                'Operand("offsets", (G,), (torch.int32, torch.int64), unit=0)',
+                'Operand("offsets", "G", torch.int32, unit=0)',
+                'Operand("offsets", "G", (torch.int32, torch.int64), unit=0)',
             ),
         ),
         "ends of 64 bits are read as twice as many of 32",

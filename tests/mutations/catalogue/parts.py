@@ -10,8 +10,8 @@ LAST = "last = min(first + share, K)"
 PLACES = "sums_ptrs = sums_ptr + part * stride_sumsp + offs_m[:, None] * ldsums + offs_n[None, :]"
 STORE = "tl.store(sums_ptrs, acc, mask=in_m[:, None] & in_n[None, :])"
 LOAD = "acc = tl.load(sums_ptrs, mask=in_m[:, None] & in_n[None, :], other=0.0)"
-ROOM = 'Memory("sums", (SPLIT, M, N), torch.float32)'
-ROOM_OF_GATE = 'Memory("sums", (SPLIT, M, 2 * N), torch.float32)'
+ROOM = 'Memory("sums", "SPLIT M N", torch.float32)'
+ROOM_OF_GATE = 'Memory("sums", "SPLIT M 2*N", torch.float32)'
 FIRST = "            launch.kernel[launch.grid](**launch.arguments)\n"
 SECOND = "            launch.then.kernel[launch.then.grid](**launch.then.arguments)\n"
 
@@ -52,7 +52,7 @@ RANGES = (
         "a program too few to a tile",
         "sharing",
         SPLIT,
-        (("ceil(N, BLOCK_N), SPLIT),", "ceil(N, BLOCK_N), SPLIT - 1),"),),
+        (("cdiv(N, BLOCK_N), SPLIT),", "cdiv(N, BLOCK_N), SPLIT - 1),"),),
         "what stood in memory is added in place of the last part",
         says="are wrong",
     ),
@@ -112,7 +112,7 @@ STORES = (
         "there is room for sums of half a gate",
         "sharing",
         SPLIT_GATE,
-        (("(SPLIT, M, 2 * N)", "(SPLIT, M, N)"),),
+        (("SPLIT M 2*N", "SPLIT M N"),),
         "the columns of the second half are those of the next row",
         by="bounds",
     ),
@@ -120,7 +120,7 @@ STORES = (
         "partial sums are kept in fp16",
         "sharing",
         SPLIT,
-        (("(SPLIT, M, N), torch.float32", "(SPLIT, M, N), torch.float16"),),
+        (('SPLIT M N", torch.float32', 'SPLIT M N", torch.float16'),),
         "each part is rounded by itself",
         says="are wrong",
     ),
@@ -128,7 +128,7 @@ STORES = (
         "INDEX does not count partial sums",
         "sharing",
         SPLIT,
-        (('"b", "sums", "out")},', '"b", "out")},'),),
+        (("b, sums, out),\n            }", "b, out),\n            }"),),
         "over 2**31 sums are stored before their beginning",
         by="bounds",
         says="does not fit 32 bits",
@@ -172,7 +172,7 @@ ADDITIONS = (
         "every other strip of the result has a program",
         "sharing",
         SPLIT,
-        (("ceil(M, 16)", "ceil(M, 32)"),),
+        (("cdiv(M, 16)", "cdiv(M, 32)"),),
         "half of the result is what stood in memory",
         says="never written",
     ),
@@ -188,7 +188,7 @@ ADDITIONS = (
         "the second kernel's block has the first one's rows",
         "sharing",
         SPLIT_DESCRIPTORS,
-        (('Described("out", (16, ', 'Described("out", (BLOCK_M, '),),
+        (("described(out, 16, ", "described(out, BLOCK_M, "),),
         "the block copied out is not the block computed",
     ),
 )

@@ -182,7 +182,7 @@ WORKSPACE = (
         "there is room for one sum of every program",
         "sharing",
         STREAM,
-        (("(2 * PROGRAMS", "(PROGRAMS"),),
+        (('"2*PROGRAMS', '"PROGRAMS'),),
         "the sums of the second half of the programs lie outside",
     ),
 )

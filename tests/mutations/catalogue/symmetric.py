@@ -11,7 +11,7 @@ PLACES = "c_mirror_ptrs = c_ptr + offs_n[None, :] * ldc + offs_m[:, None]"
 SHIFT = "fold_shift = 1 - num_blocks % 2"
 TURNED = "fold_turned = fold_n < fold_block + fold_shift"
 SIDE = "num_n = tl.cdiv(N, BLOCK_N) // 2 * 2 + 1"
-GRID = "(ceil(M, BLOCK_N) // 2 * 2 + 1)"
+GRID = "(cdiv(M, BLOCK_N) // 2 * 2 + 1)"
 
 STORES = (
     Mutation(

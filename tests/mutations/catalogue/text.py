@@ -50,7 +50,7 @@ MUTATIONS = (
         "an undefined name in a branch that is seldom run",
         "text",
         SSS,
-        (("choose=Cheapest(cost)", "choose=Cheapest(cost if M else y)"),),
+        (("choose=cheapest(cost)", "choose=cheapest(cost if M else y)"),),
         "NameError instead of the message",
         by="static",
         says="F821",

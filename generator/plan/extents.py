@@ -1,4 +1,4 @@
-"""Numbers that follow from the sizes of a call and from its configuration: shapes, grids, blocks, limits."""
+"""The extents of tensors, which follow from the sizes of a call."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 
 class Extent:
-    """A number that is known once a call's sizes and its configuration are: `2 * N`, `ceil(M, BLOCK_M)`."""
+    """A number that is known once the sizes of a call are: `2 * N`, `ceil(K, 128)`."""
 
     def of(self, numbers: Mapping[str, int]) -> Any:
-        """The number, for the sizes and the configuration by name."""
+        """The number, for the sizes by name."""
         raise NotImplementedError
 
     @property
@@ -91,30 +91,14 @@ def ceil(x: Extent | int, y: Extent | int) -> Extent:
     return Operation("ceil", x, y)
 
 
-def least(x: Extent | int, y: Extent | int) -> Extent:
-    """The smaller one of two numbers."""
-    return Operation("least", x, y)
-
-
-def power(x: Extent | int, y: Extent | int) -> Extent:
-    """The least power of two that is not below either number."""
-    return Operation("power", x, y)
-
-
 _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
     "//": operator.floordiv,
     "ceil": lambda x, y: -(-x // y),
-    "least": min,
-    "power": lambda x, y: 1 << (max(x, y, 1) - 1).bit_length(),
 }
 
 # The sizes of a call: B products of a batch or G groups, whose rows are T together, R in `a` and S in `out`; then M, N
 # and K.
 B, G, T, R, S, M, N, K = map(Size, "BGTRSMNK")
-# What a configuration says, and how many programs the device runs at once.
-BLOCK_M, BLOCK_N, BLOCK_K = map(Size, ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
-LEFT_N, MIDDLE_N, TOP_M, MIDDLE_M = map(Size, ("LEFT_N", "MIDDLE_N", "TOP_M", "MIDDLE_M"))
-SPLIT, STAGES, PROGRAMS = map(Size, ("SPLIT", "num_stages", "PROGRAMS"))
