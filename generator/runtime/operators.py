@@ -49,6 +49,8 @@ NO_TRANSFORM = "torch.func.grad, vjp and jacrev do not reach operators of torch;
 _NOT_FUNCTIONAL = "torch.func.functionalize takes no operator that fills a tensor it is given: call it without `out`"
 # Kernels run on the CPU in Triton's interpreter.
 _DEVICE = "cpu" if knobs.runtime.interpret else "cuda"
+# The operators of each contract.
+_registered: dict[str, tuple[Callable[..., Result], Callable[..., None]]] = {}
 
 
 def of_transform(error: Exception) -> bool:
@@ -170,7 +172,7 @@ class Operator(Function):
         """Compile what calls of some sizes can run, before the first call; the module `prepare` tells the arguments."""
         module = added("prepare")
         if module is None:
-            raise AttributeError(f"{self.name} has no 'prepare': add it to the key `with` of the spec")
+            raise AttributeError(f"{self.name} has no 'prepare'; add 'prepare' to the key `with` of the spec")
         return module.prepare(self, *sizes, **options)  # type: ignore[no-any-return]
 
     @constant
@@ -178,7 +180,10 @@ class Operator(Function):
         """Register the operators, once; torch.compile runs this as it traces."""
         with registering:
             if self.returning is None:
-                self.returning, self.filling = _operators(self)
+                # Threads may have made two objects of one contract.
+                if self.name not in _registered:
+                    _registered[self.name] = _operators(self)
+                self.returning, self.filling = _registered[self.name]
                 entry = self.gradient or {}
                 # A compiled backward pass that torch finds in its cache calls these operators, and is not traced.
                 backward = [*(entry[x][0] for x in ("a", "b") if x in entry), *filter(None, [entry.get("saving")])]
@@ -315,8 +320,8 @@ class Operator(Function):
         if stored or divided or out.read or not all(x.dtype in _DIFFERENTIABLE for x in (a, b, out)):
             return "no gradients of such a product are computed: call it under torch.no_grad()"
         if self.backward:
-            return "it is only for gradients of others: list it in the spec for its own, or use torch.no_grad()"
-        return "it records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
+            return "this contract is only for gradients of others: list it in the spec, or use torch.no_grad()"
+        return "this contract records none: use torch.no_grad(), or render the family with `backward: kernels`"
 
 
 def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[..., None]]:
