@@ -82,11 +82,6 @@ def mean(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") 
     return f"{summary.geometric_mean(_between(results, cases, rows, peer)):.2f}"
 
 
-def exact_mean(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") -> str:
-    """The same with three digits."""
-    return f"{summary.geometric_mean(_between(results, cases, rows, peer)):.3f}"
-
-
 def least(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") -> str:
     """The smallest ratio."""
     return f"{min(_between(results, cases, rows, peer)):.2f}"
@@ -121,25 +116,6 @@ def aligned_sizes(results: str, cases: str = "*", rows: str = "-") -> str:
 def aligned_mean(results: str, cases: str = "*", rows: str = "-") -> str:
     """The geometric mean of ratios at these: with three digits of all rows."""
     return f"{summary.geometric_mean(_aligned(results, cases, rows)):.{3 if rows == '-' else 2}f}"
-
-
-def aligned_under(bound: str, results: str, cases: str = "*") -> str:
-    """At how many of these the ratio is under a bound."""
-    return f"{sum(ratio < float(bound) for ratio in _aligned(results, cases, '-')):,}"
-
-
-def contract_mean(which: str, results: str, cases: str) -> str:
-    """The `least` or `most` of the contracts' mean ratios; a contract's cases begin with its name and a `/`."""
-    records = measurements.load(RESULTS[results]).records
-    names = {record.case.partition("/")[0] for record in records if fnmatch.fnmatchcase(record.case, cases)}
-    behind = cases.partition("/")[2]
-    means = [summary.geometric_mean(_between(results, f"{name}/{behind}", "-", "cublas")) for name in names]
-    return f"{(min if which == 'least' else max)(means):.3f}"
-
-
-def distinct_under(bound: str, results: str, cases: str) -> str:
-    """How many sizes, each once, have a ratio under a bound in some case."""
-    return str(len({str(shape) for shape, ratio in ratios(results, cases) if ratio < float(bound)}))
 
 
 def suite_sizes(name: str, cases: str = "*") -> str:
@@ -245,9 +221,8 @@ def of_family(name: str) -> str:
 FIGURES: Mapping[str, Callable[..., str]] = {
     each.__name__: each
     for each in (
-        *(mean, exact_mean, least, sizes, under, aligned_sizes, aligned_mean, aligned_under, suite_sizes),
-        *(contract_mean, distinct_under, shapes),
-        *(kernels, newer, proved, recorded, rendered, lines, unchosen, of_family),
+        *(mean, least, sizes, under, aligned_sizes, aligned_mean, suite_sizes),
+        *(shapes, kernels, newer, proved, recorded, rendered, lines, unchosen, of_family),
     )
 }
 

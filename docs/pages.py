@@ -2,7 +2,8 @@
 
 Four things are made, and tests/test_docs.py compares each with what is committed:
 
-    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES
+    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES;
+                              those of BUILT are made when the site is built
     0<!-- figure: WORDS -->   the figure, or span of code, in front of it: made by `figures.py`
     ```console                each line `$ COMMAND` is run, and what it prints follows
     plots/NAME.svg            a plot of committed measurements, made by an entry of PLOTS
@@ -44,6 +45,7 @@ from generator.language.features import Feature
 from generator.language.targets import TARGETS
 from generator.plan import claims
 from generator.plan.families import families
+from generator.tune import winners, winners_report
 
 TUNED = ROOT / "specs" / "tuned"
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -71,7 +73,8 @@ def _bench(suite: str) -> Callable[[], str]:
 
 def _tuned(family: str) -> Callable[[], str]:
     paths = sorted(TUNED.glob(f"*/{family}.json"), reverse=True)
-    return lambda: "\n".join(printed("tune", "--report", "--tuned", path) for path in paths)
+    # As `tune --report --tuned PATH` prints it; the command needs torch, and the site is built without.
+    return lambda: "\n".join(winners_report.render(winners.read(path)) for path in paths)
 
 
 def _proofs() -> str:
@@ -324,31 +327,11 @@ def _printed(mode: str, name: str) -> Callable[[], str]:
     return block
 
 
-#: What the generator and rendered files say when something is wrong: section -> entries.
-ERRORS = yaml.safe_load((ROOT / "docs" / "errors.yaml").read_text(encoding="utf-8"))
-
-
-def _errors(section: str) -> Callable[[], str]:
-    """The messages of a section, each with its cause and what to do."""
-
-    def shown(text: str) -> str:
-        fence = "``" if "`" in text else "`"
-        return f"{fence}{text}{fence}".replace("|", "\\|")
-
-    def table() -> str:
-        entries = ERRORS[section]
-        kinds = ("exception",) if "exception" in entries[0] else ()
-        rows = [
-            (*(_code(entry[kind]) for kind in kinds), shown(entry["message"]), entry["cause"], entry["do"])
-            for entry in entries
-        ]
-        return markdown((*kinds, "message", "cause", "what to do"), rows)
-
-    return table
-
-
 #: Results of which pages have figures alone.
 _NO_TABLE = ("types_other", "grouped_other")
+#: Long tables: a page has their markers, and conf.py fills them when the site is built.
+_TUNED = ("gemm16", "batched", "fused", "fp32", "tf32x3", "symmetric")
+BUILT = frozenset(f"bench_{suite}" for suite in RESULTS if suite not in _NO_TABLE) | {f"tuned_{n}" for n in _TUNED}
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "operations": built_in.table,
@@ -371,8 +354,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
         f"hour_{mode}_{name}": _printed(mode, name)
         for mode, name in (("gpu" if gpu else "cpu", name) for gpu, name in _HOUR_STEPS)
     },
-    **{f"errors_{section}": _errors(section) for section in ERRORS},
-    **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused", "fp32", "tf32x3", "symmetric")},
+    **{f"tuned_{n}": _tuned(n) for n in _TUNED},
     "fp32_errors": _fp32_errors,
     "training": _training,
 }
@@ -384,17 +366,9 @@ PLOTS: Mapping[str, tuple[str, str]] = {
     "decode": ("decode", "*"),
     "eight_bits": ("types", "*8*/*"),
     "tf32": ("types", "tf32*"),
-    "batched": ("batched", "*"),
     "fused": ("fused", "*"),
-    "inductor": ("inductor", "*"),
     "formulas": ("formulas", "*"),
     "stored": ("stored", "*"),
-    "unseen_fp16": ("unseen", "fp16*"),
-    "unseen_bf16": ("unseen", "bf16*"),
-    "unseen_fp8": ("unseen_fp8", "*"),
-    "unseen_fp32": ("unseen_fp32", "*"),
-    "spine": ("spine", "*"),
-    "grouped": ("grouped", "bf16*"),
 }
 
 
@@ -451,8 +425,17 @@ def console(block: str) -> str:
 
 def made(text: str) -> str:
     """A page with its tables, console blocks and figures made anew."""
-    text = _TABLE.sub(lambda found: f"{found[1]} -->\n{TABLES[found[1]]().strip()}\n", text)
+    text = _TABLE.sub(
+        lambda found: f"{found[1]} -->\n" + (f"{TABLES[found[1]]().strip()}\n" if found[1] not in BUILT else ""), text
+    )
     return figures.written(_CONSOLE.sub(lambda found: console(found[1]), text))
+
+
+def built(text: str) -> str:
+    """A page as the site has it: with its long tables."""
+    return _TABLE.sub(
+        lambda found: f"{found[1]} -->\n{TABLES[found[1]]().strip()}\n" if found[1] in BUILT else found[0], text
+    )
 
 
 def main() -> int:

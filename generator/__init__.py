@@ -18,7 +18,7 @@ The packages, each of which imports only those before it:
     bounds, verify, bench, tune    proof and measurement; these alone need torch, triton or z3
 
 The functions of the command line, with typed results, and their errors: `import generator` has the names of `__all__`,
-and imports what defines a name when it is used (`__init__.pyi` has their types). docs/python.md is their page.
+and imports what defines a name when it is used (`__init__.pyi` has their types). docs/automation.md shows them.
 """
 
 import importlib

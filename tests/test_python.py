@@ -1,4 +1,4 @@
-"""`import generator`: the functions of the command line, with typed results. docs/python.md is a session of them."""
+"""`import generator`: the functions of the command line, with typed results, as docs/automation.md shows them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from generator.commands import COMMANDS
 from tests.helpers.support import BASE, GENERATED, ROOT, Spoken
 
 Cli = Callable[..., Spoken]
-PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "automation.md").read_text(encoding="utf-8").partition("## From Python\n")[2]
 FUNCTIONS = ("render", "check", "variants", "verify")
 RESULTS = ("RenderResult", "CheckResult", "VariantsResult", "VerifyResult")
 PARTS = ("RenderedFolder", "CheckedFolder", "FileDifference", "FamilyVariants", "VerificationPlan")

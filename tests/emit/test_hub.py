@@ -10,6 +10,8 @@ import pytest
 from tests.helpers.support import ROOT, python
 
 pytestmark = pytest.mark.ecosystem
+#: What the documentation says of a repository of the Hub.
+DOCUMENTED = (ROOT / "docs" / "calling.md").read_text(encoding="utf-8").partition("### A repository of the Hub\n")[2]
 HELPERS = ROOT / "tests" / "helpers" / "emit"
 VARIABLES = {"TRITON_INTERPRET": "1"}
 
@@ -24,20 +26,23 @@ def test_the_library_kernels_loads_the_repository(repository: Path) -> None:
     assert done.returncode == 0 and "12 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("page", "blocks"), [("README.md", 2), ("CARD.md", 2), (ROOT / "docs" / "packaging.md", 3)])
-def test_the_code_of_the_card_works_and_is_refused_without_trust(repository: Path, page: str, blocks: int) -> None:
+@pytest.mark.parametrize(("page", "blocks"), [("README.md", 2), ("CARD.md", 2), ("documented.md", 3)])
+def test_the_code_of_the_card_works_and_is_refused_without_trust(
+    repository: Path, tmp_path: Path, page: str, blocks: int
+) -> None:
     """With a stand-in for the Hub, for which the publisher is a user, or an organisation that it does not trust."""
-    call = (HELPERS / "hub_stand_in.py", repository, "me/fp16-rcr", repository / page)
+    (tmp_path / "documented.md").write_text(DOCUMENTED, encoding="utf-8")
+    path = (tmp_path if page == "documented.md" else repository) / page
+    call = (HELPERS / "hub_stand_in.py", repository, "me/fp16-rcr", path)
     done = python(*call, env={**VARIABLES, "HF_HUB_OFFLINE": "0"}, cwd=repository)
     assert done.stdout == f"ran {blocks}\n", done.stdout + done.stderr
 
 
 def test_a_signature_is_looked_for_where_the_documentation_puts_it(repository: Path) -> None:
-    text = (ROOT / "docs" / "packaging.md").read_text(encoding="utf-8")
-    (block,) = [x for x in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if "verify_variant" in x]
+    (block,) = [x for x in re.findall(r"^```python\n(.*?)^```$", DOCUMENTED, re.M | re.S) if "verify_variant" in x]
     done = python("-c", block, cwd=repository.parent)
     assert done.stdout == "VerificationResult.SignatureBundleMissing()\n", done.stderr
-    (name,) = set(re.findall(r'--bundle "\$folder/([^"]+)"', text))
+    (name,) = set(re.findall(r'--bundle "\$folder/([^"]+)"', DOCUMENTED))
     (repository / "build" / "torch-cuda" / name).write_text("{}")
     done = python("-c", block, cwd=repository.parent)
     assert done.stdout.startswith("VerificationResult.SignatureBundleInvalid("), done.stderr

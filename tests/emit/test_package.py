@@ -275,7 +275,7 @@ def test_the_parts_of_a_wheel_have_its_normal_name(cli: Cli) -> None:
 def test_every_call_that_the_card_shows_names_the_repository_that_it_trusts(cli: Cli, options: tuple[str, ...]) -> None:
     assert cli("package", FAMILY, "--format", "kernels", "--out", "hub", *options).status == 0
     expected = "me/fp16-rcr" if options else "OWNER/fp16-rcr"
-    pages = [Path("hub/README.md"), Path("hub/CARD.md"), *[ROOT / "docs" / "packaging.md"] * bool(options)]
+    pages = [Path("hub/README.md"), Path("hub/CARD.md"), *[ROOT / "docs" / "calling.md"] * bool(options)]
     for page in pages:
         blocks = "\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S))
         calls = [node for node in ast.walk(ast.parse(blocks)) if isinstance(node, ast.Call)]

@@ -45,7 +45,7 @@ def test_other_weights_are_for_an_a100() -> None:
     for dtype in OTHERS:
         # Blocks of scales say how long a step along K may be.
         assert family_of(f"{SPEC.partition('tile')[0]}dtype: {dtype}\ntargets: [sm80]\n").kernels
-    assert "[4 bits, int8, mxfp4 and nvfp4](stored_weights.md) do run" in PAGE
+    assert "[4 bits, int8, mxfp4 and nvfp4](stored_operands.md#quantise-a-weight) do run" in PAGE
 
 
 @pytest.fixture(scope="module")
