@@ -218,12 +218,12 @@ def package_source(family: Family, name: str) -> str:
         gated, down = family_package.experts(family.contracts) if has(family, "experts") else ((), ())
         # Layers of a family that may have experts tell which word brings them.
         lacks = suits(family, "experts") and not gated
-        entries = []
+        own: list[str] = []
         for x in linear:
             head, items = f'"{x.contract}": (', [f"torch.{x.dtype}", str(x.bias), f'"{x.more}"']
             one = f"{head}{', '.join(items)})"
-            entries.append(f"{one}," if len(one) < WIDTH - 2 * INDENT else called(head, items, "),"))
-        listed = {"linear": entries, "gated": gated, "down": down, "lacks": lacks}
+            own.append(f"{one}," if len(one) < WIDTH - 2 * INDENT else called(head, items, "),"))
+        listed = {"linear": own, "gated": gated, "down": down, "lacks": lacks}
         body = environment().get_template("nn.py.j2").render(listed)
     elif name == AO:
         stored = torchao_layers(family)

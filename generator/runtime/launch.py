@@ -423,6 +423,8 @@ class Function:
             copying = functools.partial(_copied, copier, target)
             remember(self.cached, kind, copying)
             return copying(a, b, out, operands)
+        if not on_gpu(a):
+            return target.gemm(a, b, **operands, out=out, config=row)  # type: ignore[no-any-return]
         call = target.CALL
         plan = call.plan_of(call.state(given) if state is None else state, row, accepted=self.nominal is None)
         repeat = started(call, plan, given, a)

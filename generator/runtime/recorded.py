@@ -74,6 +74,7 @@ def recorder(contract: Operator) -> Callable[..., Result]:
     apply: Any = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
 
     def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, of_layer: bool) -> Result:
-        return apply(*signature.packed(a, b, operands), config, out, operands, of_layer)
+        found: Result = apply(*signature.packed(a, b, operands), config, out, operands, of_layer)
+        return found
 
     return call

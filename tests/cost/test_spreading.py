@@ -229,6 +229,6 @@ def test_the_rule_in_the_folder_is_the_generators_own(experts: ModuleType) -> No
 
 
 def test_no_groups_are_as_one_group(experts: ModuleType) -> None:
-    spread = importlib.import_module(f"{experts.__name__}._runtime.grouped_calls").spread
+    spread = importlib.import_module(f"{experts.__name__}._runtime.spreading").of_groups
     assert spread({"G": 0, "T": 64, "N": 64, "K": 0}) == [(1, 64, 64, 0)]
     assert spread({"G": 0, "T": 64, "M": 32, "N": 48}) == [(1, 32, 48, 64)]

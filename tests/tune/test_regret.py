@@ -147,19 +147,6 @@ def test_a_choice_that_is_no_candidate_is_called(bench: Bench, at_once: AtOnce) 
         assert (each["best"]["seconds"], each["regret"]) == (3e-3, 1)
 
 
-def test_a_function_that_runs_another_contract_is_called(bench: Bench, at_once: AtOnce) -> None:
-    """One column of a row-major B is read as if B were column-major: by kernels of rcr."""
-    at_once()
-    (bench.folder / "shapes.yaml").write_text("[32x1x32]")
-    fakes.write(bench.kernel("rcr", "grouped"), "1e-3, 9e-3, 9e-3")
-    assert measured(bench) == 0
-    own, other = sizes_of(bench)
-    assert (own["contract"], own["chosen"]["called"], own["regret"]) == ("gemm_fp16_rcr_none", False, 0)
-    assert (other["contract"], other["chosen"]["called"]) == ("gemm_fp16_rrr_none", True)
-    assert other["chosen"]["kernel"].startswith("gemm_fp16_rcr_none__") and other["chosen"]["seconds"] == 1e-3
-    assert (other["best"]["seconds"], other["regret"]) == (2e-3, 0), "the best of its own kernels is slower"
-
-
 @pytest.mark.parametrize("body", ["out.copy_(result * 1.02)", "raise RuntimeError('no such instruction')"])
 def test_a_wrong_choice_is_a_fault_without_regret(
     bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str], body: str

@@ -89,10 +89,15 @@ MUTATIONS = (
         "a cached launch is keyed without alignment",
         "library",
         RELU,
-        (("where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16\n", "where = a.device, b.device\n"),),
+        (
+            (
+                "            where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16, deterministic()",
+                "            where = a.device, b.device, deterministic()",
+            ),
+        ),
         "a call with unaligned operands runs what was compiled for aligned ones",
         by="gpu",
         contract="gemm_fp16_rcr_bias_relu",
-        own="_runtime/call_signatures.py",
+        own="_runtime/launch.py",
     ),
 )
