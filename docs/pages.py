@@ -22,7 +22,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,9 @@ import gpu_tables
 import yaml
 from figures import DEVICE, MEASURED, OTHER, RESULTS
 
-from generator.bench import measurements, plot, summary
+from generator.bench import measurements, plot, results_report, summary
 from generator.commands import command_line
+from generator.emit.report import Plot
 from generator.language import built_in, dtypes, vocabulary
 from generator.language.elements import ELEMENTS
 from generator.language.errors import SpecError
@@ -398,11 +399,11 @@ PLOTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def plotted(name: str) -> plot.Shown:
+def plotted(name: str) -> Sequence[Plot]:
     """What a plot shows."""
     suite, only = PLOTS[name]
     kept = measurements.load(RESULTS[suite])
-    return plot.shown(kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)])
+    return results_report.plots(kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)])
 
 
 def draw(name: str, path: Path) -> None:

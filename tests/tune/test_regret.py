@@ -19,7 +19,7 @@ from generator.epilogue.chain import Epilogue
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout
 from generator.problem.product import Problem, Shape
-from generator.tune import regret, trial_worker
+from generator.tune import regret, report, trial_worker
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, Timed
 from generator.tune.regret import Regret, RegretResults
@@ -231,16 +231,16 @@ def test_the_report_has_means_by_m() -> None:
         return Regret("tiny", contract, Shape(m, 256, 512), excess, chosen, Timed("k__b", {"BLOCK_M": 16}, 1.0), 6)
 
     found = (one(1, 0.0), one(64, 0.21), one(65, 0.05), one(1024, 0.05), one(2000, 1.0))
-    lines = regret.render(RegretResults(PLACE, found)).splitlines()
+    lines = report.of_regret(RegretResults(PLACE, found)).markdown().splitlines()
     assert lines[0] == "NVIDIA H200, torch 2.11.0, triton 3.7.1."
     assert lines[2] == "| contract | sizes | mean regret | M up to 64 | M 65 to 1024 | larger M | largest |"
     mean = (1.21 * 1.05 * 1.05 * 2) ** 0.2 - 1
     expected = f"| gemm_fp16_rcr_none | 5 | {mean:.1%} | 10.0% | 5.0% | 100.0% | 100.0% at 2000x256x512 |"
     assert lines[4:] == [expected]
-    lines = regret.render(RegretResults(PLACE, (*found, one(70, 0.0, "gemm_bf16_rcr_none")))).splitlines()
+    lines = report.of_regret(RegretResults(PLACE, (*found, one(70, 0.0, "gemm_bf16_rcr_none")))).markdown().splitlines()
     assert lines[4] == expected and lines[5].startswith("| gemm_bf16_rcr_none | 1 | 0.0% | — | 0.0% | — |")
     assert lines[6].startswith("| all | 6 |")
-    assert regret.render(RegretResults(PLACE, ())).splitlines()[4:] == ["| all | 0 | — | — | — | — | — |"]
+    assert report.of_regret(RegretResults(PLACE, ())).markdown().splitlines()[4:] == ["| all | 0 | — | — | — | — | — |"]
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
