@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import geometric_mean
 
 from packaging.specifiers import SpecifierSet
 
@@ -79,12 +80,12 @@ def _between(results: str, cases: str, rows: str, peer: str) -> list[float]:
 
 def mean(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") -> str:
     """The geometric mean of ratios."""
-    return f"{summary.geometric_mean(_between(results, cases, rows, peer)):.2f}"
+    return f"{geometric_mean(_between(results, cases, rows, peer)):.2f}"
 
 
 def exact_mean(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") -> str:
     """The same with three digits."""
-    return f"{summary.geometric_mean(_between(results, cases, rows, peer)):.3f}"
+    return f"{geometric_mean(_between(results, cases, rows, peer)):.3f}"
 
 
 def least(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") -> str:
@@ -120,7 +121,7 @@ def aligned_sizes(results: str, cases: str = "*", rows: str = "-") -> str:
 
 def aligned_mean(results: str, cases: str = "*", rows: str = "-") -> str:
     """The geometric mean of ratios at these: with three digits of all rows."""
-    return f"{summary.geometric_mean(_aligned(results, cases, rows)):.{3 if rows == '-' else 2}f}"
+    return f"{geometric_mean(_aligned(results, cases, rows)):.{3 if rows == '-' else 2}f}"
 
 
 def aligned_under(bound: str, results: str, cases: str = "*") -> str:
@@ -133,7 +134,7 @@ def contract_mean(which: str, results: str, cases: str) -> str:
     records = measurements.load(RESULTS[results]).records
     names = {record.case.partition("/")[0] for record in records if fnmatch.fnmatchcase(record.case, cases)}
     behind = cases.partition("/")[2]
-    means = [summary.geometric_mean(_between(results, f"{name}/{behind}", "-", "cublas")) for name in names]
+    means = [geometric_mean(_between(results, f"{name}/{behind}", "-", "cublas")) for name in names]
     return f"{(min if which == 'least' else max)(means):.3f}"
 
 

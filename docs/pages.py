@@ -24,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,7 +113,7 @@ def _speed() -> str:
         groups = [group for group in summary.summarize(records) if group.case != "all" and group.peer == word]
         found = [entry for group in groups for entry in group.found]
         shape, least = min(found, key=lambda entry: entry[1])
-        mean = summary.geometric_mean([ratio for _, ratio in found])
+        mean = geometric_mean([ratio for _, ratio in found])
         slower = sum(ratio < 1 for _, ratio in found)
         rows.append((words, peer, str(len(found)), str(slower), f"{mean:.2f}", f"{least:.2f} at {shape}"))
     return markdown(("products", "compared with", "sizes", "slower", "mean ratio", "smallest ratio"), rows)
@@ -265,7 +266,7 @@ def _invariant() -> str:
     for product in json.loads((DEVICE / "invariant.json").read_text())["products"]:
         ratios = [each["ratio"] for each in product["times"]]
         found.setdefault((product["n"], product["k"]), []).extend(ratios)
-    rows = [(f"{n}x{k}", f"{summary.geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
+    rows = [(f"{n}x{k}", f"{geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
     return markdown(("NxK", "mean", "largest"), rows)
 
 

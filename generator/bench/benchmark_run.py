@@ -213,7 +213,7 @@ def run(
     missing = [dtype for word, dtype in dtypes.items() if word not in measured]
     keeper = _Keeper(call.json)
     if pending:
-        precompilation.compile_ahead(precompilation.jobs(pending, call.configs), call.workers)
+        precompilation.compile_ahead(precompilation.calls(pending, call.configs), call.workers)
     if missing and (pending or not measured):
         added = [c for c in ceilings.measure(device, missing, scale=scale) if c.name not in measured]
         recorded.ceilings[environment] = (*recorded.ceilings.get(environment, ()), *added)

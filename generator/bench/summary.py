@@ -5,9 +5,9 @@ On request also the means by M, and what the comparisons with aligned rows alone
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from generator.bench.measurements import ComparisonRecord, Side
 from generator.emit.report import NONE, Table
@@ -60,13 +60,6 @@ def by_rows(values: Iterable[tuple[int, float]]) -> dict[str, list[float]]:
     """Numbers by the class of M (`ROW_CLASSES`), each of which comes with its M."""
     entries = list(values)
     return {name: [value for m, value in entries if least <= m <= most] for name, (least, most) in ROW_CLASSES.items()}
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of positive numbers; raise ValueError for none."""
-    if not values:
-        raise ValueError("no values to average")
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def summarize(records: Sequence[ComparisonRecord]) -> list[Ratios]:

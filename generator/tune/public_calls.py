@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean
 
 from generator.bench.comparison_plan import Contestant, Families
 from generator.bench.measure import reason
-from generator.bench.summary import geometric_mean
 from generator.cost import tuned
 from generator.emit.apply import Refused
 from generator.emit.job import RenderingJob, render

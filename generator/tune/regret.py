@@ -6,7 +6,6 @@ The file has one size on each line, sorted, with the device and the versions at 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from generator.tune import public_calls
 from generator.tune.outcome import CHOSEN, Chosen, Timed, TrialOutcome, chosen_of, timed_of
 from generator.tune.trial_selection import Trial
 from generator.tune.tuning_run import Progress
-from generator.tune.winners import MeasurementSource
+from generator.tune.winners import MeasurementSource, by_lines
 
 FORMAT = 1
 
@@ -113,18 +112,11 @@ def save(kept: RegretResults, path: Path) -> None:
 def text_of(kept: RegretResults, path: Path) -> str:
     """The text of a file, checked; raises `FileError` if no reader would accept it."""
     head = {"format": FORMAT, **dataclasses.asdict(kept.place)}
-    lines = [f" {_json(key)}: {_json(value)}," for key, value in head.items()]
-    sizes = ",\n".join(f"  {_json(_plain(each))}" for each in kept.found)
-    text = "\n".join(["{", *lines, ' "sizes": [', *([sizes] if sizes else []), " ]", "}"]) + "\n"
-    return values.checked(text, SCHEMA, _results, path)
+    return values.checked(by_lines(head, {"sizes": [_plain(each) for each in kept.found]}), SCHEMA, _results, path)
 
 
 def _plain(each: Regret) -> dict[str, Any]:
     return {**dataclasses.asdict(each), "shape": each.shape.numbers}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def read(path: Path) -> RegretResults:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import geometric_mean
 
 from generator.bench.results_report import tile
-from generator.bench.summary import by_rows, geometric_mean
+from generator.bench.summary import by_rows
 from generator.emit.report import NONE, Mark, Plot, Report, Table
 from generator.problem.product import ROW_CLASSES
 from generator.tune.outcome import ConfirmedWinner, Timed

@@ -174,11 +174,6 @@ def test_a_suite_says_how_its_results_are_reported(tmp_path: Path, capsys: pytes
         assert f"| {bound} |" in printed and ("| aligned rows |" in printed) is by_rows
 
 
-def test_a_geometric_mean_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        summary.geometric_mean([])
-
-
 def test_the_table_needs_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kept.json"
     save(samples.results(samples.record(OURS, PEER), samples.record(OURS, PEER, case="others")), path)
