@@ -20,7 +20,7 @@ from generator.language.spec import read as read_spec
 from generator.plan.expand import expand
 from generator.problem.grouping import EVEN
 from generator.problem.product import Shape
-from generator.tune import regret, report, winners
+from generator.tune import regret, tuning_report, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome
 from generator.tune.rate_fit import RateFit
@@ -67,7 +67,7 @@ def _tuned(path: Path) -> None:
 
 def _read_tuned(path: Path) -> Any:
     found = winners.read(path)
-    page(report.of_winners(found))
+    page(tuning_report.of_winners(found))
     return json.loads(winners.text_of(found, path))
 
 
@@ -89,7 +89,7 @@ def _regret(path: Path) -> None:
 
 def _read_regret(path: Path) -> Any:
     found = regret.read(path)
-    page(report.of_regret(found))
+    page(tuning_report.of_regret(found))
     return json.loads(regret.text_of(found, path))
 
 

@@ -1,4 +1,4 @@
-"""Results as a `Report`, from a results file alone: tables of all sides, summaries and plots; and as Markdown."""
+"""Results as a `RunReport`, from a results file alone: tables of all sides, summaries and plots; and as Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from generator.bench import summary
 from generator.bench.measurements import COPY, BenchmarkResults, ComparisonRecord, Side
 from generator.bench.rooflines import REASONS, bounded_by, roofline
 from generator.bench.summary import BEST, best
-from generator.emit.report import NONE, Cell, Cells, Mark, Plot, Report, Table
+from generator.emit.report import NONE, Cell, Cells, Mark, Plot, ReportTable, RunReport
 
 _BRIEF_LEGEND = (
     "A ratio is the peer's GPU time divided by ours, so above 1 is faster: the median over rounds in which both sides "
@@ -59,7 +59,7 @@ def report(
     *,
     by_rows: bool = False,
     command: str = "",
-) -> Report:
+) -> RunReport:
     """`records`, of these `results`, which a command line asked for."""
     environments = list(dict.fromkeys(record.environment for record in records))
     summaries = [
@@ -67,7 +67,7 @@ def report(
         for environment in environments
         for table in summary.tables([r for r in records if r.environment == environment], bound, rows=by_rows)
     ]
-    return Report(
+    return RunReport(
         "measurements",
         _sides(results, records, whole=True),
         notes=[*(head(results, each) for each in environments), f"Page by gemm-generator {generator.__version__}"],
@@ -103,7 +103,7 @@ def _device(results: BenchmarkResults, environment: str) -> str:
     return str(results.environments.get(environment, {}).get("device", "unknown device"))
 
 
-def _sides(results: BenchmarkResults, records: Sequence[ComparisonRecord], *, whole: bool = False) -> Table:
+def _sides(results: BenchmarkResults, records: Sequence[ComparisonRecord], *, whole: bool = False) -> ReportTable:
     """A row for each side of each comparison; with `whole`, the words by which a reader tells the comparisons apart."""
     several = any(sum(side.role != "peer" for side in record.sides) > 1 for record in records)
     others = list(dict.fromkeys(word for record in records for word in record.peers))[1:]
@@ -119,7 +119,7 @@ def _sides(results: BenchmarkResults, records: Sequence[ComparisonRecord], *, wh
     columns += ["to the first"] if several else []
     columns += [f"ratio to {word}" for word in others]
     columns += ["µs with the host", "ratio with the host", "µs of the host alone", "host ratio"]
-    return Table(records[0].title if records else "", columns, rows, _WORDS, frozenset(_FILTERS))
+    return ReportTable(records[0].title if records else "", columns, rows, _WORDS, frozenset(_FILTERS))
 
 
 def _told(results: BenchmarkResults, record: ComparisonRecord) -> dict[str, str]:

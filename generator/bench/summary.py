@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from generator.bench.measurements import ComparisonRecord, Side
-from generator.emit.report import NONE, Table
+from generator.emit.report import NONE, ReportTable
 from generator.problem.product import ROW_CLASSES, Shape
 
 #: Fewer comparisons than this need no summary: their table says it all.
@@ -97,7 +97,7 @@ def _ratios(case: str, label: str, word: str, entries: list[tuple[ComparisonReco
     return Ratios(case, label, word, tuple(found), tuple(host), len(entries) - len(found), tuple(aligned))
 
 
-def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[Table]:
+def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[ReportTable]:
     """The summary of records of one device, none where there is nothing to sum up; with `rows` also the means by M."""
     groups = [group for group in summarize(records) if group.found]
     if len(records) < _FEWEST or not groups:
@@ -113,7 +113,7 @@ def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = Fa
         host = f"{geometric_mean(group.host):.3f}" if group.host else NONE
         least = f"{smallest:.3f} at {shape}"
         found.append([case, group.peer, cases, f"{group.mean:.3f}", least, str(group.under(bound)), host])
-    table = Table("Summary", columns, found, frozenset(("case", "peer")))
+    table = ReportTable("Summary", columns, found, frozenset(("case", "peer")))
     return [table, _by_rows(names, groups, bound)] if rows else [table]
 
 
@@ -135,7 +135,7 @@ def why_none(records: Sequence[ComparisonRecord]) -> str | None:
     )
 
 
-def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> Table:
+def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> ReportTable:
     """The geometric means by M, and what aligned rows alone come to."""
     columns = ["case", *ROW_CLASSES, "aligned rows", "smallest of these", f"under {bound:g} of these"]
     rows = []
@@ -151,4 +151,4 @@ def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> Ta
             cells += [NONE, NONE]
         rows.append([f"{name}, {group.peer}" if several else name, *cells])
     title = "Mean ratios by M, and of rows that are multiples of 16 bytes in A, B and C, with the number of sizes"
-    return Table(title, columns, rows, frozenset(("case",)))
+    return ReportTable(title, columns, rows, frozenset(("case",)))

@@ -1,8 +1,8 @@
 """A run as data, and one HTML page made from it: what `verify`, `bench` and `tune` found, in tables and plots.
 
-A `Report` has a verdict, small tables that sum it up, one table that can be filtered and sorted, and plots of its rows.
-The page (`report.html.j2`) needs no other file and no network; the same report makes the same bytes. `Table.markdown`
-prints a table of the same cells.
+A `RunReport` has a verdict, small tables that sum it up, one table that can be filtered and sorted, and plots of its
+rows. The page (`report.html.j2`) needs no other file and no network; the same report makes the same bytes.
+`ReportTable.markdown` prints a table of the same cells.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Cells: TypeAlias = "Sequence[Cell | str]"
 
 
 @dataclass(frozen=True)
-class Block:
+class Detail:
     """A part of what an opened row shows: `head`, `text`, `code`, or `message`, whose lines are kept."""
 
     kind: str
@@ -50,11 +50,11 @@ class Row:
     """A row of the main table, with what it shows when it is opened."""
 
     cells: Cells
-    details: Sequence[Block] = ()
+    details: Sequence[Detail] = ()
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table; `words` are the columns of text, and `filters` those of them with few values, which a reader selects."""
 
     title: str
@@ -104,21 +104,21 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """What a run found."""
 
     title: str
-    table: Table
+    table: ReportTable
     verdict: Cell | None = None
     #: Lines below the title: where it ran, with which versions.
     notes: Sequence[str] = ()
     command: str = ""
-    summaries: Sequence[Table] = ()
+    summaries: Sequence[ReportTable] = ()
     plots: Sequence[Plot] = ()
     #: Paragraphs that explain the figures.
     legend: Sequence[str] = ()
     #: Tables behind the main one.
-    beside: Sequence[Table] = ()
+    beside: Sequence[ReportTable] = ()
 
     def markdown(self) -> str:
         """What the run comes to, in Markdown: without the rows of the main table."""
@@ -132,7 +132,7 @@ class _Indices(dict[Any, int]):
         return self.setdefault(value, len(self))
 
 
-def page(report: Report) -> str:
+def page(report: RunReport) -> str:
     """The report as HTML, in ASCII."""
     cells, blocks = _Indices(), _Indices()
     table = report.table

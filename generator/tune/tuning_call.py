@@ -23,7 +23,16 @@ from generator.language.errors import CallError
 from generator.plan import devices
 from generator.plan.kernels import Family
 from generator.problem.product import Shape
-from generator.tune import executors, public_calls, regret, report, trial_worker, tuning_run, winner_choice, winners
+from generator.tune import (
+    executors,
+    public_calls,
+    regret,
+    trial_worker,
+    tuning_report,
+    tuning_run,
+    winner_choice,
+    winners,
+)
 from generator.tune.journal import Journal
 from generator.tune.options import TuningOptions
 from generator.tune.samples import Row
@@ -80,7 +89,7 @@ def show(call: TuningOptions) -> int:
         if not sizes.found:
             print(f"tune: {call.regret} has no size with a regret", file=sys.stderr)
             return NOTHING
-        told = report.of_regret(sizes)
+        told = tuning_report.of_regret(sizes)
     else:
         assert call.tuned is not None
         try:
@@ -91,7 +100,7 @@ def show(call: TuningOptions) -> int:
             rates = f", but the rates of {len(found.fit.rates)} configurations" if found.fit.rates else ""
             print(f"tune: {call.tuned} has no winner{rates}", file=sys.stderr)
             return NOTHING
-        told = report.of_winners(found)
+        told = tuning_report.of_winners(found)
     print(told.markdown(), end="")
     if call.html is not None:
         output_files.put(call.html, page(told))
@@ -301,7 +310,7 @@ def _tune(
         print(f"tune: --regret: no size has times of the choice and of a candidate; {measured}", file=sys.stderr)
         return max(tuning_run.status(progress), NOTHING)
     regret.save(found, call.regret)
-    print(report.of_regret(found).markdown(), end="")
+    print(tuning_report.of_regret(found).markdown(), end="")
     return tuning_run.status(progress)
 
 

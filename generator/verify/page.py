@@ -1,4 +1,4 @@
-"""The results of a run as a `Report`: a table of kernels by levels and targets, with the details of each row."""
+"""The results of a run as a `RunReport`: a table of kernels by levels and targets, with the details of each row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from generator.emit.manifest_reader import Rendered
-from generator.emit.report import STATES, Block, Cell, Report, Row, Table
+from generator.emit.report import STATES, Cell, Detail, ReportTable, Row, RunReport
 from generator.files.plain_text import representable
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import AXES, CONTRACT_AXES
@@ -24,7 +24,7 @@ _LEFT_OUT = ("family", "target", "reason", "kernels left out")
 _WORDS = frozenset(("kernel", "level", *AXES, *_LEFT_OUT))
 
 
-def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> Report:
+def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> RunReport:
     """The report of `results`, whose jobs are of `families`; deterministic."""
     families = list({family.folder: family for family in families}.values())
     labels = _labels(families)
@@ -42,13 +42,12 @@ def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> Report
     states = {_state(result) for result in results}
     worst = next((state for state in STATES if state in states and state != "left out"), "")
     places = dict.fromkeys(_place(result) for result in results if result.place)
-    folders = [f"{label}: {family.folder}" for label, family in zip(labels, families, strict=True)]
     left_out = [row for label, family in zip(labels, families, strict=True) for row in _left_out(label, family)]
-    return Report(
+    return RunReport(
         "verification",
-        Table("Kernels", ["kernel", "family", *varied, *columns], table, _WORDS, frozenset(("family", *varied))),
+        ReportTable("Kernels", ["kernel", "family", *varied, *columns], table, _WORDS, frozenset(("family", *varied))),
         Cell(verdict(results), worst),
-        notes=[f"{len(families)} {'family' if len(families) == 1 else 'families'}: {representable('; '.join(folders))}"]
+        notes=[f"{len(families)} {'family' if len(families) == 1 else 'families'}: {', '.join(labels)}"]
         + [*places]
         + ([f"The same for all: {', '.join(same)}"] if same else []),
         summaries=[_linked(totals(results))],
@@ -56,13 +55,11 @@ def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> Report
             "A cell has the number of cases that passed (✓), failed (✕) or are not proved (?), or - if the level or "
             "target is left out. ↺: from the cache of results. Click a row for messages, reasons and commands."
         ],
-        beside=[
-            Table("Left out of the families", ["family", "target", "reason", "kernels left out"], left_out, _WORDS)
-        ],
+        beside=[ReportTable("Left out of the families", _LEFT_OUT, left_out, _WORDS)],
     )
 
 
-def _linked(table: Table) -> Table:
+def _linked(table: ReportTable) -> ReportTable:
     """The totals, whose counts link to the rows that they count."""
     rows = []
     for label, *cells in table.cells:
@@ -72,7 +69,7 @@ def _linked(table: Table) -> Table:
             counted = name in STATES and cell.text != "0"
             found.append(Cell(cell.text, name, link=link) if counted else cell)
         rows.append(found)
-    return Table(table.title, table.columns, rows, _WORDS)
+    return ReportTable(table.title, table.columns, rows, _WORDS)
 
 
 def _labels(families: Sequence[Rendered]) -> list[str]:
@@ -104,7 +101,7 @@ def _subjects(family: Rendered) -> Iterator[tuple[str, Kernel | None, dict[str, 
 
 def _rows(
     results: Iterable[JobResult], families: Sequence[Rendered], columns: Sequence[str]
-) -> Iterator[tuple[list[Cell], list[Block]]]:
+) -> Iterator[tuple[list[Cell], list[Detail]]]:
     """The cells by column of each subject, and the details of its row."""
     found: dict[tuple[Path, bool, str], dict[str, JobResult]] = {}
     for result in results:
@@ -150,23 +147,23 @@ def _cell(result: JobResult) -> Cell:
     return Cell(text + " ↺" * result.cached, state)
 
 
-def _of_row(family: Rendered, name: str, kernel: Kernel | None, results: Sequence[JobResult]) -> Iterator[Block]:
+def _of_row(family: Rendered, name: str, kernel: Kernel | None, results: Sequence[JobResult]) -> Iterator[Detail]:
     """The file, the digests of its code and the configurations."""
     subject = max((r.subject for r in results if r.subject), key=lambda each: each.host, default=None)
-    yield Block("text", f"{Job('', family.folder, name, contract=kernel is None).file}")
+    yield Detail("text", f"{Job('', family.folder, name, contract=kernel is None).file}")
     if subject is not None:
         digests = {"device code": subject.device, "host code": subject.host}
-        yield Block("text", ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest))
+        yield Detail("text", ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest))
     if kernel is not None and any(result.measured for result in results):
         splits = kernel.variant.traits.splits
         for place, t in enumerate(kernel.tiles):
             row = f"row{place}: {t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}"
-            yield Block("text", f"{row}, split {t.split}" if splits else row)
+            yield Detail("text", f"{row}, split {t.split}" if splits else row)
 
 
-def _details(result: JobResult, not_offered: Sequence[str]) -> Iterator[Block]:
+def _details(result: JobResult, not_offered: Sequence[str]) -> Iterator[Detail]:
     """Why a job has its state, what it measured, and the command that repeats it if it did not pass."""
-    yield Block("head", result.job.label, _state(result))
+    yield Detail("head", result.job.label, _state(result))
     facts = [
         f"{result.cases} {'case' if result.cases == 1 else 'cases'}" if result.cases else "",
         f"largest error: {result.worst_error:.3g} of the allowed one" if result.worst_error else "",
@@ -175,29 +172,29 @@ def _details(result: JobResult, not_offered: Sequence[str]) -> Iterator[Block]:
         _place(result),
         f"left out: {result.left_out}" if result.left_out is not None else "",
     ]
-    yield Block("text", " · ".join(fact for fact in facts if fact))
+    yield Detail("text", " · ".join(fact for fact in facts if fact))
     messages = set()
     for failure in result.failures[:_FAILURES]:
-        yield Block("text", f"{failure.case}: {failure.reason}")
+        yield Detail("text", f"{failure.case}: {failure.reason}")
         # Launches of one kernel often fail for the same reason: the message is shown once.
         if failure.message not in messages:
             more = f"\n[{len(failure.message) - _MESSAGE} more characters]" * (len(failure.message) > _MESSAGE)
-            yield Block("message", failure.message[:_MESSAGE] + more)
+            yield Detail("message", failure.message[:_MESSAGE] + more)
         messages.add(failure.message)
-        yield Block("code", command(result.job, failure))
+        yield Detail("code", command(result.job, failure))
     if len(result.failures) > _FAILURES:
-        yield Block("text", f"and {len(result.failures) - _FAILURES} failures more")
+        yield Detail("text", f"and {len(result.failures) - _FAILURES} failures more")
     for case, reason in result.not_proved:
-        yield Block("text", f"not proved: {case}: {reason}")
+        yield Detail("text", f"not proved: {case}: {reason}")
     for reason in not_offered:
-        yield Block("text", f"configurations not offered on this target: {reason}")
+        yield Detail("text", f"configurations not offered on this target: {reason}")
     lines: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for launch, figures in result.measured:
         lines.setdefault(figures, []).append(launch)
     for figures, launches in lines.items():
-        yield Block("text", f"{', '.join(f'{name} {value:,}' for name, value in figures)}: {', '.join(launches)}")
+        yield Detail("text", f"{', '.join(f'{name} {value:,}' for name, value in figures)}: {', '.join(launches)}")
     if result.state in (JobState.FAILED, JobState.NOT_PROVED):
-        yield Block("code", command(result.job))
+        yield Detail("code", command(result.job))
 
 
 def _place(result: JobResult) -> str:

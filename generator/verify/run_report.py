@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from generator.emit.report import Table
+from generator.emit.report import ReportTable
 from generator.files import output_files
 from generator.files.plain_text import representable
 from generator.verify.folder_names import folder_names
@@ -108,7 +108,7 @@ def _rows_left_out(results: Iterable[JobResult]) -> Iterator[str]:
             yield f"{label}: {many} of {of} left out, which no launcher takes there: {reasons[0]}{more}"
 
 
-def totals(results: Sequence[JobResult]) -> Table:
+def totals(results: Sequence[JobResult]) -> ReportTable:
     """One line per level and target; the seconds are the sum over all workers."""
     columns = ("level", "kernels", "functions", "cases", "failed", "not proved", "left out", "cached", "seconds")
     rows = []
@@ -127,10 +127,10 @@ def totals(results: Sequence[JobResult]) -> Table:
         )
         seconds = sum(result.seconds for result in ran if not result.cached)
         rows.append((label, *map(str, counts), f"{seconds:.1f}"))
-    return Table("Levels", columns, rows)
+    return ReportTable("Levels", columns, rows)
 
 
-def _aligned(table: Table) -> list[str]:
+def _aligned(table: ReportTable) -> list[str]:
     """The lines of a table whose columns are aligned by blanks."""
     rows = [table.columns, *([cell.text for cell in row] for row in table.cells)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

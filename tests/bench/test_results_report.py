@@ -12,7 +12,7 @@ from generator.bench.measurements import ComparisonRecord, save
 from generator.bench.results_report import markdown, plots, report
 from generator.bench.rooflines import REASONS
 from generator.commands.bench import main
-from generator.emit.report import Cell, Report
+from generator.emit.report import Cell, RunReport
 from tests.helpers.bench import records as samples
 
 
@@ -27,7 +27,7 @@ def sample() -> list[ComparisonRecord]:
     ]
 
 
-def rows(found: Report) -> list[dict[str, Cell]]:
+def rows(found: RunReport) -> list[dict[str, Cell]]:
     """The rows of the main table by column."""
     return [dict(zip(found.table.columns, cells, strict=True)) for cells in found.table.cells]
 

@@ -12,7 +12,7 @@ import pytest
 
 from generator.emit.code_parts import Parts
 from generator.emit.manifest_reader import Rendered, read
-from generator.emit.report import Cell, Report, Row, page
+from generator.emit.report import Cell, Row, RunReport, page
 from generator.plan.kernels import LeftOut
 from generator.verify.jobs import Failure, Job, JobResult, Subject, command
 from generator.verify.page import report
@@ -80,29 +80,29 @@ def sample() -> tuple[list[JobResult], list[Rendered]]:
     return [result for result in results if (result.job.level, result.job.name) != ("gpu", gone)], [autotune, ladder]
 
 
-def row(found: Report, name: str) -> Row:
+def row(found: RunReport, name: str) -> Row:
     """The row of a kernel or a contract's function."""
     rows = [each for each in found.table.rows if isinstance(each, Row)]
     return next(each for each in rows if each.cells[0] == name)
 
 
-def cell(found: Report, name: str, column: str) -> Cell:
+def cell(found: RunReport, name: str, column: str) -> Cell:
     """What the table shows of it in a column."""
     shown = row(found, name).cells[list(found.table.columns).index(column)]
     return shown if isinstance(shown, Cell) else Cell(shown)
 
 
-def told(found: Report, name: str) -> list[str]:
+def told(found: RunReport, name: str) -> list[str]:
     """What its opened row tells."""
     return [block.text for block in row(found, name).details]
 
 
 @pytest.fixture(scope="module")
-def found() -> Report:
+def found() -> RunReport:
     return report(*sample())
 
 
-def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(found: Report) -> None:
+def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(found: RunReport) -> None:
     ladder, autotune = family("ladder"), family("autotune")
     levels = ["static", "bounds", "interpret", "compile sm80", "compile sm90", "gpu"]
     columns = list(found.table.columns)
@@ -116,7 +116,7 @@ def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(found:
     assert all(f"{axis} {kernel.variant.words[axis]}" in same for axis in kernel.variant.words.keys() - words.keys())
 
 
-def test_a_cell_has_its_state_and_its_number(found: Report) -> None:
+def test_a_cell_has_its_state_and_its_number(found: RunReport) -> None:
     ladder, autotune = family("ladder"), family("autotune")
     for name, column, text, state in (
         (ladder.kernels[1].name, "interpret", "✓ 40", "passed"),
@@ -133,7 +133,7 @@ def test_a_cell_has_its_state_and_its_number(found: Report) -> None:
     assert left_out == Cell("- left out", "left out", "Triton's autotuner needs a GPU")
 
 
-def test_what_a_family_leaves_out_is_told(found: Report) -> None:
+def test_what_a_family_leaves_out_is_told(found: RunReport) -> None:
     families = [family("ladder"), family("autotune")]
     (descriptor, *_) = [entry for entry in families[1].left_out if entry.target == "sm80"]
     assert cell(found, descriptor.name, "compile sm80") == Cell("- left out", "left out", descriptor.reason)
@@ -142,7 +142,7 @@ def test_what_a_family_leaves_out_is_told(found: Report) -> None:
     assert listed == {(e.target or "every target", e.reason, e.name) for one in families for e in one.left_out}
 
 
-def test_an_opened_row_says_what_the_terminal_says(found: Report) -> None:
+def test_an_opened_row_says_what_the_terminal_says(found: RunReport) -> None:
     for result in sample()[0]:
         for failure in result.failures:
             said = told(found, result.job.name)
@@ -159,7 +159,7 @@ def test_an_opened_row_says_what_the_terminal_says(found: Report) -> None:
     assert told(found, family("ladder").kernels[2].name).count(MESSAGE) == 1
 
 
-def test_the_summary_counts_each_column_and_links_to_what_is_wrong(found: Report) -> None:
+def test_the_summary_counts_each_column_and_links_to_what_is_wrong(found: RunReport) -> None:
     (table,) = found.summaries
     place = "python 3.11.7, torch 2.13.0, triton 3.7.1"
     assert f"interpreter, {place}" in found.notes and place in found.notes

@@ -1,4 +1,4 @@
-"""What a file of winners or of regret comes to, as a `Report`."""
+"""What a file of winners or of regret comes to, as a `RunReport`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 from generator.bench.results_report import tile
 from generator.bench.summary import by_rows
-from generator.emit.report import NONE, Mark, Plot, Report, Table
+from generator.emit.report import NONE, Mark, Plot, ReportTable, RunReport
 from generator.problem.product import ROW_CLASSES
 from generator.tune.outcome import ConfirmedWinner, Timed
 from generator.tune.regret import Regret, RegretResults
@@ -19,7 +19,7 @@ _FEW_ROWS = 64
 _WORDS = frozenset(("contract", "size", "fastest", "configuration", "chosen", "its configuration"))
 
 
-def of_winners(found: Winners) -> Report:
+def of_winners(found: Winners) -> RunReport:
     """The ratios to torch's product of each contract and size; the legend has the error of the fitted cost model."""
     columns = ["contract", "size", "fastest", "configuration", "µs", "torch, µs", "ratio"]
     rows = [[w.contract, str(w.shape), *_how(w), _micros(w.library_seconds), _ratio(w)] for w in found.winners]
@@ -28,9 +28,9 @@ def of_winners(found: Winners) -> Report:
         for row, w in enumerate(found.winners)
         if w.library_seconds is not None
     ]
-    return Report(
+    return RunReport(
         "winners",
-        Table("Winners", columns, rows, _WORDS, frozenset(("contract", "fastest"))),
+        ReportTable("Winners", columns, rows, _WORDS, frozenset(("contract", "fastest"))),
         notes=[_place(found.place)],
         summaries=[_ratios(found.winners)],
         plots=[
@@ -43,7 +43,7 @@ def of_winners(found: Winners) -> Report:
     )
 
 
-def of_regret(found: RegretResults) -> Report:
+def of_regret(found: RegretResults) -> RunReport:
     """How much longer the choice takes than the fastest, for each contract and size."""
     columns = ["contract", "size", "chosen", "its configuration", "µs", "fastest", "configuration", "µs of the fastest"]
     rows = [
@@ -53,9 +53,9 @@ def of_regret(found: RegretResults) -> Report:
     marks = [
         Mark(each.contract, _volume(each.shape.sizes), 1 + each.regret, row) for row, each in enumerate(found.found)
     ]
-    return Report(
+    return RunReport(
         "regret",
-        Table("Sizes", [*columns, "regret"], rows, _WORDS, frozenset(("contract", "fastest"))),
+        ReportTable("Sizes", [*columns, "regret"], rows, _WORDS, frozenset(("contract", "fastest"))),
         notes=[_place(found.place)],
         summaries=[_regrets(found.found)],
         plots=[Plot("Time of the choice over that of the fastest", "(M N K)^(1/3)", "times the fastest", marks)],
@@ -82,7 +82,7 @@ def _ratio(winner: ConfirmedWinner) -> str:
     return NONE if winner.library_seconds is None else f"{winner.library_seconds / winner.seconds:.3f}"
 
 
-def _ratios(winners: Sequence[ConfirmedWinner]) -> Table:
+def _ratios(winners: Sequence[ConfirmedWinner]) -> ReportTable:
     """For each contract the mean and the smallest ratio."""
     columns = ["contract", "sizes", "mean ratio", "M up to 64", "larger M", "smallest ratio", "under 0.93"]
     rows = []
@@ -96,10 +96,10 @@ def _ratios(winners: Sequence[ConfirmedWinner]) -> Table:
         smallest = NONE if least is None else f"{ratios[least]:.3f} at {least}"
         under = str(sum(ratio < 0.93 for ratio in ratios.values())) if ratios else NONE
         rows.append([contract, str(len(own)), *means, smallest, under])
-    return Table("Contracts (means are geometric)", columns, rows, _WORDS)
+    return ReportTable("Contracts (means are geometric)", columns, rows, _WORDS)
 
 
-def _regrets(found: Sequence[Regret]) -> Table:
+def _regrets(found: Sequence[Regret]) -> ReportTable:
     """The mean regret of each contract and of all together, also by M, and the largest."""
     groups = {name: [e for e in found if e.contract == name] for name in dict.fromkeys(e.contract for e in found)}
     if len(groups) != 1:
@@ -111,7 +111,7 @@ def _regrets(found: Sequence[Regret]) -> Table:
         classes = by_rows((each.shape.m, 1 + each.regret) for each in group).values()
         rows.append([name, str(len(group)), _mean(1 + each.regret for each in group), *map(_mean, classes), largest])
     columns = ["contract", "sizes", "mean regret", *ROW_CLASSES, "largest"]
-    return Table("Contracts (means are geometric)", columns, rows, _WORDS)
+    return ReportTable("Contracts (means are geometric)", columns, rows, _WORDS)
 
 
 def _mean(times: Iterable[float]) -> str:
