@@ -47,7 +47,7 @@ from generator.language.features import Feature
 from generator.language.targets import TARGETS
 from generator.plan import claims
 from generator.plan.families import families
-from generator.tune import winners, winners_report
+from generator.tune import tuning_report, winners
 
 TUNED = ROOT / "specs" / "tuned"
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -76,7 +76,7 @@ def _bench(suite: str) -> Callable[[], str]:
 def _tuned(family: str) -> Callable[[], str]:
     paths = sorted(TUNED.glob(f"*/{family}.json"), reverse=True)
     # As `tune --report --tuned PATH` prints it; the command needs torch, and the site is built without.
-    return lambda: "\n".join(winners_report.render(winners.read(path)) for path in paths)
+    return lambda: "\n".join(tuning_report.of_winners(winners.read(path)).markdown() for path in paths)
 
 
 def _proofs() -> str:

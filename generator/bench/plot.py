@@ -71,19 +71,12 @@ def _draw(axes: Any, plot: Plot) -> None:
         series.setdefault(mark.series, []).append(mark)
     for number, (label, marks) in enumerate(sorted(series.items())):
         x, y = [mark.x for mark in marks], [mark.y for mark in marks]
-        spread = [[m.y - (m.low or m.y) for m in marks], [(m.high or m.y) - m.y for m in marks]]
-        axes.errorbar(
-            x,
-            y,
-            spread,
-            None,
-            "osv^D"[number % 5],
-            linestyle="none",
-            markersize=4,
-            elinewidth=0.8,
-            label=label,
-            zorder=3,
-        )
+        style = {"linestyle": "none", "marker": "osv^D"[number % 5], "markersize": 4, "label": label, "zorder": 3}
+        if all(mark.low is None for mark in marks):
+            axes.plot(x, y, **style)
+        else:
+            spread = [[m.y - (m.low or m.y) for m in marks], [(m.high or m.y) - m.y for m in marks]]
+            axes.errorbar(x, y, spread, elinewidth=0.8, **style)
     near: list[tuple[float, list[str]]] = []
     for label, points in plot.lines:
         axes.plot(*zip(*points), linewidth=1, color="0.5")
