@@ -17,7 +17,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -28,7 +27,7 @@ from generator.files.parent_process import end_with_parent
 from generator.plan.devices import Device
 from generator.runtime import fitted
 from generator.tune.least_squares import Vector, minimum
-from generator.tune.samples import Row, Sample, Sizes
+from generator.tune.samples import RateFit, Row, Sample, Sizes
 
 #: A contract that was measured at fewer sizes than this has no rates: they would be guessed rather than fitted.
 _FEWEST = 4
@@ -51,20 +50,6 @@ _RESIDENT = 4
 _STEEPEST = 0.9
 #: Weights of squared coefficients in the regression: of numbers, and of kernels and contracts.
 _RIDGE_NUMBER, _RIDGE_NAME = 0.5, 1.0
-
-
-@dataclass(frozen=True)
-class RateFit:
-    """The rates of each configuration, the median error of the model, and the regret of its choice at other sizes.
-
-    `error` is relative to the measured seconds. `regret` is the geometric mean, over sizes that the model was not
-    fitted to, of the seconds of the chosen configuration divided by those of the fastest one, minus 1. Both are of the
-    device's own measurements.
-    """
-
-    rates: Mapping[Row, tuple[float, ...]]
-    error: float
-    regret: float
 
 
 def fit(samples: Iterable[Sample], device: Device) -> RateFit:

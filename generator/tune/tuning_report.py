@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from statistics import geometric_mean
+from typing import TYPE_CHECKING
 
 from generator.bench.results_report import tile
 from generator.bench.summary import by_rows
 from generator.emit.report import NONE, Mark, Plot, ReportTable, RunReport
 from generator.problem.product import ROW_CLASSES
 from generator.tune.outcome import ConfirmedWinner, Timed
-from generator.tune.regret import Regret, RegretResults
 from generator.tune.winners import MeasurementSource, Winners
+
+if TYPE_CHECKING:
+    # It needs torch, which a page of winners does not.
+    from generator.tune.regret import Regret, RegretResults
 
 #: Rows of C up to which a product reads its weights once, and little else.
 _FEW_ROWS = 64

@@ -17,8 +17,7 @@ from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import FORMAT, OF_TUNE, PLACE, SCHEMA, contents
 from generator.tune.outcome import ConfirmedWinner, plain, winner_of
-from generator.tune.rate_fit import RateFit
-from generator.tune.samples import row_of
+from generator.tune.samples import RateFit, row_of
 
 _REMEDY = ": name another file with --tuned FILE, or remove this one"
 
