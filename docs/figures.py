@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import geometric_mean
 
 from packaging.specifiers import SpecifierSet
 
@@ -79,7 +80,7 @@ def _between(results: str, cases: str, rows: str, peer: str) -> list[float]:
 
 def mean(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") -> str:
     """The geometric mean of ratios."""
-    return f"{summary.geometric_mean(_between(results, cases, rows, peer)):.2f}"
+    return f"{geometric_mean(_between(results, cases, rows, peer)):.2f}"
 
 
 def least(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") -> str:
@@ -115,7 +116,7 @@ def aligned_sizes(results: str, cases: str = "*", rows: str = "-") -> str:
 
 def aligned_mean(results: str, cases: str = "*", rows: str = "-") -> str:
     """The geometric mean of ratios at these: with three digits of all rows."""
-    return f"{summary.geometric_mean(_aligned(results, cases, rows)):.{3 if rows == '-' else 2}f}"
+    return f"{geometric_mean(_aligned(results, cases, rows)):.{3 if rows == '-' else 2}f}"
 
 
 def suite_sizes(name: str, cases: str = "*") -> str:

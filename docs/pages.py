@@ -23,8 +23,9 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,8 +37,9 @@ import gpu_tables
 import yaml
 from figures import DEVICE, MEASURED, OTHER, RESULTS
 
-from generator.bench import measurements, plot, summary
+from generator.bench import measurements, plot, results_report, summary
 from generator.commands import command_line
+from generator.emit.report import Plot
 from generator.language import built_in, dtypes, vocabulary
 from generator.language.elements import ELEMENTS
 from generator.language.errors import SpecError
@@ -45,7 +47,7 @@ from generator.language.features import Feature
 from generator.language.targets import TARGETS
 from generator.plan import claims
 from generator.plan.families import families
-from generator.tune import winners, winners_report
+from generator.tune import tuning_report, winners
 
 TUNED = ROOT / "specs" / "tuned"
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -74,7 +76,7 @@ def _bench(suite: str) -> Callable[[], str]:
 def _tuned(family: str) -> Callable[[], str]:
     paths = sorted(TUNED.glob(f"*/{family}.json"), reverse=True)
     # As `tune --report --tuned PATH` prints it; the command needs torch, and the site is built without.
-    return lambda: "\n".join(winners_report.render(winners.read(path)) for path in paths)
+    return lambda: "\n".join(tuning_report.of_winners(winners.read(path)).markdown() for path in paths)
 
 
 def _proofs() -> str:
@@ -114,7 +116,7 @@ def _speed() -> str:
         groups = [group for group in summary.summarize(records) if group.case != "all" and group.peer == word]
         found = [entry for group in groups for entry in group.found]
         shape, least = min(found, key=lambda entry: entry[1])
-        mean = summary.geometric_mean([ratio for _, ratio in found])
+        mean = geometric_mean([ratio for _, ratio in found])
         slower = sum(ratio < 1 for _, ratio in found)
         rows.append((words, peer, str(len(found)), str(slower), f"{mean:.2f}", f"{least:.2f} at {shape}"))
     return markdown(("products", "compared with", "sizes", "slower", "mean ratio", "smallest ratio"), rows)
@@ -267,7 +269,7 @@ def _invariant() -> str:
     for product in json.loads((DEVICE / "invariant.json").read_text())["products"]:
         ratios = [each["ratio"] for each in product["times"]]
         found.setdefault((product["n"], product["k"]), []).extend(ratios)
-    rows = [(f"{n}x{k}", f"{summary.geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
+    rows = [(f"{n}x{k}", f"{geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
     return markdown(("NxK", "mean", "largest"), rows)
 
 
@@ -372,11 +374,11 @@ PLOTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def plotted(name: str) -> plot.Shown:
+def plotted(name: str) -> Sequence[Plot]:
     """What a plot shows."""
     suite, only = PLOTS[name]
     kept = measurements.load(RESULTS[suite])
-    return plot.shown(kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)])
+    return results_report.plots(kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)])
 
 
 def draw(name: str, path: Path) -> None:

@@ -29,7 +29,7 @@ PRINTED = {
     "vendor": r"^block\.py$",
     "call": r"^\(64, 128\) on cpu: as torch's own$",
     "package": r"^hub: \d+ files; layers: Linear, LinearGelutanh$",
-    "load": r" gemm_fp16_rcr_bias_gelutanh gemm_fp16_rcr_none layers ",
+    "load": r"^gemm_fp16_rcr_bias_gelutanh gemm_fp16_rcr_none layers ",
 }
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from generator.bench import markdown_tables, measurements
-from generator.bench.results_page import results_page
+from generator.bench import measurements, results_report
 from generator.bench.suite import read_shapes, read_suite
+from generator.emit.report import page
 from generator.files.reading import FileError
 from generator.language.errors import CallError, SpecError
 from generator.language.spec import read as read_spec
 from generator.plan.expand import expand
 from generator.problem.grouping import EVEN
 from generator.problem.product import Shape
-from generator.tune import regret, winners, winners_report
+from generator.tune import regret, tuning_report, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome
 from generator.tune.rate_fit import RateFit
@@ -67,7 +67,7 @@ def _tuned(path: Path) -> None:
 
 def _read_tuned(path: Path) -> Any:
     found = winners.read(path)
-    winners_report.render(found)
+    page(tuning_report.of_winners(found))
     return json.loads(winners.text_of(found, path))
 
 
@@ -89,7 +89,7 @@ def _regret(path: Path) -> None:
 
 def _read_regret(path: Path) -> Any:
     found = regret.read(path)
-    regret.render(found)
+    page(tuning_report.of_regret(found))
     return json.loads(regret.text_of(found, path))
 
 
@@ -101,9 +101,9 @@ def _bench(path: Path) -> None:
 
 def _read_bench(path: Path) -> Any:
     found = measurements.load(path)
-    markdown_tables.render(found, found.records)
-    markdown_tables.render(found, found.records, brief=True, by_rows=True)
-    results_page(found, found.records)
+    results_report.markdown(found, found.records)
+    results_report.markdown(found, found.records, brief=True, by_rows=True)
+    page(results_report.report(found, found.records))
     return json.loads(measurements.text_of(found, path))
 
 

@@ -6,14 +6,13 @@ The stages, each of which can be called alone:
     comparison_plan  Suite + specs -> Comparison ...       the rendered files, shapes and peers of each comparison
     measure          Comparison + Device -> Record         checked against float64, then timed in the same rounds
     measurements     Record ... <-> JSON                   saved after each comparison, so that a run can be continued
-    markdown_tables  results -> Markdown                   without a GPU
+    results_report   results -> Report, Markdown           tables and plots, without a GPU
     summary          Record ... -> Ratios                  of each case: the mean, the smallest, how many under a bound
-    plot             results -> a picture                  without a GPU, with matplotlib
-    results_page     results -> an HTML page               without a GPU, by `generator.emit.html_page`
+    plot             plots of a Report -> a picture        without a GPU, with matplotlib
 
 Operands, references and what errors are allowed are in `generator.problem`; here are the sets of a measurement
 (`random_operands`), the rows and columns that are checked (`check`) and what torch computes (`peers`).
 
-The modules that read a results file (`stats`, `suite`, `comparison_plan`, `measurements`, `markdown_tables`, `summary`,
-`plot`, `results_page`) need neither torch nor a GPU.
+The modules that read a results file (`stats`, `suite`, `comparison_plan`, `measurements`, `results_report`, `summary`,
+`plot`) need neither torch nor a GPU.
 """

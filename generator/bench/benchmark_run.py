@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.bench import comparison_plan, markdown_tables, measurements, plain_rows, summary
+from generator.bench import comparison_plan, measurements, plain_rows, results_report, summary
 from generator.bench.measurements import BenchmarkResults, ComparisonRecord
 from generator.bench.required_gpu import require_gpu
-from generator.bench.results_page import results_page
 from generator.bench.suite import (
     DEFAULT_PEERS,
     DEFAULT_SHAPES,
@@ -25,6 +24,7 @@ from generator.bench.suite import (
     given_shapes,
     read_suite,
 )
+from generator.emit.report import page
 from generator.files import output_files
 from generator.files.reading import FileError
 from generator.language.errors import CallError
@@ -158,7 +158,7 @@ def _present(recorded: BenchmarkResults, records: list[ComparisonRecord], call: 
 def _text(recorded: BenchmarkResults, records: Sequence[ComparisonRecord], call: BenchmarkOptions, bound: float) -> str:
     """The results as `--format` says: the comparisons, or with `--summary` what they come to."""
     if call.format == "markdown":
-        return markdown_tables.render(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
+        return results_report.markdown(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
     rows = plain_rows.summaries(recorded, records, bound) if call.summary else plain_rows.comparisons(recorded, records)
     return plain_rows.as_csv(rows) if call.format == "csv" else plain_rows.as_json(rows)
 
@@ -168,13 +168,14 @@ def _reports(
 ) -> Iterator[Callable[[], None]]:
     """What makes each requested report."""
     if call.html is not None:
-        page = call.html
-        yield lambda: output_files.put(page, results_page(recorded, records, call.command))
+        file, bound = call.html, 1.0 if call.bound is None else call.bound
+        found = results_report.report(recorded, records, bound, by_rows=call.by_rows, command=call.command)
+        yield lambda: output_files.put(file, page(found))
     if call.plot is not None:
         from generator.bench import plot
 
         drawn = call.plot
-        yield lambda: plot.draw(plot.shown(recorded, records), drawn)
+        yield lambda: plot.draw(results_report.plots(recorded, records), drawn)
 
 
 def _why_no_time(records: Sequence[ComparisonRecord]) -> str | None:
@@ -212,7 +213,7 @@ def run(
     missing = [dtype for word, dtype in dtypes.items() if word not in measured]
     keeper = _Keeper(call.json)
     if pending:
-        precompilation.compile_ahead(precompilation.jobs(pending, call.configs), call.workers)
+        precompilation.compile_ahead(precompilation.calls(pending, call.configs), call.workers)
     if missing and (pending or not measured):
         added = [c for c in ceilings.measure(device, missing, scale=scale) if c.name not in measured]
         recorded.ceilings[environment] = (*recorded.ceilings.get(environment, ()), *added)
@@ -278,5 +279,5 @@ def _line(record: ComparisonRecord) -> str:
         if side.failure is not None:
             sides.append(f"{side.label} {'refused' if side.refused else 'FAILED'}: {side.failure}")
         elif side.role != "peer":
-            sides.append(f"{side.label} {markdown_tables.ratio_text(record, record.peer, side, 'gpu')}")
+            sides.append(f"{side.label} {results_report.ratio_text(record, record.peer, side, 'gpu')}")
     return f"{record.case} {record.problem.shape}: {'; '.join(sides)}"

@@ -133,11 +133,25 @@ def measure(comparison: Comparison, device: MeasuredDevice, environment: str, op
     )
 
 
+def run(
+    session: Session, found: Sequence[Competitor], rounds: int, seconds: float | None = None, warm: int | None = None
+) -> list[TimedSide | None]:
+    """Prepare sides, time those that can be in the same rounds, and check them again; each has its outcome as `side`.
+
+    In the order of `found`, with None for a side that could not be timed.
+    """
+    entries = [session.prepare(each) if each.side.failure is None else None for each in found]
+    session.rounds([entry for entry in entries if entry is not None], rounds, seconds, warm)
+    for each, entry in zip(found, entries):
+        if entry is not None:
+            each.side = session.finish(entry)
+    return entries
+
+
 def _timed(session: Session, found: list[Competitor], options: Options) -> tuple[list[Side], Ratios]:
     """The sides of a comparison with their times, in the order of `found`, and the ratios of the times."""
-    entries = [session.prepare(each) if each.side.failure is None else None for each in found]
-    session.rounds([entry for entry in entries if entry is not None], options.rounds, options.seconds)
-    sides = [each.side if entry is None else session.finish(entry) for each, entry in zip(found, entries)]
+    entries = run(session, found, options.rounds, options.seconds)
+    sides = [each.side for each in found]
     samples = [
         {word: getattr(entry, word) for word in TIMED} if entry is not None and side.failure is None else {}
         for side, entry in zip(sides, entries)

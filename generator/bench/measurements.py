@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,8 +61,9 @@ class Timing:
     @staticmethod
     def of(method: str, calls: int, samples: Sequence[float]) -> Timing:
         """The statistics of samples in microseconds; raise ValueError for none."""
-        found = stats.summarize(samples)
-        kept = (stats.rounded(value, stats.STATISTIC_DIGITS) for value in (found.median, found.mean, found.deviation))
+        deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0
+        found = statistics.median(samples), statistics.fmean(samples), deviation
+        kept = (stats.rounded(value, stats.STATISTIC_DIGITS) for value in found)
         return Timing(method, calls, len(samples), *kept)
 
 

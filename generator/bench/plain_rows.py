@@ -9,11 +9,12 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
 from typing import TypeAlias
 
 from generator.bench.measurements import TIMED, BenchmarkResults, ComparisonRecord, Side
 from generator.bench.rooflines import roofline
-from generator.bench.summary import geometric_mean, summarize
+from generator.bench.summary import summarize
 
 Value: TypeAlias = "str | int | float | bool | None"
 Row: TypeAlias = "dict[str, Value]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,19 +10,6 @@ from dataclasses import dataclass
 DIGITS = 5
 #: Digits kept of a statistic of several measurements.
 STATISTIC_DIGITS = 6
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a list of samples comes to, in the samples' unit."""
-
-    median: float
-    mean: float
-    #: Standard deviation with n - 1 in the denominator; 0 for one sample.
-    deviation: float
-    #: First and third quartile.
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -34,25 +21,6 @@ class Ratio:
     high: float
 
 
-def quantile(ordered: Sequence[float], fraction: float) -> float:
-    """The `fraction` quantile of ascending values, interpolated linearly (Hyndman and Fan's definition 7)."""
-    position = (len(ordered) - 1) * fraction
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
-
-
-def summarize(samples: Sequence[float]) -> Summary:
-    """Median, mean, deviation and quartiles; raise ValueError for no samples."""
-    if not samples:
-        raise ValueError("no samples to summarize")
-    ordered = sorted(samples)
-    mean = math.fsum(ordered) / len(ordered)
-    squares = math.fsum((sample - mean) ** 2 for sample in ordered)
-    deviation = math.sqrt(squares / (len(ordered) - 1)) if len(ordered) > 1 else 0.0
-    return Summary(quantile(ordered, 0.5), mean, deviation, quantile(ordered, 0.25), quantile(ordered, 0.75))
-
-
 def ratios(peer: Sequence[float], ours: Sequence[float]) -> list[float]:
     """Peer's time over ours, round by round; above 1 is faster. Raise ValueError for rounds that do not pair up."""
     if len(peer) != len(ours):
@@ -62,8 +30,10 @@ def ratios(peer: Sequence[float], ours: Sequence[float]) -> list[float]:
 
 def ratio(peer: Sequence[float], ours: Sequence[float]) -> Ratio:
     """The statistics of `ratios`; raise ValueError for no rounds, or for rounds that do not pair up."""
-    found = summarize(ratios(peer, ours))
-    return Ratio(*(rounded(value, STATISTIC_DIGITS) for value in (found.median, found.low, found.high)))
+    found = ratios(peer, ours)
+    # One round is its own quartile.
+    low, median, high = statistics.quantiles(found * 2 if len(found) == 1 else found, n=4, method="inclusive")
+    return Ratio(*(rounded(value, STATISTIC_DIGITS) for value in (median, low, high)))
 
 
 def rounded(value: float, digits: int = DIGITS) -> float:

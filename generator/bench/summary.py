@@ -5,11 +5,12 @@ On request also the means by M, and what the comparisons with aligned rows alone
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from generator.bench.measurements import ComparisonRecord, Side
+from generator.emit.report import NONE, ReportTable
 from generator.problem.product import ROW_CLASSES, Shape
 
 #: Fewer comparisons than this need no summary: their table says it all.
@@ -61,13 +62,6 @@ def by_rows(values: Iterable[tuple[int, float]]) -> dict[str, list[float]]:
     return {name: [value for m, value in entries if least <= m <= most] for name, (least, most) in ROW_CLASSES.items()}
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of positive numbers; raise ValueError for none."""
-    if not values:
-        raise ValueError("no values to average")
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
-
-
 def summarize(records: Sequence[ComparisonRecord]) -> list[Ratios]:
     """Every side of every case against every peer, and the best of several, rows forced by `--configs all` left out.
 
@@ -103,30 +97,36 @@ def _ratios(case: str, label: str, word: str, entries: list[tuple[ComparisonReco
     return Ratios(case, label, word, tuple(found), tuple(host), len(entries) - len(found), tuple(aligned))
 
 
-def render(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[str]:
-    """The summary as Markdown paragraphs, none where there is nothing to sum up; with `rows` also the table by M."""
+def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[ReportTable]:
+    """The summary of records of one device, none where there is nothing to sum up; with `rows` also the means by M."""
     groups = [group for group in summarize(records) if group.found]
     if len(records) < _FEWEST or not groups:
         return []
     # A label says something only where there are several.
     labelled = len({group.label for group in groups if group.label}) > 1
     columns = ["case", "peer", "cases", "mean ratio", "smallest ratio", f"under {bound:g}", "mean host ratio"]
-    lines = [row(columns), row(["---"] * len(columns))]
     names = [f"{group.case}: {group.label}" if labelled and group.label else group.case for group in groups]
+    found = []
     for case, group in zip(names, groups):
         shape, smallest = group.smallest
         cases = str(len(group.found)) + (f" (and {group.missing} without a ratio)" if group.missing else "")
-        host = f"{geometric_mean(group.host):.3f}" if group.host else "—"
-        cells = [case, group.peer, cases, f"{group.mean:.3f}", f"{smallest:.3f} at {shape}", str(group.under(bound))]
-        lines.append(row([*cells, host]))
-    parts = ["**Summary** (means are geometric)", "\n".join(lines)]
-    return [*parts, *_by_rows(names, groups, bound)] if rows else parts
+        host = f"{geometric_mean(group.host):.3f}" if group.host else NONE
+        least = f"{smallest:.3f} at {shape}"
+        found.append([case, group.peer, cases, f"{group.mean:.3f}", least, str(group.under(bound)), host])
+    table = ReportTable("Summary", columns, found, frozenset(("case", "peer")))
+    return [table, _by_rows(names, groups, bound)] if rows else [table]
+
+
+def markdown(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[str]:
+    """The same as Markdown paragraphs."""
+    found = tables(records, bound, rows=rows)
+    return [part for table in found for part in (f"**{table.title}** (means are geometric)", table.markdown())]
 
 
 def why_none(records: Sequence[ComparisonRecord]) -> str | None:
-    """Why `render` has no summary for the records of any environment, or None if it has one."""
+    """Why `tables` has no summary for the records of any environment, or None if it has one."""
     groups = [[each for each in records if each.environment == name] for name in {each.environment for each in records}]
-    if any(render(group, 1.0) for group in groups):
+    if any(tables(group, 1.0) for group in groups):
         return None
     timed = sum(any(group.found for group in summarize([record])) for record in records)
     return (
@@ -135,25 +135,20 @@ def why_none(records: Sequence[ComparisonRecord]) -> str | None:
     )
 
 
-def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> list[str]:
-    """The geometric means by M, and what aligned rows alone come to, as Markdown paragraphs."""
+def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> ReportTable:
+    """The geometric means by M, and what aligned rows alone come to."""
     columns = ["case", *ROW_CLASSES, "aligned rows", "smallest of these", f"under {bound:g} of these"]
-    lines = [row(columns), row(["---"] * len(columns))]
+    rows = []
     several = len({group.peer for group in groups}) > 1
     for name, group in zip(names, groups):
         classes = by_rows((shape.m, value) for shape, value in group.found).values()
         aligned = [value for _, value in group.aligned]
-        cells = [f"{geometric_mean(found):.3f} ({len(found)})" if found else "—" for found in (*classes, aligned)]
+        cells = [f"{geometric_mean(found):.3f} ({len(found)})" if found else NONE for found in (*classes, aligned)]
         if group.aligned:
             shape, smallest = min(group.aligned, key=lambda entry: entry[1])
             cells += [f"{smallest:.3f} at {shape}", str(sum(value < bound for value in aligned))]
         else:
-            cells += ["—", "—"]
-        lines.append(row([f"{name}, {group.peer}" if several else name, *cells]))
-    told = "Mean ratios by M, and of rows that are multiples of 16 bytes in A, B and C, with the number of sizes:"
-    return [told, "\n".join(lines)]
-
-
-def row(cells: Sequence[str]) -> str:
-    """A line of a Markdown table."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+            cells += [NONE, NONE]
+        rows.append([f"{name}, {group.peer}" if several else name, *cells])
+    title = "Mean ratios by M, and of rows that are multiples of 16 bytes in A, B and C, with the number of sizes"
+    return ReportTable(title, columns, rows, frozenset(("case",)))

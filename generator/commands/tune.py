@@ -101,6 +101,7 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         action="store_true",
         help="print a summary of --tuned FILE, or of --regret FILE; needs no GPU and no SPEC",
     )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="with --report: also write it as one HTML page")
     parser.add_argument(
         "--again", action="store_true", help="choose winners and fit again from the journal only; needs no GPU"
     )
@@ -129,6 +130,8 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         parser.error("--regret writes no winners, which --tuned and --again are about")
     if call.report and call.tuned is None and call.regret is None:
         parser.error("--report prints a file of winners or of regret: name it with --tuned FILE or --regret FILE")
+    if call.html is not None and not call.report:
+        parser.error("--html goes with --report")
     if not call.report and not call.specs:
         parser.error("the following arguments are required: SPEC")
     if call.device is not None and not call.dry_run and not call.again:

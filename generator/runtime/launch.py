@@ -9,6 +9,7 @@ alignment of the operands. Their launches are repeated with the addresses and nu
 # mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import inspect
@@ -224,8 +225,7 @@ class Repeat:
 
     def transposed(self) -> Repeat:
         """The same launches, whose only result is seen with its last two dimensions exchanged."""
-        found = object.__new__(Repeat)
-        found.__dict__.update(self.__dict__)
+        found = copy.copy(self)
         (*batch, m, n), (*strides, of_m, of_n), dtype = self.made[0]
         found.made = [(torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype), *self.made[1:]]
         return found

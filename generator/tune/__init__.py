@@ -10,6 +10,7 @@ The stages, each of which can be called alone:
     winner_choice    Outcome ... + data file -> data file  merged, without those that `winner_validation` doubts
     winners          data file                             sorted, one winner a line
     regret           Outcome ... -> results file           how much longer the family's choice takes than the best
+    tuning_report    either file -> Report                 what it comes to, as Markdown and as a page
 
 `tuning_run` runs them, `executors` starts the worker processes, and `generator.bench` does all timing and checking.
 """

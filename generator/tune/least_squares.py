@@ -1,8 +1,10 @@
-"""Least squares: the minimum of a sum of squared errors near an expected point, and systems of linear equations."""
+"""Least squares: the minimum of a sum of squared errors near an expected point."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 Vector = tuple[float, ...]
 #: For each sample the predicted values at each of the points.
@@ -30,61 +32,31 @@ def minimum(
     The loss is the sum of weights * (prediction - target)^2 and of precision * (number - expected)^2. The method is
     Levenberg's and Marquardt's, with derivatives by differences. The curvature is of the first sum alone.
     """
+    wanted, weight, drawn, pull = map(np.asarray, (targets, weights, expected, precision))
 
-    def loss(point: Vector, predicted: Sequence[float]) -> float:
-        errors = sum(w * (value - target) ** 2 for w, value, target in zip(weights, predicted, targets))
-        return errors + sum(p * (value - wanted) ** 2 for p, value, wanted in zip(precision, point, expected))
+    def values(points: np.ndarray) -> np.ndarray:
+        return np.array(predict([tuple(map(float, point)) for point in points]))
 
-    point, damping = start, _DAMPING
-    size = range(len(point))
-    curvature: Vector = (0.0,) * len(point)
+    def loss(point: np.ndarray, predicted: np.ndarray) -> float:
+        return float(weight @ (predicted - wanted) ** 2 + pull @ (point - drawn) ** 2)
+
+    point, damping = np.array(start), _DAMPING
+    curvature = np.zeros(len(point))
     for _ in range(_ITERATIONS):
-        around = [tuple(value + _DIFFERENCE * (i == j) for j, value in enumerate(point)) for i in size]
-        matrix = [[0.0] * len(point) for _ in size]
-        gradient = [p * (value - wanted) for p, value, wanted in zip(precision, point, expected)]
-        predicted = []
-        for (here, *others), target, weight in zip(predict([point, *around]), targets, weights):
-            predicted.append(here)
-            slopes = [(other - here) / _DIFFERENCE for other in others]
-            for i in size:
-                factor = weight * slopes[i]
-                gradient[i] += factor * (here - target)
-                line = matrix[i]
-                for j in range(i + 1):
-                    line[j] += factor * slopes[j]
-        for i in size:
-            for j in range(i):
-                matrix[j][i] = matrix[i][j]
-        curvature = tuple(matrix[i][i] for i in size)
+        around = values(point + _DIFFERENCE * np.eye(len(point) + 1, len(point), -1))
+        predicted = around[:, 0]
+        slopes = (around[:, 1:] - predicted[:, None]) / _DIFFERENCE
+        matrix = slopes.T @ (weight[:, None] * slopes)
+        gradient = pull * (point - drawn) + slopes.T @ (weight * (predicted - wanted))
+        curvature = matrix.diagonal()
         current = loss(point, predicted)
         for _ in range(_TRIES):
-            damped = [
-                [matrix[i][j] + ((curvature[i] + precision[i]) * damping + precision[i]) * (i == j) for j in size]
-                for i in size
-            ]
-            step = solved(damped, gradient)
-            other = tuple(value - max(-_LONGEST, min(_LONGEST, change)) for value, change in zip(point, step))
-            if loss(other, [value for (value,) in predict([other])]) < current:
+            damped = matrix + np.diag((curvature + pull) * damping + pull)
+            other = point - np.linalg.solve(damped, gradient).clip(-_LONGEST, _LONGEST)
+            if loss(other, values(other[None])[:, 0]) < current:
                 point, damping = other, max(damping * _BETTER, 1e-5)
                 break
             damping *= _WORSE
         else:
             break
-    return point, curvature
-
-
-def solved(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
-    """The x of matrix * x = vector, for a symmetric positive definite matrix; by Gaussian elimination."""
-    lines = [[*line, value] for line, value in zip(matrix, vector)]
-    size = len(lines)
-    for i in range(size):
-        pivot = lines[i]
-        for other in lines[i + 1 :]:
-            factor = other[i] / pivot[i]
-            if factor:
-                for j in range(i, size + 1):
-                    other[j] -= factor * pivot[j]
-    found = [0.0] * size
-    for i in reversed(range(size)):
-        found[i] = (lines[i][size] - sum(lines[i][j] * found[j] for j in range(i + 1, size))) / lines[i][i]
-    return found
+    return tuple(point.tolist()), tuple(curvature.tolist())

@@ -27,6 +27,7 @@ class TuningOptions:
     journal: Path | None = None
     dry_run: bool = False
     report: bool = False
+    html: Path | None = None
     again: bool = False
     smallest: bool = False
     also: list[Path] = field(default_factory=list)

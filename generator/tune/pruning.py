@@ -15,8 +15,7 @@ from generator.language.model import Variant
 from generator.plan.devices import Device
 from generator.problem.product import Shape
 from generator.runtime import fitted
-from generator.tune.rate_fit import RateFit
-from generator.tune.samples import Row, Sample, Sizes, crossing, pitches, row_of
+from generator.tune.samples import RateFit, Row, Sample, Sizes, crossing, pitches, row_of
 from generator.tune.winners import Winners
 
 #: The largest mean loss over all sizes, and the largest loss at one size.

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import geometric_mean
 
 from generator.bench.comparison_plan import Contestant, Families
 from generator.bench.measure import reason
-from generator.bench.summary import geometric_mean, row
 from generator.cost import tuned
 from generator.emit.apply import Refused
 from generator.emit.job import RenderingJob, render
 from generator.emit.rendering_report import show
+from generator.emit.report import NONE, line
 from generator.plan.kernels import Family
 from generator.problem.product import Problem
 from generator.tune import trial_worker
@@ -105,7 +106,7 @@ def compare(found: Sequence[Pair], executor: Executor, until: float, factory: st
     if not found:
         return False
     columns = ["contract", "size", "before, µs", "after, µs", "torch, µs", "before / after"]
-    print(row(columns), row(["---"] * len(columns)), sep="\n")
+    print(line(columns), line(["---"] * len(columns)), sep="\n")
     ratios, left = [], 0
     for pair in found:
         if time.monotonic() >= until:
@@ -119,8 +120,8 @@ def compare(found: Sequence[Pair], executor: Executor, until: float, factory: st
             return True
         ratio = calls[0] / calls[1] if calls[0] and calls[1] else None
         ratios += [ratio] if ratio else []
-        cells = ["—" if seconds is None else f"{seconds * 1e6:.4g}" for seconds in calls]
-        print(row([pair.contract, str(pair.problem.shape), *cells, f"{ratio:.3f}" if ratio else "—"]), flush=True)
+        cells = [NONE if seconds is None else f"{seconds * 1e6:.4g}" for seconds in calls]
+        print(line([pair.contract, str(pair.problem.shape), *cells, f"{ratio:.3f}" if ratio else NONE]), flush=True)
     if ratios:
         print(f"The public functions are {geometric_mean(ratios):.3f} times as fast as before (geometric mean).")
     if left:

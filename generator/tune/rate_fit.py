@@ -17,16 +17,17 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
 
 from generator.bench.stats import rounded
 from generator.cost.analytic import PRODUCTS
 from generator.files.parent_process import end_with_parent
 from generator.plan.devices import Device
 from generator.runtime import fitted
-from generator.tune.least_squares import Vector, minimum, solved
-from generator.tune.samples import Row, Sample, Sizes
+from generator.tune.least_squares import Vector, minimum
+from generator.tune.samples import RateFit, Row, Sample, Sizes
 
 #: A contract that was measured at fewer sizes than this has no rates: they would be guessed rather than fitted.
 _FEWEST = 4
@@ -49,20 +50,6 @@ _RESIDENT = 4
 _STEEPEST = 0.9
 #: Weights of squared coefficients in the regression: of numbers, and of kernels and contracts.
 _RIDGE_NUMBER, _RIDGE_NAME = 0.5, 1.0
-
-
-@dataclass(frozen=True)
-class RateFit:
-    """The rates of each configuration, the median error of the model, and the regret of its choice at other sizes.
-
-    `error` is relative to the measured seconds. `regret` is the geometric mean, over sizes that the model was not
-    fitted to, of the seconds of the chosen configuration divided by those of the fastest one, minus 1. Both are of the
-    device's own measurements.
-    """
-
-    rates: Mapping[Row, tuple[float, ...]]
-    error: float
-    regret: float
 
 
 def fit(samples: Iterable[Sample], device: Device) -> RateFit:
@@ -243,24 +230,19 @@ def _expected(
     A configuration counts by the share of its measurements, rather than of what was expected, in its number.
     """
     names = sorted({name for each in features.values() for name in each})
-    index = {name: i for i, name in enumerate(names)}
-    rows = [(row, [(index[name], value) for name, value in each.items()]) for row, each in features.items()]
-    ridge = [1e-6 if not name else _RIDGE_NAME if " " in name else _RIDGE_NUMBER for name in names]
-    columns = []
-    for j, prior in enumerate(precision):
-        matrix = [[ridge[i] if i == other else 0.0 for other in range(len(names))] for i in range(len(names))]
-        vector = [0.0] * len(names)
-        for row, pairs in rows:
-            weight = curvature[row][j] / (curvature[row][j] + prior)
-            for i, value in pairs:
-                vector[i] += weight * value * (found[row][j] - start[row][j])
-                for other, factor in pairs:
-                    matrix[i][other] += weight * value * factor
-        columns.append(solved(matrix, vector))
-    return {
-        row: tuple(first + sum(column[i] * value for i, value in pairs) for first, column in zip(start[row], columns))
-        for row, pairs in rows
-    }
+    if not features:
+        return {}
+    known = np.array([[each.get(name, 0.0) for name in names] for each in features.values()])
+    ridge = np.diag([1e-6 if not name else _RIDGE_NAME if " " in name else _RIDGE_NUMBER for name in names])
+    first = np.array([start[row] for row in features])
+    moved = np.array([found[row] for row in features]) - first
+    curved = np.array([curvature[row] for row in features])
+    counts = curved / (curved + precision)
+    columns = [
+        known @ np.linalg.solve(known.T @ (count[:, None] * known) + ridge, known.T @ (count * own))
+        for count, own in zip(counts.T, moved.T)
+    ]
+    return {row: tuple(map(float, own)) for row, own in zip(features, first + np.transpose(columns))}
 
 
 def _lost(samples: Sequence[Sample], rates: Mapping[Row, tuple[float, ...]], device: Device) -> list[float]:

@@ -6,26 +6,24 @@ The file has one size on each line, sorted, with the device and the versions at 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from generator.bench.comparison_plan import Families
 from generator.bench.stats import rounded
-from generator.bench.summary import by_rows, geometric_mean, row
 from generator.files.checked_json import Schema
 from generator.files.updating import put
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.tuned_file import PLACE, TIMED
-from generator.problem.product import ROW_CLASSES, SHAPE, Shape, shape_of
+from generator.problem.product import SHAPE, Shape, shape_of
 from generator.tune import public_calls
 from generator.tune.outcome import CHOSEN, Chosen, Timed, TrialOutcome, chosen_of, timed_of
 from generator.tune.trial_selection import Trial
 from generator.tune.tuning_run import Progress
-from generator.tune.winners import MeasurementSource
+from generator.tune.winners import MeasurementSource, by_lines
 
 FORMAT = 1
 
@@ -114,18 +112,11 @@ def save(kept: RegretResults, path: Path) -> None:
 def text_of(kept: RegretResults, path: Path) -> str:
     """The text of a file, checked; raises `FileError` if no reader would accept it."""
     head = {"format": FORMAT, **dataclasses.asdict(kept.place)}
-    lines = [f" {_json(key)}: {_json(value)}," for key, value in head.items()]
-    sizes = ",\n".join(f"  {_json(_plain(each))}" for each in kept.found)
-    text = "\n".join(["{", *lines, ' "sizes": [', *([sizes] if sizes else []), " ]", "}"]) + "\n"
-    return values.checked(text, SCHEMA, _results, path)
+    return values.checked(by_lines(head, {"sizes": [_plain(each) for each in kept.found]}), SCHEMA, _results, path)
 
 
 def _plain(each: Regret) -> dict[str, Any]:
     return {**dataclasses.asdict(each), "shape": each.shape.numbers}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def read(path: Path) -> RegretResults:
@@ -150,30 +141,3 @@ def _read(entry: dict[str, Any], *steps: str | int) -> Regret:
         "best": timed_of(entry["best"], *steps, "best"),
     }
     return Regret(**(entry | typed))
-
-
-def render(kept: RegretResults) -> str:
-    """The results as Markdown: the mean regret of each contract and of all together, also by M, and the largest."""
-    place = kept.place
-    columns = ["contract", "sizes", "mean regret", *ROW_CLASSES, "largest"]
-    lines = [f"{place.device}, torch {place.torch}, triton {place.triton}.", "", row(columns)]
-    lines.append(row(["---"] * len(columns)))
-    groups = {name: [each for each in kept.found if each.contract == name] for name in _contracts(kept.found)}
-    if len(groups) != 1:
-        groups["all"] = list(kept.found)
-    for name, group in groups.items():
-        most = max(group, key=lambda each: each.regret, default=None)
-        largest = "—" if most is None else f"{most.regret:.1%} at {most.shape}"
-        classes = by_rows((each.shape.m, 1 + each.regret) for each in group).values()
-        means = [_mean(ratios) for ratios in ([1 + each.regret for each in group], *classes)]
-        lines.append(row([name, str(len(group)), *means, largest]))
-    return "\n".join(lines) + "\n"
-
-
-def _contracts(found: Iterable[Regret]) -> list[str]:
-    return list(dict.fromkeys(each.contract for each in found))
-
-
-def _mean(ratios: Sequence[float]) -> str:
-    """The geometric mean of times over the best times, as the share by which it exceeds 1."""
-    return f"{geometric_mean(ratios) - 1:.1%}" if ratios else "—"

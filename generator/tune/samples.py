@@ -150,3 +150,17 @@ def crossing(layout: Layout, sizes: Sizes, width: int) -> tuple[bool, bool]:
 def _aligned(variant: Variant, sizes: Sizes, width: int) -> bool:
     found = pitches(variant.layout, sizes, width)
     return not any(pitch % (16 * width) or (pitch % 128 and 128 % pitch) for pitch in found)
+
+
+@dataclass(frozen=True)
+class RateFit:
+    """The rates of each configuration, the median error of the model, and the regret of its choice at other sizes.
+
+    `error` is relative to the measured seconds. `regret` is the geometric mean, over sizes that the model was not
+    fitted to, of the seconds of the chosen configuration divided by those of the fastest one, minus 1. Both are of the
+    device's own measurements.
+    """
+
+    rates: Mapping[Row, tuple[float, ...]]
+    error: float
+    regret: float

@@ -202,7 +202,7 @@ def why_not_configuration(
     return None if call.fitting([rows(contestant)[index]], sizes) else "not for these sizes"
 
 
-def calls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+def calls(trials: Sequence[Trial]) -> list[precompilation.Call]:
     """The calls to compile before the measurements: of calls that compile to the same code, the smallest problem."""
     least: dict[tuple[object, ...], tuple[int, Problem, Candidate]] = {}
     for trial in trials:
@@ -211,7 +211,7 @@ def calls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
             entry = (trial.problem.bytes, trial.problem, candidate)
             if key not in least or entry[0] < least[key][0]:
                 least[key] = entry
-    return [precompilation.job_of(problem, chosen.contestant, chosen.index) for _, problem, chosen in least.values()]
+    return [(problem, chosen.contestant, chosen.index) for _, problem, chosen in least.values()]
 
 
 def _specialised(config: Mapping[str, int], problem: Problem) -> tuple[object, ...]:

@@ -124,12 +124,9 @@ def functions(problem: Problem, contestants: Sequence[Contestant], factory: str 
     device = _device(factory)
     set_precision(problem)
     session = Session(problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
-    timed = [_enter(session, unforced(each)) for each in contestants]
-    timed.append(_enter(session, peer_of(problem, "cublas")))
-    session.rounds([each.entry for each in timed if each.entry is not None], CONFIRM.rounds, warm=CONFIRM.warm)
-    for each in timed:
-        if each.entry is not None:
-            each.competitor.side = session.finish(each.entry)
+    sides = [*map(unforced, contestants), peer_of(problem, "cublas")]
+    entries = measure.run(session, sides, CONFIRM.rounds, warm=CONFIRM.warm)
+    timed = [_Entrant(None, side, entry) for side, entry in zip(sides, entries)]
     found = tuple(each.median if each.side.failure is None else None for each in timed)
     device.free()
     return found

@@ -12,18 +12,27 @@ from pathlib import Path
 from generator.bench import precompilation
 from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
-from generator.bench.markdown_tables import tile
 from generator.bench.required_gpu import require_gpu
+from generator.bench.results_report import tile
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, given_shapes
+from generator.emit.report import page
 from generator.files import output_files
 from generator.files.updating import require_regular
 from generator.language.errors import CallError
 from generator.plan import devices
 from generator.plan.kernels import Family
 from generator.problem.product import Shape
-from generator.tune import executors, public_calls, regret, trial_worker, tuning_run, winner_choice, winners
-from generator.tune import winners_report as reports
+from generator.tune import (
+    executors,
+    public_calls,
+    regret,
+    trial_worker,
+    tuning_report,
+    tuning_run,
+    winner_choice,
+    winners,
+)
 from generator.tune.journal import Journal
 from generator.tune.options import TuningOptions
 from generator.tune.samples import Row
@@ -42,13 +51,13 @@ _LONGEST_AHEAD = 600.0
 
 def answer(call: TuningOptions) -> int:
     """Measure, plan or report, as the call says, and return the exit status; raises `CallError` and `SpecError`."""
-    named = {"--tuned": call.tuned, "--journal": call.journal, "--regret": call.regret}
+    named = {"--tuned": call.tuned, "--journal": call.journal, "--regret": call.regret, "--html": call.html}
     outputs = {option: path for option, path in named.items() if path is not None}
     wrong = output_files.clash(outputs, [path for path in call.specs if path.is_file()])
     if wrong is not None:
         raise CallError(wrong)
     if call.report:
-        return report(call)
+        return show(call)
     if call.again:
         return again(call)
     return dry_run(call) if call.dry_run else tune(call)
@@ -73,25 +82,28 @@ def shapes_of(call: TuningOptions) -> tuple[Shape, ...]:
     return tuple(shape for shape in found if not shape.pad)
 
 
-def report(call: TuningOptions) -> int:
-    """Print a summary of a file of winners or of regret; raise `CallError` if there is no such file."""
+def show(call: TuningOptions) -> int:
+    """Print a summary of a file of winners or of regret, and write the page; raise `CallError` if there is no file."""
     if call.regret is not None:
         sizes = regret.read(call.regret)
         if not sizes.found:
             print(f"tune: {call.regret} has no size with a regret", file=sys.stderr)
             return NOTHING
-        print(regret.render(sizes), end="")
-        return DONE
-    assert call.tuned is not None
-    try:
-        found = winners.read(call.tuned)
-    except FileNotFoundError:
-        raise CallError(f"--tuned: there is no file {call.tuned}") from None
-    if not found.winners:
-        rates = f", but the rates of {len(found.fit.rates)} configurations" if found.fit.rates else ""
-        print(f"tune: {call.tuned} has no winner{rates}", file=sys.stderr)
-        return NOTHING
-    print(reports.render(found), end="")
+        told = tuning_report.of_regret(sizes)
+    else:
+        assert call.tuned is not None
+        try:
+            found = winners.read(call.tuned)
+        except FileNotFoundError:
+            raise CallError(f"--tuned: there is no file {call.tuned}") from None
+        if not found.winners:
+            rates = f", but the rates of {len(found.fit.rates)} configurations" if found.fit.rates else ""
+            print(f"tune: {call.tuned} has no winner{rates}", file=sys.stderr)
+            return NOTHING
+        told = tuning_report.of_winners(found)
+    print(told.markdown(), end="")
+    if call.html is not None:
+        output_files.put(call.html, page(told))
     return DONE
 
 
@@ -298,7 +310,7 @@ def _tune(
         print(f"tune: --regret: no size has times of the choice and of a candidate; {measured}", file=sys.stderr)
         return max(tuning_run.status(progress), NOTHING)
     regret.save(found, call.regret)
-    print(regret.render(found), end="")
+    print(tuning_report.of_regret(found).markdown(), end="")
     return tuning_run.status(progress)
 
 

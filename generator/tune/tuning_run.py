@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 
-from generator.bench.markdown_tables import tile
 from generator.bench.measure import reason
+from generator.bench.results_report import tile
 from generator.tune import trial_worker, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import TrialOutcome, sound

@@ -6,8 +6,8 @@ The file has one winner on each line, sorted; equal winners give equal bytes, so
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import FORMAT, OF_TUNE, PLACE, SCHEMA, contents
 from generator.tune.outcome import ConfirmedWinner, plain, winner_of
-from generator.tune.rate_fit import RateFit
-from generator.tune.samples import row_of
+from generator.tune.samples import RateFit, row_of
 
 _REMEDY = ": name another file with --tuned FILE, or remove this one"
 
@@ -154,26 +153,25 @@ def _current(kernel: str, then: Mapping[str, str], now: Mapping[str, str]) -> bo
 
 def dump(found: Winners) -> str:
     """The text of a file, with one kernel or one winner on each line."""
-    place = found.place
-    head = {
-        "format": FORMAT,
-        "device": place.device,
-        "multiprocessors": place.multiprocessors,
-        "torch": place.torch,
-        "triton": place.triton,
-        "error": found.fit.error,
-        "regret": found.fit.regret,
-    }
-    kernels = [f"  {_json(name)}: {_json(digest)}" for name, digest in found.kernels.items()]
-    winners = [f"  {_json(plain(winner))}" for winner in found.winners]
-    lines = [f" {_json(key)}: {_json(value)}," for key, value in head.items()]
+    head = {"format": FORMAT, **asdict(found.place), "error": found.fit.error, "regret": found.fit.regret}
     rates = [
-        f"  {_json({'contract': contract, 'kernel': kernel, 'config': dict(row), 'rates': list(values)})}"
-        for (contract, kernel, row), values in sorted(found.fit.rates.items())
+        {"contract": contract, "kernel": kernel, "config": dict(row), "rates": list(rates)}
+        for (contract, kernel, row), rates in sorted(found.fit.rates.items())
     ]
-    lines += [' "kernels": {', ",\n".join(kernels), " },", ' "winners": [', ",\n".join(winners), " ],"]
-    lines += [' "rates": [', ",\n".join(rates), " ]"]
-    return "\n".join(["{", *(line for line in lines if line), "}"]) + "\n"
+    return by_lines(head, {"kernels": found.kernels, "winners": list(map(plain, found.winners)), "rates": rates})
+
+
+def by_lines(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any] | Sequence[Any]]) -> str:
+    """An object of JSON with each value of `head`, and each entry of the tables, on a line of its own."""
+    parts = [f" {_json(name)}: {_json(value)}" for name, value in head.items()]
+    for name, table in tables.items():
+        if isinstance(table, Mapping):
+            begin, end, entries = "{", "}", [f"{_json(key)}: {_json(each)}" for key, each in table.items()]
+        else:
+            begin, end, entries = "[", "]", list(map(_json, table))
+        lines = ",\n".join(f"  {entry}" for entry in entries)
+        parts.append("\n".join(filter(None, (f' "{name}": {begin}', lines, f" {end}"))))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def _json(value: Any) -> str:

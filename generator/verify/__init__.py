@@ -11,7 +11,8 @@ The modules, from a call of the command inwards:
     static_checks    the text of a folder: parses, lints clean, is formatted, matches its digest and its manifest
     bounds_job       the bounds level: runs `generator.bounds` on one kernel
     worker_pool      runs the other jobs in worker processes; each level has its own processes
-    run_report       the results on the terminal and as JUnit XML; `proof_records` writes JSON, `page` HTML
+    run_report       the results on the terminal and as JUnit XML; `proof_records` writes JSON, `page` makes
+                     the report of its HTML page
     folder_names     names that tell the folders of a run apart, for the ids of tests and the page
 
 The levels interpret and gpu:

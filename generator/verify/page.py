@@ -1,138 +1,75 @@
-"""The results of a run as one HTML page: a table of kernels by levels and targets, with the details of each cell.
-
-The page needs no other file and no network. It contains the results as JSON: the data of the table in one value, and
-the details of its cells in parts that are parsed when a cell is opened. The page therefore opens fast for ten thousand
-kernels, too.
-"""
+"""The results of a run as a `RunReport`: a table of kernels by levels and targets, with the details of each row."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlencode
 
-from generator.emit.html_page import html_page
 from generator.emit.manifest_reader import Rendered
+from generator.emit.report import STATES, Cell, Detail, ReportTable, Row, RunReport
 from generator.files.plain_text import representable
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import AXES, CONTRACT_AXES
 from generator.plan.kernels import Kernel
 from generator.verify.folder_names import folder_names
-from generator.verify.jobs import LEVELS, Failure, Job, JobResult, JobState, command
-from generator.verify.run_report import verdict
+from generator.verify.jobs import LEVELS, Job, JobResult, JobState, command
+from generator.verify.run_report import totals, verdict
 
-#: The number of rows whose details are parsed together.
-_PART = 200
 #: The largest number of failures of a cell, and of characters of a message: more would only make the page larger.
 _FAILURES = 25
 _MESSAGE = 8000
+_LEFT_OUT = ("family", "target", "reason", "kernels left out")
+_WORDS = frozenset(("kernel", "level", *AXES, *_LEFT_OUT))
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A kernel, or a contract's function (`kernel` is None, and `words` has the contract's axes only)."""
-
-    family: Rendered
-    name: str
-    kernel: Kernel | None
-    words: Mapping[str, str]
-
-    @property
-    def key(self) -> tuple[Path, bool, str]:
-        return self.family.folder, self.kernel is None, self.name
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """The cell of a row and column: a result, or the family's reason for having none."""
-
-    result: JobResult | None = None
-    left_out: str | None = None
-    #: Why configurations of the kernel are not offered on the column's target.
-    not_offered: tuple[str, ...] = ()
-
-    @property
-    def state(self) -> JobState:
-        """The outcome, whose number selects the cell's text and colour."""
-        return JobState.LEFT_OUT if self.result is None else self.result.state
-
-
-@dataclass(frozen=True)
-class SummaryLine:
-    """A line of the summary: the results of a level, at the compile level for one target."""
-
-    label: str
-    kernels: int
-    functions: int
-    cases: int
-    states: tuple[int, ...]
-    cached: int
-    not_proved: int
-    places: tuple[str, ...]
-
-
-class _Texts:
-    """A table of texts that occur many times; a call returns the index of a text."""
-
-    def __init__(self) -> None:
-        self._places: dict[Any, int] = {}
-
-    def __call__(self, text: Any) -> int:
-        return self._places.setdefault(text, len(self._places))
-
-    @property
-    def all(self) -> list[Any]:
-        return list(self._places)
-
-
-def page(results: Sequence[JobResult], families: Sequence[Rendered]) -> str:
-    """The page of `results`, whose jobs are of `families`, in ASCII; the output is deterministic."""
+def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> RunReport:
+    """The report of `results`, whose jobs are of `families`; deterministic."""
     families = list({family.folder: family for family in families}.values())
-    places = {family.folder: place for place, family in enumerate(families)}
     labels = _labels(families)
     columns = _columns(results)
-    table = list(_table(results, families, columns))
-    reasons, texts, axes = _Texts(), _Texts(), {axis: _Texts() for axis in AXES}
-    rows = [
-        [
-            places[row.family.folder],
-            row.name,
-            int(row.kernel is None),
-            [axes[axis](row.words[axis]) if axis in row.words else -1 for axis in AXES],
-            [_shown(cells[column], reasons) if column in cells else 0 for column in columns],
-        ]
-        for row, cells in table
+    rows = list(_rows(results, families, columns))
+    names = [(label, row) for label, family in zip(labels, families, strict=True) for row in _subjects(family)]
+    values = {axis: dict.fromkeys(words.get(axis, "") for _, (_, _, words) in names) for axis in AXES}
+    # Axes with one value have no column and are listed once.
+    varied = [axis for axis in AXES if len(values[axis].keys() - {""}) > 1]
+    same = [f"{axis} {word}" for axis in AXES if axis not in varied for word in values[axis] if word]
+    table = [
+        Row([name, label, *(words.get(axis, "") for axis in varied), *cells], blocks)
+        for (label, (name, _, words)), (cells, blocks) in zip(names, rows, strict=True)
     ]
-    details = [_details(row, cells, columns, texts) for row, cells in table]
-    left_out = list(_left_out(families))
-    data = {
-        "axes": [[axis, values.all] for axis, values in axes.items()],
-        "columns": columns,
-        "families": [
-            [label, representable(str(family.folder))] for label, family in zip(labels, families, strict=True)
+    states = {_state(result) for result in results}
+    worst = next((state for state in STATES if state in states and state != "left out"), "")
+    places = dict.fromkeys(_place(result) for result in results if result.place)
+    left_out = [row for label, family in zip(labels, families, strict=True) for row in _left_out(label, family)]
+    return RunReport(
+        "verification",
+        ReportTable("Kernels", ["kernel", "family", *varied, *columns], table, _WORDS, frozenset(("family", *varied))),
+        Cell(verdict(results), worst),
+        notes=[f"{len(families)} {'family' if len(families) == 1 else 'families'}: {', '.join(labels)}"]
+        + [*places]
+        + ([f"The same for all: {', '.join(same)}"] if same else []),
+        summaries=[_linked(totals(results))],
+        legend=[
+            "A cell has the number of cases that passed (✓), failed (✕) or are not proved (?), or - if the level or "
+            "target is left out. ↺: from the cache of results. Click a row for messages, reasons and commands."
         ],
-        "rows": rows,
-        "reasons": reasons.all,
-        "leftOut": sum(len(names) for *_, names in left_out),
-        "part": _PART,
-    }
-    parts = [details[start : start + _PART] for start in range(0, len(details), _PART)]
-    return html_page(
-        "page.html.j2",
-        {
-            "data": data,
-            "excluded": left_out,
-            "commands": [[_command(family, column) for column in columns] for family in families],
-            "texts": texts.all,
-            **{f"part-{place}": part for place, part in enumerate(parts)},
-        },
-        totals=[_total(column, table) for column in columns],
-        verdict=verdict(results),
-        states={result.state for result in results},
-        families=labels,
+        beside=[ReportTable("Left out of the families", _LEFT_OUT, left_out, _WORDS)],
     )
+
+
+def _linked(table: ReportTable) -> ReportTable:
+    """The totals, whose counts link to the rows that they count."""
+    rows = []
+    for label, *cells in table.cells:
+        found = [label]
+        for name, cell in zip(table.columns[1:], cells, strict=True):
+            link = urlencode({"state": name, "in": label.text})
+            counted = name in STATES and cell.text != "0"
+            found.append(Cell(cell.text, name, link=link) if counted else cell)
+        rows.append(found)
+    return ReportTable(table.title, table.columns, rows, _WORDS)
 
 
 def _labels(families: Sequence[Rendered]) -> list[str]:
@@ -153,10 +90,19 @@ def _columns(results: Iterable[JobResult]) -> list[str]:
     return sorted(jobs, key=place)
 
 
-def _table(
+def _subjects(family: Rendered) -> Iterator[tuple[str, Kernel | None, dict[str, str]]]:
+    """Every contract's function, followed by its kernels: name, kernel if it is one, and words."""
+    for contract, kernels in family.contracts.items():
+        words = kernels[0].variant.words
+        yield contract, None, {axis: words[axis] for axis in CONTRACT_AXES}
+        for kernel in kernels:
+            yield kernel.name, kernel, dict(kernel.variant.words)
+
+
+def _rows(
     results: Iterable[JobResult], families: Sequence[Rendered], columns: Sequence[str]
-) -> Iterator[tuple[_Row, dict[str, _Cell]]]:
-    """Every contract's function, followed by its kernels, each with its cells by column."""
+) -> Iterator[tuple[list[Cell], list[Detail]]]:
+    """The cells by column of each subject, and the details of its row."""
     found: dict[tuple[Path, bool, str], dict[str, JobResult]] = {}
     for result in results:
         own = found.setdefault((result.job.folder, result.job.contract, result.job.name), {})
@@ -167,123 +113,98 @@ def _table(
         for entry in family.left_out:
             if entry.target is not None:
                 reasons.setdefault((entry.name, f"compile {entry.target}"), []).append(entry.reason)
-        for row in _rows(family):
-            own = found.pop(row.key, {})
-            cells: dict[str, _Cell] = {}
+        for name, kernel, _ in _subjects(family):
+            own = found.pop((family.folder, kernel is None, name), {})
+            cells = []
+            blocks = list(_of_row(family, name, kernel, list(own.values())))
             for column in columns:
-                notes = tuple(reasons.get((row.name, column), ()))
+                notes = reasons.get((name, column), [])
                 if column in own:
-                    cells[column] = _Cell(own[column], own[column].left_out, notes)
+                    cells.append(_cell(own[column]))
+                    blocks += _details(own[column], notes)
                 elif notes and any(label.startswith("compile ") for label in own):
                     # No job exists for a target that the family excludes: show the family's reason.
-                    cells[column] = _Cell(left_out="; ".join(notes))
-            yield row, cells
+                    cells.append(Cell("- left out", "left out", "; ".join(notes)))
+                else:
+                    cells.append(Cell(""))
+            yield cells, blocks
     if found:
         raise ValueError(f"results of names that no family has: {', '.join(name for *_, name in found)}")
 
 
-def _rows(family: Rendered) -> Iterator[_Row]:
-    for contract, kernels in family.contracts.items():
-        words = kernels[0].variant.words
-        yield _Row(family, contract, None, {axis: words[axis] for axis in CONTRACT_AXES})
-        for kernel in kernels:
-            yield _Row(family, kernel.name, kernel, kernel.variant.words)
+def _state(result: JobResult) -> str:
+    return result.state.name.lower().replace("_", " ")
 
 
-def _shown(cell: _Cell, reasons: _Texts) -> list[int]:
-    """The data of a cell: its state, a number, the number of cases not proved, and whether the result is cached.
-
-    The number counts cases that passed, failed or are not proved, by state; if left out, it is the reason's index.
-    """
-    result = cell.result
-    if result is None or cell.state is JobState.LEFT_OUT:
-        return [JobState.LEFT_OUT, reasons(cell.left_out), 0, 0]
-    counts = {JobState.FAILED: len(result.failures), JobState.NOT_PROVED: len(result.not_proved)}
-    return [cell.state, counts.get(cell.state, result.cases), len(result.not_proved), int(result.cached)]
-
-
-def _details(row: _Row, cells: Mapping[str, _Cell], columns: Sequence[str], texts: _Texts) -> list[Any]:
-    """The content of an opened row: digests, configurations, and the details of each cell, or 0 without one."""
-    results = [cell.result for cell in cells.values() if cell.result is not None]
-    subject = max((result.subject for result in results if result.subject), key=lambda each: each.host, default=None)
-    digests = {} if subject is None else {"device code": subject.device, "host code": subject.host}
-    tiles = () if row.kernel is None else row.kernel.tiles
-    splits = row.kernel is not None and row.kernel.variant.traits.splits
-    words = [f"{t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}" for t in tiles if results]
-    lines = [texts(f"{line}, split {t.split}" if splits else line) for t, line in zip(tiles, words)]
-    code = ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest)
-    return [code, lines, [_detail(cells[column], texts) if column in cells else 0 for column in columns]]
+def _cell(result: JobResult) -> Cell:
+    state = _state(result)
+    if result.left_out is not None and state == "left out":
+        return Cell("- left out", state, result.left_out)
+    counts = {"failed": len(result.failures), "not proved": len(result.not_proved)}
+    text = f"{STATES[state]} {counts.get(state, result.cases):,}"
+    if result.not_proved and state != "not proved":
+        text += f" ?{len(result.not_proved)}"
+    return Cell(text + " ↺" * result.cached, state)
 
 
-def _detail(cell: _Cell, texts: _Texts) -> dict[str, Any]:
-    found: dict[str, Any] = {"notOffered": [texts(reason) for reason in cell.not_offered]}
-    result = cell.result
-    if result is not None:
-        found |= {
-            "cases": result.cases,
-            "seconds": f"{result.seconds:.1f}" if result.seconds else "",
-            # Strings, since an error may be infinite, which JSON cannot represent.
-            "worst": f"{result.worst_error:.3g}" if result.worst_error else "",
-            "vendor": f"{result.vendor_error:.3g}" if result.vendor_error is not None else "",
-            "place": texts(_place(result)),
-            "failures": [_failure(result, failure, texts) for failure in result.failures[:_FAILURES]],
-            "notProved": [[texts(case), texts(reason)] for case, reason in result.not_proved],
-        }
-        if result.measured:
-            found["measured"] = _measured(result, texts)
-    return {key: value for key, value in found.items() if value or value == 0}
+def _of_row(family: Rendered, name: str, kernel: Kernel | None, results: Sequence[JobResult]) -> Iterator[Detail]:
+    """The file, the digests of its code and the configurations."""
+    subject = max((r.subject for r in results if r.subject), key=lambda each: each.host, default=None)
+    yield Detail("text", f"{Job('', family.folder, name, contract=kernel is None).file}")
+    if subject is not None:
+        digests = {"device code": subject.device, "host code": subject.host}
+        yield Detail("text", ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest))
+    if kernel is not None and any(result.measured for result in results):
+        splits = kernel.variant.traits.splits
+        for place, t in enumerate(kernel.tiles):
+            row = f"row{place}: {t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}"
+            yield Detail("text", f"{row}, split {t.split}" if splits else row)
 
 
-def _failure(result: JobResult, failure: Failure, texts: _Texts) -> list[int]:
-    """Indices of the texts of a failure: case, reason, message and the command that repeats it."""
-    message = failure.message
-    if len(message) > _MESSAGE:
-        message = f"{message[:_MESSAGE]}\n[{len(message) - _MESSAGE} more characters]"
-    return [texts(failure.case), texts(failure.reason), texts(message), texts(command(result.job, failure))]
-
-
-def _measured(result: JobResult, texts: _Texts) -> list[Any]:
-    """The names of the figures, then lines of launches that have the same figures, and these figures."""
-    lines: dict[tuple[tuple[str, int], ...], list[int]] = {}
+def _details(result: JobResult, not_offered: Sequence[str]) -> Iterator[Detail]:
+    """Why a job has its state, what it measured, and the command that repeats it if it did not pass."""
+    yield Detail("head", result.job.label, _state(result))
+    facts = [
+        f"{result.cases} {'case' if result.cases == 1 else 'cases'}" if result.cases else "",
+        f"largest error: {result.worst_error:.3g} of the allowed one" if result.worst_error else "",
+        f"error: {result.vendor_error:.3g} of that of torch's product" if result.vendor_error is not None else "",
+        f"{result.seconds:.1f} s" if result.seconds else "",
+        _place(result),
+        f"left out: {result.left_out}" if result.left_out is not None else "",
+    ]
+    yield Detail("text", " · ".join(fact for fact in facts if fact))
+    messages = set()
+    for failure in result.failures[:_FAILURES]:
+        yield Detail("text", f"{failure.case}: {failure.reason}")
+        # Launches of one kernel often fail for the same reason: the message is shown once.
+        if failure.message not in messages:
+            more = f"\n[{len(failure.message) - _MESSAGE} more characters]" * (len(failure.message) > _MESSAGE)
+            yield Detail("message", failure.message[:_MESSAGE] + more)
+        messages.add(failure.message)
+        yield Detail("code", command(result.job, failure))
+    if len(result.failures) > _FAILURES:
+        yield Detail("text", f"and {len(result.failures) - _FAILURES} failures more")
+    for case, reason in result.not_proved:
+        yield Detail("text", f"not proved: {case}: {reason}")
+    for reason in not_offered:
+        yield Detail("text", f"configurations not offered on this target: {reason}")
+    lines: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for launch, figures in result.measured:
-        lines.setdefault(figures, []).append(texts(launch))
-    names = list(dict.fromkeys(name for figures in lines for name, _ in figures))
-    values = [[dict(figures).get(name, 0) for name in names] for figures in lines]
-    return [[texts(name) for name in names], list(zip(lines.values(), values, strict=True))]
+        lines.setdefault(figures, []).append(launch)
+    for figures, launches in lines.items():
+        yield Detail("text", f"{', '.join(f'{name} {value:,}' for name, value in figures)}: {', '.join(launches)}")
+    if result.state in (JobState.FAILED, JobState.NOT_PROVED):
+        yield Detail("code", command(result.job))
 
 
 def _place(result: JobResult) -> str:
     return ", ".join(value if key == "device" else f"{key} {value}" for key, value in result.place)
 
 
-def _command(family: Rendered, column: str) -> list[str]:
-    """The command that repeats a job of this family and column: the texts before and after the kernel's name."""
-    level, _, target = column.partition(" ")
-    before, _, behind = command(Job(level, family.folder, "@", target=target or None)).rpartition("@")
-    return [before, behind]
-
-
-def _total(column: str, table: Sequence[tuple[_Row, Mapping[str, _Cell]]]) -> SummaryLine:
-    members = [(row, cells[column]) for row, cells in table if column in cells]
-    states = Counter(cell.state for _, cell in members)
-    results = [cell.result for _, cell in members if cell.result is not None]
-    return SummaryLine(
-        column,
-        sum(row.kernel is not None for row, _ in members),
-        sum(row.kernel is None for row, _ in members),
-        sum(result.cases for result in results),
-        tuple(states[state] for state in JobState),
-        sum(result.cached for result in results),
-        sum(len(result.not_proved) for result in results),
-        tuple(dict.fromkeys(place for result in results if (place := _place(result)))),
-    )
-
-
-def _left_out(families: Sequence[Rendered]) -> Iterator[tuple[int, str, str, list[str]]]:
-    """Family, target, reason and names of the kernels that the families leave out, grouped by reason."""
-    for index, family in enumerate(families):
-        together: dict[tuple[str, str], list[str]] = {}
-        for entry in family.left_out:
-            together.setdefault((entry.target or "", entry.reason), []).append(entry.name)
-        for (target, reason), names in together.items():
-            yield index, target, reason, names
+def _left_out(label: str, family: Rendered) -> Iterator[list[str]]:
+    """Target, reason and names of the kernels that a family leaves out, grouped by reason."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for entry in family.left_out:
+        together.setdefault((entry.target or "every target", entry.reason), []).append(entry.name)
+    for (target, reason), names in together.items():
+        yield [label, target, reason, ", ".join(names)]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from generator.emit.report import ReportTable
 from generator.files import output_files
 from generator.files.plain_text import representable
 from generator.verify.folder_names import folder_names
@@ -88,7 +89,7 @@ def summary(results: Sequence[JobResult], seconds: float) -> list[str]:
     lines = [f"{reason} ({count} {'kernel' if count == 1 else 'kernels'})" for reason, count in reasons.items()]
     lines += _rows_left_out(results)
     lines += undecided_text(results).splitlines()
-    lines += _table(results)
+    lines += _aligned(totals(results))
     lines.append(f"{verdict(results)} in {seconds:.1f} s")
     return lines
 
@@ -107,10 +108,10 @@ def _rows_left_out(results: Iterable[JobResult]) -> Iterator[str]:
             yield f"{label}: {many} of {of} left out, which no launcher takes there: {reasons[0]}{more}"
 
 
-def _table(results: Sequence[JobResult]) -> list[str]:
+def totals(results: Sequence[JobResult]) -> ReportTable:
     """One line per level and target; the seconds are the sum over all workers."""
-    counted = ("kernels", "functions", "cases", "failed", "not proved", "left out", "cached", "seconds")
-    rows: list[tuple[str, ...]] = [("level", *counted)]
+    columns = ("level", "kernels", "functions", "cases", "failed", "not proved", "left out", "cached", "seconds")
+    rows = []
     for label in dict.fromkeys(result.job.label for result in results):
         members = [result for result in results if result.job.label == label]
         ran = [result for result in members if result.left_out is None]
@@ -126,12 +127,16 @@ def _table(results: Sequence[JobResult]) -> list[str]:
         )
         seconds = sum(result.seconds for result in ran if not result.cached)
         rows.append((label, *map(str, counts), f"{seconds:.1f}"))
+    return ReportTable("Levels", columns, rows)
+
+
+def _aligned(table: ReportTable) -> list[str]:
+    """The lines of a table whose columns are aligned by blanks."""
+    rows = [table.columns, *([cell.text for cell in row] for row in table.cells)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
+        "  ".join([first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))])
+        for first, *rest in rows
     ]
 
 

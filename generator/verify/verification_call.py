@@ -10,6 +10,7 @@ from pathlib import Path
 
 from generator.emit.apply import MANIFEST
 from generator.emit.manifest_reader import Rendered
+from generator.emit.report import page
 from generator.files import output_files
 from generator.files.updating import require_regular
 from generator.language.errors import CallError
@@ -17,7 +18,7 @@ from generator.verify import proof_records
 from generator.verify.job_costs import JobCosts
 from generator.verify.job_selection import rendered
 from generator.verify.jobs import JobResult, status
-from generator.verify.page import page
+from generator.verify.page import report
 from generator.verify.run_report import failure_text, summary, write_junit
 from generator.verify.verification_run import VerificationPlan, verify
 
@@ -147,7 +148,7 @@ def _reports(
     if junit := arguments.junit:
         yield lambda: write_junit(junit, done, allow_undecided=arguments.allow_undecided)
     if html := arguments.html:
-        yield lambda: output_files.put(html, page(done, found))
+        yield lambda: output_files.put(html, page(report(done, found)))
     if (costs := arguments.costs) and not stopped:
         yield lambda: output_files.put(costs, JobCosts.measured(done).text())
     # The last one, because results of another machine raise `CallError`.

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +17,6 @@ from generator.bench.comparison_plan import Comparison, Contestant
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
 from generator.problem.product import Problem, Shape
-from tests.helpers.support import ROOT
 
 
 class Cuda:
@@ -135,43 +131,22 @@ def comparison(name: str, shape: Shape = Shape(16, 16, 16)) -> Comparison:  # no
 
 
 def test_a_call_is_compiled_once() -> None:
-    jobs = precompilation.jobs(
-        [comparison("one"), comparison("one"), comparison("two"), comparison("one", Shape(1, 1, 1))], "select"
-    )
-    assert [(job["kernel"], job["shape"]) for job in jobs] == [
-        ("gemm__one", [16, 16, 16]),
-        ("gemm__two", [16, 16, 16]),
-        ("gemm__one", [1, 1, 1]),
+    comparisons = [comparison("one"), comparison("one"), comparison("two"), comparison("one", Shape(1, 1, 1))]
+    calls = precompilation.calls(comparisons, "select")
+    assert [(contestant.kernel, problem.shape.numbers, index) for problem, contestant, index in calls] == [
+        ("gemm__one", [16, 16, 16], None),
+        ("gemm__two", [16, 16, 16], None),
+        ("gemm__one", [1, 1, 1], None),
     ]
 
 
-def test_a_worker_goes_on_after_a_failure(tmp_path: Path) -> None:
-    jobs = precompilation.jobs([comparison("one"), comparison("two")], "select")
-    call = [sys.executable, "-m", "generator.bench.precompilation"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-    with subprocess.Popen(
-        call, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, text=True
-    ) as worker:
-        assert worker.stdin is not None and worker.stderr is not None
-        # Closing its input would end it.
-        worker.stdin.write(json.dumps(jobs) + "\n")
-        worker.stdin.flush()
-        told = worker.stderr.read()
-    assert worker.returncode == 0, told
-    assert "gemm__one:" in told and "gemm__two:" in told
-
-
-def test_workers_that_fail_do_not_stop_the_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("longest", "late"), [(60.0, False), (0.1, True)])
+def test_workers_that_fail_or_are_late_do_not_stop_the_run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], longest: float, late: bool
 ) -> None:
+    """There is no such file, and a process takes longer than a tenth of a second to start."""
     monkeypatch.setattr(precompilation, "_WORTH_IT", 1)
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    precompilation.compile_ahead(precompilation.jobs([comparison("one")], "select"), 4)
-    assert "compiling 1 calls in 1 processes" in capsys.readouterr().err
-
-
-def test_workers_that_are_late_are_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    late = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE, text=True)
-    precompilation._wait([(late, "[]")], 0.1)
-    assert late.poll() is not None
-    assert "takes too long" in capsys.readouterr().err
+    precompilation.compile_ahead(precompilation.calls([comparison("one"), comparison("two")], "select"), 4, longest)
+    told = capfd.readouterr().err.splitlines()
+    assert told[0] == "compiling 2 calls in 2 processes" and len(told) == 1 + late
+    assert late == ("takes too long" in told[-1]) and not multiprocessing.active_children()

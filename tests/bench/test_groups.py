@@ -172,7 +172,9 @@ def test_operands_that_workers_cannot_all_hold_are_not_made_ahead(
     large = replace(GROUPS, groups=256, n=4096, k=7168)
     comparisons = of_specs(found, (GROUPS, large))
     assert len(comparisons) == 4 and comparisons[1].problem.held > 15e9
-    assert [job["shape"] for job in precompilation.jobs(comparisons, "select")] == [GROUPS.numbers] * 2
+    assert [problem.shape.numbers for problem, _, _ in precompilation.calls(comparisons, "select")] == [
+        GROUPS.numbers
+    ] * 2
 
 
 def test_kernels_without_shapes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from generator.bench import markdown_tables, plot, summary
+from generator.bench import plot, results_report, summary
 from generator.bench.measurements import ComparisonRecord, save
 from generator.commands.bench import main
 from generator.language.errors import CallError
@@ -28,7 +28,7 @@ def cells(text: str, label: str) -> list[str]:
 
 def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
     record = samples.record(OURS, PEER)
-    text = markdown_tables.render(samples.results(record), [record])
+    text = results_report.markdown(samples.results(record), [record])
     # 2 * 4096**3 operations in 210 us; 3 * 4096**2 * 2 bytes; the roofline is 2 * 4096**3 / 700e12 = 196.3 us.
     assert cells(text, "tiled") == [
         "4096x4096x4096",
@@ -52,7 +52,7 @@ def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
 def test_several_kernels_are_set_against_the_first() -> None:
     slow = samples.side("linear", "kernel", [400.0, 420.0, 440.0])
     record = samples.record(OURS, slow, PEER)
-    text = markdown_tables.render(samples.results(record), [record])
+    text = results_report.markdown(samples.results(record), [record])
     assert cells(text, "linear")[8] == "0.500"
     assert "to the first" in text
 
@@ -60,7 +60,7 @@ def test_several_kernels_are_set_against_the_first() -> None:
 @pytest.mark.parametrize("sides", [(samples.wrong(OURS), PEER), (OURS, samples.wrong(PEER))])
 def test_no_ratio_where_a_side_is_wrong(sides: tuple[Any, Any]) -> None:
     record = samples.record(*sides)
-    text = markdown_tables.render(samples.results(record), [record])
+    text = results_report.markdown(samples.results(record), [record])
     assert "FAILED: wrong result: relative error 0.5" in text
     for label in ("tiled", "torch.matmul"):
         assert cells(text, label)[7] == "—"
@@ -70,19 +70,19 @@ def test_a_problem_without_ceilings_has_no_roofline() -> None:
     record = samples.record(OURS, PEER)
     kept = samples.results(record)
     kept.ceilings.clear()
-    assert cells(markdown_tables.render(kept, [record]), "tiled")[6] == "—"
+    assert cells(results_report.markdown(kept, [record]), "tiled")[6] == "—"
 
 
 def test_each_peer_has_its_ratio() -> None:
     second = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
     record = replace(samples.record(OURS, PEER, second), method={"configs": "select", "peer": "cublas,inductor"})
-    text = markdown_tables.render(samples.results(record), [record])
+    text = results_report.markdown(samples.results(record), [record])
     assert "| ratio to inductor |" in text
     assert cells(text, "tiled")[7:9] == ["0.950 (0.925 to 0.975)", "0.500"]
     assert cells(text, "torch.compile(torch.matmul)")[7:9] == ["1.900 (1.850 to 1.950)", "—"], "and what it is itself"
     refused = replace(samples.wrong(second), refused=True)
     record = replace(samples.record(OURS, PEER, refused), method=record.method)
-    text = markdown_tables.render(samples.results(record), [record])
+    text = results_report.markdown(samples.results(record), [record])
     assert cells(text, "tiled")[8] == "—"
     assert "refused: wrong result" in text
 
@@ -96,7 +96,7 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
         samples.record(samples.wrong(OURS), PEER, shape=(1, 1, 1)),
         samples.record(PEER_AS_KERNEL, PEER, case="others"),
     ]
-    text = markdown_tables.render(samples.results(*records), records, bound=0.9)
+    text = results_report.markdown(samples.results(*records), records, bound=0.9)
     lines = [line for line in text.split("**Summary**")[1].splitlines() if line.startswith("| ")]
     mean, overall = math.sqrt(0.95 * 0.475), (0.95 * 0.475) ** (1 / 3)
     assert lines[2:] == [
@@ -106,7 +106,7 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
     ]
     assert "under 0.9" in text
     two = samples.record(OURS, slow, PEER, case="two")
-    text = markdown_tables.render(samples.results(*records, two), [*records, two])
+    text = results_report.markdown(samples.results(*records, two), [*records, two])
     assert "| all |" not in text, "a mean over rivals says nothing"
 
 
@@ -125,7 +125,7 @@ def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
     assert [ratio for _, ratio in own.found] == [0.5, 0.95] and own.missing == 1
     assert [ratio for _, ratio in groups["squares", "eager"].found] == [0.95, 0.95]
     assert [ratio for _, ratio in groups["all", summary.BEST].found] == [0.5, 0.95, 0.5]
-    text = markdown_tables.render(samples.results(*records), records, bound=0.95)
+    text = results_report.markdown(samples.results(*records), records, bound=0.95)
     assert "| squares | fastest peer | 2 (and 1 without a ratio) | 0.689 | 0.500 at 4096x4096x4096 | 1 |" in text
     assert not any(group.peer == summary.BEST for group in summary.summarize([samples.record(OURS, PEER)]))
 
@@ -145,7 +145,7 @@ def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
         timed(40.0, 1025, 256, 256),
         timed(400.0, 3, 252, 256, case="odd"),
     ]
-    text = markdown_tables.render(samples.results(*records), records, bound=0.93, by_rows=True)
+    text = results_report.markdown(samples.results(*records), records, bound=0.93, by_rows=True)
     assert text.count("| case |") == 2
     lines = [line for line in text.split("Mean ratios by M")[1].splitlines() if line.startswith("| ")]
     assert lines[0].startswith("| case | M up to 64 | M 65 to 1024 | larger M | aligned rows |")
@@ -156,7 +156,7 @@ def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
         "| odd | 0.250 (1) | — | — | — | — | — |",
         f"| all | {0.25 ** (1 / 3):.3f} (3) | 1.000 (2) | 2.500 (1) | {aligned:.3f} (4) | 0.500 at 64x256x256 | 1 |",
     ]
-    assert "aligned rows" not in markdown_tables.render(samples.results(*records), records)
+    assert "aligned rows" not in results_report.markdown(samples.results(*records), records)
 
 
 def test_a_suite_says_how_its_results_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,11 +172,6 @@ def test_a_suite_says_how_its_results_are_reported(tmp_path: Path, capsys: pytes
         assert main([*kept, *arguments]) == 0
         printed = capsys.readouterr().out
         assert f"| {bound} |" in printed and ("| aligned rows |" in printed) is by_rows
-
-
-def test_a_geometric_mean_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        summary.geometric_mean([])
 
 
 def test_the_table_needs_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,10 +196,10 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     records = [samples.record(OURS, PEER), samples.record(OURS, PEER, shape=(256, 4096, 4096))]
     path = tmp_path / "pictures" / "ratios.png"
-    plot.draw(plot.shown(samples.results(*records), records), path)
+    plot.draw(results_report.plots(samples.results(*records), records), path)
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     first = path.read_bytes()
-    plot.draw(plot.shown(samples.results(*records), records), path)
+    plot.draw(results_report.plots(samples.results(*records), records), path)
     assert path.read_bytes() == first
 
 
@@ -218,4 +213,4 @@ def test_a_picture_without_matplotlib_is_refused(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(plot.importlib, "import_module", missing)
     with pytest.raises(CallError, match="pip install matplotlib"):
-        plot.draw(plot.shown(samples.results(), [samples.record(OURS, PEER)]), tmp_path / "x.png")
+        plot.draw(results_report.plots(samples.results(), [samples.record(OURS, PEER)]), tmp_path / "x.png")

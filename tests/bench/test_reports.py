@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from generator.bench import benchmark_run, plot
+from generator.bench import benchmark_run, plot, results_report
 from generator.bench.benchmark_run import _Keeper
 from generator.bench.measurements import BenchmarkResults, load, save
 from generator.files import output_files
@@ -95,7 +95,7 @@ def test_a_picture_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("os.write", full)
     with pytest.raises(FileError, match="No space left on device"):
-        plot.draw(plot.shown(samples.results(record), [record]), path)
+        plot.draw(results_report.plots(samples.results(record), [record]), path)
     monkeypatch.undo()
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
 

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-
 import pytest
 
 from generator.bench import stats
 
 
-def test_summary_agrees_with_the_standard_library() -> None:
-    samples = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]
-    found = stats.summarize(samples)
-    low, median, high = statistics.quantiles(samples, n=4, method="inclusive")
-    assert (found.low, found.median, found.high) == (low, median, high)
-    assert found.mean == pytest.approx(statistics.mean(samples))
-    assert found.deviation == pytest.approx(statistics.stdev(samples))
-
-
-def test_one_sample_has_no_deviation_and_none_is_refused() -> None:
-    assert stats.summarize([2.0]) == stats.Summary(2.0, 2.0, 0.0, 2.0, 2.0)
-    with pytest.raises(ValueError, match="no samples"):
-        stats.summarize([])
+def test_a_ratio_has_the_median_and_the_quartiles_of_the_rounds() -> None:
+    assert stats.ratio([3.0, 1.0, 4.0, 1.0, 5.0], [1.0] * 5) == stats.Ratio(3.0, 1.0, 4.0)
+    assert stats.ratio([2.0], [1.0]) == stats.Ratio(2.0, 2.0, 2.0)
+    with pytest.raises(ValueError, match="data point"):
+        stats.ratio([], [])
 
 
 def test_ratios_pair_rounds() -> None:

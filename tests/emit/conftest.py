@@ -21,27 +21,28 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     """Renders a spec as a family whose launches stand-ins keep."""
 
     def family(text: str) -> ModuleType:
-        # What launches repeated launches and copies comes with a choice.
+        # What Triton does not document, and copies, come with a choice.
         (tmp_path / "again.yaml").write_text(text if "select:" in text else f"{text}select: fastest\n")
         assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
         monkeypatch.syspath_prepend(tmp_path)
         package = importlib.import_module("again")
-        launch, fast = (importlib.import_module(f"again._runtime.{x}") for x in ("launch", "fast"))
-        monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-        monkeypatch.setattr(fast, "KNOWN", True)
-        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-        monkeypatch.setattr(launch, "on_gpu", lambda x: True)
-        if (tmp_path / "again" / "_runtime" / "ranking.py").exists():
-            ranking, copies = (importlib.import_module(f"again._runtime.{x}") for x in ("ranking", "copies"))
-            monkeypatch.setattr(ranking, "on_gpu", lambda x: True)
-            # No GPU is known: the first kernel that accepts the operands chooses its own configuration.
-            monkeypatch.setattr(ranking.Ranking, "best", lambda *call: None)
-            monkeypatch.setattr(copies, "_launch", copied)
-        if (tmp_path / "again" / "_runtime" / "interpreted_bf16.py").exists():
-            # Nothing is interpreted, so the interpreter's products need not be right.
-            monkeypatch.setattr(importlib.import_module("again._runtime.interpreted_bf16"), "check", lambda a, b: None)
+        # No GPU is known: the first kernel that accepts the operands chooses its own configuration. Nothing is
+        # interpreted, so the interpreter's products need not be right.
         active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
-        monkeypatch.setattr(fast, "_driver", lambda: active)
+        changed = {
+            "launch": {"on_gpu": lambda x: True},
+            "ranking": {"on_gpu": lambda x: True, "Ranking.best": lambda *call: None},
+            "fast": {"KNOWN": True, "_driver": lambda: active},
+            "copies": {"_launch": copied},
+            "interpreted_bf16": {"check": lambda a, b: None},
+        }
+        for module in [x for x in changed if (tmp_path / "again" / "_runtime" / f"{x}.py").exists()]:
+            for name, value in changed[module].items():
+                monkeypatch.setattr(f"again._runtime.{module}.{name}", value)
+        monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda index: SimpleNamespace(cuda_stream=("stream", index)))
         for name in [name for names in package._KERNELS.values() for name in names]:
             module = package._kernel(name)
             for kernel in {"gemm_kernel", "sum_kernel", "decode_kernel"} & vars(module).keys():

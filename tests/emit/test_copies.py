@@ -207,8 +207,8 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, layout: str, sizes: tuple[int, int, int], lies: str
 ) -> None:
     dtype, _, product = dtype.partition(" ")
-    (tmp_path / "copies.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
-    assert main([str(tmp_path / "copies.yaml"), "--out", str(tmp_path)]) == 0
+    (tmp_path / "turned.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
+    assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     package = importlib.import_module("turned")
@@ -223,7 +223,8 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
 
     monkeypatch.setattr(copies, "_launch", copied)
     monkeypatch.setattr(launch, "started", started)
-    monkeypatch.setattr(ranking, "on_gpu", lambda x: True)
+    for module in (launch, ranking):
+        monkeypatch.setattr(module, "on_gpu", lambda x: True)
     monkeypatch.setattr(ranking.Ranking, "best", lambda *call: None)
     m, n, k = sizes
     a, b = (torch.randn(size).to(torch.float16 if dtype == "fp16" else torch.float32) for size in ((m, k), (k, n)))

@@ -17,7 +17,7 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from generator.commands.command_line import main
-from tests.helpers.stand_ins import copied, launched, operands
+from tests.helpers.stand_ins import Compiled, Kernel, copied, launched, operands
 from tests.helpers.support import forget
 
 SPEC = """\
@@ -33,56 +33,108 @@ exclude:
 """
 
 
+class Lacking(Compiled):
+    """What a launch returns by a Triton that lacks the name `missing`."""
+
+    missing = ""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == type(self).missing:
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
 @pytest.fixture
 def family(rendered: Callable[[str], ModuleType]) -> ModuleType:
+    """Its launches are repeated by what Triton does not document."""
     return rendered(SPEC)
 
 
-def addresses(arguments: tuple[Any, ...]) -> list[int]:
-    found = [x.base if isinstance(x, TensorDescriptor) else x for x in arguments]
-    return [x if isinstance(x, int) else x.data_ptr() for x in found if isinstance(x, int) or hasattr(x, "data_ptr")]
+@pytest.fixture(params=["fastest", "heuristic"])
+def either(rendered: Callable[[str], ModuleType], request: pytest.FixtureRequest) -> ModuleType:
+    """`family`, or one whose launches are repeated as Triton documents it."""
+    return rendered(SPEC.replace("fastest", request.param))
 
 
-def test_a_second_call_of_a_kind_repeats_the_launch_with_its_own_addresses(family: ModuleType) -> None:
-    function = family.gemm_fp16_rcr_none
+def repeats(kernel: Kernel) -> list[dict[str, Any]]:
+    """The arguments with which launches of a kernel were repeated, by name; tensors as addresses."""
+    calls = [*(run[9:] for run in kernel.compiled.runs), *(given for _, given in kernel.compiled.documented)]
+    assert all(len(given) == len(kernel.arg_names) for given in calls)
+    return [{name: address(x) for name, x in zip(kernel.arg_names, given)} for given in calls]
+
+
+def address(x: Any) -> Any:
+    """The address of a tensor, or of a descriptor's; other values as they are."""
+    x = getattr(x, "base", x)
+    return x.data_ptr() if hasattr(x, "data_ptr") else x
+
+
+def own_addresses(given: dict[str, Any]) -> list[Any]:
+    """The addresses of A, B and C."""
+    return [value for name, value in given.items() if name.startswith(("a_", "b_", "c_"))]
+
+
+def compare_second_call(package: ModuleType) -> Kernel:
+    """Call a function twice; assert that the second call repeated the launch of the first with its own addresses."""
+    function = package.gemm_fp16_rcr_none
     function(*operands())
-    kernel = launched(family, "gemm_fp16_rcr_none")
-    ((grid, _, arguments),) = kernel.launches
+    kernel = launched(package, "gemm_fp16_rcr_none")
     a, b = operands()
     out = function(a, b)
-    assert len(kernel.launches) == 1
-    (run,) = kernel.compiled.runs
-    assert run[:4] == (*grid, 1, 1, ("stream", None))
-    assert run[4:9] == (kernel.compiled.function, kernel.compiled.packed_metadata, None, None, None)
-    own = run[9:]
-    assert len(own) == len(kernel.arg_names)
-    assert addresses(own)[:3] == [a.data_ptr(), b.data_ptr(), out.data_ptr()]
-    for name, second in zip(kernel.arg_names, own):
+    ((_, _, arguments),) = kernel.launches
+    (own,) = repeats(kernel)
+    assert own_addresses(own) == [x.data_ptr() for x in (a, b, out)]
+    (run,) = [run[9:] for run in kernel.compiled.runs] or [run for _, run in kernel.compiled.documented]
+    for name, second in zip(kernel.arg_names, run):
         first = arguments.get(name)
         if isinstance(first, TensorDescriptor):
             assert (second.shape, second.strides, second.block_shape) == (first.shape, first.strides, first.block_shape)
         elif not isinstance(first, torch.Tensor):
             assert first == second, name
+    return kernel
 
 
-def test_the_result_is_as_the_first_call_made_it_or_the_one_given(family: ModuleType) -> None:
-    function = family.gemm_fp16_rcr_none
+def test_a_second_call_of_a_kind_repeats_the_launch_with_its_own_addresses(family: ModuleType) -> None:
+    kernel = compare_second_call(family)
+    (run,) = kernel.compiled.runs
+    assert run[:4] == (*kernel.launches[0][0], 1, 1, ("stream", None))
+    assert run[4:9] == (kernel.compiled.function, kernel.compiled.packed_metadata, None, None, None)
+
+
+@pytest.mark.parametrize("lacks", ["fast", "a known version", "function", "packed_metadata", "run", "metadata"])
+def test_otherwise_it_is_repeated_as_triton_documents_it(
+    rendered: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    package = rendered(SPEC.replace("fastest", "heuristic") if lacks == "fast" else SPEC)
+    if lacks == "a known version":
+        monkeypatch.setattr("again._runtime.fast.KNOWN", False)
+    elif lacks != "fast":
+        monkeypatch.setattr(Lacking, "missing", lacks)
+        for name in package._KERNELS["gemm_fp16_rcr_none"]:
+            package._kernel(name).gemm_kernel.compiled = Lacking()
+    kernel = compare_second_call(package)
+    ((grid, _),) = kernel.compiled.documented
+    assert grid == (*kernel.launches[0][0], 1, 1)
+
+
+def test_the_result_is_as_the_first_call_made_it_or_the_one_given(either: ModuleType) -> None:
+    function = either.gemm_fp16_rcr_none
     first = function(*operands())
     again = function(*operands())
     assert (again.shape, again.stride(), again.dtype) == (first.shape, first.stride(), first.dtype)
     given = torch.empty(64, 48, dtype=torch.float16)
     assert function(*operands(), out=given) is given
     assert function(*operands(), out=given) is given
-    kernel = launched(family, "gemm_fp16_rcr_none")
-    assert len(kernel.launches) == 2 and addresses(kernel.compiled.runs[-1][9:])[2] == given.data_ptr()
+    kernel = launched(either, "gemm_fp16_rcr_none")
+    assert len(kernel.launches) == 2 and own_addresses(repeats(kernel)[-1])[2] == given.data_ptr()
 
 
 def test_outputs_are_made_or_filled_and_sums_are_added_by_every_call(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch
+    either: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    function = family.gemm_fp16_rcr_save_rowsum
+    function = either.gemm_fp16_rcr_save_rowsum
     function(*operands())
-    kernel = launched(family, "gemm_fp16_rcr_save_rowsum")
+    kernel = launched(either, "gemm_fp16_rcr_save_rowsum")
 
     def ones(size: Any, strides: Any, **options: Any) -> torch.Tensor:
         return torch.ones(size, **options)
@@ -92,24 +144,22 @@ def test_outputs_are_made_or_filled_and_sums_are_added_by_every_call(
     out, preact, row_sum = function(*operands(n=400))
     out, preact, row_sum = function(*operands(n=400))
     assert (out.shape, preact.shape, row_sum.shape) == ((64, 400), (64, 400), (64,))
-    (_, run) = kernel.launches, kernel.compiled.runs[-1]
-    assert len(kernel.launches) == 2 and len(kernel.compiled.runs) == 1
-    own = dict(zip(kernel.arg_names, run[9:]))
+    (own,) = repeats(kernel)
+    assert len(kernel.launches) == 2
     tiles = triton.cdiv(400, kernel.launches[-1][2]["BLOCK_N"])
     assert tiles > 1 and row_sum.tolist() == [tiles] * 64
-    assert {out.data_ptr(), preact.data_ptr()} <= set(addresses(run[9:])) and own["row_sum_ptr"] != row_sum.data_ptr()
+    assert {out.data_ptr(), preact.data_ptr()} <= {*own.values()} and own["row_sum_ptr"] != row_sum.data_ptr()
     given = {"row_sum": torch.empty(64)}
     assert all(function(*operands(), **given)[2] is given["row_sum"] for _ in range(2))
     assert given["row_sum"].tolist() == [1.0] * 64
 
 
-def test_a_result_that_is_read_is_launched_again_in_its_place(family: ModuleType) -> None:
-    function, out = family.gemm_fp16_rcr_accumulate, torch.empty(64, 48, dtype=torch.float16)
+def test_a_result_that_is_read_is_launched_again_in_its_place(either: ModuleType) -> None:
+    function, out = either.gemm_fp16_rcr_accumulate, torch.empty(64, 48, dtype=torch.float16)
     assert function(*operands(), beta=2.0, out=out) is out and function(*operands(), beta=3.0, out=out) is out
-    kernel = launched(family, "gemm_fp16_rcr_accumulate")
-    (run,) = kernel.compiled.runs
-    own = dict(zip(kernel.arg_names, run[9:]))
-    assert len(kernel.launches) == 1 and own["beta_or_ptr"] == 3.0 and out.data_ptr() in addresses(run[9:])
+    kernel = launched(either, "gemm_fp16_rcr_accumulate")
+    (own,) = repeats(kernel)
+    assert len(kernel.launches) == 1 and own["beta_or_ptr"] == 3.0 and out.data_ptr() in own.values()
     with pytest.raises(ValueError, match="out must be given"):
         function(*operands(), beta=2.0)
 
@@ -133,13 +183,13 @@ def test_a_call_of_another_kind_is_launched_by_its_kernel(
     assert sum(len(module.gemm_kernel.launches) for module in modules) == 2, why
 
 
-def test_numbers_and_vectors_are_those_of_the_call(family: ModuleType) -> None:
-    function = family.gemm_fp16_rcr_scale_bias
+def test_numbers_and_vectors_are_those_of_the_call(either: ModuleType) -> None:
+    function = either.gemm_fp16_rcr_scale_bias
     vectors = [torch.randn(48) for _ in range(2)]
     function(*operands(), scale=2.0, bias=vectors[0])
     function(*operands(), scale=0.5, bias=vectors[1])
-    kernel = launched(family, "gemm_fp16_rcr_scale_bias")
-    own = dict(zip(kernel.arg_names, kernel.compiled.runs[0][9:]))
+    kernel = launched(either, "gemm_fp16_rcr_scale_bias")
+    (own,) = repeats(kernel)
     assert own["scale_or_ptr"] == 0.5
     assert own["bias_ptr"] == vectors[1].data_ptr()
     # A number of another kind is another specialisation.
@@ -148,29 +198,28 @@ def test_numbers_and_vectors_are_those_of_the_call(family: ModuleType) -> None:
     # Keywords in another order.
     function(*operands(), bias=vectors[0], scale=4.0)
     function(*operands(), bias=vectors[1], scale=8.0)
-    own = dict(zip(kernel.arg_names, kernel.compiled.runs[-1][9:]))
+    own = repeats(kernel)[-1]
     assert own["scale_or_ptr"] == 8.0 and own["bias_ptr"] == vectors[1].data_ptr()
 
 
-def test_one_tensor_may_be_both_operands(family: ModuleType) -> None:
-    function = family.gemm_fp16_rcr_none
+def test_one_tensor_may_be_both_operands(either: ModuleType) -> None:
+    function = either.gemm_fp16_rcr_none
     for _ in range(2):
         x = torch.randn(64, 64, dtype=torch.float16)
         function(x, x.T)
-    own = launched(family, "gemm_fp16_rcr_none").compiled.runs[0][9:]
-    assert addresses(own)[:2] == [x.data_ptr()] * 2
+    (own,) = repeats(launched(either, "gemm_fp16_rcr_none"))
+    assert own_addresses(own)[:2] == [x.data_ptr()] * 2
 
 
-def test_a_kept_call_holds_no_tensor(family: ModuleType) -> None:
+def test_a_kept_call_holds_no_tensor(either: ModuleType) -> None:
     import gc
     import weakref
 
     a, b = operands()
-    dead = [weakref.ref(x) for x in (a, b, family.gemm_fp16_rcr_none(a, b), family.gemm_fp16_rcr_none(a, b))]
-    kernel = launched(family, "gemm_fp16_rcr_none")
-    kernel.launches.clear()
-    kernel.compiled.runs.clear()
-    kernel.compiled.again.clear()
+    dead = [weakref.ref(x) for x in (a, b, either.gemm_fp16_rcr_none(a, b), either.gemm_fp16_rcr_none(a, b))]
+    kernel = launched(either, "gemm_fp16_rcr_none")
+    for kept in (kernel.launches, kernel.compiled.runs, kernel.compiled.documented):
+        kept.clear()
     del a, b
     gc.collect()
     assert [reference() for reference in dead] == [None] * 4
@@ -201,58 +250,6 @@ def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleT
             chain.remove(hook)
     function(*operands())
     assert len(told) == 3 and len(kernel.launches) == 1 and len(kernel.compiled.runs) == 4
-
-
-def test_by_what_triton_documents_a_launch_has_its_own_operands(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second launch is `CompiledKernel[grid]` with the call's tensors, and descriptors of them."""
-    monkeypatch.setattr(sys.modules["again._runtime.fast"], "KNOWN", False)
-    function, given = family.gemm_fp16_rcr_scale_bias, {"bias": torch.randn(48)}
-    function(*operands(), scale=2.0, **given)
-    kernel = launched(family, "gemm_fp16_rcr_scale_bias")
-    ((grid, _, first),) = kernel.launches
-    a, b = operands()
-    out = function(a, b, scale=3.0, **given)
-    assert not kernel.compiled.runs
-    ((again, own),) = kernel.compiled.again
-    assert again == (*grid, 1, 1)
-    named = dict(zip(kernel.arg_names, own))
-    assert named["scale_or_ptr"] == 3.0
-    assert addresses(own)[:3] == [a.data_ptr(), b.data_ptr(), out.data_ptr()]
-    for name, x in first.items():
-        if isinstance(x, TensorDescriptor):
-            assert (named[name].shape, named[name].strides, named[name].block_shape) == (
-                x.shape,
-                x.strides,
-                x.block_shape,
-            )
-
-
-def test_by_what_triton_documents_no_tensor_is_kept(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["again._runtime.fast"], "KNOWN", False)
-    test_a_kept_call_holds_no_tensor(family)
-
-
-class Lacking(SimpleNamespace):
-    """A compiled kernel of a Triton that lacks a name."""
-
-    __hash__ = object.__hash__  # type: ignore[assignment]
-
-    def __getitem__(self, grid: Any) -> Any:
-        return lambda *arguments: self.again.append(arguments)
-
-
-@pytest.mark.parametrize("name", ["function", "packed_metadata", "run", "metadata"])
-def test_where_a_compiled_kernel_lacks_a_name_launches_are_as_documented(family: ModuleType, name: str) -> None:
-    for each in family._KERNELS["gemm_fp16_rcr_none"]:
-        kernel = family._kernel(each).gemm_kernel
-        names = {"metadata", "function", "packed_metadata", "run", "again"} - {name}
-        kernel.compiled = Lacking(**{x: getattr(kernel.compiled, x) for x in names})
-    for _ in range(2):
-        family.gemm_fp16_rcr_none(*operands())
-    kernel = launched(family, "gemm_fp16_rcr_none")
-    assert (len(kernel.launches), len(kernel.compiled.again)) == (1, 1)
 
 
 def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,10 +347,10 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
     monkeypatch.setattr(copies, "_launch", copied)
     given: list[tuple[int, ...]] = []
 
-    def start(call: Any, plan: Any, operands: dict[str, Any], first: torch.Tensor) -> None:
+    def started(call: Any, plan: Any, operands: dict[str, Any], first: torch.Tensor) -> None:
         given.append((operands["a"].stride(0), operands["b"].stride(1)))
 
-    monkeypatch.setattr(sys.modules["again._runtime.launch"], "started", start)
+    monkeypatch.setattr("again._runtime.launch.started", started)
     a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(512, 72).half()[:, :64].T
     family.gemm_fp16_rcr_none(a, b)
     family.gemm_fp16_rcr_none(a[:2048], b)
@@ -386,15 +383,12 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     assert main([str(tmp_path / "halves.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     package = importlib.import_module("halves")
-    launch, ranking, tuned = (
-        importlib.import_module(f"halves.{x}") for x in ("_runtime.launch", "_runtime.ranking", "_tuned")
-    )
     asked: list[tuple[int, ...]] = []
-    for module in (launch, ranking):
-        monkeypatch.setattr(module, "on_gpu", lambda x: True)
+    for name in ("launch", "ranking"):
+        monkeypatch.setattr(f"halves._runtime.{name}.on_gpu", lambda x: True)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    monkeypatch.setattr(launch, "started", lambda *given: None)
-    monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, *rest: asked.append(sizes))
+    monkeypatch.setattr("halves._runtime.launch.started", lambda *given: None)
+    monkeypatch.setattr("halves._tuned.choose", lambda name, kernels, sizes, *rest: asked.append(sizes))
     getattr(package, contract)(*operands(n=96))
     assert asked == [(64, columns, 32)]
     forget("halves")

@@ -12,16 +12,16 @@ import triton
 
 
 class Compiled:
-    """What a launch returns; `run` is what a second launch calls, and `[grid]` is what Triton documents."""
+    """What a launch returns: a second launch calls `run`, or `compiled[grid]`, which Triton documents."""
 
     def __init__(self) -> None:
         self.metadata = SimpleNamespace(tensordesc_meta=None)
         self.function, self.packed_metadata = object(), object()
         self.runs: list[tuple[Any, ...]] = []
-        self.again: list[tuple[Any, tuple[Any, ...]]] = []
+        self.documented: list[tuple[Any, tuple[Any, ...]]] = []
 
     def __getitem__(self, grid: Any) -> Any:
-        return lambda *arguments: self.again.append((grid, arguments))
+        return lambda *arguments: self.documented.append((grid, arguments))
 
     def run(self, *arguments: Any) -> None:
         self.runs.append(arguments)

@@ -19,7 +19,7 @@ from generator.epilogue.chain import Epilogue
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout
 from generator.problem.product import Problem, Shape
-from generator.tune import regret, trial_worker
+from generator.tune import regret, trial_worker, tuning_report
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, Timed
 from generator.tune.regret import Regret, RegretResults
@@ -108,8 +108,9 @@ def test_a_second_call_measures_nothing_and_writes_the_same(
     assert measured(bench) == 0
     assert len(again.calls) == 1
     assert ((bench.folder / FILE).read_bytes(), capsys.readouterr().out) == (before, printed)
-    assert tune.main(["--report", "--regret", str(FILE)]) == 0
+    assert tune.main(["--report", "--regret", str(FILE), "--html", "regret.html"]) == 0
     assert capsys.readouterr().out == printed
+    assert "<title>regret</title>" in Path("regret.html").read_text()
 
 
 def test_another_choice_is_measured_again(bench: Bench, at_once: AtOnce) -> None:
@@ -212,22 +213,30 @@ def test_unseen_sizes_have_regret_and_no_winner(
     assert "which has 4 outcomes: 4 of sizes that nothing is fitted to" in capsys.readouterr().err
 
 
+def lines_of(*found: Regret) -> list[str]:
+    return tuning_report.of_regret(RegretResults(PLACE, found)).markdown().splitlines()
+
+
 def test_the_report_has_means_by_m() -> None:
     def one(m: int, excess: float, contract: str = "gemm_fp16_rcr_none") -> Regret:
         chosen = Chosen("k__a", {"BLOCK_M": 16}, 1 + excess)
         return Regret("tiny", contract, Shape(m, 256, 512), excess, chosen, Timed("k__b", {"BLOCK_M": 16}, 1.0), 6)
 
     found = (one(1, 0.0), one(64, 0.21), one(65, 0.05), one(1024, 0.05), one(2000, 1.0))
-    lines = regret.render(RegretResults(PLACE, found)).splitlines()
+    lines = lines_of(*found)
     assert lines[0] == "NVIDIA H200, torch 2.11.0, triton 3.7.1."
     assert lines[2] == "| contract | sizes | mean regret | M up to 64 | M 65 to 1024 | larger M | largest |"
     mean = (1.21 * 1.05 * 1.05 * 2) ** 0.2 - 1
     expected = f"| gemm_fp16_rcr_none | 5 | {mean:.1%} | 10.0% | 5.0% | 100.0% | 100.0% at 2000x256x512 |"
     assert lines[4:] == [expected]
-    lines = regret.render(RegretResults(PLACE, (*found, one(70, 0.0, "gemm_bf16_rcr_none")))).splitlines()
+    lines = (
+        tuning_report.of_regret(RegretResults(PLACE, (*found, one(70, 0.0, "gemm_bf16_rcr_none"))))
+        .markdown()
+        .splitlines()
+    )
     assert lines[4] == expected and lines[5].startswith("| gemm_bf16_rcr_none | 1 | 0.0% | — | 0.0% | — |")
     assert lines[6].startswith("| all | 6 |")
-    assert regret.render(RegretResults(PLACE, ())).splitlines()[4:] == ["| all | 0 | — | — | — | — | — |"]
+    assert lines_of()[4:] == ["| all | 0 | — | — | — | — | — |"]
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -255,6 +264,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str | None) -> None:
         (["x.yaml", "--regret", "r.json", "--tuned", "t.json"], "--regret writes no winners"),
         (["x.yaml", "--regret", "r.json", "--again", "--device", "nvidia_h200"], "--regret writes no winners"),
         (["--report"], "name it with --tuned FILE or --regret FILE"),
+        (["x.yaml", "--html", "p.html"], "--html goes with --report"),
         (["--regret", "r.json"], "the following arguments are required: SPEC"),
     ],
 )

@@ -128,7 +128,7 @@ def test_calls_that_compile_the_same_code_are_made_once_on_the_least_work(mixed:
     shapes = [Shape(4096, 512, 512), Shape(256, 512, 512), Shape(2048, 512, 512), Shape(1, 512, 512)]
     found = planned(*shapes, only="*pointer_auto_grouped", triton="3.9.0")
     jobs = calls(found.trials)
-    assert sorted({tuple(job["shape"]) for job in jobs}) == [(1, 512, 512), (256, 512, 512)]
+    assert {problem.shape for problem, *_ in jobs} == {Shape(1, 512, 512), Shape(256, 512, 512)}
     assert len(jobs) == 2 * 3
     ragged = planned(Shape(192, 512, 512), Shape(256, 512, 512), only="*tiled_pointer_auto*")
     assert len(calls(ragged.trials)) == 5, "a row of 64 divides both, one of 128 only the second"
@@ -141,4 +141,4 @@ def test_both_halves_of_a_gates_operand_count_for_its_offsets(mixed: Path) -> No
     assert command_line.main(["mixed.yaml"]) == 0
     narrow, wide = Shape(256, 16384, 16384), Shape(256, 49152, 32768)
     jobs = calls(planned(narrow, wide).trials)
-    assert [tuple(job["shape"]) for job in jobs] == [(256, 16384, 16384), (256, 49152, 32768)]
+    assert [p.shape for p, *_ in jobs] == [Shape(256, 16384, 16384), Shape(256, 49152, 32768)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -266,7 +265,6 @@ def test_a_tuned_family_takes_the_kernels_that_its_function_takes(tmp_path: Path
     (contract,) = package.contracts
     with standing_in_for(H200), memoryless.mode():
         family = load_family(folder)
-        importlib.import_module(f"{family.__name__}._runtime.which")
         b = memoryless.tensor(torch.float16, _DEVICE, (4096, 4096), (1, 4096))
         bias = memoryless.tensor(torch.float16, _DEVICE, (4096,), (1,))
         wanted = [getattr(family, name).which(_rows(m), b, bias=bias) for m in rows]

@@ -1,8 +1,7 @@
-"""The page as text: what it carries, that nothing in it can become markup, that it is the same each time."""
+"""The report of a run of `verify`, and its page as text."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,10 +12,11 @@ import pytest
 
 from generator.emit.code_parts import Parts
 from generator.emit.manifest_reader import Rendered, read
+from generator.emit.report import Cell, Row, RunReport, page
 from generator.plan.kernels import LeftOut
-from generator.verify.jobs import Failure, Job, JobResult, JobState, Subject, command
-from generator.verify.page import page
-from generator.verify.run_report import failure_text, verdict
+from generator.verify.jobs import Failure, Job, JobResult, Subject, command
+from generator.verify.page import report
+from generator.verify.run_report import verdict
 from tests.helpers.support import GENERATED, ROOT
 
 PLACE = (("python", "3.11.7"), ("torch", "2.13.0"), ("triton", "3.7.1"))
@@ -80,172 +80,122 @@ def sample() -> tuple[list[JobResult], list[Rendered]]:
     return [result for result in results if (result.job.level, result.job.name) != ("gpu", gone)], [autotune, ladder]
 
 
-def carried(html: str, name: str) -> Any:
-    """A value of JSON that the page carries."""
-    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
+def row(found: RunReport, name: str) -> Row:
+    """The row of a kernel or a contract's function."""
+    rows = [each for each in found.table.rows if isinstance(each, Row)]
+    return next(each for each in rows if each.cells[0] == name)
 
 
-def cell(html: str, name: str, column: str) -> Any:
-    """What the table shows of a kernel or a contract's function."""
-    data = carried(html, "data")
-    (row,) = [row for row in data["rows"] if row[1] == name]
-    return row[4][data["columns"].index(column)]
+def cell(found: RunReport, name: str, column: str) -> Cell:
+    """What the table shows of it in a column."""
+    shown = row(found, name).cells[list(found.table.columns).index(column)]
+    return shown if isinstance(shown, Cell) else Cell(shown)
 
 
-def detail(html: str, name: str, column: str) -> Any:
-    """What the opened cell tells."""
-    data = carried(html, "data")
-    (index,) = [index for index, row in enumerate(data["rows"]) if row[1] == name]
-    return carried(html, f"part-{index // data['part']}")[index % data["part"]][2][data["columns"].index(column)]
+def told(found: RunReport, name: str) -> list[str]:
+    """What its opened row tells."""
+    return [block.text for block in row(found, name).details]
 
 
 @pytest.fixture(scope="module")
-def html() -> str:
-    return page(*sample())
+def found() -> RunReport:
+    return report(*sample())
 
 
-def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(html: str) -> None:
-    data = carried(html, "data")
-    families = [family("ladder"), family("autotune")]
-    assert data["columns"] == ["static", "bounds", "interpret", "compile sm80", "compile sm90", "gpu"]
-    names = {name for one in families for name in (*one.by_name, *one.contracts)}
-    assert {row[1] for row in data["rows"]} == names and len(data["rows"]) == len(names)
-    kernel = families[0].kernels[0]
-    (row,) = [row for row in data["rows"] if row[1] == kernel.name]
-    told = {axis: values[place] for (axis, values), place in zip(data["axes"], row[3], strict=True)}
-    assert told == kernel.variant.words
-
-
-def test_a_cell_has_its_state_and_its_number(html: str) -> None:
+def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(found: RunReport) -> None:
     ladder, autotune = family("ladder"), family("autotune")
-    assert cell(html, ladder.kernels[1].name, "interpret") == [JobState.PASSED, 40, 0, 0]
-    assert cell(html, ladder.kernels[1].name, "compile sm80") == [JobState.PASSED, 3, 0, 1]
-    assert cell(html, ladder.kernels[2].name, "compile sm90") == [JobState.FAILED, 2, 0, 0]
-    assert cell(html, ladder.kernels[0].name, "interpret") == [JobState.FAILED, 1, 1, 0]
-    assert cell(html, autotune.kernels[0].name, "gpu") == [JobState.NOT_PROVED, 1, 1, 0]
-    assert cell(html, ladder.kernels[3].name, "bounds") == [JobState.NOT_PROVED, 3, 3, 0]
-    assert cell(html, autotune.kernels[-1].name, "gpu") == 0
-    state, reason, _, _ = cell(html, next(iter(autotune.contracts)), "interpret")
-    assert (state, carried(html, "data")["reasons"][reason]) == (
-        JobState.LEFT_OUT,
-        "Triton's autotuner needs a GPU",
-    )
+    levels = ["static", "bounds", "interpret", "compile sm80", "compile sm90", "gpu"]
+    columns = list(found.table.columns)
+    assert columns[:2] == ["kernel", "family"] and columns[-6:] == levels
+    names = [name for one in (ladder, autotune) for name in (*one.by_name, *one.contracts)]
+    assert sorted(cells[0].text for cells in found.table.cells) == sorted(names)
+    kernel = ladder.kernels[0]
+    words = {axis: cell(found, kernel.name, axis).text for axis in columns[2:-6]}
+    assert words == {axis: kernel.variant.words.get(axis, "") for axis in words} and len(words) > 2
+    (same,) = [note for note in found.notes if note.startswith("The same for all: ")]
+    assert all(f"{axis} {kernel.variant.words[axis]}" in same for axis in kernel.variant.words.keys() - words.keys())
 
 
-def test_a_target_that_the_family_leaves_out_says_so_where_nothing_was_asked_of_it(html: str) -> None:
-    (descriptor, *_) = [entry for entry in family("autotune").left_out if entry.target == "sm80"]
-    state, reason, _, _ = cell(html, descriptor.name, "compile sm80")
-    assert (state, carried(html, "data")["reasons"][reason]) == (JobState.LEFT_OUT, descriptor.reason)
-
-
-def test_what_a_family_leaves_out_is_listed_by_reason(html: str) -> None:
-    families = [family("ladder"), family("autotune")]
-    found = [
-        LeftOut(name, reason, target or None)
-        for _, target, reason, names in carried(html, "excluded")
-        for name in names
-    ]
-    assert sorted(found, key=repr) == sorted((entry for one in families for entry in one.left_out), key=repr)
-    assert carried(html, "data")["leftOut"] == len(found)
-
-
-def test_an_opened_failure_says_what_the_terminal_says() -> None:
-    results, families = sample()
-    html = page(results, families)
-    texts = carried(html, "texts")
-    for result in results:
-        if not result.failures:
-            continue
-        told = [
-            [texts[place] for place in entry] for entry in detail(html, result.job.name, result.job.label)["failures"]
-        ]
-        for failure, (case, reason, message, repeat) in zip(result.failures, told, strict=True):
-            assert (case, reason, message) == (failure.case, failure.reason, failure.message)
-            said = failure_text(replace(result, failures=(failure,)))
-            assert f"  case:   {case}: {reason}\n" in said and said.endswith(f"  repeat: {repeat}")
-
-
-def test_a_whole_job_can_be_repeated(html: str) -> None:
-    kernel = family("ladder").kernels[0]
-    for place, label in enumerate(carried(html, "data")["columns"]):
-        before, behind = carried(html, "commands")[1][place]
-        level, _, target = label.partition(" ")
-        job = Job(level, Path("generated/ladder"), kernel.name, target=target or None)
-        assert before + kernel.name + behind == command(job)
-
-
-def test_an_opened_row_tells_the_code_by_its_digests(html: str) -> None:
-    data = carried(html, "data")
-    told = {
-        row[1]: carried(html, f"part-{at // data['part']}")[at % data["part"]][0] for at, row in enumerate(data["rows"])
-    }
-    ladder = family("ladder")
-    assert {told[name] for name in ladder.by_name} == {"device code 0123456789abcdef, host code ffffffffffffffff"}
-    # What was compiled says nothing of the host's code, and a function is of several kernels.
-    compiled = [result for result in sample()[0] if result.job.level == "compile"]
-    assert 'device code 0123456789abcdef"' in page(compiled, [family("autotune"), ladder])
-    assert {told[name] for name in ladder.contracts} == {""}
-
-
-def test_launches_of_the_same_figures_are_told_together(html: str) -> None:
-    texts = carried(html, "texts")
-    names, lines = detail(html, family("ladder").kernels[0].name, "compile sm90")["measured"]
-    assert [texts[name] for name in names] == ["shared", "registers", "spilled", "wgmma", "mma.sync"]
-    told = [([texts[launch] for launch in launches], values) for launches, values in lines]
-    assert told == [
-        (["row0-aligned", "row1-aligned"], [98304, 128, 0, 16, 0]),
-        (["row0-ragged"], [49152, 255, 24, 0, 64]),
-    ]
-
-
-def test_the_summary_counts_each_column(html: str) -> None:
-    lines = re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', html, re.DOTALL)
-    told = [f"{label}: {' '.join(re.sub(r'<[^>]*>', ' ', rest).split())}" for label, rest in lines]
-    # Kernels, functions, cases; passed, failed, not proved, cases of that, left out; known from before; where.
-    place = "python 3.11.7, torch 2.13.0, triton 3.7.1"
-    assert told == [
-        "static: 10 0 10 9 1 0 0 0 0",
-        "bounds: 10 0 9 9 0 1 3 0 0",
-        f"interpret: 10 3 412 10 1 0 1 2 0 interpreter, {place}",
-        f"compile sm80: 10 0 24 8 0 0 0 2 4 {place}",
-        f"compile sm90: 10 0 30 9 1 0 0 0 5 {place}",
-        "gpu: 9 0 46 8 0 1 1 0 0",
-    ]
-    assert "<title>3 of 58 failed, 2 not proved (4 cases) - verification</title>" in html
-    assert 'class="verdict failed">✕'.encode("ascii", "xmlcharrefreplace").decode() in html
-
-
-def test_the_verdict_is_that_of_the_terminal_in_the_colour_of_what_is_worst() -> None:
-    ladder = family("ladder")
-    job = Job("bounds", ladder.folder, ladder.kernels[0].name)
-    other = replace(job, name=ladder.kernels[1].name)
-    open_, passed = JobResult(job, 2, not_proved=(("order", "not understood"),)), JobResult(other, 3)
-    failed, left_out = (
-        JobResult(other, 1, (Failure("order", "r", "m"),)),
-        JobResult(other, left_out="for another level"),
-    )
-    for results, told, state in (
-        ([open_, failed], "1 of 2 failed, 1 not proved (1 case)", "failed"),
-        ([open_, passed], "1 of 2 passed, 1 not proved (1 case)", "not-proved"),
-        ([open_, left_out], "0 of 1 passed, 1 not proved (1 case)", "not-proved"),
-        ([replace(passed, job=job), passed], "all 2 passed", "passed"),
-        ([left_out], "nothing ran: 1 left out", ""),
-        ([], "nothing ran", ""),
+def test_a_cell_has_its_state_and_its_number(found: RunReport) -> None:
+    ladder, autotune = family("ladder"), family("autotune")
+    for name, column, text, state in (
+        (ladder.kernels[1].name, "interpret", "✓ 40", "passed"),
+        (ladder.kernels[1].name, "compile sm80", "✓ 3 ↺", "passed"),
+        (ladder.kernels[2].name, "compile sm90", "✕ 2", "failed"),
+        (ladder.kernels[0].name, "interpret", "✕ 1 ?1", "failed"),
+        (autotune.kernels[0].name, "gpu", "? 1", "not proved"),
+        (ladder.kernels[3].name, "bounds", "? 3", "not proved"),
+        (autotune.kernels[-1].name, "gpu", "", ""),
     ):
-        html = page(results, [ladder])
-        assert verdict(results) == told and f"<title>{told} - verification</title>" in html
-        assert f'<span class="verdict {state}">' in html
+        shown = cell(found, name, column)
+        assert (shown.text, shown.state) == (text, state)
+    left_out = cell(found, next(iter(autotune.contracts)), "interpret")
+    assert left_out == Cell("- left out", "left out", "Triton's autotuner needs a GPU")
 
 
-def test_what_is_not_proved_is_told_with_its_reason(html: str) -> None:
-    texts = carried(html, "texts")
-    last, first = family("ladder").kernels[3], family("autotune").kernels[0]
-    for name, column, count in ((last.name, "bounds", 3), (first.name, "gpu", 1)):
-        told = [[texts[place] for place in entry] for entry in detail(html, name, column)["notProved"]]
-        wanted = next(r.not_proved for r in sample()[0] if (r.job.name, r.job.label) == (name, column))
-        assert told == list(map(list, wanted)) and len(told) == count
+def test_what_a_family_leaves_out_is_told(found: RunReport) -> None:
+    families = [family("ladder"), family("autotune")]
+    (descriptor, *_) = [entry for entry in families[1].left_out if entry.target == "sm80"]
+    assert cell(found, descriptor.name, "compile sm80") == Cell("- left out", "left out", descriptor.reason)
+    (table,) = found.beside
+    listed = {(target, reason, name) for _, target, reason, names in table.rows for name in str(names).split(", ")}
+    assert listed == {(e.target or "every target", e.reason, e.name) for one in families for e in one.left_out}
+
+
+def test_an_opened_row_says_what_the_terminal_says(found: RunReport) -> None:
+    for result in sample()[0]:
+        for failure in result.failures:
+            said = told(found, result.job.name)
+            assert {f"{failure.case}: {failure.reason}", failure.message, command(result.job, failure)} <= {*said}
+        for case, reason in result.not_proved:
+            assert f"not proved: {case}: {reason}" in told(found, result.job.name)
+    kernel = family("ladder").kernels[0]
+    lines = told(found, kernel.name)
+    assert lines[0] == f"generated/ladder/{kernel.name}.py"
+    assert "device code 0123456789abcdef, host code ffffffffffffffff" in lines
+    # Launches of the same figures are told together.
+    assert "shared 98,304, registers 128, spilled 0, wgmma 16: row0-aligned, row1-aligned" in lines
+    # Of failures with one message it is shown once.
+    assert told(found, family("ladder").kernels[2].name).count(MESSAGE) == 1
+
+
+def test_the_summary_counts_each_column_and_links_to_what_is_wrong(found: RunReport) -> None:
+    (table,) = found.summaries
+    place = "python 3.11.7, torch 2.13.0, triton 3.7.1"
+    assert f"interpreter, {place}" in found.notes and place in found.notes
+    lines = [" ".join(cell.text for cell in cells) for cells in table.cells]
+    # Kernels, functions, cases; failed, not proved, left out; cached; seconds.
+    assert [line.removesuffix(" 0.0") for line in lines] == [
+        "static 10 0 10 1 0 0 0",
+        "bounds 10 0 9 0 1 0 0",
+        "interpret 10 1 412 1 0 2 0",
+        "compile sm80 8 0 24 0 0 0 4",
+        "compile sm90 10 0 30 1 0 0 5",
+        "gpu 9 0 46 0 1 0 0",
+    ]
+    links = {cell.link for cells in table.cells for cell in cells} - {""}
+    assert {"state=failed&in=static", "state=not+proved&in=gpu"} <= links
+    assert found.verdict == Cell("3 of 58 failed, 2 not proved (4 cases)", "failed")
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [("fn", "failed"), ("np", "not proved"), ("nl", "not proved"), ("pp", "passed"), ("l", ""), ("", "")],
+)
+def test_the_verdict_has_the_colour_of_what_is_worst(states: str, state: str) -> None:
+    ladder = family("ladder")
+    kinds: dict[str, dict[str, Any]] = {
+        "f": {"cases": 1, "failures": (Failure("order", "r", "m"),)},
+        "n": {"cases": 2, "not_proved": (("order", "not understood"),)},
+        "p": {"cases": 3},
+        "l": {"left_out": "for another level"},
+    }
+    results = [
+        JobResult(Job("bounds", ladder.folder, kernel.name), **kinds[kind])
+        for kind, kernel in zip(states, ladder.kernels)
+    ]
+    shown = report(results, [ladder])
+    assert shown.verdict == Cell(verdict(results), state) and "nothing ran" in page(report([], []))
 
 
 def hostile() -> tuple[list[JobResult], list[Rendered]]:
@@ -263,51 +213,40 @@ def hostile() -> tuple[list[JobResult], list[Rendered]]:
 
 
 def test_a_text_never_becomes_markup() -> None:
-    html = page(*hostile())
+    html = page(report(*hostile()))
     assert html.count("<script") == html.count("</script>") == 1 + html.count('<script type="application/json"')
     assert "<img" not in html and "window.owned=1</" not in html
-    texts = [
-        *carried(html, "texts"),
-        *carried(html, "data")["reasons"],
-        *(entry[2] for entry in carried(html, "excluded")),
-    ]
-    assert texts.count(HOSTILE) == 3
 
 
-def test_the_page_needs_nothing_from_anywhere(html: str) -> None:
+def test_the_page_needs_nothing_from_anywhere_and_is_the_same_each_time() -> None:
+    html = page(report(*sample()))
     assert not re.search(r"https?:|//\w+\.|@import|url\(|<link|\ssrc=|<iframe", html)
-    assert "default-src 'none'" in html
-
-
-def test_the_same_results_make_the_same_bytes_on_every_machine(html: str) -> None:
-    assert page(*sample()) == html
-    assert html.isascii()
+    assert "default-src 'none'" in html and html.isascii() and page(report(*sample())) == html
     assert str(ROOT) not in html and not re.search(r"\b20\d\d-\d\d-\d\d", html)
 
 
-def test_what_json_cannot_say_does_not_break_the_page() -> None:
+def test_what_is_no_text_and_no_number_does_not_break_the_page() -> None:
     ladder = family("ladder")
-    kernel = ladder.kernels[0].name
-    worst = JobResult(Job("gpu", ladder.folder, kernel), 1, worst_error=float("inf"), vendor_error=float("nan"))
-    broken = replace(worst, failures=(Failure("prime", "primes", "not text: \udcff \x00"),))
-    html = page([broken], [ladder])
-    told = detail(html, kernel, "gpu")
-    assert (told["worst"], told["vendor"]) == ("inf", "nan")
-    assert "not text: \udcff \x00" in carried(html, "texts")
+    job = Job("gpu", ladder.folder, ladder.kernels[0].name)
+    broken = (Failure("prime", "primes", "not text: \udcff \x00"),)
+    found = report([JobResult(job, 1, broken, worst_error=float("inf"), vendor_error=float("nan"))], [ladder])
+    facts = "1 case · largest error: inf of the allowed one · error: nan of that of torch's product"
+    assert facts in told(found, job.name) and "not text: \udcff \x00" in told(found, job.name) and page(found)
 
 
 def test_a_flood_of_failures_is_cut_and_counted() -> None:
     ladder = family("ladder")
-    kernel = ladder.kernels[0].name
+    job = Job("gpu", ladder.folder, ladder.kernels[0].name)
     failures = tuple(Failure(f"case{number}", "one of many", "x" * 20_000) for number in range(1000))
-    html = page([JobResult(Job("gpu", ladder.folder, kernel), 1000, failures)], [ladder])
-    assert cell(html, kernel, "gpu")[1] == 1000 and len(detail(html, kernel, "gpu")["failures"]) == 25
+    found = report([JobResult(job, 1000, failures)], [ladder])
+    assert cell(found, job.name, "gpu").text == "✕ 1,000" and "and 975 failures more" in told(found, job.name)
+    html = page(found)
     assert "[12000 more characters]" in html and len(html) < 100_000
 
 
 def test_a_result_of_no_family_is_an_error_not_a_gap() -> None:
     with pytest.raises(ValueError, match="results of names that no family has: gemm_elsewhere"):
-        page([JobResult(Job("static", Path("generated/ladder"), "gemm_elsewhere"), 1)], [family("ladder")])
+        report([JobResult(Job("static", Path("generated/ladder"), "gemm_elsewhere"), 1)], [family("ladder")])
 
 
 def test_a_family_named_twice_is_told_once_and_a_failure_stays() -> None:
@@ -315,14 +254,9 @@ def test_a_family_named_twice_is_told_once_and_a_failure_stays() -> None:
     job = Job("static", ladder.folder, ladder.kernels[0].name)
     failed = JobResult(job, 1, (Failure("lint", "no name is unused", "F841"),))
     for results in ([failed, JobResult(job, 1)], [JobResult(job, 1), failed]):
-        html = page(results, [ladder, ladder])
-        assert len(carried(html, "data")["families"]) == 1
-        assert cell(html, job.name, "static") == [JobState.FAILED, 1, 0, 0]
-
-
-def test_nothing_at_all_is_a_page_too() -> None:
-    assert "nothing ran" in page([], [])
-    assert "nothing ran" in page([], [family("ladder")])
+        found = report(results, [ladder, ladder])
+        assert cell(found, job.name, "static") == Cell("✕ 1", "failed")
+        assert len(found.table.rows) == len(ladder.kernels) + len(ladder.contracts)
 
 
 def test_the_price_of_a_kernel_is_small() -> None:
@@ -333,6 +267,5 @@ def test_the_price_of_a_kernel_is_small() -> None:
         for number in range(40)
         for result in results
     ]
-    html = page(many, copies)
     kernels = sum(len(one.kernels) for one in copies)
-    assert kernels == 400 and len(html) < 1500 * kernels
+    assert kernels == 400 and len(page(report(many, copies))) < 1500 * kernels

@@ -211,7 +211,8 @@ def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(
         return run(call, plan, given, first)
 
     monkeypatch.setattr(launch, "started", started)
-    monkeypatch.setattr(ranking, "on_gpu", lambda x: True)
+    for module in (launch, ranking):
+        monkeypatch.setattr(module, "on_gpu", lambda x: True)
     monkeypatch.setattr(choice, "_device", lambda device: ("NVIDIA H200", 132))
     make = torch.Generator().manual_seed(0)
     rows, hidden, inner, groups = 70, 64, 32, 4

@@ -74,13 +74,3 @@ def browse(chromium: Any, tmp_path: Path) -> Iterator[Open]:
 
     yield opened
     assert chromium.get_log("browser") == []
-
-
-def cell(driver: Any, name: str, column: str) -> Any:
-    """The button of a cell, or of the row where the column is empty."""
-    columns = driver.execute_script("return JSON.parse(document.getElementById('data').textContent).columns")
-    row = driver.find_element("css selector", f"button[aria-label='{name}']")
-    place = columns.index(column) if column else -1
-    return driver.find_element(
-        "css selector", f"button[data-row='{row.get_attribute('data-row')}'][data-column='{place}']"
-    )
