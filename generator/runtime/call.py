@@ -424,7 +424,7 @@ class Call:
         if torch.version.hip:
             kind = torch.cuda.get_device_properties(device).gcnArchName[:4]
         else:
-            kind = {9: "sm90", 10: "sm100", 11: "sm100"}.get(torch.cuda.get_device_capability(device)[0], "sm80")
+            kind = {9: "sm90", 10: "sm100", 11: "sm100"}.get(torch.cuda.get_device_properties(device).major, "sm80")
         return self.needs.get(kind) or next(iter(self.needs.values()), ())
 
     @functools.cached_property

@@ -222,7 +222,11 @@ def test_by_what_triton_documents_a_launch_has_its_own_operands(
     assert addresses(own)[:3] == [a.data_ptr(), b.data_ptr(), out.data_ptr()]
     for name, x in first.items():
         if isinstance(x, TensorDescriptor):
-            assert (named[name].shape, named[name].strides, named[name].block_shape) == (x.shape, x.strides, x.block_shape)
+            assert (named[name].shape, named[name].strides, named[name].block_shape) == (
+                x.shape,
+                x.strides,
+                x.block_shape,
+            )
 
 
 def test_by_what_triton_documents_no_tensor_is_kept(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +386,9 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     assert main([str(tmp_path / "halves.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     package = importlib.import_module("halves")
-    launch, ranking, tuned = (importlib.import_module(f"halves.{x}") for x in ("_runtime.launch", "_runtime.ranking", "_tuned"))
+    launch, ranking, tuned = (
+        importlib.import_module(f"halves.{x}") for x in ("_runtime.launch", "_runtime.ranking", "_tuned")
+    )
     asked: list[tuple[int, ...]] = []
     for module in (launch, ranking):
         monkeypatch.setattr(module, "on_gpu", lambda x: True)
