@@ -246,7 +246,8 @@ class CallTable:
             shared += f" + BLOCK_M * BLOCK_N * {ELEMENTS[k.v.out].bits // 8}"
         # The accumulators may use two thirds of the registers.
         registers = f"BLOCK_M * BLOCK_N * {12 if self.call.gated else 6}"
-        return bracketed("programs=Occupancy(", [f'"{_word(x)}"' for x in (shared, registers)], ")", INDENT)
+        items = [f'shared="{_word(shared)}"', f'registers="{_word(registers)}"']
+        return bracketed("programs=Occupancy(", items, ")", INDENT)
 
     # What the kernel needs of a call.
 

@@ -119,7 +119,8 @@ class Operand:
         """Learn sizes from `x`; raises ValueError where one is too large, or another operand has another one."""
         if x.dim() != (count := len(self.words)):
             hint = f"; pass a.flatten(0, {-count}), as nn.Linear does" * (self.name == "a" and x.dim() > count)
-            raise ValueError(f"{self.name} must have {count} dimensions, got shape {tuple(x.shape)}{hint}")
+            wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[count]
+            raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}{hint}")
         for word, number in zip(self.words, x.shape):
             name, size = word, number
             if "*" in word:
