@@ -27,9 +27,9 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
         # A kernel beside the one that multiplies has its name, and an end.
         ends = [(x, end) for x, end in ROLES.items() if end and name.endswith(end) and name[: -len(end)] in functions]
         role, end = ends[0] if ends else (whole, "")
-        for each, its in ((name.removesuffix(end), whole), (name, role)):
+        for own, its in ((name.removesuffix(end), whole), (name, role)):
             if its not in functions:
-                roles.setdefault(each, its)
+                roles.setdefault(own, its)
     for each in ast.walk(tree) if roles else ():
         if isinstance(each, ast.Name):
             each.id = roles.get(each.id, each.id)

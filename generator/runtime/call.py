@@ -167,10 +167,9 @@ class Operand:
             raise ValueError(f"{self.name} must be on {state.device} as {state.first} is, got {x.device}")
         if unit is not None and surely(x.stride(unit) != 1) and surely(x.shape[unit] > 1) and surely(x.numel() > 0):
             turned = x.dim() > 1 and surely(x.stride(2 * x.dim() - 3 - unit) == 1)
-            way = (
-                f"{self.name}{'' if unit == x.dim() - 1 else '.mT'}.contiguous(){'' if unit == x.dim() - 1 else '.mT'}"
-            )
-            hint = f"was .mT forgotten? its .mT is dense there; else pass {way}" if turned else f"pass {way}"
+            turn = "" if unit == x.dim() - 1 else ".T" if x.dim() == 2 else ".mT"
+            hint = "was .T forgotten? its transposed is dense there; " * turned
+            hint += f"pass {self.name}{turn}.contiguous(){turn}"
             raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}; {hint}")
         return x
 

@@ -87,7 +87,7 @@ WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], st
         (A, torch.randn(16, 64, dtype=HALF)[:, ::2].T),
         {},
         ValueError,
-        "got strides (2, 64); pass b.mT.contiguous().mT",
+        "got strides (2, 64); pass b.T.contiguous().T",
     ),
     "a stepped bias": (
         "gemm_fp16_rcr_bias",
