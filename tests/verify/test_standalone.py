@@ -31,7 +31,7 @@ package: PACKAGE
 """
 KERNEL = "gemm_fp16_rcr_bias_relu__tiled_pointer_mnk_grouped"
 ALONE = (
-    "bounds: left out: its file stands alone, without the table CALL that is proved; render it with 'package: plain'"
+    "bounds: left out: its file stands alone, without the library that is proved; render it with 'package: plain'"
 )
 
 
