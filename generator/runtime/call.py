@@ -437,11 +437,7 @@ class Call:
 
     def needed(self, device: torch.device) -> Sequence[int | None]:
         """The shared memory that each configuration needs on a device; nothing where the kernel needs none."""
-        if torch.version.hip:
-            kind = torch.cuda.get_device_properties(device).gcnArchName[:4]
-        else:
-            kind = {9: "sm90", 10: "sm100", 11: "sm100"}.get(torch.cuda.get_device_properties(device).major, "sm80")
-        return self.needs.get(kind) or next(iter(self.needs.values()), ())
+        return self.needs.get(kind_of(device)) or next(iter(self.needs.values()), ())
 
     @functools.cached_property
     def described(self) -> bool:
@@ -533,6 +529,15 @@ def index_of(config: Any) -> Any:
 
 
 # What is known of a device, and the choice of a configuration by what it costs there.
+
+
+def kind_of(device: torch.device) -> str:
+    """The kind of a GPU's matrix instructions, on which the shared memory of a program depends."""
+    found = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        # Those of data centres, whose warps have 64 threads, and others.
+        return str(found.gcnArchName[:4])
+    return {9: "sm90", 10: "sm100", 11: "sm100"}.get(found.major, "sm80")
 
 
 def shared_memory(device: torch.device) -> int:

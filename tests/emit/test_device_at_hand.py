@@ -21,7 +21,7 @@ from generator.plan import legality, memory_needs
 from generator.plan.devices import Device
 from generator.plan.portfolio import tile_of
 from generator.plan.shared_memory import shared_memory
-from generator.runtime.call import Call
+from generator.runtime.call import kind_of
 from generator.runtime.call import shared_memory as held_by
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.offered_rows import claimed_device, offered_fault
@@ -165,12 +165,6 @@ def test_what_is_offered_is_what_the_legality_table_allows(render: Any, package:
     (kernel,) = remembered(folder).kernels
     ((_, module),) = modules(folder, package)
     assert offered_fault(module, kernel, target) is None
-
-
-def kind_of(device: torch.device) -> Any:
-    """The kind by which the needs of configurations are found."""
-    kinds = {each.kind: (each.kind,) for each in TARGETS.values()}
-    return Call([], (), (), (), needs=kinds).needed(device)[0]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("target", TARGETS)
