@@ -68,7 +68,7 @@ def _kind(architecture: str) -> str:
     """The target whose shared memory the family's table takes, as the family's own library finds it."""
     import torch
 
-    from generator.runtime.device_memory import kind_of
+    from generator.runtime.call import kind_of
 
     amd = architecture.startswith("gfx")
     properties = SimpleNamespace(gcnArchName=architecture, major=0 if amd else int(architecture[2:-1]))

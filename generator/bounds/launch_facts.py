@@ -375,7 +375,7 @@ class Launcher:
                     return LaneIntegers(variable(operands[name].strides[dimension]), width="32")
             case Made("index_type", _, ()) if self.indexed:
                 return IntegerType("index")
-            case Made("on_device", (Tensor(name), Tensor())) if self.tensors[name].kind == "Number":
+            case Made("on_device", (Tensor(name),), ()) if self.tensors[name].kind == "Number":
                 return LaneConditions(_on_device(name))
             case Made("approximate"):
                 # Which instructions compute a value: none that is followed.

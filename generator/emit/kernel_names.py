@@ -23,11 +23,13 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     launched = [x for call in calls for x in _launched(call) if len(functions.get(x, ())) == 1]
     whole = "gradient_kernel" if any("GradientCall(" in ast.unparse(call)[:13] for call in calls) else "gemm_kernel"
     roles: dict[str, str] = {}
-    for name in sorted(launched, key=len):
-        stem = min(launched, key=len)
-        role = next((x for x, end in ROLES.items() if end and name == stem + end), whole if name == stem else name)
-        if role not in functions:
-            roles[name] = role
+    for name in launched:
+        # A kernel beside the one that multiplies has its name, and an end.
+        ends = [(x, end) for x, end in ROLES.items() if end and name.endswith(end) and name[: -len(end)] in functions]
+        role, end = ends[0] if ends else (whole, "")
+        for own, its in ((name.removesuffix(end), whole), (name, role)):
+            if its not in functions:
+                roles.setdefault(own, its)
     for each in ast.walk(tree) if roles else ():
         if isinstance(each, ast.Name):
             each.id = roles.get(each.id, each.id)

@@ -219,13 +219,12 @@ def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
     key = kernel.variant.epilogue, *words, *choice
     if key not in _hosts:
         k = view(kernel)
-        table = CallTable(k, "SHARED_MEMORY") if alone else CallTable(k)
+        table = CallTable(k, alone)
         first, imports = list[str](), [*table.imports]
         constants, definitions = list[str](), list[str]()
         if alone:
             constants, definitions, used = inlined.reached(f"{table.head}\n    ...\n{table.text}")
             first, imports = inlined.imports(used, _IMPORTS)
-            first.insert(0, "from __future__ import annotations")
         text = macros_of("call.j2").text(table, constants, definitions).strip("\n")
         host = Host(operand_table(k), tuple(imports), text, tuple(first))
         # Masks make few differences.

@@ -32,8 +32,8 @@ class CallTable:
     """What `templates/call.j2` is given."""
 
     kernel: View
-    #: The shared memory of configurations, as source.
-    needed: str = 'needs_of("gemm_kernel")'
+    #: Whether the file stands alone.
+    alone: bool = False
 
     @property
     def call(self) -> ContractCall:
@@ -85,8 +85,10 @@ class CallTable:
         arguments += [self._choice] if self._choice else []
         arguments += self._conditions("refuse", [*self.needs, *self.undescribed])
         arguments += self._conditions("fits", self._fits)
-        arguments += [f"needs={self.needed}"] * bool(needs_of(self.kernel.kernel))
-        arguments += ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
+        needs = bool(needs_of(self.kernel.kernel))
+        arguments += ["needs=SHARED_MEMORY" if self.alone else "needs=needs_of(__name__)"] * needs
+        # A file that stands alone says both in one table.
+        arguments += ["too_large=TOO_LARGE"] * (bool(self.kernel.too_large) and not (needs and self.alone))
         arguments += [self._programs] if self.kernel.walks else []
         arguments += entries("memory", self.memory)
         arguments += ['cleared=("out",)'] * self.adds
@@ -244,7 +246,8 @@ class CallTable:
             shared += f" + BLOCK_M * BLOCK_N * {ELEMENTS[k.v.out].bits // 8}"
         # The accumulators may use two thirds of the registers.
         registers = f"BLOCK_M * BLOCK_N * {12 if self.call.gated else 6}"
-        return bracketed("programs=Occupancy(", [f'"{_word(x)}"' for x in (shared, registers)], ")", INDENT)
+        items = [f'shared="{_word(shared)}"', f'registers="{_word(registers)}"']
+        return bracketed("programs=Occupancy(", items, ")", INDENT)
 
     # What the kernel needs of a call.
 

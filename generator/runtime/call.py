@@ -93,6 +93,15 @@ class Operand:
     read: bool = False
     named: str | None = None
 
+    def __post_init__(self) -> None:
+        # Torch's compiler, which may trace a call, evaluates no text.
+        _ = self.sized
+
+    @functools.cached_property
+    def sized(self) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
+        """What returns its shape, for the sizes by name."""
+        return extents(self.shape)
+
     @functools.cached_property
     def words(self) -> tuple[str, ...]:
         """The word of each dimension."""
@@ -111,15 +120,18 @@ class Operand:
         if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
             wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
             stored = self.name == "b" and ("b_scale" in given or "b_index" in given)
-            hint = " as `_pack` makes it" if stored else ""
-            raise TypeError(f"{self.name} must be {wanted}{hint}, got {x.dtype}")
+            # What converts it, if no more than rounding is lost.
+            near = self.dtype and not stored and x.is_floating_point() == dtypes[0].is_floating_point  # type: ignore[union-attr]
+            hint = f"; pass {self.name}.to({dtypes[0]})" if near and x.dtype.itemsize > 1 else ""
+            raise TypeError(f"{self.name} must be {wanted}{' as `_pack` makes it' * stored}, got {x.dtype}{hint}")
         return x
 
     def measure(self, x: Tensor, known: dict[str, int]) -> None:
         """Learn sizes from `x`; raises ValueError where one is too large, or another operand has another one."""
         if x.dim() != (count := len(self.words)):
             hint = f"; pass a.flatten(0, {-count}), as nn.Linear does" * (self.name == "a" and x.dim() > count)
-            raise ValueError(f"{self.name} must have {count} dimensions, got shape {tuple(x.shape)}{hint}")
+            wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[count]
+            raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}{hint}")
         for word, number in zip(self.words, x.shape):
             name, size = word, number
             if "*" in word:
@@ -136,14 +148,16 @@ class Operand:
             if surely(known.setdefault(name, size) != size):
                 turned = name == "K" and x.dim() > 1 and surely(known[name] == x.shape[-1])
                 hint = "; expand a single matrix" * (name == "B") + "; C is symmetric, so N is M" * (name == "M")
-                hint += f"; was .mT forgotten? {self.name}.mT has that size" * turned
-                raise ValueError(f"{name} is {known[name]} in a and {size} in {self.name}: they must be equal{hint}")
+                turn = "T" if x.dim() == 2 else "mT"
+                hint += f"; was .{turn} forgotten? {self.name}.{turn} has that size" * turned
+                own = f"{self.name}{f', which has {number}' * (size != number)}"
+                raise ValueError(f"{name} is {known[name]} in a and {size} in {own}: they must be equal{hint}")
 
     def taken(self, x: Any, state: State) -> Any:
         """The tensor of the caller; raises TypeError or ValueError unless it is what the operand must be."""
         if x is None and self.absent is not None:
             return None
-        x, shape, unit = self.typed(x, state.given), extents(self.shape)(state.numbers), self.unit
+        x, shape, unit = self.typed(x, state.given), self.sized(state.numbers), self.unit
         shape = shape if self.named is None else (state.numbers["S"], *shape[1:])
         if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
             raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}")
@@ -153,14 +167,16 @@ class Operand:
             raise ValueError(f"{self.name} must be on {state.device} as {state.first} is, got {x.device}")
         if unit is not None and surely(x.stride(unit) != 1) and surely(x.shape[unit] > 1) and surely(x.numel() > 0):
             turned = x.dim() > 1 and surely(x.stride(2 * x.dim() - 3 - unit) == 1)
-            hint = "was .mT forgotten? its .mT is dense there" if turned else "copy it so that it is dense there"
+            turn = "" if unit == x.dim() - 1 else ".T" if x.dim() == 2 else ".mT"
+            hint = "was .T forgotten? its transposed is dense there; " * turned
+            hint += f"pass {self.name}{turn}.contiguous(){turn}"
             raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}; {hint}")
         return x
 
     def rows(self, given: Mapping[str, Any], known: Mapping[str, int]) -> int:
         """S, of a result with `named`; raises TypeError or ValueError for a tensor of which `named` can name no row."""
         if given.get(self.named or "") is None:
-            return extents(self.shape)(known)[0]
+            return self.sized(known)[0]
         x = given.get(self.name)
         if x is None:
             raise ValueError(f"{self.name} must be given: {self.named} names its rows")
@@ -188,7 +204,7 @@ class Operand:
 
     def new(self, state: State) -> Any:
         """A new tensor, contiguous along its unit. It is a fake one if the first operand is."""
-        shape, like = extents(self.shape)(state.numbers), state.given.get(state.first)
+        shape, like = self.sized(state.numbers), state.given.get(state.first)
         # Outside its mode, torch makes a fake tensor only of another.
         of: Any = like if like is not None and is_fake(like) else torch
         make = "new_empty" if of is like else "empty"
@@ -421,11 +437,7 @@ class Call:
 
     def needed(self, device: torch.device) -> Sequence[int | None]:
         """The shared memory that each configuration needs on a device; nothing where the kernel needs none."""
-        if torch.version.hip:
-            kind = torch.cuda.get_device_properties(device).gcnArchName[:4]
-        else:
-            kind = {9: "sm90", 10: "sm100", 11: "sm100"}.get(torch.cuda.get_device_capability(device)[0], "sm80")
-        return self.needs.get(kind) or next(iter(self.needs.values()), ())
+        return self.needs.get(kind_of(device)) or next(iter(self.needs.values()), ())
 
     @functools.cached_property
     def described(self) -> bool:
@@ -517,6 +529,15 @@ def index_of(config: Any) -> Any:
 
 
 # What is known of a device, and the choice of a configuration by what it costs there.
+
+
+def kind_of(device: torch.device) -> str:
+    """The kind of a GPU's matrix instructions, on which the shared memory of a program depends."""
+    found = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        # Those of data centres, whose warps have 64 threads, and others.
+        return str(found.gcnArchName[:4])
+    return {9: "sm90", 10: "sm100", 11: "sm100"}.get(found.major, "sm80")
 
 
 def shared_memory(device: torch.device) -> int:

@@ -83,13 +83,13 @@ def test_a_row_major_b_is_stored_as_it_lies(tmp_path: Path) -> None:
         ("b_scale, decoded, ", "b_scale, ", "which does not fit 32 bits"),
         # The launches.
         (
-            "        Launch(\n            decode_kernel",
-            "        Launch(\n            gemm_kernel",
+            "_decode,\n            grid",
+            ",\n            grid",
             "launches of gemm_kernel",
         ),
         (
-            "        Launch(\n            gemm_kernel",
-            "        Launch(\n            decode_kernel",
+            "_storepointer,\n            grid",
+            "_storepointer_decode,\n            grid",
             "launches of decode_kernel",
         ),
         (f"    memory=({ROOM},),\n", "", "has no attribute 'stride'"),

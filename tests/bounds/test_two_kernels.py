@@ -126,14 +126,14 @@ MISTAKES = [
     # The launches.
     (
         EVERY,
-        "        Launch(\n            sum_kernel",
-        "        Launch(\n            gemm_kernel",
+        "_sum,\n            grid",
+        ",\n            grid",
         "launches of gemm_kernel",
     ),
     (
         EVERY,
-        "        Launch(\n            gemm_kernel",
-        "        Launch(\n            sum_kernel",
+        "_grouped,\n            grid",
+        "_grouped_sum,\n            grid",
         "launches of sum_kernel",
     ),
     (EVERY, "            configured=False,\n", "", "two arguments of one name"),

@@ -45,11 +45,12 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         monkeypatch.setattr(torch.cuda, "current_stream", lambda index: SimpleNamespace(cuda_stream=("stream", index)))
         for name in [name for names in package._KERNELS.values() for name in names]:
             module = package._kernel(name)
-            for kernel in {"gemm_kernel", "sum_kernel", "decode_kernel"} & vars(module).keys():
-                own, stand_in = getattr(module, kernel), Kernel(getattr(module, kernel).arg_names)
-                setattr(module, kernel, stand_in)
-                for launch in [launch for launch in module.CALL.launches if launch.kernel is own]:
-                    object.__setattr__(launch, "kernel", stand_in)
+            for launch in module.CALL.launches:
+                own = launch.kernel
+                stand_in = Kernel(own.arg_names)
+                object.__setattr__(launch, "kernel", stand_in)
+                end = next((x for x in ("sum", "decode") if vars(module).get(f"{name}_{x}") is own), "gemm")
+                setattr(module, f"{end}_kernel", stand_in)
         return package
 
     yield family

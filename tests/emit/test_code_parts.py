@@ -24,12 +24,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._runtime.arguments import Index, Stride
-from ._runtime.call import Call, Config, Launch
-from ._runtime.call_tensors import Operand, Result
-from ._runtime.choice import Cheapest
-from ._runtime.extents import BLOCK_M, M, N, K, ceil
-from ._runtime.limits import AtMost, Capability, Limited, Multiple
+from ._runtime.call import Call, Config, Launch, Operand, cdiv, cheapest, index_type
+from ._runtime.limits import at_most, capability, first, multiple
+from ._runtime.memory import Memory
+from ._shared_memory import needs_of
 
 CONFIGS = [
     {"BLOCK_M": 64, "num_warps": 4},
@@ -41,7 +39,7 @@ HALF = 0.5
 
 @triton.heuristics({"EVEN_M": lambda args: args["M"] % 64 == 0})
 @triton.jit
-def gemm_kernel(a_ptr, work_ptr, M, INDEX: "tl.constexpr", BLOCK_M: "tl.constexpr", EVEN_M: "tl.constexpr"):
+def gemm_tile(a_ptr, work_ptr, M, INDEX: "tl.constexpr", BLOCK_M: "tl.constexpr", EVEN_M: "tl.constexpr"):
     """What it computes."""
     # Which tile.
     pid = _twice(0)
@@ -53,7 +51,7 @@ def _twice(x):
 
 
 @triton.jit
-def sum_kernel(work_ptr, M, INDEX: "tl.constexpr"):
+def gemm_tile_sum(work_ptr, M, INDEX: "tl.constexpr"):
     at = tl.program_id(0)
 
 
@@ -63,23 +61,38 @@ def cost(row, M, N, K, multiprocessors, shared):
 
 
 CALL = Call(
-    Limited(CONFIGS, fits=(Multiple(M, BLOCK_M),), too_large=TOO_LARGE),
-    sizes=(M, N, K),
-    operands=(Operand("a", (M, K), torch.float16, unit=1),),
-    results=(Result("out", (M, N), torch.float16, unit=1),),
+    CONFIGS,
+    operands=(Operand("a", "M K", torch.float16, unit=1),),
+    results=(Operand("out", "M N", torch.float16, unit=1),),
     launches=(
         Launch(
-            gemm_kernel,
-            grid=(ceil(M, BLOCK_M),),
-            tensors={"a_ptr": "a", "work_ptr": "sums"},
-            numbers={"M": M, "lda": Stride("a", 0)},
-            constants={"INDEX": Index("a"), "enable_fp_fusion": False},
+            gemm_tile,
+            grid=lambda M, BLOCK_M, **_: (cdiv(M, BLOCK_M),),
+            arguments=lambda a, sums, M, **_: {
+                "a_ptr": a,
+                "work_ptr": sums,
+                "M": M,
+                "lda": a.stride(0),
+                "INDEX": index_type(a),
+                "enable_fp_fusion": False,
+            },
         ),
-        Launch(sum_kernel, grid=(ceil(M, 16),), tensors={"work_ptr": "sums"}, numbers={"M": M}, configured=False),
+        Launch(
+            gemm_tile_sum,
+            grid=lambda M, **_: (cdiv(M, 16),),
+            arguments=lambda sums, **_: {"work_ptr": sums},
+            configured=False,
+        ),
     ),
-    choose=Cheapest(cost),
-    needs=(Capability("descriptors need more", least=(9, 0)), AtMost(M * N, 2**31 - 1, "a grid has")),
-    memory=(Memory("sums", (M, N), torch.float32),),
+    choose=cheapest(cost),
+    refuse=lambda a, M, N, **_: first(
+        capability(a, "descriptors need more", least=(9, 0)),
+        at_most(M * N, 2**31 - 1, "a grid has"),
+    ),
+    fits=lambda M, BLOCK_M, **_: first(multiple(M, BLOCK_M, "M has")),
+    needs=needs_of(__name__),
+    too_large=TOO_LARGE,
+    memory=(Memory("sums", "M N", torch.float32),),
 )
 
 
@@ -106,11 +119,11 @@ def changed(old: str, new: str) -> set[str]:
         ('"""What it computes."""', '"""Other words."""'),
         ('"""What it returns."""', "'''Other words.'''"),
         ("    # Which tile.\n", ""),
-        ('("descriptors need more", least=(9, 0))', '(\n            "need less", least=(9, 0)\n        )'),
+        ('(a, "descriptors need more", least=(9, 0))', '(\n            a, "need less", least=(9, 0)\n        )'),
         ('"a grid has"', '"a grid may have"'),
-        ("from ._runtime.choice import Cheapest", "from ._runtime.choices import Cheapest"),
+        ("from ._runtime.call import Call", "from ._runtime.calls import Call"),
         ("M * row", "N * row"),
-        ("    choose=Cheapest(cost),\n", ""),
+        ("    choose=cheapest(cost),\n", ""),
     ],
 )
 def test_words_and_the_choice_change_no_part(old: str, new: str) -> None:
@@ -127,16 +140,15 @@ def test_words_and_the_choice_change_no_part(old: str, new: str) -> None:
         pytest.param("import triton.language as tl", "import triton.language.core as tl", id="an import"),
         pytest.param("at = tl.program_id(0)", "at = tl.program_id(1)", id="the second kernel"),
         pytest.param('"enable_fp_fusion": False', '"enable_fp_fusion": True', id="an option of the launch"),
-        pytest.param('"a_ptr": "a", "work_ptr": "sums"', '"a_ptr": "sums", "work_ptr": "a"', id="which argument"),
-        pytest.param('Stride("a", 0)', 'Stride("a", 1)', id="which stride"),
-        pytest.param('Index("a")', 'Index("a", "out")', id="what decides on a constant"),
-        pytest.param("ceil(M, BLOCK_M)", "ceil(N, BLOCK_M)", id="the grid"),
-        pytest.param("sum_kernel,", "gemm_kernel,", id="which kernel is launched second"),
+        pytest.param('"a_ptr": a', '"a_ptr": sums', id="which argument"),
+        pytest.param("a.stride(0)", "a.stride(1)", id="which stride"),
+        pytest.param("index_type(a)", "index_type(a, sums)", id="what decides on a constant"),
+        pytest.param("(cdiv(M, BLOCK_M),)", "(cdiv(M, 64),)", id="the grid"),
+        pytest.param("            gemm_tile_sum,\n", "            gemm_tile,\n", id="which kernel is launched second"),
         pytest.param("configured=False", "configured=True", id="whether the second has the configuration"),
-        pytest.param('"a", (M, K)', '"a", (K, M)', id="a shape"),
+        pytest.param('"a", "M K"', '"a", "K M"', id="a shape"),
         pytest.param("unit=1", "unit=0", id="a layout"),
-        pytest.param("sizes=(M, N, K)", "sizes=(M, K, N)", id="which size is summed over"),
-        pytest.param('"sums", (M, N)', '"sums", (N, M)', id="the shape of memory"),
+        pytest.param('"sums", "M N"', '"sums", "N M"', id="the shape of memory"),
     ],
 )
 def test_kernels_and_what_a_call_launches_are_device_code(old: str, new: str) -> None:
@@ -158,7 +170,11 @@ def test_tables_are_device_code_and_leave_the_times_of_a_row(old: str, new: str)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        pytest.param("fits=(Multiple(M, BLOCK_M),), ", "", id="which configurations are legal"),
+        pytest.param(
+            '    fits=lambda M, BLOCK_M, **_: first(multiple(M, BLOCK_M, "M has")),\n',
+            "",
+            id="which configurations are legal",
+        ),
         pytest.param("too_large=TOO_LARGE", "too_large={}", id="which configurations a device holds"),
         pytest.param("least=(9, 0)", "least=(8, 0)", id="which devices"),
         pytest.param("2**31 - 1", "2**31", id="a limit"),
@@ -196,14 +212,7 @@ def test_rendered_kernels_have_code_of_their_own() -> None:
 
 
 def test_the_names_of_kernels_do_not_count() -> None:
-    """Records are of files whose kernels were named by what they do, and had names for profilers from `repr`."""
-    stem = "gemm_fp16_rcr_none__splitk_pointer_auto_grouped"
-    path = GENERATED / "split_k" / f"{stem}.py"
-    text = path.read_text(encoding="utf-8")
-    before = text.replace(f"gemm_kernel = {stem}\nsum_kernel = {stem}_sum\n", "")
-    for name, role, end in ((f"{stem}_sum", "sum_kernel", ' + "_sum"'), (stem, "gemm_kernel", "")):
-        jit = f'@triton.jit(repr=lambda _: __name__.rpartition(".")[2]{end})'
-        before = before.replace(f"@triton.jit\ndef {name}(", f"{jit}\ndef {role}(")
-    assert before.count("repr=lambda") == 2
-    assert parts(before) == parts(text)
-    assert parts(text.replace(f"gemm_kernel = {stem}\n", f"gemm_kernel = {stem}_sum\n")) != parts(text)
+    """Records are of files whose kernels were named by what they do."""
+    other = KERNEL.replace("gemm_tile", "gemm_other_tile")
+    assert other != KERNEL and parts(other) == parts(KERNEL)
+    assert parts(KERNEL.replace("            gemm_tile,\n", "            gemm_tile_sum,\n")) != parts(KERNEL)

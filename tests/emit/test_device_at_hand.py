@@ -21,7 +21,8 @@ from generator.plan import legality, memory_needs
 from generator.plan.devices import Device
 from generator.plan.portfolio import tile_of
 from generator.plan.shared_memory import shared_memory
-from generator.runtime import device_memory
+from generator.runtime.call import kind_of
+from generator.runtime.call import shared_memory as held_by
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.offered_rows import claimed_device, offered_fault
 from tests.helpers.support import BASE, GENERATED, called
@@ -80,18 +81,13 @@ def modules(folder: Path, package: str) -> list[tuple[Variant, ModuleType]]:
 
 def offered(module: ModuleType) -> list[dict[str, int]]:
     """The configurations that the GPU at hand can run."""
-    found: list[dict[str, int]] = module.CALL.offered(CUDA) if hasattr(module, "CALL") else module._device(CUDA)[0]
+    found: list[dict[str, int]] = module.CALL.offered(CUDA)
     return found
 
 
 def chosen(module: ModuleType, sizes: tuple[int, ...]) -> dict[str, int]:
     """The configuration that a kernel chooses for sizes on the GPU at hand."""
-    row: dict[str, int]
-    if hasattr(module, "CALL"):
-        row = module.CALL.chosen(sizes, CUDA)
-    else:
-        rows, figures = module._device(CUDA)
-        row = min(rows, key=lambda row: module.cost(row, *sizes, *figures))
+    row: dict[str, int] = module.CALL.chosen(sizes, CUDA)
     return row
 
 
@@ -137,16 +133,10 @@ def test_each_choice_is_among_what_fits(render: Any, select: str) -> None:
 def test_a_device_that_holds_none_is_told(render: Any, package: str) -> None:
     """As a T4 has it: 64 KiB."""
     ((_, module),) = modules(render(LARGE, package), package)
-    with device_of("sm80", 65536), pytest.raises(ValueError) as caught:
-        if package == "files":
-            offered(module)
-        else:
-            state = SimpleNamespace(device=CUDA, numbers={"M": 1, "N": 1, "K": 1}, given={})
-            raise ValueError(module.CALL.reason(state))
+    with device_of("sm80", 65536):
+        reason = module.CALL.reason(SimpleNamespace(device=CUDA, numbers={"M": 1, "N": 1, "K": 1}, given={}))
     needed = 3 * (128 + 256) * 64 * 2 - (128 + 256) * 64 * 2
-    told = f"a program may have 65536 bytes, and the least that one needs is {needed}; this is sm80"
-    told = f"of 65536 bytes they need ({needed},)" if package == "files" else told
-    assert str(caught.value) == f"no configuration fits into the device's shared memory: {told}"
+    assert f"shared memory of 65536 bytes, of which one needs {needed}" in reason and reason.endswith("sm80")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -180,8 +170,8 @@ def test_what_is_offered_is_what_the_legality_table_allows(render: Any, package:
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_target_is_recognised(target: str) -> None:
     with claimed_device(target):
-        assert device_memory.kind_of(CUDA) == TARGETS[target].kind
-        assert device_memory.limit_of(CUDA) == TARGETS[target].shared_memory
+        assert kind_of(CUDA) == TARGETS[target].kind
+        assert held_by(CUDA) == TARGETS[target].shared_memory
 
 
 @pytest.mark.parametrize(
@@ -191,7 +181,7 @@ def test_a_target_is_recognised(target: str) -> None:
 def test_an_architecture_that_no_spec_can_name(capability: tuple[int, int], kind: str) -> None:
     properties = SimpleNamespace(**dict(zip(("major", "minor"), capability, strict=True)))
     with patch.object(torch.cuda, "get_device_properties", lambda device=None: properties):
-        assert device_memory.kind_of(CUDA) == kind
+        assert kind_of(CUDA) == kind
 
 
 @pytest.mark.parametrize("family", ["fp16_rcr", "fp8_blocks", "mx_scaled", "int4_rcr", "outputs", "fp32"])

@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.autotuner import Heuristics
 from triton.runtime.jit import JITFunction, compute_cache_key
 
-from generator.runtime.descriptors import Described
+from generator.runtime.descriptors import described
 from tests.helpers.stand_ins import Compiled, operands
 
 SPEC = """\
@@ -71,7 +71,8 @@ def family(rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch:
         package = rendered(SPEC.format(load=load, dtype=dtype, more=more))
         monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
         for name in [name for names in package._KERNELS.values() for name in names]:
-            importlib.reload(package._kernel(name))
+            module = importlib.reload(package._kernel(name))
+            module.gemm_kernel = module.CALL.launches[-1].kernel
         monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
         # The stand-in launches compiled kernels on memory of the CPU.
         monkeypatch.setattr(sys.modules["again._runtime.call"], "interprets", lambda kernel: True)
@@ -305,7 +306,7 @@ def test_a_call_without_k_is_planned_in_full(family: Rendered, stand_in: Triton)
 def test_a_descriptor_of_an_empty_matrix_has_aligned_strides(turned: bool, count: tuple[int, ...]) -> None:
     """Triton 3.6 refuses others, also where nothing is read."""
     shape = (*count, 0, 64) if turned else (*count, 64, 0)
-    state: Any = SimpleNamespace(given={"x": torch.empty(shape, dtype=torch.float16)}, all_of=lambda block: block)
-    found = Described("x", (*(1 for _ in count), 32, 32), turned=turned).value(state)
+    block = (*(1 for _ in count), 32, 32)
+    found = described(torch.empty(shape, dtype=torch.float16), *block, turned=turned)
     assert all(stride % 8 == 0 for stride in found.strides[:-1]) and found.strides[-1] == 1
     assert all(extent > 0 for extent in found.shape)

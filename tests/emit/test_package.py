@@ -145,12 +145,12 @@ def test_a_wrong_call_writes_nothing(
 
 def test_an_edited_family_and_a_folder_in_use_are_refused(cli: Cli, tmp_path: Path) -> None:
     shutil.copytree(GENERATED / "ladder", "ladder")
-    (tmp_path / "ladder" / "_runtime" / "extents.py").write_text("edited")
+    (tmp_path / "ladder" / "_runtime" / "launchable.py").write_text("edited")
     said = cli("package", "ladder", "--format", "wheel", "--out", "dist")
-    assert said.status == 1 and "ladder/_runtime/extents.py: edited by hand" in said.err
-    (tmp_path / "ladder" / "_runtime" / "extents.py").unlink()
+    assert said.status == 1 and "ladder/_runtime/launchable.py: edited by hand" in said.err
+    (tmp_path / "ladder" / "_runtime" / "launchable.py").unlink()
     said = cli("package", "ladder", "--format", "wheel", "--out", "dist")
-    assert "ladder/_runtime/extents.py: is missing" in said.err
+    assert "ladder/_runtime/launchable.py: is missing" in said.err
     said = cli("package", FAMILY, "--format", "kernels", "--out", "ladder")
     assert said == Spoken(1, "", "ladder: is not empty, and nothing is overwritten; choose another folder\n")
 

@@ -23,6 +23,7 @@ from triton.runtime.jit import JITFunction
 from generator.commands.command_line import main
 from generator.emit.loading import library_module, load_family
 from generator.plan.devices import DEVICES
+from generator.runtime.call import extents as extents_of
 from generator.runtime.prepare import in_threads
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers.support import BASE, GENERATED, forget
@@ -71,7 +72,7 @@ def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: ran
     state = ahead.State({}, sizes, CUDA)
     given: dict[str, Any] = {}
     for name, x in table.items():
-        dtype, unit, extents = x.dtype, x.unit, state.all_of(x.shape)
+        dtype, unit, extents = x.dtype, x.unit, extents_of(x.shape)(state.numbers)
         if (x.absent is not None or (isinstance(x, ahead.Result) and not x.read)) and draw.random() < 0.5:
             given[name] = None
         elif not extents:

@@ -9,7 +9,7 @@ import pytest
 from generator.bounds import runtime_theorems
 from generator.language.call_numbers import MOST_ELEMENTS, MOST_SIZES, number_above_0, sizes_of, too_large, whole_number
 from generator.language.measured_values import LARGEST_SIZE
-from generator.runtime import call_tensors
+from generator.runtime import call
 
 
 def test_what_is_read() -> None:
@@ -35,7 +35,7 @@ def test_what_is_no_number_above_0(text: str) -> None:
 
 
 def test_the_largest_size_is_that_of_a_call() -> None:
-    assert LARGEST_SIZE == call_tensors.MOST == runtime_theorems.LARGEST
+    assert LARGEST_SIZE == call.MOST == runtime_theorems.LARGEST
     assert sizes_of([str(LARGEST_SIZE)]) == (LARGEST_SIZE,)
     for refused in (LARGEST_SIZE + 1, 2**31 - 1, 2**31):
         with pytest.raises(ValueError, match=f"from 1 to {LARGEST_SIZE}, got '{refused}'"):

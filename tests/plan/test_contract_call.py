@@ -17,33 +17,33 @@ def listed(layout: str = "rcr", dtype: str = "bf16", batch: str = "none", epilog
     text = BASE.format(layout=layout, dtype=dtype, batch=batch, epilogue=epilogue)
     found = call(family_of(text).kernels[0].variant)
     everything = (found.a, found.b, *found.operands, *found.results)
-    return [f"{x.name} {x.shape} {x.torch_dtype} {x.unit}" for x in everything]
+    return [f"{x.name} {x.words} {x.torch_dtype} {x.unit}" for x in everything]
 
 
 def test_a_product_has_two_operands_and_a_result() -> None:
     assert listed() == [
-        "a (M, K) torch.bfloat16 1",
-        "b (K, N) torch.bfloat16 0",
-        "out (M, N) torch.bfloat16 1",
+        "a M K torch.bfloat16 1",
+        "b K N torch.bfloat16 0",
+        "out M N torch.bfloat16 1",
     ]
 
 
 def test_a_batch_stands_in_front_of_matrices() -> None:
     assert listed(layout="crc", batch="strided", epilogue="[[bias, add, row_sum]]") == [
-        "a (B, M, K) torch.bfloat16 1",
-        "b (B, K, N) torch.bfloat16 2",
-        "bias (N,) None 0",
-        "add (B, M, N) None 1",
-        "out (B, M, N) torch.bfloat16 1",
-        "row_sum (B, M) torch.float32 1",
+        "a B M K torch.bfloat16 1",
+        "b B K N torch.bfloat16 2",
+        "bias N None 0",
+        "add B M N None 1",
+        "out B M N torch.bfloat16 1",
+        "row_sum B M torch.float32 1",
     ]
 
 
 def test_a_gate_doubles_the_columns_of_b_and_of_what_precedes_it() -> None:
     assert listed(epilogue="[[bias, swiglu, scale]]")[1:4] == [
-        "b (K, 2 * N) torch.bfloat16 0",
-        "bias (2 * N,) None 0",
-        "scale () None None",
+        "b K 2*N torch.bfloat16 0",
+        "bias 2*N None 0",
+        "scale  None None",
     ]
 
 

@@ -162,8 +162,8 @@ def test_the_second_kernel_knows_no_blocks_and_is_as_wide_as_the_widest() -> Non
     ):
         assert first.count(statement) == 1, statement
     assert first.count("tl.store(") == 3
-    assert "grid=(ceil(M, 16) * ceil(N, LEFT_N),)" in second and '"BLOCK_N": LEFT_N' in second
-    assert 'Described("out", (16, LEFT_N))' in second and "LEFT_N" not in second.partition("CALL = ")[0]
+    assert "(cdiv(M, 16) * cdiv(N, LEFT_N),)" in second and '"BLOCK_N": LEFT_N' in second
+    assert "described(out, 16, LEFT_N)" in second and "LEFT_N" not in second.partition("CALL = ")[0]
 
 
 @pytest.mark.parametrize("masking", ["none", "k"])

@@ -224,7 +224,7 @@ def test_each_block_has_its_own_load_product_and_store() -> None:
         "bottom_row = row + TOP_M + MIDDLE_M",
         "a_middle = a_middle_desc.load([middle_row, k])",
         "acc_bottom = tl.dot(b.T, a_bottom.T, acc_bottom)",
-        '"a_bottom_desc": Described("a", (BLOCK_M - TOP_M - MIDDLE_M, BLOCK_K)),',
+        '"a_bottom_desc": described(a, BLOCK_M - TOP_M - MIDDLE_M, BLOCK_K),',
         "offs_m = pid_m * BLOCK_M + TOP_M + tl.arange(0, MIDDLE_M)",
     ):
         assert source.count(statement) == 1, statement

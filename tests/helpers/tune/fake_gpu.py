@@ -11,8 +11,7 @@ import triton
 
 from generator.bench.device import Reading
 from generator.plan import devices
-from generator.runtime.call import Call
-from generator.runtime.call_tensors import State
+from generator.runtime.call import Call, State
 
 #: Seconds that the kernels run so far say they took, and how often a device gave memory back: once after each run.
 spent = 0.0
@@ -35,9 +34,7 @@ KERNEL = """\
 from types import SimpleNamespace
 
 import torch
-from generator.runtime.call import Launch, Table
-from generator.runtime.call_tensors import Operand, Result
-from generator.runtime.extents import K, M, N
+from generator.runtime.call import Launch, Operand
 from tests.helpers.tune import fake_gpu as fakes
 
 CONFIGS = [
@@ -56,11 +53,12 @@ def gemm(a, b, *, out=None, config=None):
 
 
 CALL = fakes.OnCpu(
-    Table(CONFIGS),
-    sizes=(M, N, K),
-    operands=(Operand("a", (M, K), torch.float16), Operand("b", (K, N), torch.float16)),
-    results=(Result("out", (M, N), torch.float16),),
-    launches=(Launch(gemm, grid=(1,), tensors={"a": "a", "b": "b", "out": "out"}, numbers={}),),
+    CONFIGS,
+    operands=(Operand("a", "M K", torch.float16), Operand("b", "K N", torch.float16)),
+    results=(Operand("out", "M N", torch.float16),),
+    launches=(
+        Launch(gemm, grid=lambda **_: (1,), arguments=lambda a, b, out, **_: {"a": a, "b": b, "out": out}),
+    ),
     choose=lambda rows, sizes, device: CONFIGS[CHOSEN],
 )
 """

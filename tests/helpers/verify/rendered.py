@@ -30,6 +30,7 @@ def replaced(family: Rendered, kernel: str, old: str, new: str) -> str:
 def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
     """A family's folder with one kernel and its library, if any: a text that is once in one of them is replaced."""
     files = [family.file(kernel), *sorted((family.folder / RUNTIME).glob("*.py"))]
+    files += family.folder.glob("_shared_memory.py")
     assert [path.read_text().count(old) for path in files if old in path.read_text()] == [1], old
     folder.mkdir(parents=True)
     if len(files) > 1:

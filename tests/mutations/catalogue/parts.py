@@ -216,7 +216,7 @@ LAUNCHES = (
         "the first kernel is launched twice",
         "sharing",
         SPLIT,
-        (("            sum_kernel,", "            gemm_kernel,"),),
+        (("_sum,\n            grid", ",\n            grid"),),
         "the second launch has arguments that the kernel does not take",
         says="KeyError",
     ),
