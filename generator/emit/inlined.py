@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 from generator import runtime
 from generator.lowering.lines import import_of
@@ -25,26 +26,41 @@ class _Definition:
 
     def __init__(self, node: ast.stmt, name: str, lines: Sequence[str]) -> None:
         self.node, self.name, self.lines = node, name, lines
+        #: The methods of a class, and its fields with a default, by name.
+        own = node.body if isinstance(node, ast.ClassDef) else []
+        self.methods = [x for x in own if isinstance(x, ast.FunctionDef) and not x.name.startswith("__")]
+        fields = [x for x in own if isinstance(x, ast.AnnAssign)]
+        self.fields = [ast.unparse(x.target) for x in fields]
+        self.optional = {ast.unparse(x.target): x for x in fields if x.value is not None}
 
     @property
     def constant(self) -> bool:
         return not isinstance(self.node, (ast.FunctionDef, ast.ClassDef))
 
-    def text(self, kept: set[str]) -> str:
-        """The text, of a class without the methods that are not kept."""
-        dropped = {at for each in self._unused(kept) for at in self._span(each, blank=True)}
-        return "\n".join(self.lines[at] for at in self._span(self.node) if at not in dropped)
+    def text(self, kept: set[str], unset: set[str]) -> str:
+        """The text without the methods that are not kept, the fields `unset`, and what is done if they are set."""
+        lines, dropped = {at: self.lines[at] for at in self._span(self.node)}, set[int]()
+        for each in self._unused(kept, unset):
+            dropped.update(self._span(each, blank=True))
+        for each in self._branches(unset):
+            # Another branch follows, which becomes the first.
+            dropped.update(range(each.lineno - 1, each.orelse[0].lineno - 1))
+            lines[each.orelse[0].lineno - 1] = lines[each.orelse[0].lineno - 1].replace("elif", "if", 1)
+        return "\n".join(line for at, line in lines.items() if at not in dropped)
 
-    def used(self, kept: set[str]) -> Iterator[str]:
+    def used(self, kept: set[str], unset: set[str]) -> Iterator[str]:
         """The names that are used in it, of attributes with a dot."""
-        unused = self._unused(kept)
-        parts = [self.node] if not unused else [x for x in ast.iter_child_nodes(self.node) if x not in unused]
-        return names(parts)
+        branches = [part for x in self._branches(unset) for part in (x.test, *x.body)]
+        return names([self.node], frozenset(), [*self._unused(kept, unset), *branches])
 
-    def _unused(self, kept: set[str]) -> list[ast.stmt]:
-        methods = self.node.body if isinstance(self.node, ast.ClassDef) else []
-        own = [x for x in methods if isinstance(x, ast.FunctionDef) and not x.name.startswith("__")]
-        return [x for x in own if f".{x.name}" not in kept]
+    def _unused(self, kept: set[str], unset: set[str]) -> list[ast.stmt]:
+        methods = [x for x in self.methods if f".{x.name}" not in kept]
+        fields = [x for name, x in self.optional.items() if name in unset and f".{name}" not in kept]
+        return [*methods, *fields, *(x for x in ast.walk(self.node) if _is_for(x, unset))]
+
+    def _branches(self, unset: set[str]) -> list[ast.If]:
+        found = (x for x in ast.walk(self.node) if isinstance(x, ast.If) and _asks(x.test, unset))
+        return [x for x in found if len(x.orelse) == 1 and isinstance(x.orelse[0], ast.If)]
 
     def _span(self, node: ast.stmt, *, blank: bool = False) -> range:
         """The lines of a statement with its decorators and the comments above, and with an empty line above those."""
@@ -54,9 +70,27 @@ class _Definition:
         return range(first - (blank and not self.lines[first - 1]), node.end_lineno or 0)
 
 
-def names(nodes: Iterable[ast.AST], local: frozenset[str] = frozenset()) -> Iterator[str]:
-    """The names that code uses, but for those that functions bind; of attributes with a dot."""
+def _is_for(node: ast.AST, unset: set[str]) -> TypeGuard[ast.stmt]:
+    """Whether a statement does something only if a field is set: `if x.field is not None:`, `for each in x.field:`."""
+    if isinstance(node, ast.For):
+        return getattr(node.iter, "attr", None) in unset or all(_is_for(x, unset) for x in node.body)
+    return isinstance(node, ast.If) and not node.orelse and _asks(node.test, unset)
+
+
+def _asks(test: ast.expr, unset: set[str]) -> bool:
+    """Whether a condition holds only if a field is set."""
+    tests = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    asked = (x.left if isinstance(x, ast.Compare) and isinstance(x.ops[0], ast.IsNot) else x for x in tests)
+    return any(getattr(x, "attr", None) in unset for x in asked)
+
+
+def names(
+    nodes: Iterable[ast.AST], local: frozenset[str] = frozenset(), without: Sequence[ast.AST] = ()
+) -> Iterator[str]:
+    """The names that code uses but for those that functions bind and statements `without`; of attributes with a dot."""
     for node in nodes:
+        if node in without:
+            continue
         own = local
         if isinstance(node, (ast.FunctionDef, ast.Lambda)):
             bound = (x.arg if isinstance(x, ast.arg) else _bound(x) for x in ast.walk(node))
@@ -65,11 +99,21 @@ def names(nodes: Iterable[ast.AST], local: frozenset[str] = frozenset()) -> Iter
             yield node.id
         elif isinstance(node, ast.Attribute):
             yield f".{node.attr}"
-        yield from names(ast.iter_child_nodes(node), own)
+        yield from names(ast.iter_child_nodes(node), own, without)
 
 
 def _bound(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
+
+
+def _unset(tree: ast.AST, definitions: Iterable[_Definition]) -> set[str]:
+    """The fields with a default of the library's classes which no object in a file's text sets."""
+    classes = {x.name: x for x in definitions if x.fields}
+    found = {name for x in classes.values() for name in x.optional}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in classes:
+            found -= {x.arg for x in node.keywords if x.arg} | {*classes[node.func.id].fields[: len(node.args)]}
+    return found
 
 
 @cache
@@ -93,13 +137,14 @@ def _library() -> tuple[tuple[_Definition, ...], tuple[ast.stmt, ...]]:
 def reached(text: str) -> tuple[list[str], list[str], set[str]]:
     """The constants and the definitions that a text reaches, as source, and all names that both use."""
     definitions, _ = _library()
-    kept, used = set[str](), set(names([ast.parse(text)]))
+    tree = ast.parse(text)
+    kept, used, unset = set[str](), set(names([tree])), _unset(tree, definitions)
     while used - kept:
         kept |= used
-        used |= {name for x in definitions if x.name in kept for name in x.used(kept)}
+        used |= {name for x in definitions if x.name in kept for name in x.used(kept, unset)}
     found = [x for x in definitions if x.name in kept]
-    constants = [x.text(kept) for x in found if x.constant]
-    return constants, [x.text(kept) for x in found if not x.constant], kept
+    constants = [x.text(kept, unset) for x in found if x.constant]
+    return constants, [x.text(kept, unset) for x in found if not x.constant], kept
 
 
 def imports(used: set[str], own: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import private, registration
-from .launch import Operands, Repeat, kind_of, remember, started
+from .launch import Operands, Repeat, distinct, kind_of, remember, started
 from .launchable import is_fake, is_plain
 from .operators import Operator
 from .torch_calls import as_plain
@@ -90,6 +90,7 @@ def chain(contract: Operator, gradient: GradientEntry) -> Chain:
         if call is not None:
             tensors = call.made_of([*given.values()])
             return [None if place < 0 else tensors[place] for place in call.results]
+        given = distinct(given)
         plan = table.plan(**given)
         call = started(table, plan, given, given["grad_out"])
         if call is not None and table.repeats(given):

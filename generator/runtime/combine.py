@@ -16,7 +16,7 @@ from torch import Tensor
 from . import private, registration
 from .call import Call
 from .combined import DOTS, SPREAD, SUM
-from .launch import Repeat, in_forward_mode, kind_of, name_contract, registering, remember, special, started
+from .launch import Repeat, distinct, in_forward_mode, kind_of, name_contract, registering, remember, special, started
 from .launchable import is_fake, written
 from .operators import NO_TRANSFORM, of_transform, requiring
 from .torch_calls import as_plain, refuse_tangents
@@ -44,7 +44,8 @@ class Launched:
                 return found
         names = [*(x.name for x in self.table.operands), self.name]
         operands = dict(zip(names, [*given, *[None] * (len(names) - len(given))]))
-        plan = self.table.plan_of(self.table.state(operands))
+        operands = distinct(operands)
+        plan = self.table.plan(None, **operands)
         first = operands[names[0]]
         call = started(self.table, plan, operands, first) if isinstance(first, Tensor) else None
         if call is not None and kind is not None:

@@ -75,12 +75,12 @@ class Total:
 
     def fill(self, plan: Plan) -> None:
         """Add up the parts of a call whose kernel has run."""
-        result, parts = plan.results[self.name], plan.memory[self.parts]
+        result, parts = plan.results[self.name], plan.known[self.parts]
         if parts is None:
             return
         if self.groups:
             # It sorts the rows by their groups, and adds those of one without atomic operations.
-            group, count = plan.memory["group"], len(result)
+            group, count = plan.known["group"], len(result)
             result.copy_(torch.ops.aten.embedding_dense_backward(parts, group, count + 1, -1, False)[:count])
         else:
             self.run(result, parts)

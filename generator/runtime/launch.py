@@ -15,6 +15,7 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -129,29 +130,33 @@ def on_gpu(x: Tensor) -> bool:
     return x.is_cuda
 
 
+def distinct(given: Operands) -> Operands:
+    """The operands as objects of their own: one tensor may be two of them, which a launch tells apart by identity."""
+    first: dict[int, str] = {}
+    return {
+        name: x.view(x.dtype) if isinstance(x, Tensor) and first.setdefault(id(x), name) != name else x
+        for name, x in given.items()
+    }
+
+
 def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | None:
     """Launch a plan on the device of `first`; return what repeats it for other operands, or None if nothing can."""
     if not plan.launches:
         return None
     with in_turn(), torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
-        for name in call.cleared:
-            plan.results[name].zero_()
         # With K = 0, descriptors do not belong to operands.
         repeatable = on_gpu(first) and first.numel() > 0
         keys = [fast.specialisation(x.kernel, x.arguments) if fast and repeatable else None for x in plan.launches]
         compiled = [None if key is None else fast.compiled.get(key) for key in keys]
         known = None not in compiled
         if not known:
-            compiled = [each.kernel[each.grid](**each.arguments) for each in plan.launches]
+            compiled = call.start(plan)
         found = Repeat(call, plan, compiled, given) if repeatable and None not in compiled else None
         if found is not None and known:
             # Triton would launch what it has compiled for other sizes.
-            tensors = {**plan.results, **plan.memory}
-            found.run(fast.current()[1](found.index), [*given.values(), *map(tensors.__getitem__, found.names)])
+            found.run(fast.current()[1](found.index), [*given.values(), *map(plan.known.__getitem__, found.names)])
         elif found is not None and fast:
             fast.compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
-        for reduction in call.reduced:
-            reduction.fill(plan)
         return found
 
 
@@ -164,7 +169,8 @@ class Repeat:
     """
 
     def __init__(self, call: Call, plan: Plan, compiled: Sequence[Any], given: Operands) -> None:
-        tensors = {name: x for name, x in {**plan.results, **plan.memory}.items() if x is not None}
+        owned = [*plan.results, *(x.name for x in call.memory)]
+        tensors = {name: plan.known[name] for name in owned if plan.known[name] is not None}
         shared = [x.name for x in call.memory if hasattr(x, "cleared")]
         made = [name for name in tensors if given.get(name) is None and name not in shared]
         places = {name: place for place, (name, x) in enumerate(given.items()) if x is not None}
@@ -180,7 +186,10 @@ class Repeat:
         self.reduced = [(places[x.name], x.run, places[x.parts]) for x in call.reduced if x.name in places]
         self.results = [places.get(name, -1) for name in plan.results]
         self.result = self.results[0] if len(self.results) == 1 else None
-        self.launches = [again(*each, places) for each in zip(plan.launches, compiled)]
+        # A descriptor, and a tensor that is passed as bytes, have the operand as `base`.
+        names = {id(x): name for name, x in plan.known.items() if isinstance(x, (Tensor, float))}
+        owners = [{x: names.get(id(getattr(y, "base", y)), "") for x, y in z.arguments.items()} for z in plan.launches]
+        self.launches = [again(*each, places) for each in zip(plan.launches, compiled, owners)]
         self.current: Callable[[], int] = torch.cuda.current_device
         self.stream: Callable[[int], int] | None = _stream if shared else None
         if fast:
@@ -236,8 +245,10 @@ def _stream(index: int) -> int:
     return torch.cuda.current_stream(index).cuda_stream
 
 
-def again(plan: Planned, compiled: Any, places: Mapping[str, int]) -> Callable[[int, list[Any]], None]:
-    """What repeats a launch on a stream, for a call's list whose tensors and numbers are at `places`."""
+def again(
+    plan: Planned, compiled: Any, owners: Mapping[str, str], places: Mapping[str, int]
+) -> Callable[[int, list[Any]], None]:
+    """What repeats a launch on a stream, for a call's list whose tensors and numbers, of arguments, are at `places`."""
     grid: Any = plan.grid
     if callable(grid):
         # The grid of an autotuned kernel depends on the configuration that it chose for these sizes.
@@ -245,7 +256,7 @@ def again(plan: Planned, compiled: Any, places: Mapping[str, int]) -> Callable[[
     grid = (*grid, 1, 1)[:3]
     # `triton.heuristics` adds only constants, which a launch does not read.
     values = {name: plan.arguments.get(name) for name in plan.kernel.arg_names}
-    slots = {name: places[owner] for name, owner in plan.owners.items() if owner in places}
+    slots = {name: places[owner] for name, owner in owners.items() if owner in places}
     launch: Callable[[int, list[Any]], None] | None = fast and fast.launch(compiled, grid, values, slots)
     return launch or _documented(compiled, grid, values, slots)
 
@@ -448,13 +459,13 @@ class Function:
             return copying(a, b, out, operands)
         if not on_gpu(a):
             return target.gemm(a, b, **operands, out=out, config=row)  # type: ignore[no-any-return]
-        call = target.CALL
-        plan = call.plan_of(call.state(given) if state is None else state, row, accepted=self.nominal is None)
+        call, given = target.CALL, distinct(given)
+        state = call.state(given) if state is None else replace(state, given=given)
+        plan = call.plan_of(state, row, accepted=self.nominal is None)
         repeat = started(call, plan, given, a)
         if repeat is not None:
             remember(self.cached, kind, repeat)
-        results = tuple(plan.results.values())
-        return results[0] if len(results) == 1 else results
+        return plan.result  # type: ignore[no-any-return]
 
     def modules(self) -> tuple[KernelModule, ...]:
         """The modules of all kernels."""
@@ -513,7 +524,7 @@ class Function:
             self.table.checked({"a": a, "b": b, "out": out, **operands})
             _, kernel, row, given = self.followed({"a": a, "b": b, "out": out, **operands})
             call, state = kernel.CALL, kernel.CALL.checked(given)
-            empty = 0 in [state.numbers[size] for size in call.outer]
+            empty = 0 in [state.numbers[size] for size in call.sizes[:-1]]
             row = {} if empty or (row is None and call.tunes) else call.row(row, state)
         except (TypeError, ValueError) as error:
             name_contract(error, self.name)

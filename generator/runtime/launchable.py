@@ -42,28 +42,24 @@ def launchable(given: Mapping[str, Any]) -> bool:
     """
     if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
         raise NotImplementedError("torch.jit.trace does not record it; use torch.export")
-    real = without = None
-    recording = torch.is_grad_enabled()
+    memory = set()
     for name, x in given.items():
         if not isinstance(x, Tensor):
             continue
-        if recording and x.requires_grad:
-            raise RuntimeError(
-                f"{name} requires a gradient, and a kernel records none: call it under torch.no_grad(), or call the "
-                "function of a family that is rendered with `package: torch` and `backward: kernels`"
-            )
-        fake = is_fake(x)
+        if x.requires_grad and torch.is_grad_enabled():
+            how = "use torch.no_grad(), or a family with `package: torch` and `backward: kernels`"
+            raise RuntimeError(f"{name} requires a gradient, and a kernel records none: {how}")
         # A stand-in of `prepare` has an address that Triton can compile for; it is never launched.
-        if not (fake or is_plain(x) or hasattr(x, "stand_in")):
+        if not (is_fake(x) or is_plain(x) or hasattr(x, "stand_in")):
             raise TypeError(f"{name} must be a plain tensor, got {type(x).__name__}")
         if is_plain(x) and has_tangent(x):
             raise NotImplementedError("no derivatives in forward mode are computed; use torch.autograd")
         if x.is_neg():
             raise TypeError(f"{name} must be a plain tensor, got a view of negated memory")
-        real, without = (real, name) if fake else (name, without)
-    if real is not None and without is not None:
-        raise ValueError(f"{without} has no memory, and {real} has: either all tensors must have memory, or none")
-    return without is None
+        memory.add(not is_fake(x))
+    if len(memory) > 1:
+        raise ValueError("some tensors have memory, and some have none: either all must have it, or none")
+    return memory == {True}
 
 
 def require_apart(results: Mapping[str, Any], read: Mapping[str, Any]) -> None:
@@ -74,17 +70,16 @@ def require_apart(results: Mapping[str, Any], read: Mapping[str, Any]) -> None:
     """
     others, in_place = dict(read), read.get("scatter") is None
     for name, x in results.items():
-        if x is None:
-            continue
-        for other, y in others.items():
-            if not isinstance(y, Tensor) or not _overlap(x, y):
-                continue
+        for other, y in others.items() if x is not None else ():
             chain = in_place and name == "out" and other in read and other not in ("a", "b")
-            if chain and (x.data_ptr(), x.shape, x.stride(), x.dtype) == (y.data_ptr(), y.shape, y.stride(), y.dtype):
-                continue
-            how = "read" if other in read else "written"
-            raise ValueError(f"{name} shares memory with {other}, which is {how} while {name} is written")
+            if isinstance(y, Tensor) and _overlap(x, y) and not (chain and _alike(x) == _alike(y)):
+                how = "read" if other in read else "written"
+                raise ValueError(f"{name} shares memory with {other}, which is {how} while {name} is written")
         others[name] = x
+
+
+def _alike(x: Tensor) -> tuple[object, ...]:
+    return x.data_ptr(), x.shape, x.stride(), x.dtype
 
 
 def _overlap(x: Tensor, y: Tensor) -> bool:
@@ -92,8 +87,6 @@ def _overlap(x: Tensor, y: Tensor) -> bool:
     own, other = x.data_ptr(), y.data_ptr()
     # Without elements the address is 0; a stand-in of `prepare` and a tensor on the device "meta" have no memory.
     if not (own and other) or x.is_meta or hasattr(x, "stand_in") or hasattr(y, "stand_in"):
-        return False
-    if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
         return False
     gapless = all([each.is_contiguous() or (each.dim() > 1 and each.mT.is_contiguous()) for each in (x, y)])
     # A tensor with traced sizes has no `nbytes`.

@@ -53,7 +53,7 @@ class Reduction:
 
     def fill(self, plan: Plan) -> None:
         """Reduce the parts of a call whose kernel has run."""
-        self.run(plan.results[self.name], plan.memory[self.parts])
+        self.run(plan.results[self.name], plan.known[self.parts])
 
     def run(self, result: torch.Tensor, parts: torch.Tensor) -> None:
         """Reduce the parts along the last dimension but one."""

@@ -174,7 +174,7 @@ def _launches_of_sizes(
         for size in rows:
             # Groups divide what is M, or what is K.
             total = size if gemm.__name__.startswith("gmm_") else K
-            state = State({}, {"G": B, "T": total, "R": total, "B": B, "M": size, "N": N, "K": K}, device)
+            state = State({}, {"G": B, "T": total, "R": total, "B": B, "M": size, "N": N, "K": K}, device, "a")
             choices = {name: _choices(gemm, table, x, state, unaligned, dtypes) for name, x in table.items()}
             plain = {name: value for name, (value, _) in choices.items()}
             specialised: dict[tuple[object, ...], tuple[object, ...]] = {}

@@ -27,10 +27,10 @@ class Tuner:
         plan = call.planned(state, results, rows[0])
         for each in call.memory:
             size = max(extents(each.shape)(_with(row, call, state))[0] for row in rows)
-            plan.memory[each.name] = state.given[each.name] = each.of_size(size, state.device)
-        planned = launch.planned(call.known(state), {})
+            state.given[each.name] = each.of_size(size, state.device)
+        plan.known = known = state.known
+        planned = launch.planned(known, {})
         planned.kernel = self.kernel(call)
-        known = call.known(state)
 
         def grid(meta: Mapping[str, Any]) -> tuple[int, ...]:
             return launch.grid(**{**known, **_with(meta, call, state)})
