@@ -128,7 +128,8 @@ class Operand:
     def measure(self, x: Tensor, known: dict[str, int]) -> None:
         """Learn sizes from `x`; raises ValueError where one is too large, or another operand has another one."""
         if x.dim() != len(self.words):
-            raise ValueError(f"{self.name} must have {len(self.words)} dimensions, got shape {tuple(x.shape)}")
+            wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[len(self.words)]
+            raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}")
         for word, number in zip(self.words, x.shape):
             # A word may be a multiple of a size, as `2*N` is, or a part of it, as `K//8`.
             times, _, name = word.rpartition("*")
@@ -302,15 +303,15 @@ class Call:
 
     def plan_of(self, state: State, config: Config = None, *, accepted: bool = False) -> Plan:
         """As `plan`, for a call whose sizes are known; `accepted`: the kernel is known to accept it."""
-        given = {x.name: x.taken(state.given[x.name], state) for x in self.operands}
-        results = {x.name: x.filled(state.given[x.name], state) for x in self.results}
+        given = {x.name: x.taken(state.given.get(x.name), state) for x in self.operands}
+        results = {x.name: x.filled(state.given.get(x.name), state) for x in self.results}
         if not launchable(given | results):
             return Plan(results)
-        require_apart({name: x for name, x in results.items() if state.given[name] is not None}, given)
+        require_apart({name: x for name, x in results.items() if state.given.get(name) is not None}, given)
         state = State({**state.given, **given, **results}, dict(state.numbers), state.device, state.first)
         if not accepted and (reason := self.reason(state)) is not None:
             raise ValueError(reason)
-        if 0 in [state.numbers[size] for size in self.sizes[:-1]]:
+        if 0 in [state.numbers[size] for size in self.outer]:
             for reduction in self.reduced:
                 if results[reduction.name] is not None:
                     results[reduction.name].zero_()
@@ -413,6 +414,11 @@ class Call:
         """The sizes of the products, of which the last is summed over."""
         a, b, out = (x.sizes for x in (*self.operands[:2], self.results[0]))
         return (*[name for name in b[:1] if "T" in out], *out, *[name for name in a if name in b and name not in out])
+
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The sizes of a result."""
+        return self.sizes[:-1]
 
     def state(self, given: Mapping[str, Any]) -> State:
         """The call with its sizes; raises TypeError or ValueError where the operands do not agree on them."""

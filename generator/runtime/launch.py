@@ -524,7 +524,7 @@ class Function:
             self.table.checked({"a": a, "b": b, "out": out, **operands})
             _, kernel, row, given = self.followed({"a": a, "b": b, "out": out, **operands})
             call, state = kernel.CALL, kernel.CALL.checked(given)
-            empty = 0 in [state.numbers[size] for size in call.sizes[:-1]]
+            empty = 0 in [state.numbers[size] for size in call.outer]
             row = {} if empty or (row is None and call.tunes) else call.row(row, state)
         except (TypeError, ValueError) as error:
             name_contract(error, self.name)
