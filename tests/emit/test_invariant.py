@@ -16,6 +16,7 @@ from generator.commands.command_line import main
 from generator.cost import analytic
 from generator.emit.loading import library_module, load_family
 from generator.plan.devices import DEVICES
+from generator.runtime import memoryless
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers.support import BASE, assert_formatted, forget
 from tests.helpers.tuned_file import AUTO, LARGE, RATES, SMALL, TILES, measured, one_seconds
@@ -78,7 +79,7 @@ def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) 
 
 def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render: Family) -> None:
     family = render(SPEC)
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         kernels = set()
         for contract in family._KERNELS:
             # Aligned sizes; K whose rows a descriptor cannot address; few columns; and a K that fits one load.
@@ -94,7 +95,7 @@ def test_every_m_up_to_8192(render: Family) -> None:
     family = render(
         BASE + "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]\ninvariant: rows\n"
     )
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512)) for m in range(1, 8193)}) == 1
 
 
@@ -102,7 +103,7 @@ def test_every_m_up_to_8192(render: Family) -> None:
 def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, int]) -> None:
     """Also one row alone, for which a descriptor would not look at the pitch."""
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         found = {str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512, **lies)) for m in ROWS}
     (kernel,) = found
     addressable = lies in ({"pitch": 520}, {"pitch": 576}, {"pitch": 4096})
@@ -111,13 +112,13 @@ def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, 
 
 def test_without_the_key_m_decides(render: Family) -> None:
     family = render(BASE + "targets: [sm90]\n")
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 4096, 4096)) for m in ROWS}) > 2
 
 
 def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Family) -> None:
     family = render(BASE + "batch: strided\nload: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         found = set()
         for count in (1, 2, 64):
             for m in ROWS:
@@ -133,7 +134,7 @@ def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render: 
     words = "" if select == "fastest" else "load: [pointer, descriptor]\n"
     text = f"{BASE.replace('rcr', '[rcr, rrr]')}batch: strided\n{words}targets: [sm90]\n"
     family = render(f"{text}select: {select}\ninvariant: rows\n")
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         for tokens, width in ((33, 128), (33, 64), (1, 128), (48, 32), (2048, 128), (33, 12)):
             found: dict[str, set[str]] = {"scores": set(), "values": set(), "last": set()}
             for count in (1, 2, 32, 224, 2048):
@@ -166,7 +167,7 @@ def test_groups_have_the_same_configuration_for_any_rows(render: Family, select:
         "" if select == "fastest" else "load: [pointer, descriptor]\nstore: pointer\nschedule: [tiled, persistent]\n"
     )
     family = render(f"{text}{implementation}select: {select}\ninvariant: rows\n")
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         for contract in family._KERNELS:
             found = {named: set() for named in (False, True)}
             for groups in (1, 8, 128):
@@ -188,7 +189,7 @@ def test_the_gradients_of_groups_are_rendered_too(render: Family) -> None:
     """That of B is a sum over the rows of a group, whose number has no part in what is chosen either."""
     family = render(BASE + "batch: grouped\nbackward: kernels\ntargets: [sm90]\ninvariant: rows\n")
     (name,) = [name for name in family._KERNELS if name.startswith("gmmk_")]
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         found = set()
         for m in (1, 3, 64, 1024):
             a = torch.empty(m, 4096, dtype=torch.float16, device=CUDA)
@@ -235,7 +236,7 @@ def test_measurements_decide_by_their_rates_over_all_m(render: Family) -> None:
     text = f"{BASE}targets: [sm90]\nselect: table\ntuned: found.json\n{TILES}invariant: rows\n"
     family = render(text, json.dumps(found))
     chosen = []
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         for n, k in ((4096, 64), (256, 512), (64, 64), (8192, 8192)):
             times = [
                 [one_seconds(row, RATES[AUTO, index], (m, n, k), H200.multiprocessors, 2) for m in analytic.TYPICAL_M]
@@ -264,7 +265,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
         crossings.add(arguments[5])
         return choose(*arguments)
 
-    with importlib.import_module("alike._runtime.memoryless").mode(), pytest.MonkeyPatch.context() as patch:
+    with memoryless.mode(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuned, "choose", noted)
         for n, k in ((4096, 1000), (1024, 2056), (256, 512)):
             b = matrix(n, k, torch.float16, pitch=-(-k // 64) * 64).T
@@ -276,7 +277,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
 
 def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Family) -> None:
     family = render(BASE.replace("rcr", "[rcr, ccr, rrr]").replace("fp16", "tf32") + "invariant: rows\n")
-    with importlib.import_module("alike._runtime.memoryless").mode():
+    with memoryless.mode():
         for contract in family._KERNELS:
             function = getattr(family, contract)
             layout = contract.split("_")[2]

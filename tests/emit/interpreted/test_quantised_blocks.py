@@ -182,7 +182,7 @@ def test_without_memory_shapes_and_types_are_known(families: dict[str, ModuleTyp
 @pytest.mark.parametrize(
     ("columns", "given", "error", "message"),
     [
-        (63, {}, ValueError, "N is 63: out stores 2 of its elements together, so it must be a multiple of 2"),
+        (63, {}, ValueError, "N is 63: out stores 2 of its elements together: it must be a multiple of 2"),
         (64, {"out_scale": torch.zeros(8, 3, dtype=torch.uint8).view(torch.float8_e8m0fnu)}, ValueError, "(8, 2)"),
         (64, {"out_scale": torch.zeros(8, 2)}, TypeError, "out_scale must be torch.float8_e8m0fnu"),
         (64, {"out": torch.zeros(8, 64, dtype=torch.uint8)}, ValueError, "out must have shape (8, 32)"),

@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.language.model import Dtype
 from generator.problem.stored_values import product
@@ -85,6 +86,6 @@ def test_devices_without_such_a_matrix_unit_are_refused(
     properties = SimpleNamespace(major=capability[0], minor=capability[1], shared_memory_per_block_optin=232448)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     call = __import__(f"{family.__name__}.{MXFP8}{SCALED}", fromlist=["CALL"]).CALL
-    state = call.state(mxfp8())
-    state.device = torch.device("cuda", 0)
+    with FakeTensorMode() as mode:
+        state = call.state({name: mode.from_tensor(x).to("cuda:0") for name, x in mxfp8().items()})
     assert call.reason(state) == (None if able else "a scaled product needs sm100 or sm120, and this is this GPU")

@@ -81,7 +81,7 @@ def test_fake_tensors_give_shapes_and_errors(family: ModuleType) -> None:
         with pytest.raises(ValueError, match="b_scale must have shape"):
             function(**{**fake, "b_scale": fake["b_scale"][:, 1:]})
         with pytest.raises(
-            ValueError, match="K is 33: b stores 2 of its elements together, so it must be a multiple of 2"
+            ValueError, match="K is 33: b stores 2 of its elements together: it must be a multiple of 2"
         ):
             function(**{**fake, "a": fake["a"][:, 1:]})
 
@@ -134,7 +134,7 @@ def test_positions_are_checked(family: ModuleType) -> None:
     with pytest.raises(ValueError, match="b_index must have shape"):
         function(**{**given, "b_index": given["b_index"][1:]})
     with pytest.raises(
-        ValueError, match="K is 36: b_index stores 8 of its elements together, so it must be a multiple of 8"
+        ValueError, match="K is 36: b_index stores 8 of its elements together: it must be a multiple of 8"
     ):
         function(**{**given, "a": given["a"][:, :36]})
 
