@@ -115,21 +115,28 @@ class Operand:
         """The sizes in its shape."""
         return [name for name in _NAME.findall(self.shape) if name != "cdiv"]
 
-    def typed(self, x: Any) -> Tensor:
+    def typed(self, x: Any, given: Mapping[str, Any]) -> Tensor:
         """The tensor of the caller; raises TypeError for what is none, or one of another type."""
         if not isinstance(x, Tensor):
             raise TypeError(f"{self.name} must be a torch.Tensor, got {type(x).__name__}")
         dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
         if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
             wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
-            raise TypeError(f"{self.name} must be {wanted}, got {x.dtype}")
+            stored = self.name == "b" and not {"b_scale", "b_index"}.isdisjoint(given)
+            # What converts it, if no more than rounding is lost.
+            near = x.dtype.itemsize > 1 and dtypes[0] and x.is_floating_point() == dtypes[0].is_floating_point
+            hint = " as `_pack` makes it" if stored else ""
+            hint += f", got {x.dtype}" + f"; pass {self.name}.to({dtypes[0]})" * bool(near and not stored)
+            raise TypeError(f"{self.name} must be {wanted}{hint}")
         return x
 
     def measure(self, x: Tensor, known: dict[str, int]) -> None:
         """Learn sizes from `x`; raises ValueError where one is too large, or another operand has another one."""
         if x.dim() != len(self.words):
             wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[len(self.words)]
-            raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}")
+            hint = f"; pass a.flatten(0, {-len(self.words)}), as nn.Linear does"
+            hint *= self.name == "a" and x.dim() > len(self.words)
+            raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}{hint}")
         for word, number in zip(self.words, x.shape):
             # A word may be a multiple of a size, as `2*N` is, or a part of it, as `K//8`.
             times, _, name = word.rpartition("*")
@@ -141,7 +148,10 @@ class Operand:
             if (type(number) is int and number > MOST) or (type(size) is int and size > MOST):
                 raise ValueError(f"{word} is {number}: a size must be at most 2**31 - 2**16")
             if surely(known.setdefault(name, size) != size):
-                hint = "; was .T forgotten?" * (x.dim() > 1 and surely(known[name] == x.shape[-1]))
+                hint = "; expand a single matrix" * (name == "B") + "; C is symmetric, so N is M" * (name == "M")
+                if name == "K" and x.dim() > 1 and surely(known[name] == x.shape[-1]):
+                    turned = f"{self.name}.{'T' if x.dim() == 2 else 'mT'}"
+                    hint += f"; was .{turned[2:]} forgotten? {turned} has that size"
                 own = f"{self.name}{f', which has {number}' * (size != number)}"
                 raise ValueError(f"{name} is {known[name]} in a and {size} in {own}: they must be equal{hint}")
 
@@ -149,7 +159,7 @@ class Operand:
         """The tensor of the caller; raises TypeError or ValueError unless it is what the operand must be."""
         if x is None and self.absent is not None:
             return None
-        x, shape, unit = self.typed(x), self.sized(state.numbers), self.unit
+        x, shape, unit = self.typed(x, state.given), self.sized(state.numbers), self.unit
         if self.named is not None:
             shape = (state.numbers["S"], *shape[1:])
         if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
@@ -160,7 +170,9 @@ class Operand:
             raise ValueError(f"{self.name} must be on {state.device} as {state.first} is, got {x.device}")
         if unit is not None and surely(x.stride(unit) != 1) and surely(x.shape[unit] > 1) and surely(x.numel() > 0):
             turn = "" if unit == x.dim() - 1 else ".T" if x.dim() == 2 else ".mT"
-            hint = f"was .T forgotten? otherwise pass {self.name}{turn}.contiguous(){turn}"
+            turned = x.dim() > 1 and surely(x.stride(2 * x.dim() - 3 - unit) == 1)
+            hint = "was .T forgotten? its transposed is dense there; " * turned
+            hint += f"pass {self.name}{turn}.contiguous(){turn}"
             raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}; {hint}")
         return x
 
@@ -171,7 +183,7 @@ class Operand:
         x = given.get(self.name)
         if x is None:
             raise ValueError(f"{self.name} must be given: {self.named} names its rows")
-        rows: int = self.typed(x).shape[0] if x.dim() else 0
+        rows: int = self.typed(x, given).shape[0] if x.dim() else 0
         if type(rows) is int and rows > MOST:
             raise ValueError(f"{self.name} has {rows} rows: a size must be at most 2**31 - 2**16")
         return rows
@@ -431,7 +443,7 @@ class Call:
                 known.setdefault(operand.words[0], known[operand.absent])
             elif operand.name == "b" or not known.keys() >= {*operand.sizes}:
                 # The type first: a dense weight has other sizes than a stored one.
-                operand.measure(operand.typed(x), known)
+                operand.measure(operand.typed(x, given), known)
         for tensor in (*self.operands, *self.results):
             for size, parts, together in (word.partition("//") for word in tensor.words):
                 if parts and surely(known[size] % int(together)):
