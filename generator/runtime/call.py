@@ -137,6 +137,7 @@ class Operand:
             hint = f"; pass a.flatten(0, {-len(self.words)}), as nn.Linear does"
             hint *= self.name == "a" and x.dim() > len(self.words)
             raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}{hint}")
+        self.require_whole(known)
         for word, number in zip(self.words, x.shape):
             # A word may be a multiple of a size, as `2*N` is, or a part of it, as `K//8`.
             times, _, name = word.rpartition("*")
@@ -154,6 +155,13 @@ class Operand:
                     hint += f"; was .{turned[2:]} forgotten? {turned} has that size"
                 own = f"{self.name}{f', which has {number}' * (size != number)}"
                 raise ValueError(f"{name} is {known[name]} in a and {size} in {own}: they must be equal{hint}")
+
+    def require_whole(self, known: Mapping[str, int]) -> None:
+        """Raise ValueError where what is stored together, as 8 of `K//8` are, would not be whole."""
+        for size, parts, together in (word.partition("//") for word in self.words):
+            if parts and surely(known.get(size, 0) % int(together)):
+                reason = f"{self.name} stores {together} of its elements together: it must be a multiple of {together}"
+                raise ValueError(f"{size} is {known[size]}: {reason}")
 
     def taken(self, x: Any, state: State) -> Any:
         """The tensor of the caller; raises TypeError or ValueError unless it is what the operand must be."""
@@ -388,11 +396,12 @@ class Call:
         """The first of the reasons for which the kernel does not accept a call, or None."""
         if self.refuse is not None and (reason := self.refuse(**state.known)) is not None:
             return reason
-        rows = self.offered(state.device)
-        if self.fits is not None and rows:
-            return self.misfit(rows, state.numbers)
-        held = f"the shared memory and registers of {torch.cuda.get_device_name(state.device)}" if not rows else ""
-        return f"no configuration fits into {held}" if held else None
+        if rows := self.offered(state.device):
+            return None if self.fits is None else self.misfit(rows, state.numbers)
+        most, needed = self.shared_memory(state.device)
+        least = f"{most} bytes, of which one needs {min([x for x in needed if x is not None], default=0)}"
+        name = torch.cuda.get_device_name(state.device)
+        return f"no configuration fits into the device's registers and shared memory of {least}; this is {name}"
 
     def refusal(self, **given: Any) -> str | None:
         """Why this kernel does not accept operands that its contract allows; None where it does, and for wrong ones."""
@@ -410,16 +419,21 @@ class Call:
         """The configurations that a device can run."""
         if device.type != "cuda":
             return self.configs
-        rows, hip = [*self.configs], torch.version.hip
-        has: Any = torch.cuda.get_device_properties(device)
+        rows = [*self.configs]
         if self.too_large:
-            target = has.gcnArchName.partition(":")[0] if hip else f"sm{has.major}{has.minor}"
+            has: Any = torch.cuda.get_device_properties(device)
+            target = has.gcnArchName.partition(":")[0] if torch.version.hip else f"sm{has.major}{has.minor}"
             rows = [row for row in rows if self.configs.index(row) not in self.too_large.get(target, ())]
         if self.needs:
-            most = has.shared_memory_per_block if hip else has.shared_memory_per_block_optin
-            needed = self.needs.get(kind_of(device)) or next(iter(self.needs.values()))
+            most, needed = self.shared_memory(device)
             rows = [row for row, each in zip(self.configs, needed) if row in rows and each is not None and each <= most]
         return rows
+
+    def shared_memory(self, device: torch.device) -> tuple[int, Sequence[int | None]]:
+        """The bytes of shared memory that a program may have on a GPU, and those that each configuration needs."""
+        has: Any = torch.cuda.get_device_properties(device)
+        most = has.shared_memory_per_block if torch.version.hip else has.shared_memory_per_block_optin
+        return most, self.needs.get(kind_of(device)) or next(iter(self.needs.values()), ())
 
     @functools.cached_property
     def sizes(self) -> tuple[str, ...]:
@@ -445,10 +459,7 @@ class Call:
                 # The type first: a dense weight has other sizes than a stored one.
                 operand.measure(operand.typed(x, given), known)
         for tensor in (*self.operands, *self.results):
-            for size, parts, together in (word.partition("//") for word in tensor.words):
-                if parts and surely(known[size] % int(together)):
-                    how = f"it must be a multiple of {together}, which {tensor.name} stores together"
-                    raise ValueError(f"{size} is {known[size]}: {how}")
+            tensor.require_whole(known)
         for result in self.results:
             if result.named is not None:
                 # Of several, the first says how many rows each must have.

@@ -126,6 +126,8 @@ def standing_in_for(device: Device) -> Iterator[None]:
         minor=minor,
         multi_processor_count=device.multiprocessors,
         shared_memory_per_multiprocessor=device.shared_memory,
+        # CUDA keeps 1 KiB of a multiprocessor for each program.
+        shared_memory_per_block_optin=device.shared_memory - 1024,
         # Kilohertz, with two transfers of the bus in a cycle of the memory.
         clock_rate=device.clock,
         memory_clock_rate=device.memory / 2000,

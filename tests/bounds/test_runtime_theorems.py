@@ -72,7 +72,11 @@ def refused(run: Callable[[], Any], reason: str) -> None:
 @pytest.mark.parametrize(
     ("made", "known"),
     [
-        (Call, "configs operands results launches choose refuse fits memory cleared reduced programs tuner too_large"),
+        (
+            Call,
+            "configs operands results launches choose refuse fits memory cleared reduced programs tuner needs "
+            "too_large",
+        ),
         (Launch, "kernel grid arguments configured"),
         (Operand, "name shape dtype unit absent read named"),
         (Memory, "name shape dtype unit absent read named pitch"),
@@ -202,7 +206,7 @@ def test_results_do_not_overlap_themselves() -> None:
 def test_memory_is_as_large_as_its_extents_and_has_the_unit_that_is_assumed(
     made: Memory, strides: tuple[int, ...]
 ) -> None:
-    x = call(memory=(made,)).plan(**matrices(3, 5, 2)).memory["x"]
+    x = call(memory=(made,)).plan(**matrices(3, 5, 2)).known["x"]
     known = {"K": poly(2), "M": poly(3), "N": poly(5)}
     operand = runtime_theorems.tensor(1, tensor_of(made), known)
     assert x.shape == tuple(extent.constant for extent in operand.shape) and x.stride() == strides

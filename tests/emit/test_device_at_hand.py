@@ -22,7 +22,6 @@ from generator.plan.devices import Device
 from generator.plan.portfolio import tile_of
 from generator.plan.shared_memory import shared_memory
 from generator.runtime.call import kind_of
-from generator.runtime.call import shared_memory as held_by
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.offered_rows import claimed_device, offered_fault
 from tests.helpers.support import BASE, GENERATED, called
@@ -134,7 +133,7 @@ def test_a_device_that_holds_none_is_told(render: Any, package: str) -> None:
     """As a T4 has it: 64 KiB."""
     ((_, module),) = modules(render(LARGE, package), package)
     with device_of("sm80", 65536):
-        reason = module.CALL.reason(SimpleNamespace(device=CUDA, numbers={"M": 1, "N": 1, "K": 1}, given={}))
+        reason = module.CALL.reason(SimpleNamespace(device=CUDA, numbers={"M": 1, "N": 1, "K": 1}, known={}))
     needed = 3 * (128 + 256) * 64 * 2 - (128 + 256) * 64 * 2
     assert f"shared memory of 65536 bytes, of which one needs {needed}" in reason and reason.endswith("sm80")
 
@@ -147,15 +146,6 @@ def test_a_device_is_asked_once(render: Any, package: str) -> None:
         count = len(queries)
         assert offered(module) is first and len(first) == len(module.CONFIGS) - 1
         assert len(queries) == count
-
-
-@pytest.mark.parametrize("package", ["torch", "plain"])
-def test_a_device_that_torch_does_not_describe_has_what_the_spec_says(render: Any, package: str) -> None:
-    ((_, module),) = modules(render(BASE, package), package)
-    with claimed_device("sm89"):
-        properties = SimpleNamespace(major=8, minor=9)
-        with patch.object(torch.cuda, "get_device_properties", lambda device=None: properties):
-            assert offered(module) == module.CONFIGS
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -171,7 +161,6 @@ def test_what_is_offered_is_what_the_legality_table_allows(render: Any, package:
 def test_a_target_is_recognised(target: str) -> None:
     with claimed_device(target):
         assert kind_of(CUDA) == TARGETS[target].kind
-        assert held_by(CUDA) == TARGETS[target].shared_memory
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,6 @@ def family(rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch:
             module.gemm_kernel = module.CALL.launches[-1].kernel
         monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
         # The stand-in launches compiled kernels on memory of the CPU.
-        monkeypatch.setattr(sys.modules["again._runtime.call"], "interprets", lambda kernel: True)
         active = SimpleNamespace(get_current_device=lambda: stand_in.device, get_current_stream=lambda x: ("stream", x))
         monkeypatch.setattr(sys.modules["again._runtime.fast"], "_driver", lambda: active)
         monkeypatch.setattr(sys.modules["again._runtime.copies"], "worth_aligning", lambda a, b: False)
@@ -175,7 +174,7 @@ def test_a_new_size_has_a_workspace_of_its_own_size(
         package.gemm_fp16_rcr_none(*operands(m, 64, 256))
     assert (len(stand_in.launches), runs(stand_in)) == (1, 1)
     own = dict(zip(plans[1].launches[0].kernel.arg_names, stand_in.launches[0].runs[0][9:]))
-    expected = [plans[1].memory[name].data_ptr() for name in ("work", "counters")]
+    expected = [plans[1].known[name].data_ptr() for name in ("work", "counters")]
     assert [own["work_ptr"], own["counters_ptr"]] == expected
 
 
@@ -191,7 +190,7 @@ def test_both_kernels_of_a_new_size_are_launched(
     assert (len(sums.runs), len(adds.runs)) == (1, 1)
     first = dict(zip(plans[1].launches[0].kernel.arg_names, sums.runs[0][9:]))
     then = dict(zip(plans[1].launches[1].kernel.arg_names, adds.runs[0][9:]))
-    assert first["sums_ptr"] == then["sums_ptr"] == plans[1].memory["sums"].data_ptr()
+    assert first["sums_ptr"] == then["sums_ptr"] == plans[1].known["sums"].data_ptr()
     assert then["c_ptr"] == plans[1].results["out"].data_ptr() and (first["M"], then["M"]) == (128, 128)
     # K is an argument of the first kernel alone.
     package.gemm_fp16_rcr_none(*operands(128, 64, 200))

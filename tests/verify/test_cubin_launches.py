@@ -154,7 +154,7 @@ def packed(kind: str, value: Any) -> str:
     return struct.pack({"i32": "<i", "i64": "<q", "fp32": "<f"}[kind], value).hex()
 
 
-def arguments_of(launch: Any, compiled: Any, addresses: Mapping[str, int]) -> tuple[list[str], list[list[str]]]:
+def arguments_of(launch: Any, compiled: Any, addresses: Mapping[int, int]) -> tuple[list[str], list[list[str]]]:
     """The bytes of all arguments, and the words of each tensor map, as Triton's own launcher makes them."""
     found, maps = [], []
     metas = iter(compiled.metadata.tensordesc_meta or ())
@@ -165,14 +165,14 @@ def arguments_of(launch: Any, compiled: Any, addresses: Mapping[str, int]) -> tu
         if kind.startswith("tensordesc"):
             made, *numbers = nvidia.make_tensordesc_arg(value, next(metas))
             _, swizzle, size, element, box, shape, strides, nan = made
-            words = [element, len(shape), f"{addresses[launch.owners[name]]:x}", *reversed(shape)]
+            words = [element, len(shape), f"{addresses[id(value.base)]:x}", *reversed(shape)]
             words += [stride * size for stride in reversed(strides[:-1])]
             words += [*reversed(box), *[1] * len(box), 0, swizzle, 2, nan]
             maps.append([str(word) for word in words])
             found += ["map", *(packed("i32", x) for x in numbers[: len(shape)])]
             found += [packed("i64", x) for x in numbers[len(shape) :]]
         elif isinstance(value, torch.Tensor):
-            found.append(packed("i64", addresses[launch.owners[name]]))
+            found.append(packed("i64", addresses[id(getattr(value, "base", value))]))
         else:
             found.append(packed(kind, value))
     # The scratch memory of the kernel and of a profiler.
@@ -235,11 +235,11 @@ def test_what_is_launched(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 WORKSPACE = 1 << 50
 
 
-def addresses_of(case: Case, call: Given, plan: Any) -> dict[str, int]:
-    """The addresses of operands, and of the parts of the workspace one behind the other."""
-    found, at = dict(call.addresses), WORKSPACE
-    for name, x in plan.memory.items():
-        found[name] = at
+def addresses_of(case: Case, call: Given, plan: Any) -> dict[int, int]:
+    """The addresses of operands, and of the parts of the workspace one behind the other, by the tensors."""
+    found, at = {id(plan.known[name]): address for name, address in call.addresses.items()}, WORKSPACE
+    for x in (plan.known[x.name] for x in case.kernels[0].CALL.memory):
+        found[id(x)] = at
         reach = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride()))
         at += -(-reach * x.element_size() // 256) * 256
     return found
