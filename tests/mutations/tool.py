@@ -58,7 +58,9 @@ def plant(mutation: Mutation, folder: Path) -> Path:
         manifest.pop("never_chosen", None)
         own = f"{mutation.kernel[1]}.py"
         manifest["files"] = {
-            name: stated for name, stated in manifest["files"].items() if name == own or name.startswith(f"{RUNTIME}/")
+            name: stated
+            for name, stated in manifest["files"].items()
+            if name in (own, "_shared_memory.py") or name.startswith(f"{RUNTIME}/")
         }
     target.mkdir(parents=True)
     for name in manifest["files"]:

@@ -310,7 +310,7 @@ EPILOGUES = (
         "a scale on the device is taken for a number",
         "epilogue",
         FP8,
-        (("isinstance(state.given[self.name], torch.Tensor)", "False"),),
+        (("return isinstance(x, torch.Tensor)", "return False"),),
         "the sum is multiplied by an address",
         own="_runtime/scalars.py",
     ),

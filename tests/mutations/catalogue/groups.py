@@ -192,7 +192,7 @@ MUTATIONS = (
         GROUPS,
         (('if given.get(self.named or "") is None:', "if given.get(self.name) is None:"),),
         "what is returned has no rows that were named",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
         says="out",
     ),
     Mutation(

@@ -116,7 +116,7 @@ CHECKS = (
         ((" or any(map(surely, map(operator.ne, x.shape, shape)))", ""),),
         "a bias that is too short is read past its end",
         says="expected ValueError",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "devices are not checked",
@@ -124,7 +124,7 @@ CHECKS = (
         MASKED,
         (("if x.device != state.device:", "if x.device is None:"),),
         "an address of another device is read",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "unit strides are not checked",
@@ -140,7 +140,7 @@ CHECKS = (
         RRR,
         ((" and surely(x.shape[unit] > 1)", ""),),
         "a column of a matrix is turned down, whose stride nothing steps by",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "another device than the operands' is launched on",
@@ -182,7 +182,7 @@ CHECKS = (
         (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and 0 < stride <= reach and x.numel():"),),
         "several programs write one address",
         says="was accepted",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "out may have lines that overlap",
@@ -190,7 +190,7 @@ CHECKS = (
         SSS,
         (("if size > 1 and stride <= reach and x.numel():", "if size > 1 and not stride and x.numel():"),),
         "a leading dimension shorter than a line lets programs write each other's elements",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "a wrong dtype raises ValueError",
@@ -199,25 +199,30 @@ CHECKS = (
         (('raise TypeError(f"{self.name} must be {wanted}', 'raise ValueError(f"{self.name} must be {wanted}'),),
         "the docstring promises TypeError",
         says="expected TypeError",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the message does not tell the dtype that was found",
         "check",
         SILU,
-        (("must be {wanted}{source}, got {x.dtype}", "must be {wanted}{source}"),),
+        ((", got {x.dtype}", ""),),
         "the caller must find out what he passed",
         says="float64",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the result is made in fp32",
         "check",
         SILU,
-        (("return empty(shape, dtype=self.dtype,", "return empty(shape, dtype=torch.float32,"),),
+        (
+            (
+                "return getattr(of, make)(shape, dtype=self.dtype,",
+                "return getattr(of, make)(shape, dtype=torch.float32,",
+            ),
+        ),
         "the contract says fp16",
         says="torch.float32",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "the result is made row-major",
@@ -225,7 +230,7 @@ CHECKS = (
         CCC,
         (("if self.unit in (None, len(shape) - 1):", "if self.dtype:"),),
         "its leading dimension is taken for 1",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
     Mutation(
         "B is read where A is",
@@ -258,7 +263,7 @@ CHECKS = (
         (("MOST = 2**31 - 2**16", "MOST = 2**40"),),
         "offsets within a tile wrap around",
         says="was accepted",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
     ),
 )
 
@@ -293,7 +298,7 @@ REFUSALS = (
         "a leading dimension of 8 bytes is accepted",
         "refusal",
         DESCRIPTORS_CCC,
-        (("step = 16 // size", "step = 8 // size"),),
+        (("= 16 // x.element_size(),", "= 8 // x.element_size(),"),),
         "no descriptor steps by it",
         own="_runtime/descriptors.py",
     ),
@@ -301,7 +306,7 @@ REFUSALS = (
         "any extent is written",
         "refusal",
         DESCRIPTORS,
-        (('multiple(N, 8, "a', 'multiple(N, 1, "a'),),
+        (("multiple(N, 8,", "multiple(N, 1,"),),
         "a hardware store writes up to the next 16 bytes",
         says="expected ValueError",
     ),
@@ -309,14 +314,14 @@ REFUSALS = (
         "an extent of 8 bytes is written",
         "refusal",
         DESCRIPTORS,
-        (('multiple(N, 8, "a', 'multiple(N, 4, "a'),),
+        (("multiple(N, 8,", "multiple(N, 4,"),),
         "a hardware store writes up to the next 16 bytes",
     ),
     Mutation(
         "extents of 16 bytes are refused",
         "refusal",
         DESCRIPTORS,
-        (('multiple(N, 8, "a', 'multiple(N, 16, "a'),),
+        (("multiple(N, 8,", "multiple(N, 16,"),),
         "operands that the docstring accepts are turned down",
     ),
     Mutation(

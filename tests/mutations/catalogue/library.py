@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..mutation import Mutation
 from .kernels import ACCUMULATED, DESCRIPTORS, OUTPUTS, RELU, UNMASKED
 
-CALL, MEMORY, EXTENTS = "_runtime/call.py", "_runtime/memory.py", "_runtime/extents.py"
+CALL, MEMORY = "_runtime/call.py", "_runtime/memory.py"
 
 MUTATIONS = (
     Mutation(
@@ -38,9 +38,8 @@ MUTATIONS = (
         "a stride is that of the dimension before",
         "library",
         RELU,
-        ((".stride(self.dimension)", ".stride(self.dimension - 1)"),),
+        (("a.stride(0)", "a.stride(-1)"),),
         "a matrix is read across its lines",
-        own="_runtime/arguments.py",
     ),
     Mutation(
         "a gradient is lost without a word",
@@ -55,25 +54,25 @@ MUTATIONS = (
         "C is made where it must be given",
         "library",
         ACCUMULATED,
-        (("if x is None and self.read:", "if x is None and not self.name:"),),
+        (("if self.read:", "if not self.name:"),),
         "what stood in memory is added to the product",
-        own="_runtime/call_tensors.py",
+        own="_runtime/call.py",
         says="was accepted",
     ),
     Mutation(
         "a size that a tile divides has one tile more",
         "library",
         UNMASKED,
-        (('"ceil": lambda x, y: -(-x // y)', '"ceil": lambda x, y: x // y + 1'),),
+        (("return -(-x // y)", "return x // y + 1"),),
         "a tile behind the end of C is written",
-        own=EXTENTS,
+        own=CALL,
         says="stray",
     ),
     Mutation(
         "every size is a multiple of a tile",
         "library",
         UNMASKED,
-        (("% step == 0)", "% step >= 0)"),),
+        (("if number % step else", "if number % step < 0 else"),),
         "without masks a tile runs over every edge",
         own="_runtime/limits.py",
     ),
@@ -81,7 +80,7 @@ MUTATIONS = (
         "a transposed matrix is described as it is",
         "library",
         DESCRIPTORS,
-        (("if self.turned else (rows", "if False else (rows"),),
+        (("if turned else (rows", "if False else (rows"),),
         "a line of the descriptor is none of the matrix",
         own="_runtime/descriptors.py",
     ),

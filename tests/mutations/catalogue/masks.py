@@ -72,7 +72,13 @@ MASKS = (
         "the store is not masked along M",
         "mask",
         RRR,
-        (instead("mask=in_m[:, None] & in_n[None, :])\n\n\ngemm", "in_m[:, None] & in_n[None, :]", "in_n[None, :]"),),
+        (
+            instead(
+                "tl.store(c_ptrs, x.to(tl.bfloat16), mask=in_m[:, None] & in_n[None, :])",
+                "in_m[:, None] & in_n[None, :]",
+                "in_n[None, :]",
+            ),
+        ),
         "what lies behind the last row of C is overwritten",
         says="stray store",
     ),
@@ -231,8 +237,8 @@ PADDING = (
         DESCRIPTORS,
         (
             (
-                "*self.laid(x), list(self.sizes(state)))",
-                '*self.laid(x), list(self.sizes(state)), padding="nan")',
+                "[*apart, lead, 1], [*block])",
+                '[*apart, lead, 1], [*block], padding="nan")',
             ),
         ),
         "a K that ends within a tile makes every element NaN",
