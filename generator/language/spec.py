@@ -192,9 +192,8 @@ class _SpecReader(Reader):
                 self.check_used(item, axes)
             # A tile of several blocks belongs to `split_k` only where it has the key `split`.
             divided = row is not None and row.several_blocks and "split" in self.keys_of(item)
-            if (row, divided) in rows:
-                self.wrong(item, "tile: the same configuration is listed twice")
-            elif row is not None:
+            # Lists of winners repeat configurations.
+            if row is not None and (row, divided) not in rows:
                 for key in ("tile", "tile.split")[: 1 + divided]:
                     self.positions[key, str(len(rows))] = (place(item).line, place(item).column)
                 rows[row, divided] = None

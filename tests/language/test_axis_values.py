@@ -226,10 +226,6 @@ def test_an_operation_with_parameters_outside_a_list_is_shown_where_it_belongs()
             ],
         ),
         (
-            "[{m: 64, n: 64, k: 64, warps: 4}, {m: 64, n: 64, k: 64, warps: 4, group: 8, stages: 3}]",
-            ["4:41: tile: the same configuration is listed twice"],
-        ),
-        (
             "[{m: 64, n: 64, k: 64, warps: 4}, {m: 512, n: 512, k: 512, warps: 4}]",
             ["4:41: tile: no target can run this configuration: 2097152 bytes of shared memory, and sm80 has 166912"],
         ),
