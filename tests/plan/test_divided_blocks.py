@@ -48,8 +48,8 @@ def test_the_key_split_tells_which_of_two_schedules_a_sum_is_for() -> None:
 def test_a_row_and_the_same_with_the_usual_split_are_two() -> None:
     found = kernels_of(BOTH + rows("m: 272, n: 128", "m: 272, n: 128, split: 4"))
     assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 4)]}
-    found = kernels_of(BOTH + rows("m: 272, n: 128, split: 4", "m: 272, n: 128, split: 4"))
-    assert found == {"split_k_paired_m": [(272, 128, 4)]}
+    found = kernels_of(BOTH + rows("m: 272, n: 128", *["m: 272, n: 128, split: 4"] * 2))
+    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 4)]}
 
 
 def test_rows_without_split_are_as_before_beside_split_k() -> None:
