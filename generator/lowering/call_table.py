@@ -247,7 +247,7 @@ class CallTable:
         # The accumulators may use two thirds of the registers.
         registers = f"BLOCK_M * BLOCK_N * {12 if self.call.gated else 6}"
         items = [f'shared="{_word(shared)}"', f'registers="{_word(registers)}"']
-        return bracketed("programs=Occupancy(", items, ")", INDENT)
+        return bracketed("programs=Occupancy(", items, "),", INDENT)[:-1]
 
     # What the kernel needs of a call.
 
