@@ -87,6 +87,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "linear": bool(family_package.linear(family.contracts)),
         **{module: has(family, word) for module, word in _ADDED.items()},
         "composed_products": family.spec.rows_alike and has(family, "aten"),
+        "whole_rows": family.spec.rows_alike and has(family, "inductor"),
         "pack": bool(family_package.weights(family)),
         **{f"pack_{part}": True for part in family_package.converters(family)},
         "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),
@@ -229,12 +230,12 @@ def package_source(family: Family, name: str) -> str:
         rows = any("Stored(" in entry for entry in stored)
         body = environment().get_template("ao.py.j2").render(layers=stored, rows=rows, name=spec.name)
     elif name == INDUCTOR:
-        body = environment().get_template("inductor.py.j2").render()
+        body = environment().get_template("inductor.py.j2").render(rows_alike=spec.rows_alike)
     elif name == PRODUCTS:
         entries = family_package.products(family)
         chained = "applied(" in str(entries)
         template = environment().get_template("products.py.j2")
-        body = template.render(products=entries, chained=chained, rows_alike=spec.rows_alike)
+        body = template.render(products=entries, chained=chained)
     elif name == SHARED_MEMORY:
         needed = [
             (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))
