@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch._inductor.decomposition import select_decomp_table
@@ -17,21 +17,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
+from .graph_pass import READ_ELSEWHERE, VIEWS, AnyNode, Found, aten, is_node, shape_of
 from .torch_products import Applied
 
-aten: Any = torch.ops.aten
-#: A node of a graph, whose arguments may be anything.
-AnyNode: TypeAlias = Any
-#: Views that keep the order of elements.
-VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 _SPLITS = (aten.split.Tensor, aten.split_with_sizes.default)
 _CONVERT = torch.ops.prims.convert_element_type.default
 _COMMUTATIVE = (aten.add.Tensor, aten.mul.Tensor)
 #: The sizes of the matrices that chains are traced with.
 _ROWS, _COLUMNS = 6, 10
-
-#: Why a chain that is there is none of a contract's: its product would have to store more than its result.
-READ_ELSEWHERE = "a value on the way is used elsewhere, too"
 
 _Function = Callable[..., torch.Tensor]
 
@@ -74,22 +67,9 @@ _INTERLEAVED = ("order", "interleaved")
 _ALONG = {"bias": "n", "scale_n": "n", "bias_m": "m", "scale_m": "m", "scale": ""}
 
 
-def is_node(x: object) -> bool:
-    """Whether an argument is a node's value."""
-    return isinstance(x, torch.fx.Node)
-
-
 def searched(chain: Sequence[Applied]) -> bool:
     """Whether torch has functions like those of the chain."""
     return all(step.operation in WRITTEN for step in chain)
-
-
-class Found(NamedTuple):
-    """A chain behind a product: its operands, the last node, and all nodes that are not needed any more."""
-
-    operands: dict[str, Any]
-    output: AnyNode
-    covered: list[AnyNode]
 
 
 def search(product: AnyNode, chain: Sequence[Applied], *, exact: bool = False) -> Found | str:
@@ -306,11 +286,6 @@ def _is_view(node: AnyNode) -> bool:
         return False
     (other, *_) = node.all_input_nodes
     return shape_of(node)[-1:] == shape_of(other)[-1:] != ()
-
-
-def shape_of(node: AnyNode) -> tuple[int | str, ...]:
-    """The shape of a node's value; a size that is known at run time only is its expression."""
-    return tuple([x if isinstance(x, int) else str(x) for x in node.meta["val"].shape])
 
 
 def _origin(node: AnyNode) -> AnyNode:

@@ -10,18 +10,26 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
+import torch
 from torch._inductor import config as inductor
 from torch._inductor import custom_graph_pass
 from torch.fx import Graph, map_arg
 
-from .chain_search import READ_ELSEWHERE, VIEWS, AnyNode, Found, aten, is_node, search, searched, shape_of
+from .launch import added
 from .launchable import surely
 from .operators import Operator
-from .registration import NAMESPACE, operator
-from .signatures import Signature
+from .registration import NAMESPACE, Signature, operator
 from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, grouped
+
+aten: Any = torch.ops.aten
+#: A node of a graph, whose arguments may be anything.
+AnyNode: TypeAlias = Any
+#: Views that keep the order of elements.
+VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+#: Why a chain that is there is none of a contract's: its product would have to store more than its result.
+READ_ELSEWHERE = "a value on the way is used elsewhere, too"
 
 #: What a size that is known at run time only stands for: most numbers are no multiples of a tile.
 _ANY = 8191
@@ -46,6 +54,14 @@ _Plain: Any = custom_graph_pass.CustomGraphPass
 _Aware: Any = getattr(custom_graph_pass, "CustomInferenceAwareGraphPass", _Plain)
 
 
+class Found(NamedTuple):
+    """A chain behind a product: its operands, the last node, and all nodes that are not needed any more."""
+
+    operands: dict[str, Any]
+    output: AnyNode
+    covered: list[AnyNode]
+
+
 class GraphPass(Installed, _Aware):  # type: ignore[misc]
     """The pass, which calls those that were there first; also a context manager, at whose end it is removed.
 
@@ -67,7 +83,11 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         self.before: Any = None
         self.installed = False
         self._function = function
-        self._products = {name: x for name, x in products.items() if searched(x.chain)}
+        # None for a family whose contracts have no chains.
+        self._chain_search = added("chain_search")
+        self._products = {
+            name: x for name, x in products.items() if not x.chain or self._chain_search.searched(x.chain)
+        }
         # The longest chain first.
         self._chains = sorted(dict.fromkeys(x.chain for x in self._products.values()), key=len, reverse=True)
         self.install()
@@ -119,7 +139,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
     def _replace(self, graph: Graph, node: AnyNode) -> tuple[bool, str]:
         """Replace a product, and say by what; or say why not."""
         arguments: list[Any] = [*node.args]
-        added = arguments.pop(0) if "add" in _PRODUCTS[node.target] else None
+        term = arguments.pop(0) if "add" in _PRODUCTS[node.target] else None
         a, b, *_ = arguments
         x, y, result = a.meta["val"], b.meta["val"], node.meta["val"]
         batch, offsets, why = {2: "none", 3: "strided"}[result.dim()], None, ""
@@ -128,13 +148,13 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         elif _PRODUCTS[node.target] == "_grouped_mm":
             batch, offsets, _, why = grouped(x, y, *arguments[2:], **node.kwargs)
         start: tuple[Applied, ...] = ()
-        if added is not None and not why:
-            start, _, why = addend(shape_of(added), shape_of(node), **node.kwargs)
+        if term is not None and not why:
+            start, _, why = addend(shape_of(term), shape_of(node), **node.kwargs)
         if why:
             return False, why
         given = {"a": a, "b": b, **({} if offsets is None else {"offsets": offsets})}
         if start:
-            given[start[0].operands[0]] = added
+            given[start[0].operands[0]] = term
         matrices = Matrices(batch, x, y, result.dtype)
         reasons: list[str] = []
         apart: list[str] = []
@@ -143,8 +163,10 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             name = matrices.fitting(self._products, chain, self._roundings(chain, start)) if fits else None
             if name is None:
                 continue
-            exact = self.rounding == "torch" and bool(self._products[name].rounding)
-            found = search(node, chain[len(start) :], exact=exact)
+            found: Found | str = Found({}, node, [node])
+            if len(chain) > len(start):
+                exact = self.rounding == "torch" and bool(self._products[name].rounding)
+                found = self._chain_search.search(node, chain[len(start) :], exact=exact)
             why = found if isinstance(found, str) else self._put(graph, node, name, given | found.operands, found)
             if not why:
                 self.report.apart.update([(_PRODUCTS[node.target], each) for each in apart])
@@ -195,6 +217,16 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         output.replace_all_uses_with(result)
         _erase(graph, found.covered)
         return ""
+
+
+def is_node(x: object) -> bool:
+    """Whether an argument is a node's value."""
+    return isinstance(x, torch.fx.Node)
+
+
+def shape_of(node: AnyNode) -> tuple[int | str, ...]:
+    """The shape of a node's value; a size that is known at run time only is its expression."""
+    return tuple([x if isinstance(x, int) else str(x) for x in node.meta["val"].shape])
 
 
 def _linked() -> Iterator[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +37,7 @@ make_wrapper: Any = named("torch", "Tensor._make_wrapper_subclass", None)
 
 def constant(function: Any) -> Any:
     """The function, which torch.compile runs as it traces, in place of tracing it."""
-    if "torch._dynamo" in sys.modules:
-        return torch.compiler.assume_constant_result(function)  # type: ignore[no-untyped-call]
-    # The same, without the import of the compiler. A compiler that does not know it breaks the graph at the call.
+    # `torch.compiler.assume_constant_result` without the import of the compiler, which breaks the graph at the call
+    # if it does not know the attribute.
     function._dynamo_marked_constant = True
     return function

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from .launch import in_forward_mode
 from .launchable import has_tangent, is_fake
-
-#: Whether torch.jit.trace records.
-is_tracing: Callable[[], bool] = vars(torch.jit)["is_tracing"]
 
 
 def require_tensor(name: str, x: Any) -> torch.Tensor:

@@ -47,7 +47,6 @@ BESIDE_KERNELS = (
     "_runtime/private.py",
     "_runtime/registration.py",
     "_runtime/rows.py",
-    "_runtime/signatures.py",
     "_shared_memory.py",
     "manifest.json",
     "nn.py",
