@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from .launchable import is_fake, is_plain
-from .rows import along, rows_of, shaped_as
-from .torch_calls import ReplacedModules, require_tensor
+from .rows import ReplacedModules, along, require_tensor, rows_of, shaped_as
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 

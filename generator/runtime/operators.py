@@ -35,9 +35,8 @@ from .launch import (
     within,
 )
 from .launchable import written
-from .private import active_modes, constant, count_modes, is_tracing, transforming
+from .private import active_modes, as_plain, constant, count_modes, is_tracing, refuse_tangents, transforming
 from .registration import LIBRARY, NAMESPACE, Signature, loop_over_batch, operator, register
-from .torch_calls import as_plain, refuse_tangents
 
 # The types of products that `backward: kernels` makes gradients of.
 _DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32)
@@ -53,11 +52,6 @@ _REFUSED = {
 _DEVICE = "cpu" if knobs.runtime.interpret else "cuda"
 # The operators of each contract.
 _registered: dict[str, tuple[Callable[..., Result], Callable[..., None]]] = {}
-
-
-def of_transform(error: Exception) -> bool:
-    """Whether it is torch's error that transforms of torch.func do not reach an operator's gradients."""
-    return isinstance(error, RuntimeError) and "functorch transforms" in str(error)
 
 
 def requiring(names: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from torch import Tensor
 from triton import knobs
 
 from .launch import Function, Step, kind_of, remember
-from .torch_calls import as_plain
+from .private import as_plain
 from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, fp32_precision, grouped
 
 #: Those of the operators that no contract computes, which are reported as left to torch.
