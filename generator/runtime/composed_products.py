@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .alignment import repeats
 from .launchable import is_plain
-from .overriding import Asked, Chosen, Decided, Override, end, handle, runs, shared
+from .overriding import Asked, ChosenContract, Decided, Override, end, handle, runs, shared
 from .torch_products import letters
 
 #: The operators that are composed, with those that fill a tensor of the caller.
@@ -66,7 +66,7 @@ class AlikeOverride(Override):
             # Such as angles of rotary embeddings, often of a type of their own.
             return "K is 1: elementwise", lambda asked: asked.a * asked.b
         # A batch of one repeats nothing, and shall run the same kernel.
-        if isinstance(run, Chosen) and run.step(_apart(asked)) != run.step(asked):
+        if isinstance(run, ChosenContract) and run.step(_apart(asked)) != run.step(asked):
             return told, lambda asked: run(_apart(asked))
         return told, run
 

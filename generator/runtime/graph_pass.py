@@ -83,11 +83,10 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         self.before: Any = None
         self.installed = False
         self._function = function
-        # None for a family whose contracts have no chains.
-        self._chain_search = added("chain_search")
-        self._products = {
-            name: x for name, x in products.items() if not x.chain or self._chain_search.searched(x.chain)
-        }
+        # None for a family whose contracts have no chains. Inductor copies the pass, and no module can be copied.
+        chains = added("chain_search")
+        self._search: Callable[..., Found | str] | None = chains and chains.search
+        self._products = {name: x for name, x in products.items() if not x.chain or chains.searched(x.chain)}
         # The longest chain first.
         self._chains = sorted(dict.fromkeys(x.chain for x in self._products.values()), key=len, reverse=True)
         self.install()
@@ -164,9 +163,9 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             if name is None:
                 continue
             found: Found | str = Found({}, node, [node])
-            if len(chain) > len(start):
+            if self._search is not None and len(chain) > len(start):
                 exact = self.rounding == "torch" and bool(self._products[name].rounding)
-                found = self._chain_search.search(node, chain[len(start) :], exact=exact)
+                found = self._search(node, chain[len(start) :], exact=exact)
             why = found if isinstance(found, str) else self._put(graph, node, name, given | found.operands, found)
             if not why:
                 self.report.apart.update([(_PRODUCTS[node.target], each) for each in apart])

@@ -62,7 +62,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenContract:
     """The contract of calls of one signature; what is added to the product is `operand`, of this shape."""
 
     function: Function
@@ -168,7 +168,7 @@ class Override(Installed):
         name = matrices.fitting(self.products, chain, ("late",))
         if name is None:
             return matrices.why_none(self.products, chain[0].operation if chain else "none"), None
-        chosen = Chosen(self.function(name), chain[0].operands[0] if chain else "", shape)
+        chosen = ChosenContract(self.function(name), chain[0].operands[0] if chain else "", shape)
         try:
             chosen.function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **chosen.operands(asked)})
             chosen.step(asked)
