@@ -232,7 +232,7 @@ def package_source(family: Family, name: str) -> str:
         rows = any("Stored(" in entry for entry in stored)
         body = environment().get_template("ao.py.j2").render(layers=stored, rows=rows, name=spec.name)
     elif name == INDUCTOR:
-        body = environment().get_template("inductor.py.j2").render(rows_alike=spec.rows_alike)
+        body = environment().get_template("inductor.py.j2").render()
     elif name == PRODUCTS:
         entries = family_package.products(family)
         chained = "applied(" in str(entries)

@@ -68,9 +68,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
     `remove` removes it. Of several passes of families each may be removed before the others. `report` counts the
     products of graphs that Inductor compiles; one that it finds in its cache is not seen again.
 
-    With the `rounding` "late" a chain behind a product is computed in fp32 and rounded once, as Inductor computes what
-    it fuses. With "torch" only contracts fit that round where torch does, operation for operation. Raises ValueError
-    for another.
+    `rounding` is "late" or "torch", as `inductor.install` tells; raises ValueError for another.
     """
 
     def __init__(
