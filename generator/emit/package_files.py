@@ -74,6 +74,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     needed |= {module for each in views for module in modules_of(each.imports)}
     reasons = {
         "autograd": bool(family.gradients),
+        "differentiable": bool(family.gradients),
         "recorded": bool(family.gradients),
         "measured_choice": bool(family.measured),
         "analytic_choice": fastest,
@@ -87,6 +88,8 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "linear": bool(family_package.linear(family.contracts)),
         **{module: has(family, word) for module, word in _ADDED.items()},
         "composed_products": family.spec.rows_alike and has(family, "aten"),
+        "chain_search": has(family, "inductor") and "applied(" in str(family_package.products(family)),
+        "whole_rows": family.spec.rows_alike and has(family, "inductor"),
         "pack": bool(family_package.weights(family)),
         **{f"pack_{part}": True for part in family_package.converters(family)},
         "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),
@@ -234,7 +237,7 @@ def package_source(family: Family, name: str) -> str:
         entries = family_package.products(family)
         chained = "applied(" in str(entries)
         template = environment().get_template("products.py.j2")
-        body = template.render(products=entries, chained=chained, rows_alike=spec.rows_alike)
+        body = template.render(products=entries, chained=chained)
     elif name == SHARED_MEMORY:
         needed = [
             (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch._inductor.decomposition import select_decomp_table
@@ -17,20 +17,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
+from .graph_pass import READ_ELSEWHERE, VIEWS, AnyNode, Found, aten, is_node, shape_of
 from .torch_products import Applied
 
-aten: Any = torch.ops.aten
-#: A node of a graph, whose arguments may be anything.
-AnyNode: TypeAlias = Any
-#: Views that keep the order of elements.
-VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+_SPLITS = (aten.split.Tensor, aten.split_with_sizes.default)
 _CONVERT = torch.ops.prims.convert_element_type.default
 _COMMUTATIVE = (aten.add.Tensor, aten.mul.Tensor)
 #: The sizes of the matrices that chains are traced with.
 _ROWS, _COLUMNS = 6, 10
-
-#: Why a chain that is there is none of a contract's: its product would have to store more than its result.
-READ_ELSEWHERE = "a value on the way is used elsewhere, too"
 
 _Function = Callable[..., torch.Tensor]
 
@@ -69,13 +63,8 @@ WRITTEN: dict[str, list[_Function]] = {
 _IN_PARTS, _FIRST_WAY = ("swiglu", "geglu", "geglu_tanh", "quick_gelu"), ("silu",)
 _GATES = ("swiglu", "geglu", "geglu_tanh", "reglu")
 _INTERLEAVED = ("order", "interleaved")
-#: The shape of an operand by the operation: of a vector along N, of one along M, a number; others have the result's.
-_ALONG_N, _ALONG_M, _NUMBERS = ("bias", "scale_n"), ("bias_m", "scale_m"), ("scale",)
-
-
-def is_node(x: object) -> bool:
-    """Whether an argument is a node's value."""
-    return isinstance(x, torch.fx.Node)
+#: The dimensions of the result that an operand has, by its operation; none for a number, and all for the others.
+_ALONG = {"bias": "n", "scale_n": "n", "bias_m": "m", "scale_m": "m", "scale": ""}
 
 
 def searched(chain: Sequence[Applied]) -> bool:
@@ -83,42 +72,31 @@ def searched(chain: Sequence[Applied]) -> bool:
     return all(step.operation in WRITTEN for step in chain)
 
 
-class Found(NamedTuple):
-    """A chain behind a product: its operands, the last node, and all nodes that are not needed any more."""
-
-    operands: dict[str, Any]
-    output: AnyNode
-    covered: list[AnyNode]
-
-
 def search(product: AnyNode, chain: Sequence[Applied], *, exact: bool = False) -> Found | str:
     """The chain behind `product`, or why it is not there; `exact`: only if it rounds where torch's functions do."""
     if exact and any(step.operation in _IN_PARTS for step in chain):
         return "torch rounds between the parts of its operations"
-    gates = [index for index, step in enumerate(chain) if step.operation in _GATES]
-    at = gates[0] if gates else len(chain)
-    before, behind = chain[:at], chain[at:]
-    why = "other operations follow"
-    for first in _patterns(tuple(before), product.meta["val"].dtype, exact):
-        trial = _Trial({}, {}, [])
-        if not trial.matches(first, [product]):
-            continue
-        if not gates:
-            found = trial.found(product)
-            if not isinstance(found, str):
-                return found
-            why = found
-            continue
-        end = trial.last or product
-        for halves in _halves(end, _INTERLEAVED in behind[0].settings):
-            for second in _patterns(tuple(behind), product.meta["val"].dtype, exact):
-                gated = _Trial(dict(trial.nodes), dict(trial.operands), [*trial.through, *halves.through])
-                if gated.matches(second, [halves.gate, halves.x]):
-                    found = gated.found(product)
-                    if not isinstance(found, str):
-                        return found
-                    why = found
-    return why
+    found: Found | str = "other operations follow"
+    for trial in _trials(product, tuple(chain), exact):
+        found = trial.found(product)
+        if not isinstance(found, str):
+            break
+    return found
+
+
+def _trials(product: AnyNode, chain: tuple[Applied, ...], exact: bool) -> Iterator[_Trial]:
+    """The places behind `product` that have the nodes of the chain in one of its ways, and maybe further users."""
+    at = next((index for index, step in enumerate(chain) if step.operation in _GATES), len(chain))
+    behind, dtype = chain[at:], product.meta["val"].dtype
+    for first in _patterns(chain[:at], dtype, exact):
+        for trial in _Trial(first, {first.roots[0]: product}, {}).matches():
+            if not behind:
+                yield trial
+                continue
+            parts = _parts(trial.last, _INTERLEAVED in behind[0].settings)
+            for second in _patterns(behind, dtype, exact) if parts else ():
+                nodes = trial.nodes | dict(zip(second.roots, parts))
+                yield from _Trial(second, nodes, trial.operands).matches()
 
 
 class _Pattern(NamedTuple):
@@ -154,13 +132,10 @@ def _traced(chain: tuple[Applied, ...], functions: list[_Function], dtype: torch
             values = [function(*values, *own, **settings)]
         return values[0]
 
-    shapes = [(_ROWS, _COLUMNS)] * (1 + gated)
-    for operation, _ in operands:
-        along_n, along_m = operation in _ALONG_N, operation in _ALONG_M
-        scalar = operation in _NUMBERS
-        shapes.append(() if scalar else (_COLUMNS,) if along_n else (_ROWS, 1) if along_m else (_ROWS, _COLUMNS))  # type: ignore[arg-type]
+    shapes: dict[str, tuple[int, ...]] = {"n": (_COLUMNS,), "m": (_ROWS, 1), "": (), "mn": (_ROWS, _COLUMNS)}
+    along = ["mn"] * (1 + gated) + [_ALONG.get(operation, "mn") for operation, _ in operands]
     with FakeTensorMode():
-        fakes = [torch.empty(shape, dtype=dtype) for shape in shapes]
+        fakes = [torch.empty(shapes[each], dtype=dtype) for each in along]
         graph = make_fx(run, select_decomp_table(), tracing_mode="real")(*fakes).graph
     placeholders = graph.find_nodes(op="placeholder")
     _without_double_conversions(graph)
@@ -180,102 +155,82 @@ def _without_double_conversions(graph: torch.fx.Graph) -> None:
             node.replace_input_with(inner, inner.args[0])
 
 
-class _Halves(NamedTuple):
-    gate: AnyNode
-    x: AnyNode
-    through: list[AnyNode]
-
-
-def _halves(node: AnyNode, interleaved: bool) -> Iterator[_Halves]:
-    """The two values of a gated linear unit that are taken from the columns of `node`."""
-    (*_, columns) = shape_of(node)
+def _parts(node: AnyNode, interleaved: bool) -> list[AnyNode]:
+    """The two values of a gated linear unit that are taken from the columns of `node`, the gate first; or none."""
+    columns = shape_of(node)[-1]
     if not isinstance(columns, int):
-        return
-    slices: dict[tuple[Any, ...], AnyNode] = {}
-    dim: Any
-    for user in _users(node):
-        dims = user.args[0].meta["val"].dim() if user.args and is_node(user.args[0]) else 0
-        if user.target in (aten.split.Tensor, aten.split_with_sizes.default) and not interleaved:
-            sizes: Any = user.args[1]
-            dim = user.args[2] if len(user.args) > 2 else 0
-            parts = {each.args[1]: each for each in user.users if each.target is operator.getitem}
-            half = sizes if isinstance(sizes, int) else sizes[0]
-            even = isinstance(sizes, int) or (len(sizes) == 2 and sizes[0] == sizes[1])
-            if dim % dims == dims - 1 and even and half * 2 == columns and parts.keys() == {0, 1}:
-                yield _Halves(parts[0], parts[1], [user])
-        elif user.target is aten.slice.Tensor:
-            given = [*user.args[1:]]
-            dim, begin, end, step = given + [0, None, None, 1][len(given) :]
-            if any(map(is_node, (begin, end, step))):
-                continue
-            if dim % dims == dims - 1:
-                slices[begin or 0, columns if end is None else min(end, columns), step] = user
+        return []
     half = columns // 2
+    parts: dict[tuple[Any, ...], AnyNode] = {}
+    for user in _users(node):
+        if user.target is aten.slice.Tensor:
+            given: list[Any] = [*user.args[1:]]
+            dim, begin, end, step = given + [0, None, None, 1][len(given) :]
+            if _is_last(user, dim) and not any(map(is_node, (begin, end, step))):
+                parts[begin or 0, columns if end is None else min(end, columns), step] = user
+        elif user.target in _SPLITS and _is_last(user, [*user.args, 0][2]):
+            halved = [part.shape[-1] for part in user.meta["val"]] == [half, half]
+            for each in user.users if halved else ():
+                parts[each.args[1] * half, each.args[1] * half + half, 1] = each
     keys = ((0, columns, 2), (1, columns, 2)) if interleaved else ((0, half, 1), (half, columns, 1))
-    if all(key in slices for key in keys):
-        yield _Halves(slices[keys[0]], slices[keys[1]], [])
+    return [parts[key] for key in keys] if parts.keys() >= {*keys} else []
 
 
-class _Trial:
-    """A search: the graph's nodes by those of the pattern, the operands so far, and nodes that are passed through."""
+def _is_last(node: AnyNode, dim: int) -> bool:
+    """Whether a dimension of what the node reads is that of the columns."""
+    return dim in (-1, node.args[0].meta["val"].dim() - 1)
 
-    def __init__(self, nodes: dict[AnyNode, AnyNode], operands: dict[str, Any], through: list[AnyNode]) -> None:
-        self.nodes, self.operands, self.through = nodes, operands, through
-        self.last: AnyNode | None = None
 
-    def matches(self, pattern: _Pattern, roots: list[AnyNode]) -> bool:
-        """Whether the pattern is behind the roots."""
-        self.nodes.update(zip(pattern.roots, roots))
-        if not self._rest(pattern, 0):
-            return False
-        self.last = self.nodes[pattern.last]
-        return True
+class _Trial(NamedTuple):
+    """A search for a pattern: the graph's nodes by those of the pattern, and the operands so far."""
 
-    def _rest(self, pattern: _Pattern, place: int) -> bool:
-        """Whether the nodes of the pattern from a place on are there; the first way that is found stays."""
-        if place == len(pattern.nodes):
-            return True
-        node = pattern.nodes[place]
-        known = next((x for x in node.all_input_nodes if x in self.nodes), None)
-        if known is None:
-            # A constant: it is compared where it is used.
-            return self._rest(pattern, place + 1)
-        for user in dict.fromkeys(_users(self.nodes[known])):
-            if user.target is not node.target or user in self.nodes.values() or not self._keeps_shape(user):
+    pattern: _Pattern
+    nodes: dict[AnyNode, AnyNode]
+    operands: dict[str, Any]
+
+    @property
+    def last(self) -> AnyNode:
+        """The node of the chain's result, where the whole pattern was found."""
+        return self.nodes[self.pattern.last]
+
+    def matches(self) -> Iterator[_Trial]:
+        """The ways in which the rest of the pattern is there."""
+        found = self.nodes
+        # A constant has no inputs: it is compared where it is used.
+        left = [x for x in self.pattern.nodes if x not in found and not found.keys().isdisjoint(x.all_input_nodes)]
+        if not left:
+            yield self
+            return
+        node = left[0]
+        known = next(x for x in node.all_input_nodes if x in found)
+        for user in dict.fromkeys(_users(found[known])):
+            if user.target is not node.target or user in found.values():
                 continue
-            orders = [user.args]
-            if node.target in _COMMUTATIVE and len(user.args) == 2:
-                orders.append(user.args[::-1])
-            for arguments in orders:
-                kept = dict(self.nodes), dict(self.operands)
-                wanted = (node.args, node.kwargs)
-                if self._alike(pattern, user, wanted, (arguments, user.kwargs)):
-                    self.nodes[node] = user
-                    if self._rest(pattern, place + 1):
-                        return True
-                self.nodes, self.operands = kept
-        return False
+            # The values of the chain that it reads are not repeated to a larger shape.
+            read = [x for x in user.all_input_nodes if _origin(x) in found.values()]
+            if any(shape_of(x) != shape_of(user) for x in read):
+                continue
+            exchanged = node.target in _COMMUTATIVE and len(user.args) == 2
+            for arguments in (user.args, user.args[::-1]) if exchanged else (user.args,):
+                trial = _Trial(self.pattern, {**found, node: user}, dict(self.operands))
+                if trial._alike(user, (node.args, node.kwargs), (arguments, user.kwargs)):
+                    yield from trial.matches()
 
-    def _keeps_shape(self, user: AnyNode) -> bool:
-        """Whether the values of the chain that a node reads are not repeated to a larger shape."""
-        values = self.nodes.values()
-        return all(shape_of(x) == shape_of(user) for x in user.all_input_nodes if _origin(x) in values)
-
-    def _alike(self, pattern: _Pattern, user: AnyNode, wanted: Any, given: Any) -> bool:
+    def _alike(self, user: AnyNode, wanted: Any, given: Any) -> bool:
         """Whether an argument of `user` is that of the pattern; operands are noted."""
         if is_node(wanted):
             if wanted in self.nodes:
                 return is_node(given) and _origin(given) is _origin(self.nodes[wanted])
-            if wanted in pattern.operands:
-                return self._operand(*pattern.operands[wanted], user, given)
+            if wanted in self.pattern.operands:
+                return self._operand(*self.pattern.operands[wanted], user, given)
             alike = is_node(given) and given.target is wanted.target
-            return alike and self._alike(pattern, user, (wanted.args, wanted.kwargs), (given.args, given.kwargs))
+            return alike and self._alike(user, (wanted.args, wanted.kwargs), (given.args, given.kwargs))
         if isinstance(wanted, (tuple, list)):
             if not isinstance(given, (tuple, list)) or len(wanted) != len(given):
                 return False
-            return all(self._alike(pattern, user, x, y) for x, y in zip(wanted, given))
+            return all(self._alike(user, x, y) for x, y in zip(wanted, given))
         if isinstance(wanted, dict):
-            return wanted.keys() == given.keys() and self._alike(pattern, user, [*wanted.values()], [*given.values()])
+            return wanted.keys() == given.keys() and self._alike(user, [*wanted.values()], [*given.values()])
         if isinstance(wanted, torch.device):
             return True
         return not is_node(given) and bool(wanted == given)
@@ -284,40 +239,36 @@ class _Trial:
         """Whether a value that `user` reads can be an operand of the contract."""
         if name in self.operands:
             return self.operands[name] is given
-        if not is_node(given):
-            fits = operation in _NUMBERS and type(given) in (int, float)
-        elif not isinstance(given.meta.get("val"), torch.Tensor):
+        along, value = _ALONG.get(operation, "mn"), given.meta.get("val") if is_node(given) else None
+        if value is None:
+            fits = not along and type(given) in (int, float)
+        elif not isinstance(value, torch.Tensor):
             fits = False
         else:
             own, result = shape_of(given), shape_of(user)
-            if operation in _NUMBERS:
-                fits = own == () and given.meta["val"].device == user.meta["val"].device
-            elif operation in _ALONG_N:
+            if not along:
+                fits = own == () and value.device == user.meta["val"].device
+            elif along == "n":
                 fits = own[-1:] == result[-1:] and all(size == 1 for size in own[:-1])
             else:
-                fits = own == ((*result[:-1], 1) if operation in _ALONG_M else result)
+                fits = own == ((*result[:-1], 1) if along == "m" else result)
         if fits:
             self.operands[name] = given
         return fits
 
     def found(self, product: AnyNode) -> Found | str:
         """The chain that was found, if nothing else reads what it computes on the way."""
-        output = self.last or product
-        inside = {x for x in self.nodes.values() if x is not output} | {product} | set(self.through)
-        covered = dict.fromkeys([product])
-        waiting = [product]
+        output = self.last
+        inside = {*self.nodes.values()} - {output}
+        covered, waiting = dict.fromkeys([product]), [product]
         while waiting:
             node = waiting.pop()
-            if node is output:
-                continue
-            for user in node.users:
-                if user is not output and user not in inside and not _is_view(user):
+            for user in node.users if node is not output else ():
+                if user is not output and user not in inside and user.target not in _SPLITS and not _is_view(user):
                     return READ_ELSEWHERE
                 covered[user] = None
                 waiting.append(user)
-        if output not in covered:
-            return "other operations follow"
-        return Found(self.operands, output, [*covered])
+        return Found(self.operands, output, [*covered]) if output in covered else "other operations follow"
 
 
 def _users(node: AnyNode) -> Iterator[AnyNode]:
@@ -335,11 +286,6 @@ def _is_view(node: AnyNode) -> bool:
         return False
     (other, *_) = node.all_input_nodes
     return shape_of(node)[-1:] == shape_of(other)[-1:] != ()
-
-
-def shape_of(node: AnyNode) -> tuple[int | str, ...]:
-    """The shape of a node's value; a size that is known at run time only is its expression."""
-    return tuple([x if isinstance(x, int) else str(x) for x in node.meta["val"].shape])
 
 
 def _origin(node: AnyNode) -> AnyNode:

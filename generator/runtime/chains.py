@@ -12,7 +12,7 @@ from . import private, registration
 from .launch import Operands, Repeat, distinct, kind_of, remember, started
 from .launchable import is_fake, is_plain
 from .operators import Operator
-from .torch_calls import as_plain
+from .private import as_plain
 
 #: Gradients by the name of what they are of: None for an output without one, and for an operand that needs none.
 Gradients: TypeAlias = dict[str, Tensor | None]

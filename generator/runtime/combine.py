@@ -18,8 +18,8 @@ from .call import Call
 from .combined import DOTS, SPREAD, SUM
 from .launch import Repeat, distinct, in_forward_mode, kind_of, name_contract, registering, remember, special, started
 from .launchable import is_fake, written
-from .operators import NO_TRANSFORM, of_transform, requiring
-from .torch_calls import as_plain, refuse_tangents
+from .operators import NO_TRANSFORM, requiring
+from .private import as_plain, refuse_tangents
 
 _FILLED = "a call that fills `out` records none: do not give it, or use torch.no_grad()"
 _NONE = "this family records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
@@ -72,7 +72,7 @@ def function(backward: bool) -> Callable[..., Tensor]:
         try:
             return _combine(y, index, weights, out, backward)
         except (TypeError, ValueError, RuntimeError) as error:
-            if of_transform(error):
+            if isinstance(error, RuntimeError) and "functorch transforms" in str(error):
                 raise NotImplementedError(f"combine: {NO_TRANSFORM}") from None
             name_contract(error, "combine")
             raise

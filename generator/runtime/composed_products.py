@@ -16,12 +16,70 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from .alignment import repeats
+from .launchable import is_plain
+from .overriding import Asked, ChosenContract, Decided, Override, end, handle, runs, shared
 from .torch_products import letters
 
 #: The operators that are composed, with those that fill a tensor of the caller.
 OPERATORS = ("matmul", "matmul.out", "linear", "linear.out", "einsum")
 #: The shape of a result, and what computes it.
 Made: TypeAlias = "tuple[tuple[int, ...], Callable[[], Tensor]]"
+
+
+_composing = shared("_products_composed")
+
+
+class AlikeOverride(Override):
+    """The same of a family whose rows do not depend on each other: the number of rows has no part in what is called."""
+
+    alike = True
+
+    def install(self) -> None:
+        with _composing.lock:
+            if not self.installed:
+                super().install()
+                handle(_composing, self._compose, OPERATORS, ("", "Autograd"))
+
+    def remove(self) -> None:
+        with _composing.lock:
+            if self.installed:
+                super().remove()
+                end(_composing, self._compose)
+
+    def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        """The result of an operator that is made of products; NotImplemented if torch shall make it."""
+        given = operands(name, arguments, options)
+        first = given[0] if given else None
+        types = [(x.a, x.b) for x in self.products.values()]
+        if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in types or not runs(first):
+            return NotImplemented
+        if not all(is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in given):
+            return NotImplemented
+        return composed(name, arguments, options)
+
+    def decide(self, asked: Asked) -> Decided:
+        told, run = super().decide(asked)
+        alone = asked.added is None and asked.out is None and asked.offsets is None
+        one = asked.a.shape[-1] == 1 and asked.a.dtype == asked.dtype and asked.dtype.is_floating_point
+        if run is None and alone and one:
+            # Such as angles of rotary embeddings, often of a type of their own.
+            return "K is 1: elementwise", lambda asked: asked.a * asked.b
+        # A batch of one repeats nothing, and shall run the same kernel.
+        if isinstance(run, ChosenContract) and run.step(_apart(asked)) != run.step(asked):
+            return told, lambda asked: run(_apart(asked))
+        return told, run
+
+
+def _apart(asked: Asked) -> Asked:
+    """The call with copies, of the same layout, of what repeats one matrix over a batch."""
+
+    def copied(x: Tensor) -> Tensor:
+        if not repeats(x):
+            return x
+        return x.mT.contiguous().mT if letters(x)[0] == "c" else x.contiguous()
+
+    return asked._replace(a=copied(asked.a), b=copied(asked.b))
 
 
 def composed(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:

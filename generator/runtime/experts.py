@@ -18,8 +18,7 @@ from torch import Tensor
 
 from . import combine
 from .launchable import is_fake, is_plain
-from .rows import along
-from .torch_calls import ReplacedModules, require_tensor
+from .rows import ReplacedModules, along, require_tensor
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 

@@ -9,27 +9,13 @@ from typing import Any
 import torch
 
 from .launchable import is_fake, is_plain
-from .rows import along, rows_of, shaped_as
-from .torch_calls import ReplacedModules, require_tensor
+from .rows import ReplacedModules, along, require_tensor, rows_of, shaped_as
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 
 #: The contracts of layers, which `nn` fills: the type of the weight (N, K) and the input, whether a bias is added, and
 #: what follows, which is "" for a layer that does no more than torch.nn.Linear.
 CONTRACTS: dict[str, tuple[torch.dtype, bool, str]] = {}
-
-
-#: What converts a tensor to a type.
-_CONVERSIONS = {torch.float16: "half", torch.bfloat16: "bfloat16", torch.float32: "float", torch.int32: "int"}
-
-
-def how_converted(name: str, x: torch.Tensor, dtype: torch.dtype | None) -> str:
-    """The end of a message on a type: what converts the tensor, if no more than rounding is lost."""
-    if dtype is None or dtype not in _CONVERSIONS:
-        return ""
-    if x.dtype.itemsize == 1 or x.is_floating_point() != dtype.is_floating_point:
-        return ""
-    return f"; pass {name}.{_CONVERSIONS[dtype]}()"
 
 
 def _fitting(*wanted: Any) -> str | None:
@@ -101,7 +87,8 @@ class Linear(torch.nn.Linear):
                 raise ValueError(f"{contract} has no like for {_told(*wanted)}; {_there_are(*wanted)}")
             contract = alike
         if x.dtype != weight.dtype and not x.is_meta and not torch.is_autocast_enabled(x.device.type):
-            hint = how_converted("input", x, weight.dtype)
+            near = all(each.is_floating_point() and each.dtype.itemsize > 1 for each in (x, weight))
+            hint = f"; pass input.to({weight.dtype})" if near else ""
             raise TypeError(f"{contract}: input must be {weight.dtype} as weight is, got {x.dtype}{hint}")
         operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
@@ -129,17 +116,17 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Repla
     if contract is not None and contract not in CONTRACTS:
         raise ValueError(f"{contract} is no contract of a linear layer; those of this family: {', '.join(CONTRACTS)}")
     fitting = [kind[:2] for name, kind in CONTRACTS.items() if (name == contract if contract else not kind[2])]
-    replaced, others = ReplacedModules(), False
-    made: dict[int, Linear] = {}
+    replaced, others, made = ReplacedModules(), False, dict[int, Linear]()
     for name, module in [*model.named_modules(remove_duplicate=False)]:
         if isinstance(module, Linear) or type(module).__module__ == Linear.__module__:
             others = True
             continue
-        reason = _why_left(module, fitting) if name else _why_left(module, fitting, "that is the model itself")
-        if reason is None:
-            continue
+        reason = _why_left(module, fitting)
+        if reason == "" and not name:
+            reason = "that is the model itself"
         if reason:
             replaced.left[name] = reason
+        if reason != "":
             continue
         if id(module) not in made:
             layer = made[id(module)] = Linear.__new__(Linear)
@@ -154,7 +141,7 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Repla
     return replaced
 
 
-def _why_left(module: torch.nn.Module, fitting: list[tuple[torch.dtype, bool]], but: str = "") -> str | None:
+def _why_left(module: torch.nn.Module, fitting: list[tuple[torch.dtype, bool]]) -> str | None:
     """Why a module is left: empty if it is not, None if it has no matrix."""
     if not isinstance(module, torch.nn.Linear):
         own = [x for x in module._parameters.values() if x is not None and not torch.nn.parameter.is_lazy(x)]
@@ -168,4 +155,4 @@ def _why_left(module: torch.nn.Module, fitting: list[tuple[torch.dtype, bool]], 
     wanted = module.weight.dtype, module.bias is not None
     if wanted not in fitting:
         return f"with {_told(*wanted)}; {_there_are(*wanted)}"
-    return but
+    return ""

@@ -32,30 +32,26 @@ from .launch import (
     in_forward_mode,
     name_contract,
     registering,
-    special,
     within,
 )
 from .launchable import written
-from .private import active_modes, constant, count_modes, is_tracing, transforming
-from .registration import LIBRARY, NAMESPACE, looped, operator, register
-from .signatures import Signature
-from .torch_calls import as_plain, refuse_tangents
+from .private import active_modes, as_plain, constant, count_modes, is_tracing, refuse_tangents, transforming
+from .registration import LIBRARY, NAMESPACE, Signature, loop_over_batch, operator, register
 
 # The types of products that `backward: kernels` makes gradients of.
 _DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32)
-_FILLED = "a call that fills tensors it is given records none: do not give `out` or outputs, or use torch.no_grad()"
 #: Why a transform of torch.func has no derivative.
 NO_TRANSFORM = "torch.func.grad, vjp and jacrev do not reach operators of torch; use torch.autograd"
-_NOT_FUNCTIONAL = "torch.func.functionalize takes no operator that fills a tensor it is given: call it without `out`"
+#: What is said in the place of an error of torch's that has these words.
+_REFUSED = {
+    "functorch transforms": NO_TRANSFORM,
+    "functionalizing": "torch.func.functionalize takes no operator that fills a tensor: call it without `out`",
+    "sharding strategy": "for DTensor, add 'dtensor' to the key `with` of the spec, and give no `out`",
+}
 # Kernels run on the CPU in Triton's interpreter.
 _DEVICE = "cpu" if knobs.runtime.interpret else "cuda"
 # The operators of each contract.
 _registered: dict[str, tuple[Callable[..., Result], Callable[..., None]]] = {}
-
-
-def of_transform(error: Exception) -> bool:
-    """Whether it is torch's error that transforms of torch.func do not reach an operator's gradients."""
-    return isinstance(error, RuntimeError) and "functorch transforms" in str(error)
 
 
 def requiring(names: Sequence[str]) -> str:
@@ -70,42 +66,40 @@ def without_sum(found: Any) -> Result:
 
 
 class Operator(Function):
-    """A function that torch may see: it has operators, and gradients where the family has a backward pass.
+    """A function that torch may see: it has operators.
 
     `function` returns the function of another contract, by name. `casts`: the contract for each type that autocast
     casts to, by its name in torch; None for contracts that autocast leaves as they are. `batched`: the contract for a
-    batch. `gradient`: what computes the gradients (`autograd`), `backward` whether some contracts of the family have
-    any. `additive`: whether products of parts of K may be added up after the call: nothing follows the product.
+    batch. `additive`: whether products of parts of K may be added up after the call: nothing follows the product.
     """
+
+    #: What computes the gradients (`autograd`), and whether some contracts of the family have any (`differentiable`).
+    gradient: Mapping[str, Any] | None = None
+    backward = False
 
     def __init__(
         self,
         name: str,
         kernels: Sequence[str],
         load: Callable[[str], Any],
-        function: Callable[[str], Operator],
+        function: Callable[[str], Any],
         *,
         casts: Mapping[str, str] | None = None,
         batched: str | None = None,
-        gradient: Mapping[str, Any] | None = None,
-        backward: bool = False,
         additive: bool = False,
         **choice: Any,
     ) -> None:
         super().__init__(name, kernels, load, **choice)
-        self.function, self.casts, self.batched, self.gradient = function, casts, batched, gradient
-        self.backward, self.additive, self.records = backward, additive, gradient is not None
+        self.function, self.casts, self.batched, self.additive = function, casts, batched, additive
         self.signature = Signature(self.table)
         self.sharding = added("sharding")
-        self.recorder: Callable[..., Result] | None = None
         # Functions that calls in place of this one go to, found by `register`: torch.compile cannot trace an import.
         self.others: dict[str, Operator] = {}
         # The operators, which it makes: what torch.compile has read of an object before a call is what it knows of it.
         self.returning: Callable[..., Result] | None = None
         self.filling: Callable[..., None] | None = None
-        self.placed: Any = None
         # The name that errors show where the caller is not known: not that of a contract called in another's place.
-        self.shown: str = (gradient or {}).get("called", name)
+        self.shown = name
 
     def hidden(self, a: Tensor, b: Tensor) -> bool:
         # In one expression with what the class above asks: it is part of every call.
@@ -122,51 +116,9 @@ class Operator(Function):
             or b.is_neg()
         )
 
-    def record(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
-        """A call of which a gradient is recorded."""
-        filled = out is not None and operands.get("scatter") is None
-        if self.gradient is None or filled or any(x in operands for x in self.outputs):
-            return self.seen(a, b, out, config, operands)
-        return self.recorded(a, b, config, operands, out=out)
-
-    def recorded(
-        self,
-        a: Tensor,
-        b: Tensor,
-        config: Config,
-        operands: Operands,
-        *,
-        of_layer: bool = False,
-        out: Tensor | None = None,
-    ) -> Result:
-        """A call that a function of torch's records, without an operator (`recorded`)."""
-        self.check(operands)
-        if self.recorder is None:
-            with registering:
-                self.recorder = importlib.import_module(".recorded", __package__).recorder(self)
-        try:
-            return self.recorder(a, b, out, config, operands, of_layer)
-        except (TypeError, ValueError) as error:
-            name_contract(error, self.name)
-            raise
-
     def layer(self, x: Tensor, weight: Tensor, operands: Operands) -> Result | None:
-        """The call of a layer with its input (..., K) and weight (N, K); the result is (..., N).
-
-        None unless a gradient is recorded, nothing is copied, and torch need not see more.
-        """
-        if self.gradient is None or not self.hidden(x, weight):
-            return None
-        if not (x.dim() > 1 and x.is_contiguous() and weight.is_contiguous()):
-            return None
-        kind = special(*operands.values())
-        if kind or (kind is not None and torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)):
-            return self.recorded(x, weight, None, operands, of_layer=True)
+        """A call of a layer for which a gradient is recorded; None for any other (`differentiable`)."""
         return None
-
-    def repeated(self, a: Tensor, b: Tensor) -> Callable[..., Result] | None:
-        """What a call with `a` and `b` alone has cached, or None."""
-        return self.cached.get(self.kind(a, b))
 
     def prepare(self, *sizes: Any, **options: Any) -> int:
         """Compile what calls of some sizes can run, before the first call; the module `prepare` tells the arguments."""
@@ -184,14 +136,7 @@ class Operator(Function):
                 if self.name not in _registered:
                     _registered[self.name] = _operators(self)
                 self.returning, self.filling = _registered[self.name]
-                entry = self.gradient or {}
-                # A compiled backward pass that torch finds in its cache calls these operators, and is not traced.
-                backward = [*(entry[x][0] for x in ("a", "b") if x in entry), *filter(None, [entry.get("saving")])]
-                self.others = {x: self.function(x) for x in (*backward, *(self.casts or {}).values())}
-                for other in backward:
-                    self.others[other].register()
-                if entry:
-                    self.placed = importlib.import_module(".autograd", __package__).placed
+                self.others = {x: self.function(x) for x in (self.casts or {}).values()}
                 if self.sharding is not None:
                     self.sharding.register()
         return True
@@ -208,7 +153,7 @@ class Operator(Function):
         if not compiling and is_tracing():
             raise NotImplementedError(f"{self.name}: torch.jit.trace does not record it; use torch.export")
         self.register()
-        signature, gradient = self.signature, self.gradient
+        signature = self.signature
         given: Operands = {"a": a, "b": b, "out": out, **operands}
         tensors = {x: value for x, value in given.items() if isinstance(value, Tensor)}
         for x, value in tensors.items():
@@ -221,12 +166,8 @@ class Operator(Function):
                 raise TypeError(f"{self.name}: {x} must be a plain tensor, got a view of negated memory")
         present = [x for x in (*signature.optional, *signature.results) if given.get(x) is not None]
         if not all(x in tensors for x in ("a", "b", *signature.tensors, *present)):
-            try:
-                # It says which one is no tensor.
-                return self.table(config, a=a, b=b, **operands, out=out)  # type: ignore[no-any-return]
-            except (TypeError, ValueError) as error:
-                name_contract(error, self.name)
-                raise
+            # It says which one is no tensor.
+            return self.named(self.table, config, a=a, b=b, **operands, out=out)  # type: ignore[no-any-return]
         config = index_of(config)
         if not (config is None or isinstance(config, int)) or isinstance(config, bool):
             raise TypeError(f"{self.name}: config must be an index where torch traces or transforms the call")
@@ -242,55 +183,46 @@ class Operator(Function):
                 within.sharded = False
         if torch.is_grad_enabled():
             recorded = [x for x, value in tensors.items() if value.requires_grad]
-            if recorded and gradient and [*results] == ["out"] and operands.get("scatter") is not None:
-                return self.scattered(a, b, results["out"], config, operands)
-            if recorded and (gradient is None or results):
-                raise RuntimeError(
-                    f"{self.name}: {requiring(recorded)}, and {_FILLED if gradient else self.why_none()}"
-                )
-            if recorded and gradient and "saving" in gradient:
-                return without_sum(self.returned(self.others[gradient["saving"]], a, b, config, operands))
-        if out is None:
-            found = self.returned(self, a, b, config, operands)
-            if not results:
+            found = self.recording(recorded, a, b, results, config, operands) if recorded else None
+            if found is not None:
                 return found
+        if out is None:
+            made: Any = self.returned(self, a, b, config, operands)
+            if not results:
+                return made  # type: ignore[no-any-return]
             # Some outputs are given, but not `out`.
-            return tuple(results[x].copy_(y) if x in results else y for x, y in zip(signature.results, found))
+            return tuple(results[x].copy_(y) if x in results else y for x, y in zip(signature.results, made))
         if len(results) < len(signature.results):
             state = self.table.state({"a": a, "b": b, **operands, **results})
             results |= {x.name: x.new(state) for x in self.table.results if x.name not in results}
-        try:
-            filling: Any = self.filling
-            filling(*signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
-        except RuntimeError as error:
-            if "functionalizing" in str(error):
-                raise NotImplementedError(f"{self.name}: {_NOT_FUNCTIONAL}") from None
-            raise
+        self.named(self.filling, *signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
         return out if len(results) == 1 else tuple(results[x] for x in signature.results)
 
-    def returned(self, own: Any, a: Tensor, b: Tensor, config: int | None, operands: Operands) -> Result:
-        """What an operator returns: that of this contract, or of the one that saves the sum, called in its place."""
+    def named(self, call: Any, *arguments: Any, **operands: Any) -> Any:
+        """What a call returns; its error names this contract, also where that of another is called in its place."""
         try:
-            return own.returning(*own.signature.packed(a, b, operands), config)  # type: ignore[no-any-return]
+            return call(*arguments, **operands)
         except (TypeError, ValueError) as error:
             name_contract(error, self.name)
             raise
         except RuntimeError as error:
-            if of_transform(error):
-                raise NotImplementedError(f"{self.name}: {NO_TRANSFORM}") from None
-            if self.sharding is None and "sharding strategy" in str(error):
-                told = "for DTensor, add 'dtensor' to the key `with` of the spec"
-                raise NotImplementedError(f"{self.name}: {told}") from None
+            for words, told in _REFUSED.items():
+                if words in str(error):
+                    raise NotImplementedError(f"{self.name}: {told}") from None
             raise
 
-    def scattered(self, a: Tensor, b: Tensor, out: Tensor, config: int | None, operands: Operands) -> Result:
-        """A call that fills rows of `out`, for which a gradient is recorded: the product, whose rows torch writes."""
-        # The shapes are checked, and the result is not used.
-        self.table.checked({"a": a, "b": b, "out": out, **operands})
-        found = self.seen(a, b, None, config, {**operands, "scatter": None})
-        result, *outputs = found if isinstance(found, tuple) else (found,)
-        filled: Tensor = self.placed(out, result, operands["scatter"], operands["offsets"])
-        return (filled, *outputs) if outputs else filled
+    def returned(self, own: Operator, a: Tensor, b: Tensor, config: int | None, operands: Operands) -> Any:
+        """What an operator returns: that of this contract, or of the one that saves the sum, called in its place."""
+        return self.named(own.returning, *own.signature.packed(a, b, operands), config)
+
+    def recording(
+        self, recorded: list[str], a: Tensor, b: Tensor, results: Operands, config: int | None, operands: Operands
+    ) -> Result | None:
+        """A call of which torch must see that it records gradients of operands, or None where its operator does.
+
+        Raises RuntimeError for a contract without them.
+        """
+        raise RuntimeError(f"{self.name}: {requiring(recorded)}, and {self.why_none()}")
 
     def cast(self, a: Tensor, b: Tensor, out: Tensor | None, config: int | None, operands: Operands) -> Result:
         """The call under autocast, with `a` and `b` cast as those of torch.matmul are."""
@@ -305,12 +237,8 @@ class Operator(Function):
             x.to(dtype) if own.dtype == dtype and x.is_floating_point() and x.dtype != torch.float64 else x
             for x, own in zip((a, b), function.table.operands)
         )
-        try:
-            with torch.autocast(device, enabled=False):
-                return function(a, b, out=out, config=config, **operands)
-        except (TypeError, ValueError) as error:
-            name_contract(error, self.name)
-            raise
+        with torch.autocast(device, enabled=False):
+            return self.named(function, a, b, out=out, config=config, **operands)  # type: ignore[no-any-return]
 
     def why_none(self) -> str:
         """Why the contract records no gradient, and what to do about it."""
@@ -367,9 +295,6 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
         return None if results else found
 
     def over_batch(info: Any, dimensions: Sequence[int | None], *arguments: Any) -> tuple[Result, Any]:
-        if contract.batched is None and contract.backward and contract.gradient is None:
-            # A contract that only gradients need, as of a Jacobian.
-            return looped(operator(name), info, dimensions, arguments)
         if contract.batched is None:
             told = "torch.vmap needs the contract for a batch, which this family lacks"
             raise NotImplementedError(f"{contract.shown}: {told}")
@@ -388,7 +313,11 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
 
     register(signature.schema(name), run, described)
     register(signature.schema(name, filled=True), fill, described)
-    torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=LIBRARY)
+    if contract.batched is None and contract.backward and contract.gradient is None:
+        # A contract that only gradients need, as of a Jacobian.
+        loop_over_batch(name)
+    else:
+        torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=LIBRARY)
     _count(name)
     if sharding is not None:
         shapes = {x.name: x.words for x in table.operands}, [x.words for x in table.results]

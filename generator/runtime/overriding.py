@@ -10,11 +10,11 @@ makes of these products are made of them in one way for every number of rows (`c
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -22,81 +22,72 @@ import torch
 from torch import Tensor
 from triton import knobs
 
-from .alignment import repeats
-from .launch import Function, kind_of, remember
-from .launchable import is_plain
-from .torch_calls import as_plain
-from .torch_products import (
-    Applied,
-    Installed,
-    Matrices,
-    Report,
-    TorchProduct,
-    addend,
-    fp32_precision,
-    letters,
-)
+from .launch import Function, Step, kind_of, remember
+from .private import as_plain
+from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, fp32_precision, grouped
 
-#: The operators that are replaced; torch makes `linear`, `matmul`, `@` and `einsum` of them.
-OPERATORS = tuple(
-    f"{name}{overload}"
-    for name, overloads in {
-        "mm": ("", ".out", ".dtype", ".dtype_out"),
-        "addmm": ("", ".out", "_"),
-        "bmm": ("", ".out", ".dtype", ".dtype_out"),
-        "baddbmm": ("", ".out", "_"),
-        "mv": ("", ".out"),
-        "addmv": ("", ".out", "_"),
-        "dot": ("", ".out"),
-        "_int_mm": ("", ".out"),
-        "_grouped_mm": ("",),
-        # These are reported as left to torch.
-        "_addmm_activation": ("", ".out"),
-        "_scaled_mm": ("", ".out"),
-        "_scaled_grouped_mm": ("",),
-    }.items()
-    for overload in overloads
-)
-#: Those of them that no contract computes.
+#: Those of the operators that no contract computes, which are reported as left to torch.
 UNKNOWN = ("_addmm_activation", "_scaled_mm", "_scaled_grouped_mm")
+#: The operators that are replaced; torch makes `linear`, `matmul`, `@` and `einsum` of them.
+OPERATORS = (
+    *("mm", "mm.out", "mm.dtype", "mm.dtype_out", "bmm", "bmm.out", "bmm.dtype", "bmm.dtype_out"),
+    *("addmm", "addmm.out", "addmm_", "baddbmm", "baddbmm.out", "baddbmm_", "addmv", "addmv.out", "addmv_"),
+    *("mv", "mv.out", "dot", "dot.out", "_int_mm", "_int_mm.out", "_grouped_mm"),
+    *(*UNKNOWN, "_addmm_activation.out", "_scaled_mm.out"),
+)
 
 
-def _shared(name: str) -> Any:
+def shared(name: str) -> Any:
     """What is one for all families of a process: the handlers of calls, the newest last, and the library that asks."""
     shared = SimpleNamespace(lock=threading.RLock(), handlers=[], library=None)
     return vars(torch.library).setdefault(name, shared)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-_overridden, _composing = _shared("_products_overridden"), _shared("_products_composed")
+_overridden = shared("_products_overridden")
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """A call of an operator as a product: `finish` makes the operator's result of it."""
 
     batch: str
     a: Tensor
     b: Tensor
     dtype: torch.dtype
-    out: Tensor | None
-    finish: Callable[[Tensor], Tensor]
+    out: Tensor | None = None
     added: Tensor | None = None
     alpha: float = 1
     beta: float = 1
     offsets: Tensor | None = None
+    finish: Callable[[Tensor], Tensor] | None = None
 
 
-class _Decided(NamedTuple):
-    """The contract of a call, or why there is none; `copied`: what repeats a matrix over a batch is copied first.
+@dataclass(frozen=True)
+class ChosenContract:
+    """The contract of calls of one signature; what is added to the product is `operand`, of this shape."""
 
-    What is added is `operand`, with this shape. `outer`: each element is one product, which torch multiplies.
-    """
+    function: Function
+    operand: str
+    shape: tuple[int, ...]
 
-    told: str
-    function: Function | None = None
-    operand: str = ""
-    shape: tuple[int, ...] | None = None
-    copied: bool = False
-    outer: bool = False
+    def operands(self, asked: Asked) -> dict[str, Any]:
+        """The operands besides `a`, `b` and `out`."""
+        found = {} if asked.offsets is None else {"offsets": asked.offsets}
+        x, shape = asked.added, self.shape
+        if x is not None and self.operand:
+            reshaped = len(shape) == 1 or tuple(x.shape) == shape
+            found[self.operand] = x.reshape(shape) if reshaped else x.expand(shape).contiguous()
+        return found
+
+    def step(self, asked: Asked) -> Step:
+        """What such a call does next (`Function.step`)."""
+        return self.function.step(asked.a, asked.b, asked.out, self.operands(asked))
+
+    def __call__(self, asked: Asked) -> Any:
+        return self.function.direct(asked.a, asked.b, asked.out, None, self.operands(asked))
+
+
+#: The contract of a call and what computes it, or why it is left to torch.
+Decided = tuple[str, Callable[[Asked], Any] | None]
 
 
 class Override(Installed):
@@ -106,141 +97,100 @@ class Override(Installed):
     others. `report` counts the calls.
     """
 
-    def __init__(
-        self, products: Mapping[str, TorchProduct], function: Callable[[str], Function], *, alike: bool = False
-    ) -> None:
-        """`alike`: the number of rows has no part in what the contracts compute, and shall have none in a model."""
+    #: Whether the number of rows has no part in what the contracts compute, and shall have none in a model.
+    alike = False
+
+    def __init__(self, products: Mapping[str, TorchProduct], function: Callable[[str], Function]) -> None:
         self.report = Report()
-        self._products, self._function, self._alike = products, function, alike
-        # Families with `invariant: rows` alone have the module.
-        self._composed: Any = importlib.import_module(".composed_products", __package__) if alike else None
-        self._types = {(x.a, x.b) for x in products.values()}
-        self._decided: dict[tuple[object, ...], _Decided] = {}
-        # Bound methods are made anew each time.
-        self._handler, self._composer = self._handle, self._compose
+        self.products, self.function = products, function
+        self._decided: dict[tuple[object, ...], Decided] = {}
         self.install()
 
     @property
     def installed(self) -> bool:
         """Whether calls are handled now."""
-        return self._handler in _overridden.handlers
+        return self._handle in _overridden.handlers
 
     def install(self) -> None:
         """Handle the calls, if it does not."""
         with _overridden.lock:
-            if self.installed:
-                return
-            _install(_overridden, self._handler, OPERATORS, ("",))
-            if self._alike:
-                _install(_composing, self._composer, self._composed.OPERATORS, ("", "Autograd"))
+            if not self.installed:
+                handle(_overridden, self._handle, OPERATORS, ("",))
 
     def remove(self) -> None:
         """End it, if it has not ended yet; with the last one of a process, torch's dispatcher is what it was."""
         with _overridden.lock:
             if self.installed:
-                _remove(_overridden, self._handler)
-                if self._alike:
-                    _remove(_composing, self._composer)
+                end(_overridden, self._handle)
 
-    def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-        """The result of an operator that is made of products; NotImplemented if torch shall make it."""
-        operands = self._composed.operands(name, arguments, options)
-        first = operands[0] if operands else None
-        if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in self._types or not _runs(first):
-            return NotImplemented
-        if not all(is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in operands):
-            return NotImplemented
-        return self._composed.composed(name, arguments, options)
-
+    @torch.no_grad()
     def _handle(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of a call; NotImplemented if it is left to torch."""
-        asked = _asked(name, *arguments, **options)
+        asked = _asked(name, *map(as_plain, arguments), **{key: as_plain(x) for key, x in options.items()})
         if asked is None:
             return NotImplemented
         word = name.partition(".")[0].rstrip("_")
-        if isinstance(asked, str):
-            self.report.kept[word, asked] += 1
-            return NotImplemented
-        if not _runs(asked.a):
-            self.report.kept[
-                word, f"on {asked.a.device.type}, a GPU is needed, or TRITON_INTERPRET=1 before Python starts"
-            ] += 1
-            return NotImplemented
-        a, b, added, out = (as_plain(x) for x in (asked.a, asked.b, asked.added, asked.out))
-        with torch.no_grad():
-            set_to = torch.are_deterministic_algorithms_enabled(), a.dtype == torch.float32 and fp32_precision()
-            kinds = map(kind_of, (a, b, added, out, asked.offsets))
-            key = name, asked.batch, asked.dtype, asked.alpha, asked.beta, *set_to, *kinds
-            if key not in self._decided:
-                remember(self._decided, key, self._decide(asked._replace(a=a, b=b, added=added, out=out)))
-            told, function, operand, shape, copied, outer = self._decided[key]
-            if outer:
-                self.report.replaced[word, told] += 1
-                return asked.finish(a * b)
-            if function is None:
-                self.report.kept[word, told] += 1
-                return NotImplemented
-            operands: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
-            if added is not None and shape is not None:
-                operands[operand] = _shaped(added, shape)
-            if copied:
-                a, b = _apart(a), _apart(b)
+        told, run = (asked, None) if isinstance(asked, str) else self._known(name, asked)
+        if run is not None and not isinstance(asked, str):
             try:
-                found: Any = function.direct(a, b, out, None, operands)
+                found = run(asked)
             except (TypeError, ValueError) as error:
                 # Memory that a result shares with an operand, which torch refuses itself or allows.
-                self.report.kept[word, str(error)] += 1
-                return NotImplemented
-            self.report.replaced[word, told] += 1
-            return asked.finish(found)
+                told = str(error)
+            else:
+                self.report.replaced[word, told] += 1
+                return asked.finish(found) if asked.finish else found
+        self.report.kept[word, told] += 1
+        return NotImplemented
 
-    def _decide(self, asked: _Asked) -> _Decided:
-        """The contract of a call, and how it is called; or why there is none."""
+    def _known(self, name: str, asked: Asked) -> Decided:
+        """What `decide` says of a call, asked once for its signature."""
+        if not runs(asked.a):
+            return f"on {asked.a.device.type}, a GPU is needed, or TRITON_INTERPRET=1 before Python starts", None
+        kinds = [kind_of(x) if isinstance(x, Tensor) else x for x in asked[:-1]]
+        set_to = torch.are_deterministic_algorithms_enabled(), asked.a.dtype == torch.float32 and fp32_precision()
+        key = name, *set_to, *kinds
+        if key not in self._decided:
+            remember(self._decided, key, self.decide(asked))
+        return self._decided[key]
+
+    def decide(self, asked: Asked) -> Decided:
+        """The contract of a call, or why there is none."""
         matrices = Matrices(asked.batch, asked.a, asked.b, asked.dtype, asked.out)
         chain: tuple[Applied, ...] = ()
-        shape, why = None, ""
+        shape: tuple[int, ...] = ()
         if asked.added is not None:
             result = (*asked.a.shape[:-1], asked.b.shape[-1])
-            chain, shape, why = addend(asked.added, result, asked.alpha, asked.beta, alike=self._alike)
-        if why:
-            return _Decided(why)
+            chain, shape, why = addend(tuple(asked.added.shape), result, asked.alpha, asked.beta, alike=self.alike)
+            if why:
+                return why, None
         # Torch rounds once, what is added too.
-        name = matrices.fitting(self._products, chain, ("late",))
-        one = asked.a.shape[-1] == 1 and asked.a.dtype == asked.dtype and asked.dtype.is_floating_point
-        if name is None and self._alike and one and asked.added is None and asked.out is None and asked.offsets is None:
-            # Such as angles of rotary embeddings, often of a type of their own.
-            return _Decided("K is 1: elementwise", outer=True)
+        name = matrices.fitting(self.products, chain, ("late",))
         if name is None:
-            return _Decided(matrices.why_none(self._products, chain[0].operation if chain else "none"))
-        function, operand = self._function(name), chain[0].operands[0] if chain else ""
-        operands: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
-        copied = False
+            return matrices.why_none(self.products, chain[0].operation if chain else "none"), None
+        chosen = ChosenContract(self.function(name), chain[0].operands[0] if chain else "", shape)
         try:
-            if asked.added is not None and shape is not None:
-                operands[operand] = _shaped(asked.added, shape)
-            function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **operands})
-            step = function.step(asked.a, asked.b, asked.out, operands)
-            if self._alike and (repeats(asked.a) or repeats(asked.b)):
-                # A batch of one repeats nothing, and shall run the same kernel.
-                copied = function.step(_apart(asked.a), _apart(asked.b), asked.out, operands) != step
+            chosen.function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **chosen.operands(asked)})
+            chosen.step(asked)
         except (RuntimeError, TypeError, ValueError) as error:
-            return _Decided(f"{name}: {error}")
-        return _Decided(name, function, operand, shape, copied)
+            return f"{name}: {error}", None
+        return name, chosen
 
 
-def _runs(x: Tensor) -> bool:
+def runs(x: Tensor) -> bool:
     """Whether kernels run where a tensor is: on the CPU in Triton's interpreter only."""
     return bool(x.device.type != "cpu" or knobs.runtime.interpret)
 
 
-def _install(shared: Any, handler: Callable[..., Any], operators: tuple[str, ...], keys: tuple[str, ...]) -> None:
+def handle(shared: Any, handler: Callable[..., Any], operators: tuple[str, ...], keys: tuple[str, ...]) -> None:
     """Let calls of the operators ask the handler, at dispatch keys that begin so."""
     if shared.library is None:
         shared.library = _overriding(shared.handlers, operators, keys)
     shared.handlers.append(handler)
 
 
-def _remove(shared: Any, handler: Callable[..., Any]) -> None:
+def end(shared: Any, handler: Callable[..., Any]) -> None:
+    """Let calls no longer ask the handler."""
     shared.handlers.remove(handler)
     if not shared.handlers:
         library, shared.library = shared.library, None
@@ -290,42 +240,42 @@ def _asking(handlers: list[Callable[..., Any]], name: str, kernel: Any) -> Calla
     return asking
 
 
-def _asked(name: str, *arguments: Any, **options: Any) -> _Asked | str | None:
+def _asked(name: str, *arguments: Any, **options: Any) -> Asked | str | None:
     """The product of a call; None or a reason for one that is left to torch, as what torch refuses is."""
     word = name.partition(".")[0].rstrip("_")
-    if word == "_grouped_mm":
-        return _grouped(*arguments, **options)
     if word in UNKNOWN:
         return "no contract computes this operator"
+    if word == "_grouped_mm":
+        batch, offsets, dtype, why = grouped(*arguments, **options)
+        a, b, *_ = arguments
+        return why or Asked(batch, a, b, dtype or a.dtype, offsets=offsets)
     added = None
     if word in ("addmm", "baddbmm", "addmv"):
         added, *arguments = arguments  # type: ignore[assignment]
     a, b, *more = arguments
     out: Tensor | None = options.get("out")
-    dtype: torch.dtype = more[0] if more else options.get("out_dtype", a.dtype)
-    if word == "_int_mm":
-        dtype = torch.int32
-    shape, finish = _shape(word, a, b), _unchanged
+    dtype = more[0] if more else torch.int32 if word == "_int_mm" else options.get("out_dtype", a.dtype)
+    shape = _shape(word, a, b)
     if shape is None or any(x.device != a.device or x.dtype != a.dtype for x in (b, added) if x is not None):
         return None
-    if out is not None and (tuple(out.shape) != shape or out.dtype != dtype or out.device != a.device):
-        # Torch gives it the shape, or refuses it.
-        return None
+    # Torch gives a result the shape, or refuses it.
     target = added if name.endswith("_") else out
-    if b.dim() == 1:
+    if target is not None and (tuple(target.shape) != shape or target.dtype != dtype or target.device != a.device):
+        return None
+    vector = b.dim() == 1
+    if vector:
         if added is not None:
             if tuple(added.shape) not in ((), (1,), shape):
                 return None
             added = added.expand(shape).unsqueeze(1)
-        a, b, finish, out = a if a.dim() == 2 else a.unsqueeze(0), b.unsqueeze(1), lambda x: x.reshape(shape), None
-    if target is not None and (added is not None or len(shape) < 2):
+        a, b = a if a.dim() == 2 else a.unsqueeze(0), b.unsqueeze(1)
+    finish: Callable[[Tensor], Tensor] | None = (lambda x: x.reshape(shape)) if vector else None
+    if target is not None and (vector or added is not None):
         # The result may be what is added, which a kernel must not read and write.
-        if tuple(target.shape) != shape:
-            return None
-        into, made = target, finish
-        out, finish = None, lambda x: into.copy_(made(x))
+        into, out = target, None
+        finish = lambda x: into.copy_(x.reshape(shape))  # noqa: E731
     alpha, beta = options.get("alpha", 1), options.get("beta", 1)
-    return _Asked("strided" if "bmm" in word else "none", a, b, dtype, out, finish, added, alpha, beta)
+    return Asked("strided" if "bmm" in word else "none", a, b, dtype, out, added, alpha, beta, finish=finish)
 
 
 def _shape(word: str, a: Tensor, b: Tensor) -> tuple[int, ...] | None:
@@ -336,36 +286,3 @@ def _shape(word: str, a: Tensor, b: Tensor) -> tuple[int, ...] | None:
     if a.dim() == 3 and a.shape[0] != b.shape[0]:
         return None
     return (*a.shape[:-1], *(b.shape[-1:] if b.dim() > 1 else ()))
-
-
-def _grouped(
-    a: Tensor,
-    b: Tensor,
-    offs: Tensor | None = None,
-    bias: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-) -> _Asked | str | None:
-    """As `_asked`, of a grouped product."""
-    if bias is not None:
-        return "a grouped product with a bias"
-    dtype = out_dtype or a.dtype
-    batch = {(2, 3): "grouped", (2, 2): "grouped_k"}.get((a.dim(), b.dim()))
-    if offs is None or batch is None:
-        return "groups are divided along N" if offs is not None else "a grouped product without offsets"
-    return _Asked(batch, a, b, dtype, None, _unchanged, offsets=offs)
-
-
-def _unchanged(x: Tensor) -> Tensor:
-    return x
-
-
-def _shaped(added: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """What is added to a product, in the shape of its operand."""
-    return added.reshape(shape) if len(shape) == 1 or tuple(added.shape) == shape else added.expand(shape).contiguous()
-
-
-def _apart(x: Tensor) -> Tensor:
-    """A copy of the same layout if one matrix is repeated over a batch."""
-    if not repeats(x):
-        return x
-    return x.mT.contiguous().mT if letters(x)[0] == "c" else x.contiguous()

@@ -1,4 +1,4 @@
-"""What this family reads of torch besides its documented interfaces: whether torch must see a call.
+"""Whether torch must see a call, and what of it: what this family reads of torch besides its documented interfaces.
 
 Where a version of torch lacks a name, calls take a longer way, and none is refused. What is not documented of Triton is
 read by `fast` alone.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
+from .launch import in_forward_mode
+from .launchable import has_tangent, is_fake
 
 
 def named(module: str, name: str, otherwise: Any) -> Any:
@@ -36,10 +38,21 @@ transforming: Callable[[], bool] = named("torch", "_C._are_functorch_transforms_
 make_wrapper: Any = named("torch", "Tensor._make_wrapper_subclass", None)
 
 
+def as_plain(x: Any) -> Any:
+    """A tensor of a subclass that has no other memory as a plain one; anything else unchanged."""
+    subclass = isinstance(x, torch.Tensor) and type(x) is not torch.Tensor and not is_fake(x)
+    return x.as_subclass(torch.Tensor) if subclass else x
+
+
+def refuse_tangents(name: str, tensors: Iterable[object]) -> None:
+    """Raise NotImplementedError, which names the function `name`, if one of the tensors has a tangent."""
+    if in_forward_mode() and any(isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors):
+        raise NotImplementedError(f"{name}: no derivatives in forward mode are computed; use torch.autograd")
+
+
 def constant(function: Any) -> Any:
     """The function, which torch.compile runs as it traces, in place of tracing it."""
-    if "torch._dynamo" in sys.modules:
-        return torch.compiler.assume_constant_result(function)  # type: ignore[no-untyped-call]
-    # The same, without the import of the compiler. A compiler that does not know it breaks the graph at the call.
+    # `torch.compiler.assume_constant_result` without the import of the compiler, which breaks the graph at the call
+    # if it does not know the attribute.
     function._dynamo_marked_constant = True
     return function

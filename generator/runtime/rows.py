@@ -1,6 +1,8 @@
-"""The input of a linear layer as a matrix of rows, and a result with the dimensions of its input."""
+"""What layers share: their input as a matrix of rows, a result with its dimensions, and what replaced modules."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -18,3 +20,20 @@ def along(x: torch.Tensor) -> torch.Tensor:
 def shaped_as(found: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """A result (M, N) for the rows of `x` (..., K), as (..., N)."""
     return found if x.dim() == 2 else found.reshape(*x.shape[:-1], found.shape[-1])
+
+
+def require_tensor(name: str, x: Any) -> torch.Tensor:
+    """`x`; raises TypeError if it is no tensor."""
+    if isinstance(x, torch.Tensor):
+        return x
+    hint = "; torch.fx.symbolic_trace does not record it, use torch.export" * isinstance(x, torch.fx.Proxy)
+    hint += f"; pass torch.from_numpy({name})" * (type(x).__name__ == "ndarray")
+    raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}{hint}")
+
+
+class ReplacedModules(list[str]):
+    """The names of the modules of a model that were replaced; `left` says why each of the others was left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: dict[str, str] = {}

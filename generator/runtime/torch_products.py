@@ -6,7 +6,6 @@ Torch's operators in eager mode (`overriding`) and graphs of Inductor (`graph_pa
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -15,7 +14,6 @@ import torch
 
 from .launchable import surely
 
-_T = TypeVar("_T")
 _I = TypeVar("_I", bound="Installed")
 
 
@@ -82,12 +80,9 @@ class Matrices(NamedTuple):
         """The contract of this product and a chain behind it, or None."""
         alike = TorchProduct(self.batch, "", self.a.dtype, self.b.dtype, self.dtype, self.precision, chain)
         # One that rounds nothing on the way is that of every rounding.
-        for layout, rounding in itertools.product(self.layouts, dict.fromkeys(("", *roundings))):
-            wanted = alike._replace(layout=layout, rounding=rounding)
-            name = next((name for name, product in products.items() if product == wanted), None)
-            if name is not None:
-                return name
-        return None
+        ways = itertools.product(self.layouts, dict.fromkeys(("", *roundings)))
+        wanted = [alike._replace(layout=layout, rounding=rounding) for layout, rounding in ways]
+        return next((name for one in wanted for name, product in products.items() if product == one), None)
 
     def why_none(self, products: Mapping[str, TorchProduct], chain: str) -> str:
         """Why no contract fits, with a chain in words."""
@@ -133,35 +128,38 @@ def letters(x: Any) -> str:
 def fp32_precision() -> str:
     """How torch multiplies fp32 on a GPU now: "ieee", or "tf32"."""
     backends: Any = torch.backends
-    for holder in (backends.cuda.matmul, backends):
-        word = getattr(holder, "fp32_precision", "none")
-        if word != "none":
-            return "tf32" if word == "tf32" else "ieee"
-    return "ieee"
+    words = backends.cuda.matmul.fp32_precision, backends.fp32_precision
+    return "tf32" if next((word for word in words if word != "none"), "") == "tf32" else "ieee"
+
+
+def grouped(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> tuple[str, Any, Any, str]:
+    """The `batch` of a spec that a call of torch's `_grouped_mm` is, offsets and type, and why no contract has it."""
+    batch = {(2, 3): "grouped", (2, 2): "grouped_k"}.get((a.dim(), b.dim()), "")
+    why = "" if batch else "groups are divided along N"
+    if bias is not None or offs is None:
+        why = "a grouped product with a bias" if bias is not None else "a grouped product without offsets"
+    return batch, offs, out_dtype, why
 
 
 def addend(
-    c: Any, shape: Any, alpha: float, beta: float, *, alike: bool = False
-) -> tuple[tuple[Applied, ...], tuple[int, ...] | None, str]:
-    """What `beta * c + alpha * product` adds to a product of this shape.
+    own: tuple[Any, ...], shape: tuple[Any, ...], alpha: float = 1, beta: float = 1, *, alike: bool = False
+) -> tuple[tuple[Applied, ...], tuple[Any, ...], str]:
+    """What `beta * c + alpha * product` adds to a product of this shape, where `c` has the shape `own`.
 
     Returns the chain, the shape in which `c` is its operand, and why no chain has it. With `alike` the number of rows
     has no part in it: a vector is a bias, and all else is a matrix of the result's shape, to which `c` is expanded.
     """
-    if alpha != 1:
-        return (), None, f"alpha is {alpha}"
+    if alpha != 1 or beta not in (0, 1):
+        return (), (), f"alpha is {alpha}" if alpha != 1 else f"beta is {beta}"
     if beta == 0:
-        return (), None, ""
-    if beta != 1:
-        return (), None, f"beta is {beta}"
-    own, columns = tuple(c.shape), shape[-1]
+        return (), (), ""
     if alike and len(own) > 1:
-        return (ADD,), tuple(shape), ""
-    if own and surely(own[-1] == columns) and all(surely(size == 1) for size in own[:-1]):
-        return (BIAS,), (columns,), ""
+        return (ADD,), shape, ""
+    if own and surely(own[-1] == shape[-1]) and all(surely(size == 1) for size in own[:-1]):
+        return (BIAS,), shape[-1:], ""
     if len(own) == len(shape) and all(surely(one == other) for one, other in zip(own, shape)):
         return (ADD,), own, ""
-    return (), None, f"what is added has the shape {tuple(own)}, neither a row nor that of the result"
+    return (), (), f"what is added has the shape {own}, neither a row nor that of the result"
 
 
 class Report:
@@ -189,7 +187,7 @@ class Report:
         return "\n".join(lines)
 
 
-class Installed(ABC):
+class Installed:
     """What stays installed until `remove`: a context manager too, of which the end of the outermost block removes it.
 
     `report` says what became of torch's products.
@@ -198,13 +196,13 @@ class Installed(ABC):
     report: Report
     _entered = 0
 
-    @abstractmethod
     def install(self) -> None:
         """Install it, if it is not."""
+        raise NotImplementedError
 
-    @abstractmethod
     def remove(self) -> None:
         """Remove it, if it is installed."""
+        raise NotImplementedError
 
     def __enter__(self: _I) -> _I:  # noqa: PYI019
         self._entered += 1

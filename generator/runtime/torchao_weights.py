@@ -34,8 +34,7 @@ from .pack import (
     stored_by,
 )
 from .private import make_wrapper
-from .rows import rows_of, shaped_as
-from .torch_calls import require_tensor
+from .rows import require_tensor, rows_of, shaped_as
 
 _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 

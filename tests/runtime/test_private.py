@@ -73,6 +73,7 @@ def test_no_other_module_has_such_names() -> None:
         "interpreted_bf16",
         "chain_search",
         "graph_pass",
+        "whole_rows",
         "prepare",
     }
     for path in RUNTIME.glob("*.py"):

@@ -189,7 +189,7 @@ def test_a_product_without_gradients_is_not_advised_what_is_refused(render: Call
             getattr(family, name)(**given)
         advised += [name] * ("backward: kernels" in str(found.value))
         # An exported program calls the operator itself.
-        signature = importlib.import_module(f"{family.__name__}._runtime.signatures").Signature(table)
+        signature = importlib.import_module(f"{family.__name__}._runtime.registration").Signature(table)
         operator = getattr(getattr(torch.ops, family._runtime.registration.NAMESPACE), name)
         arguments = *signature.packed(given["a"], given["b"], given), None
         if not any(x.read for x in table.results):

@@ -1,0 +1,123 @@
+"""The functions of a family with a backward pass: what of their calls records gradients."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .launch import Config, Operands, Result, name_contract, registering, special
+from .operators import Operator, requiring, without_sum
+from .private import constant
+
+_FILLED = "a call that fills tensors it is given records none: do not give `out` or outputs, or use torch.no_grad()"
+
+
+class Differentiable(Operator):
+    """A function of a family with a backward pass; `gradient` is what computes its gradients (`autograd`), or None."""
+
+    backward = True
+
+    def __init__(
+        self,
+        name: str,
+        kernels: Sequence[str],
+        load: Callable[[str], Any],
+        function: Callable[[str], Any],
+        *,
+        gradient: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, kernels, load, function, **options)
+        self.gradient, self.placed = gradient, None
+        self.shown = (gradient or {}).get("called", name)
+
+    @functools.cached_property
+    def recorder(self) -> Callable[..., Result]:
+        """What calls the contract and records its gradient."""
+        return importlib.import_module(".recorded", __package__).recorder(self)  # type: ignore[no-any-return]
+
+    @constant
+    def register(self) -> bool:
+        """Register the operators of the contract and of those that its gradients are made by."""
+        with registering:
+            if self.returning is None and super().register() and self.gradient is not None:
+                entry = self.gradient
+                # A compiled backward pass that torch finds in its cache calls these operators, and is not traced.
+                names = [*(entry[x][0] for x in ("a", "b") if x in entry), *filter(None, [entry.get("saving")])]
+                for x in names:
+                    self.others[x] = self.function(x)
+                    self.others[x].register()
+                # Torch cannot trace the import.
+                self.placed = importlib.import_module(".autograd", __package__).placed
+        return True
+
+    def record(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
+        """A call of which a gradient is recorded."""
+        filled = out is not None and operands.get("scatter") is None
+        if self.gradient is None or filled or any(x in operands for x in self.outputs):
+            return self.seen(a, b, out, config, operands)
+        return self.recorded(a, b, config, operands, out=out)
+
+    def recorded(
+        self,
+        a: Tensor,
+        b: Tensor,
+        config: Config,
+        operands: Operands,
+        *,
+        of_layer: bool = False,
+        out: Tensor | None = None,
+    ) -> Result:
+        """A call that a function of torch's records, without an operator (`recorded`)."""
+        self.check(operands)
+        try:
+            return self.recorder(a, b, out, config, operands, of_layer)
+        except (TypeError, ValueError) as error:
+            name_contract(error, self.name)
+            raise
+
+    def layer(self, x: Tensor, weight: Tensor, operands: Operands) -> Result | None:
+        """The call of a layer with its input (..., K) and weight (N, K); the result is (..., N).
+
+        None unless a gradient is recorded, nothing is copied, and torch need not see more.
+        """
+        if self.gradient is None or not self.hidden(x, weight):
+            return None
+        if not (x.dim() > 1 and x.is_contiguous() and weight.is_contiguous()):
+            return None
+        kind = special(*operands.values())
+        if kind or (kind is not None and torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)):
+            return self.recorded(x, weight, None, operands, of_layer=True)
+        return None
+
+    def repeated(self, a: Tensor, b: Tensor) -> Callable[..., Result] | None:
+        """What a call with `a` and `b` alone has cached, or None."""
+        return self.cached.get(self.kind(a, b))
+
+    def recording(
+        self, recorded: list[str], a: Tensor, b: Tensor, results: Operands, config: int | None, operands: Operands
+    ) -> Result | None:
+        if self.gradient is None:
+            return super().recording(recorded, a, b, results, config, operands)
+        if [*results] == ["out"] and operands.get("scatter") is not None:
+            return self.scattered(a, b, results["out"], config, operands)
+        if results:
+            raise RuntimeError(f"{self.name}: {requiring(recorded)}, and {_FILLED}")
+        if "saving" in self.gradient:
+            return without_sum(self.returned(self.others[self.gradient["saving"]], a, b, config, operands))
+        return None
+
+    def scattered(self, a: Tensor, b: Tensor, out: Tensor, config: int | None, operands: Operands) -> Result:
+        """A call that fills rows of `out`, for which a gradient is recorded: the product, whose rows torch writes."""
+        # The shapes are checked, and the result is not used.
+        self.table.checked({"a": a, "b": b, "out": out, **operands})
+        found = self.seen(a, b, None, config, {**operands, "scatter": None})
+        result, *outputs = found if isinstance(found, tuple) else (found,)
+        placed: Any = self.placed
+        filled: Tensor = placed(out, result, operands["scatter"], operands["offsets"])
+        return (filled, *outputs) if outputs else filled
