@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,11 +45,6 @@ class StandIn(Tensor):
     def data_ptr(self) -> int:
         # Under a mode of fake tensors `meta` is one, whose address torch warns about.
         return int(self.storage_offset()) * self.element_size() if self.numel() else 0
-
-    @functools.cached_property
-    def mT(self) -> Tensor:  # type: ignore[override]
-        # Each kernel that is asked whether it accepts the operand transposes it.
-        return super().mT
 
     @classmethod
     def __torch_dispatch__(cls, function: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]

@@ -7,18 +7,15 @@ The functions are asked, with tensors that have shape, strides, device and align
 # mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
-import functools
 import itertools
 import os
-import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
-import triton
 from torch import Tensor
 from triton import knobs
 
@@ -49,17 +46,14 @@ def prepare(
 ) -> int:
     """Compile what calls of `gemm` with these sizes can run, in parallel; return how many configurations there are.
 
-    `M` is an int, or a range or another iterable of ints; `B` is the number of matrices, for batched contracts. Later
-    calls of these sizes wait for no compiler, in this process, and in others that use the same Triton cache.
+    Later calls of these sizes wait for no compiler, in this process, and in others that use the same Triton cache.
+    `M` is an int, or a range or another iterable of ints, and N for a symmetric result. `B` is the number of matrices
+    of a batch, or of groups, which divide M, or K in contracts whose names begin with `gmmk_`.
 
     Triton compiles a kernel for each alignment of its operands: addresses and strides are multiples of 16 or not. All
-    combinations are prepared. `unaligned` names the operands that may be unaligned or not contiguous, and limits this
-    to them; `()` prepares only calls with aligned, contiguous operands. `dtypes` has for an operand of the epilogue its
-    dtype, or a tuple of several; `float` stands for a Python number. The default for scalars is `float`; for tensors it
-    is the dtype of the result, or torch.float32 if A or the result has 8 bits.
-
-    Of groups `B` is their number. They divide M, or K in contracts whose names begin with `gmmk_`. Of a symmetric
-    result each M is N.
+    combinations are prepared; `unaligned` names the only operands that may be unaligned or not contiguous. `dtypes` has
+    for an operand of the epilogue its dtype, or a tuple of several; `float` stands for a Python number. The default for
+    scalars is `float`; for tensors it is the dtype of the result, or torch.float32 if A or the result has 8 bits.
 
     `device` is the current GPU by default. In Triton's interpreter nothing is compiled.
     Raises ValueError for wrong sizes or names, and if no kernel accepts any of the sizes; TypeError for wrong dtypes.
@@ -68,9 +62,7 @@ def prepare(
         device = "cpu" if knobs.runtime.interpret else f"cuda:{torch.cuda.current_device()}"
     device = torch.device(device)
     found = launches(gemm, N, K, M=M, B=B, device=device, unaligned=unaligned, dtypes=dtypes)
-    if not hasattr(triton.JITFunction, "warmup"):
-        warnings.warn("this version of Triton has no `warmup`: nothing is compiled before the first call", stacklevel=3)
-    elif not knobs.runtime.interpret:
+    if not knobs.runtime.interpret:
         compile_all(found, device)
         with torch.cuda.device(device):
             for launch in found:
@@ -131,14 +123,21 @@ def launches(
         for name in {*(unaligned or ()), *(dtypes or ())} - {*names}:
             raise ValueError(f"it has no operand {name!r}; its operands are {', '.join(names)}")
         found: dict[tuple[object, ...], _Launch] = {}
-        seen: set[tuple[object, ...]] = set()
         refusal: ValueError | None = None
         with memoryless.mode():
-            for size in rows:
-                # Groups divide what is M, or what is K.
-                total = size if gemm.__name__.startswith("gmm_") else K
-                state = State({}, {"G": B, "T": total, "R": total, "B": B, "M": size, "N": N, "K": K}, device)
-                refusal = _add(found, seen, gemm, state, unaligned, dtypes or {}) or refusal
+            for given in itertools.chain.from_iterable(
+                _calls(gemm, {"B": B, "M": size, "N": N, "K": K}, device, unaligned, dtypes or {}) for size in rows
+            ):
+                try:
+                    copying, kernel, row, operands = gemm.followed(given)
+                except ValueError as error:
+                    # A call with these operands raises this error.
+                    refusal = error
+                    continue
+                copies = [_Launch("copies", None, *each) for each in copying]
+                for launch in (*copies, *_launches(kernel, row, operands)):
+                    # Two values of M of which Triton knows the same are compiled once.
+                    found.setdefault(launch.key, launch)
         if not found and refusal is not None:
             raise refusal
     except (TypeError, ValueError) as error:
@@ -147,46 +146,24 @@ def launches(
     return [*found.values()]
 
 
-def _add(
-    found: dict[tuple[object, ...], _Launch],
-    seen: set[tuple[object, ...]],
+def _calls(
     gemm: Function,
-    state: State,
+    sizes: dict[str, int],
+    device: torch.device,
     unaligned: Collection[str] | None,
     dtypes: _Dtypes,
-) -> ValueError | None:
-    """Add the launches of calls of one size by their keys; return the error of a call that no kernel accepts, or None.
-
-    `seen` has what other sizes have added, and gets what this one adds.
-    """
+) -> Iterator[Operands]:
+    """The operands of calls of these sizes, one for each alignment of each operand."""
+    # Groups divide what is M, or what is K.
+    total = sizes["M" if gemm.__name__.startswith("gmm_") else "K"]
+    state = State({}, {"G": sizes["B"], "T": total, "R": total, **sizes}, device)
     choices = {x.name: _choices(gemm.table, x, state, unaligned, dtypes) for x in _tensors(gemm.table)}
-    plain = {name: value for name, (value, _) in choices.items()}
     naming = [(x.name, x.named) for x in gemm.table.results if x.named is not None]
-    specialised: dict[tuple[object, ...], tuple[object, ...]] = {}
-    refusal = None
-    for place, values in enumerate(itertools.product(*(values for _, values in choices.values()))):
-        called = dict(zip(choices, values))
-        if any(called.get(named) is not None and called[name] is None for name, named in naming):
-            # Such a call is refused.
-            continue
-        try:
-            copying, kernel, row, given = gemm.followed(called)
-        except ValueError as error:
-            # A call with these operands raises this error.
-            refusal = error
-            continue
-        more = [_Launch("copies", None, *each) for each in copying]
-        copied = {name: given[name] for name in ("a", "b") if given[name] is not called[name]}
-        chosen = kernel.__name__, row and (*row.items(),), *copied
-        # What Triton knows of the sizes. Two values of M of which it knows the same are compiled once.
-        if chosen not in specialised:
-            specialised[chosen] = tuple([launch.key for launch in _launches(kernel, row, {**plain, **copied})])
-        known = (place, *chosen, specialised[chosen])
-        if known not in seen:
-            seen.add(known)
-            more += _launches(kernel, row, given)
-        found |= {launch.key: launch for launch in more}
-    return refusal
+    for values in itertools.product(*choices.values()):
+        given = dict(zip(choices, values))
+        # A call whose `scatter` names rows of a result that is not given is refused.
+        if all(given.get(named) is None or given[name] is not None for name, named in naming):
+            yield given
 
 
 def _tensors(table: Call) -> list[Operand]:
@@ -214,8 +191,8 @@ class _Launch:
     """One launch of a kernel. Launches with equal `key` are one compilation.
 
     `name` is that of the kernel's module, and `row` the configuration as a tuple of its items; None for a kernel
-    without. `repeat` makes of the compiled kernel what later calls launch. `tuned`: the launch is one of those that a
-    tuner tries.
+    without. `repeated` is what later calls repeat: the call, the plan and the operands. `tuned`: the launch is one of
+    those that a tuner tries.
     """
 
     name: str
@@ -223,7 +200,7 @@ class _Launch:
     kernel: Any
     grid: Any
     arguments: dict[str, Any]
-    repeat: Callable[[], object] | None = None
+    repeated: tuple[Call, Plan, Operands] | None = None
     tuned: bool = False
 
     def __post_init__(self) -> None:
@@ -243,10 +220,15 @@ class _Launch:
     def load(self) -> None:
         """Load the compiled kernel on the current device and make its launcher, which Triton 3.6 compiles from C."""
         with self.tolerant():
-            compiled = self.compiled()
-            if self.repeat is not None:
-                self.repeat()
-            getattr(compiled, "run", None)
+            # Either launch of a plan may be one compilation with that of another plan, so each loads both.
+            plan = [self] if self.repeated is None else self.repeated[1].launches
+            compiled = [each.kernel.warmup(grid=each.grid, **each.arguments) for each in plan]
+            for each in compiled:
+                # Before its launch is repeated, which reads what is loaded.
+                getattr(each, "run", None)
+            if self.repeated is not None:
+                call, planned, given = self.repeated
+                Repeat(call, planned, compiled, given)
 
 
 def _launches(kernel: KernelModule, row: Row | None, given: Operands) -> list[_Launch]:
@@ -259,17 +241,11 @@ def _launches(kernel: KernelModule, row: Row | None, given: Operands) -> list[_L
             # The tuner leaves out configurations that the sizes do not allow.
             with suppress(ValueError):
                 plans.append(kernel.CALL.plan(offered, **given))
-
-    def repeat(plan: Plan) -> object:
-        # Either launch may be one compilation with that of another plan, so each repeats both.
-        compiled = [each.kernel.warmup(grid=each.grid, **each.arguments) for each in plan.launches]
-        return Repeat(kernel.CALL, plan, compiled, given)
-
     name, found = kernel.__name__.rpartition(".")[2], []
     for plan in plans:
-        again = functools.partial(repeat, plan) if given["a"].numel() else None
+        repeated = (kernel.CALL, plan, given) if given["a"].numel() else None
         for each in plan.launches:
-            found.append(_Launch(name, _row(kernel, each), each.kernel, each.grid, each.arguments, again, tuned))
+            found.append(_Launch(name, _row(kernel, each), each.kernel, each.grid, each.arguments, repeated, tuned))
     return found
 
 
@@ -293,8 +269,8 @@ def _specialised(x: Any) -> object:
 
 def _choices(
     table: Call, x: Operand, state: State, unaligned: Collection[str] | None, dtypes: _Dtypes
-) -> tuple[Any, list[Any]]:
-    """A value for an operand with aligned rows, and the values that calls can pass, one for each alignment."""
+) -> list[Tensor | float | None]:
+    """The values of an operand that calls can pass, one for each alignment."""
     scale, fixed = isinstance(x.dtype, tuple), isinstance(x.dtype, torch.dtype)
     if fixed and x.name in dtypes:
         raise ValueError(f"the dtype of {x.name} is {x.dtype}, got {dtypes[x.name]}")
@@ -304,30 +280,27 @@ def _choices(
         usual = torch.float32 if 1 in (factor.itemsize, usual.itemsize) else usual
     kinds = dtypes.get(x.name, usual if fixed or x.shape else float)
     sizes = extents(x.shape)(state.numbers)
-    plain: list[Tensor] = []
-    values: list[Tensor | float] = []
+    # What is left out is allocated, contiguous and aligned.
+    values: list[Tensor | float | None] = [None] * (x.absent is not None or (x in table.results and not x.read))
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
         if not isinstance(kind, torch.dtype):
             values.append(1.0)
             continue
         placings = _placings_of_scales(sizes) if scale else _placings(sizes, x, kind.itemsize)
-        first, *made = [memoryless.tensor(kind, state.device, sizes, *placing) for placing in placings]
-        plain.append(first)
-        values += made if unaligned is None or x.name in unaligned else made[:1]
-    # What is left out is allocated, contiguous and aligned.
-    optional = x.absent is not None or (x in table.results and not x.read)
-    return (None, [None, *values]) if optional else ((plain or values)[0], values)
+        placings = placings if unaligned is None or x.name in unaligned else placings[:1]
+        values += [memoryless.tensor(kind, state.device, sizes, *placing) for placing in placings]
+    return values
 
 
 def _placings(sizes: tuple[int, ...], x: Operand, size: int) -> list[_Placing]:
-    """Strides and offset, in elements of `size` bytes: for aligned rows, for a contiguous operand, and for all others.
+    """Strides and offset, in elements of `size` bytes: for a contiguous operand, and for all others.
 
     Two of the others differ in what Triton specialises on, in whether a descriptor can address them, or, for A and B,
     in whether their rows are whole lines of the L2.
     """
     if len(sizes) < 2:
         ones = (1,) * len(sizes)
-        return [(ones, 0), (ones, 0), (ones, 1)]
+        return [(ones, 0), (ones, 1)]
     *front, rows, columns = sizes
     multiplied = x.name in ("a", "b")
     found: dict[tuple[object, ...], _Placing] = {}
@@ -337,8 +310,6 @@ def _placings(sizes: tuple[int, ...], x: Operand, size: int) -> list[_Placing]:
         def strides(lead: int, apart: int, inner: int = inner) -> tuple[int, ...]:
             return (*([apart] if front else []), *((lead, 1) if inner == -1 else (1, lead)))
 
-        line = -(-width // 128) * 128
-        found.setdefault(("aligned",), (strides(line, line * height), 0))
         for lead, offset in itertools.product(range(width, width + 256), (0, 1)):
             least = lead * height
             for apart in (least, -(-least // 16) * 16, least | 1, *([0] if multiplied else [])) if front else (0,):
@@ -351,8 +322,7 @@ def _placings(sizes: tuple[int, ...], x: Operand, size: int) -> list[_Placing]:
 
 
 def _placings_of_scales(sizes: tuple[int, ...]) -> list[_Placing]:
-    """As `_placings`: scales that are contiguous along either dimension, with strides of whole lines or their own."""
+    """As `_placings`: scales that are contiguous along either dimension, along the first also in whole lines."""
     *front, rows, columns = sizes
-    tall, wide = (-(-size // 16) * 16 for size in (rows, columns))
-    placed = (wide, 1), (max(columns, 1), 1), (1, tall), (1, max(rows, 1))
+    placed = (max(columns, 1), 1), (1, -(-rows // 16) * 16), (1, max(rows, 1))
     return [((*(max(each) * max(rows, columns) for _ in front), *each), 0) for each in placed]
