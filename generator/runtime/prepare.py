@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -28,8 +28,7 @@ Dtype: TypeAlias = torch.dtype | type[float]
 _Dtypes: TypeAlias = Mapping[str, Dtype | tuple[Dtype, ...]]
 #: Strides and an offset, in elements.
 _Placing: TypeAlias = tuple[tuple[int, ...], int]
-_Compiled = TypeVar("_Compiled")
-# The errors for which a tuner discards a configuration.
+# The errors of a kernel that a device cannot run.
 _UNFIT = [private.named("triton.runtime.errors", x, MemoryError) for x in ("OutOfResources", "PTXASError")]
 
 
@@ -74,13 +73,13 @@ def compile_all(found: Collection[_Launch], device: torch.device) -> None:
     """Compile launches in threads; raises the error of a launch that does not compile."""
 
     def compiled(launch: _Launch) -> None:
-        with torch.cuda.device(device), launch.tolerant():
+        with torch.cuda.device(device), launch.tolerant:
             launch.compiled()
 
     in_threads(found, compiled)
 
 
-def in_threads(launches: Collection[Any], compiled: Callable[[Any], _Compiled]) -> list[_Compiled]:
+def in_threads(launches: Collection[Any], compiled: Callable[[Any], Any]) -> list[Any]:
     """What `compiled` returns for each launch, called in as many threads as there are processors.
 
     Triton's compiler runs without Python's lock. CPython's parser, before 3.11.8 and 3.12.2, may take another thread
@@ -125,9 +124,7 @@ def launches(
         found: dict[tuple[object, ...], _Launch] = {}
         refusal: ValueError | None = None
         with memoryless.mode():
-            for given in itertools.chain.from_iterable(
-                _calls(gemm, {"B": B, "M": size, "N": N, "K": K}, device, unaligned, dtypes or {}) for size in rows
-            ):
+            for given in _calls(gemm, rows, {"B": B, "N": N, "K": K}, device, unaligned, dtypes or {}):
                 try:
                     copying, kernel, row, operands = gemm.followed(given)
                 except ValueError as error:
@@ -148,22 +145,24 @@ def launches(
 
 def _calls(
     gemm: Function,
+    rows: Collection[int],
     sizes: dict[str, int],
     device: torch.device,
     unaligned: Collection[str] | None,
     dtypes: _Dtypes,
 ) -> Iterator[Operands]:
-    """The operands of calls of these sizes, one for each alignment of each operand."""
-    # Groups divide what is M, or what is K.
-    total = sizes["M" if gemm.__name__.startswith("gmm_") else "K"]
-    state = State({}, {"G": sizes["B"], "T": total, "R": total, **sizes}, device)
-    choices = {x.name: _choices(gemm.table, x, state, unaligned, dtypes) for x in _tensors(gemm.table)}
+    """The operands of calls of these `sizes` and of each M in `rows`, one for each alignment of each operand."""
     naming = [(x.name, x.named) for x in gemm.table.results if x.named is not None]
-    for values in itertools.product(*choices.values()):
-        given = dict(zip(choices, values))
-        # A call whose `scatter` names rows of a result that is not given is refused.
-        if all(given.get(named) is None or given[name] is not None for name, named in naming):
-            yield given
+    for size in rows:
+        # Groups divide what is M, or what is K.
+        total = size if gemm.__name__.startswith("gmm_") else sizes["K"]
+        state = State({}, {"G": sizes["B"], "T": total, "R": total, "M": size, **sizes}, device)
+        choices = {x.name: _choices(gemm.table, x, state, unaligned, dtypes) for x in _tensors(gemm.table)}
+        for values in itertools.product(*choices.values()):
+            given = dict(zip(choices, values))
+            # A call whose `scatter` names rows of a result that is not given is refused.
+            if all(given.get(named) is None or given[name] is not None for name, named in naming):
+                yield given
 
 
 def _tensors(table: Call) -> list[Operand]:
@@ -192,7 +191,7 @@ class _Launch:
 
     `name` is that of the kernel's module, and `row` the configuration as a tuple of its items; None for a kernel
     without. `repeated` is what later calls repeat: the call, the plan and the operands. `tuned`: the launch is one of
-    those that a tuner tries.
+    those that a tuner tries. `tolerant` ignores the errors for which a tuner discards a configuration.
     """
 
     name: str
@@ -208,18 +207,15 @@ class _Launch:
         constants: tuple[object, ...] = self.row or tuple([self.arguments.get(x) for x in ("BLOCK_N", "SPLIT")])
         derived = [value(self.arguments) for value in getattr(self.kernel, "values", {}).values()]
         self.key = self.name, constants, *map(_specialised, self.arguments.values()), *derived
+        self.tolerant = suppress(*(_UNFIT if self.tuned else ()))
 
     def compiled(self) -> Any:
         """The kernel, compiled now if it is not in Triton's cache."""
         return self.kernel.warmup(grid=self.grid, **self.arguments)
 
-    def tolerant(self) -> suppress:
-        """Ignores the errors for which a tuner discards a configuration."""
-        return suppress(*(_UNFIT if self.tuned else ()))
-
     def load(self) -> None:
         """Load the compiled kernel on the current device and make its launcher, which Triton 3.6 compiles from C."""
-        with self.tolerant():
+        with self.tolerant:
             # Either launch of a plan may be one compilation with that of another plan, so each loads both.
             plan = [self] if self.repeated is None else self.repeated[1].launches
             compiled = [each.kernel.warmup(grid=each.grid, **each.arguments) for each in plan]
@@ -271,14 +267,13 @@ def _choices(
     table: Call, x: Operand, state: State, unaligned: Collection[str] | None, dtypes: _Dtypes
 ) -> list[Tensor | float | None]:
     """The values of an operand that calls can pass, one for each alignment."""
-    scale, fixed = isinstance(x.dtype, tuple), isinstance(x.dtype, torch.dtype)
-    if fixed and x.name in dtypes:
+    kinds: Any = x.dtype
+    if not isinstance(x.dtype, torch.dtype):
+        a, out = (cast(torch.dtype, each.dtype) for each in (table.operands[0], table.results[0]))
+        usual = x.dtype[0] if x.dtype else torch.float32 if 1 in (a.itemsize, out.itemsize) else out
+        kinds = dtypes.get(x.name, usual if x.shape else float)
+    elif x.name in dtypes:
         raise ValueError(f"the dtype of {x.name} is {x.dtype}, got {dtypes[x.name]}")
-    usual: Any = x.dtype[0] if isinstance(x.dtype, tuple) else x.dtype
-    if usual is None:
-        factor, usual = (cast(torch.dtype, each.dtype) for each in (table.operands[0], table.results[0]))
-        usual = torch.float32 if 1 in (factor.itemsize, usual.itemsize) else usual
-    kinds = dtypes.get(x.name, usual if fixed or x.shape else float)
     sizes = extents(x.shape)(state.numbers)
     # What is left out is allocated, contiguous and aligned.
     values: list[Tensor | float | None] = [None] * (x.absent is not None or (x in table.results and not x.read))
@@ -286,7 +281,7 @@ def _choices(
         if not isinstance(kind, torch.dtype):
             values.append(1.0)
             continue
-        placings = _placings_of_scales(sizes) if scale else _placings(sizes, x, kind.itemsize)
+        placings = _placings_of_scales(sizes) if isinstance(x.dtype, tuple) else _placings(sizes, x, kind.itemsize)
         placings = placings if unaligned is None or x.name in unaligned else placings[:1]
         values += [memoryless.tensor(kind, state.device, sizes, *placing) for placing in placings]
     return values
