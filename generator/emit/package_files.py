@@ -76,6 +76,8 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "autograd": bool(family.gradients),
         "differentiable": bool(family.gradients),
         "recorded": bool(family.gradients),
+        "chains": bool(views),
+        "selected_rows": bool(family.gradients) and any("absent=" in host.text for host in hosts),
         "measured_choice": bool(family.measured),
         "analytic_choice": fastest,
         "ranking": ranked(family),

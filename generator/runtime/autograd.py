@@ -8,6 +8,7 @@ dB = A^T @ dS. The entry of a contract has
 - `chain`: the file of the kernel that runs the chain backwards; without one, the gradient of C is that of the sum, and
   of all that is added to it;
 - `sum`: the output that is the sum, if that kernel reads it;
+- `constant`: the outputs that have no gradient;
 - `saving`: the contract that returns the sum as well, for a contract that does not, and which is called in its place;
 - `called`: of such a contract, the one in whose place it is called;
 - `symmetric`: whether what is below the diagonal of each result is a copy of what is above it.
@@ -21,22 +22,21 @@ it names.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn, cast
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
-from . import backward_launches, chains, registration
-from .chains import GradientEntry, Gradients, kinds_in_memory
-from .launch import SIGNATURES, Operands, registering
-from .launchable import surely
+from . import private
+from .launch import Operands, Repeat, added, kind_of, remember, special
 from .operators import Operator
 from .rows import rows_of
 
-# Stands for the gradient of the sum among the names of operands, of which none is empty.
-_SUMMED = ""
+# Families without operands that select rows lack the module; torch cannot trace an import.
+selected_rows = added("selected_rows")
+placed = selected_rows and selected_rows.placed
 
 
 class Autograd(NamedTuple):
@@ -52,33 +52,33 @@ class Autograd(NamedTuple):
     save: Callable[[Any, Tensor, Tensor, Operands, Any, bool], None]
 
 
-#: Made once for each contract, because the operator of a chain is registered once.
+#: Made once for each contract, of which threads may have made two objects: the operator of a chain is registered once.
 _made: dict[str, Autograd] = {}
 
 
 def autograd(contract: Operator) -> Autograd:
-    """What torch calls for the gradients of a contract."""
-    with registering:
-        if contract.name not in _made:
-            _made[contract.name] = _functions(contract)
-        return _made[contract.name]
+    """What torch calls for the gradients of a contract, for a thread that holds `registering`."""
+    if contract.name not in _made:
+        _made[contract.name] = _functions(contract)
+    return _made[contract.name]
 
 
 def _functions(contract: Operator) -> Autograd:
     """What `autograd` returns."""
-    gradient, signature = cast("GradientEntry", contract.gradient), contract.signature
-    chain = chains.chain(contract, gradient) if "chain" in gradient else None
+    gradient: Mapping[str, Any] = contract.gradient or {}
+    signature = contract.signature
+    chain = importlib.import_module(".chains", __package__).chain(contract) if "chain" in gradient else None
     # Found here, because torch cannot trace the import of a kernel.
-    products = {gradient[x][0]: contract.function(gradient[x][0]) for x in ("a", "b")}
-    places, results = signature.places, signature.results
+    products = {x: contract.function(gradient[x][0]) for x in ("a", "b")}
+    places, results, symmetric = signature.places, signature.results, gradient.get("symmetric")
     grouped = "offsets" in signature.tensors
-    # Registered here, because torch cannot trace that.
-    added: Callable[..., Tensor] | None = _adder() if signature.optional else None
+    # Whether the product is the transposed gradient.
+    turned = {"a": gradient["a"][1] and not grouped, "b": gradient["b"][1]}
     of_sum = results.index(gradient["sum"]) if "sum" in gradient else None
     constant = [results.index(x) for x in gradient.get("constant", ())]
     sums = {} if chain or grouped else _sums(contract)
-    # The signature of a backward pass -> its launches; None for one that is not repeated.
-    repeats: dict[tuple[object, ...], backward_launches.Launches | None] = {}
+    # The signature of a backward pass -> what repeats its launches; None for one that is not repeated.
+    repeats: dict[tuple[object, ...], Callable[[list[Any]], list[Tensor | None]] | None] = {}
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         save(ctx, inputs[0], inputs[1], signature.unpacked(inputs)[0], output, False)
@@ -115,115 +115,138 @@ def _functions(contract: Operator) -> Autograd:
             return (None,) * len(places)
         # Checkpoints let each backward pass read them once.
         saved = ctx.saved_tensors
-        named = dict(zip(ctx.names, saved))
-        if "scatter" in named:
-            ctx.filled = named["scatter"], named["offsets"]
+        if "scatter" in ctx.names:
+            ctx.filled = [saved[ctx.names.index(x)] for x in ("scatter", "offsets")]
         return once(contract.shown, lambda: gradients(ctx, incoming, saved), *incoming, *saved)
 
     def gradients(ctx: Any, incoming: tuple[Tensor | None, ...], saved: tuple[Tensor, ...]) -> list[Tensor | None]:
         values = [*incoming, *saved, *ctx.numbers]
         needs = ctx.needs_input_grad
-        kind: tuple[object, ...] | None = kinds_in_memory(values)
+        kind = _kinds_in_memory(values)
         if kind is not None:
             kind = *kind, needs, ctx.names, ctx.types, ctx.of_layer, torch.are_deterministic_algorithms_enabled()
             again = repeats.get(kind)
             if again is not None:
                 return again(values)
-        grads: Gradients = dict(zip(results, incoming))
+        grads = dict(zip(results, incoming))
         given: Operands = dict(zip(ctx.names, values[len(incoming) :]))
-        needed: dict[str, bool] = dict(zip(places, needs))
+        needed = {**dict(zip(places, needs)), "sum": needs[0] or needs[1]}
         if ctx.of_layer:
             given |= {x: viewed(given[x]) for x, viewed in (("a", rows_of), ("b", Tensor.t)) if x in given}
         found = first(ctx, grads, given, needed, unseen=kind is not None)
         if kind is not None and kind not in repeats:
-            if len(repeats) >= SIGNATURES:
-                repeats.clear()
-            repeats[kind] = launches(ctx, grads, given, needed, found["sum"])
-        return [found.get(x) if needs else None for x, needs in needed.items()]
+            remember(repeats, kind, repeated(ctx, grads, given, needed, found["sum"]))
+        return [found.get(x) if needed[x] else None for x in places]
 
-    def first(ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], *, unseen: bool) -> dict[str, Any]:
-        """The gradients of a backward pass, and that of the sum, by the functions of its products."""
-        if gradient.get("symmetric"):
+    def first(
+        ctx: Any, grads: Mapping[str, Tensor | None], given: Operands, needed: Mapping[str, bool], *, unseen: bool
+    ) -> dict[str, Any]:
+        """The gradients of a backward pass, and that of the sum, by the functions of its products.
+
+        `grads` are those of the results, `needed` says for which operands, and `unseen` that torch need not see it.
+        """
+        if symmetric:
             grads = {x: None if value is None else _of_upper(value) for x, value in grads.items()}
         out = grads["out"]
         if out is None:
-            known = next(x for x in grads.values() if x is not None)
-            out = known.new_zeros(()).expand(ctx.shape)
-            grads = {**grads, "out": out}
+            out = next(x for x in grads.values() if x is not None).new_zeros(()).expand(ctx.shape)
         if "scatter" in given:
             # The gradients of the product's rows, where it wrote them.
-            out = named(out, given["scatter"], turned=False)
-            grads = {**grads, "out": out}
+            out = selected_rows.named(out, given["scatter"], turned=False)
+        grads = {**grads, "out": out}
         found = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
         for (x, dims), dtype in zip(sums.items(), ctx.types):
             if needed[x]:
-                found[x] = backward_launches.total(out, dims, dtype)
+                found[x] = _total(out, dims, dtype)
         rows = given.get("rows")
         offsets = {"offsets": given["offsets"]} if grouped else {}
         if needed["a"]:
-            make = of_rows if grouped else product
-            found["a"] = make(gradient["a"], found["sum"], given["b"].mT, offsets, unseen)
-            if rows is not None and added is not None:
-                found["a"] = added(found["a"], rows, ctx.rows)
+            found["a"] = product("a", found["sum"], given["b"], offsets, unseen)
+            if rows is not None:
+                found["a"] = selected_rows.added(found["a"], rows, ctx.rows)
         if needed["b"]:
-            left = given["a"] if rows is None else named(given["a"], rows, turned=gradient["a"][1])
-            found["b"] = product(gradient["b"], left.mT, found["sum"], offsets, unseen)
+            a = given["a"]
+            if rows is not None:
+                a = selected_rows.named(a, rows, turned=gradient["a"][1])
+            found["b"] = product("b", found["sum"], a, offsets, unseen)
         return found
 
-    def launches(
-        ctx: Any, grads: Gradients, given: Operands, needed: dict[str, bool], summed: Any
-    ) -> backward_launches.Launches | None:
-        """The launches of such a backward pass; None where more is done than they do."""
-        if grouped or gradient.get("symmetric") or grads["out"] is None or any(needed[x] for x in signature.numbers):
+    def product(x: str, summed: Tensor, other: Tensor, offsets: Operands, unseen: bool) -> Tensor:
+        """The gradient of `a` or `b`, by that of the sum and the other operand."""
+        left, right = factors(x, summed, other)
+        out = None
+        if grouped and x == "a":
+            # Rows in no group stay zero.
+            size = left.shape[0], right.shape[-1]
+            out = left.new_zeros(size[::-1]).mT if gradient["a"][1] else left.new_zeros(size)
+        call = products[x].direct if unseen else products[x].seen
+        found: Any = call(left, right, out, None, offsets)
+        return found.mT if turned[x] else found  # type: ignore[no-any-return]
+
+    def factors(x: str, summed: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        """The operands of a product."""
+        left, right = (summed, other.mT) if x == "a" else (other.mT, summed)
+        return (right.mT, left.mT) if turned[x] else (left, right)
+
+    def repeated(
+        ctx: Any, grads: Mapping[str, Tensor | None], given: Operands, needed: Mapping[str, bool], summed: Tensor
+    ) -> Callable[[list[Any]], list[Tensor | None]] | None:
+        """What repeats the launches of such a pass; None where more is done than launches of kernels and sums.
+
+        It is called with the list of `gradients`, and makes no views and finds no signature for each product.
+        """
+        if grouped or symmetric or grads["out"] is None or any(needed[x] for x in signature.numbers):
             return None
-        if chain is not None:
-            launch, made = chain.repeated(grads, given, needed)
-            if launch is None:
-                return None
-        elif summed is grads["out"]:
-            launch, made = None, {"sum": results.index("out")}
-        else:
+        launch, made = chain.repeated(grads, given, needed) if chain else (None, {"sum": 0})
+        if launch is None and (chain or summed is not grads["out"]):
             return None
-        names = [*(f"grad_{x}" for x in results), *given, _SUMMED]
-        calls = {}
-        for x in ("a", "b"):
+        at = {x: place for place, x in enumerate([*(f"grad_{x}" for x in results), *given])}
+        read = [at[x] for x in chain.read] if chain else ()
+        launches = []
+        for x, other in (("a", "b"), ("b", "a")):
             if needed[x]:
-                name, turned = gradient[x]
-                left, right = (summed, given["b"].mT) if x == "a" else (given["a"].mT, summed)
-                read = (_SUMMED, "b") if x == "a" else ("a", _SUMMED)
-                call = products[name].repeated(*_oriented(left, right, turned))
-                calls[x] = call, *(read[::-1] if turned else read), turned
-        place = results.index("out")
-        totals = {x: (place, dims, dtype) for (x, dims), dtype in zip(sums.items(), ctx.types) if needed[x]}
-        return backward_launches.launches(launch, made, names, chain.read if chain else (), calls, totals, needed)
+                call = products[x].repeated(*factors(x, summed, given[other]))
+                # `a`, `b` and `out` are in front of what the call makes, of which its result is the first.
+                if not isinstance(call, Repeat) or call.result != 3:
+                    return None
+                pair = len(at), at[other]
+                left, right = pair if (x == "a") != turned[x] else pair[::-1]
+                launches.append((call.transposed() if turned[x] else call, left, right))
+        totals = [(dims, dtype) for (x, dims), dtype in zip(sums.items(), ctx.types) if needed[x]]
+        # Where the gradients are in the list of the chain's launch, or without one that of the call.
+        behind = [x for x in ("a", "b", *sums) if needed[x]]
+        made = {**made, **{x: place - len(behind) for place, x in enumerate(behind)}}
+        of_sum, found = made["sum"], [made[x] if needed[x] else None for x in places]
 
-    def product(entry: tuple[str, bool], left: Tensor, right: Tensor, offsets: Operands, unseen: bool) -> Tensor:
-        name, turned = entry
-        left, right = _oriented(left, right, turned)
-        # These contracts have no auxiliary outputs: they return one tensor.
-        found: Any = (
-            products[name].direct(left, right, None, None, offsets)
-            if unseen
-            else products[name](left, right, **offsets)
-        )
-        return found.mT if turned else found  # type: ignore[no-any-return]
+        def again(values: list[Any]) -> list[Tensor | None]:
+            tensors = values
+            if launch is not None:
+                # The last operand of a chain's kernel says which gradients are needed, which its launch has fixed.
+                tensors = launch.made_of([*[values[place] for place in read], None])
+            values.append(tensors[of_sum])
+            for repeat, left, right in launches:
+                tensors.append(repeat.made_of([values[left], values[right], None])[3])
+            for dims, dtype in totals:
+                tensors.append(_total(values[0], dims, dtype))
+            return [None if place is None else tensors[place] for place in found]
 
-    def of_rows(entry: tuple[str, bool], left: Tensor, right: Tensor, offsets: Operands, unseen: bool) -> Tensor:
-        name, turned = entry
-        size = left.shape[0], right.shape[-1]
-        zeros = left.new_zeros(size[::-1]).mT if turned else left.new_zeros(size)
-        if unseen:
-            products[name].direct(left, right, zeros, None, offsets)
-        else:
-            products[name](left, right, **offsets, out=zeros)
-        return zeros
+        return again
 
     return Autograd(backward, setup, save)
 
 
-def _oriented(left: Tensor, right: Tensor, turned: bool) -> tuple[Tensor, Tensor]:
-    """The operands of a product, or those of its transposed."""
-    return (right.mT, left.mT) if turned else (left, right)
+def _kinds_in_memory(values: Sequence[Any]) -> tuple[object, ...] | None:
+    """The signature of tensors and numbers with which a kernel can be launched as they are.
+
+    None where a mode, a trace or a transform of torch sees the call.
+    """
+    if torch.compiler.is_compiling() or private.count_modes() or special(*values) is None:
+        return None
+    try:
+        return tuple([kind_of(x) for x in values])
+    except RuntimeError:
+        # It belongs to a batch of torch.vmap, and has no address.
+        return None
 
 
 def _sums(contract: Operator) -> dict[str, tuple[int, ...]]:
@@ -237,67 +260,17 @@ def _sums(contract: Operator) -> dict[str, tuple[int, ...]]:
     }
 
 
+def _total(x: Tensor, dims: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A tensor in another type, added up in fp32 along some dimensions."""
+    if not dims:
+        return x.to(dtype)
+    # In its own type torch adds up in fp32 too, and rounds once.
+    return x.sum(dims) if x.dtype == dtype else x.sum(dims, dtype=torch.float32).to(dtype)
+
+
 def _of_upper(gradient: Tensor) -> Tensor:
     """The gradient of what is on and above the diagonal, of which what is below is a copy: zero below."""
     return gradient.triu() + gradient.tril(-1).mT
-
-
-def named(a: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
-    """The rows of `a` that are named, with zeros for those that it does not have; column-major as `a` if `turned`.
-
-    `a` is (R, K), `rows` has indices, and the result is (len(rows), K).
-    """
-    there = (rows >= 0) & (rows < a.shape[0])
-    if surely(a.shape[0] == 0):
-        return a.new_zeros((a.shape[1], rows.shape[0])).mT if turned else a.new_zeros((rows.shape[0], a.shape[1]))
-    places = torch.where(there, rows, 0)
-    found = a.mT.index_select(1, places).mT if turned else a.index_select(0, places)
-    return torch.where(there[:, None], found, 0)
-
-
-def places_of(scatter: Tensor, offsets: Tensor, rows: int) -> Tensor:
-    """The row of C for each row of the product, int64; `rows`, behind the last one, where that is not written.
-
-    Rows past the last end are not, and nor are those for which `scatter` names no row of C.
-    """
-    ends = torch.cat([offsets.new_zeros(1), offsets.clamp(0, scatter.shape[0])])
-    there = (scatter >= 0) & (scatter < rows) & (torch.arange(scatter.shape[0], device=scatter.device) < ends.max())
-    return torch.where(there, scatter, rows).long()
-
-
-def unfilled(gradient: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
-    """The gradient of a C whose rows a call fills as `scatter` says: that of what it was then, zero in those rows."""
-    places = places_of(scatter, offsets, gradient.shape[0])
-    filled = torch.zeros(gradient.shape[0] + 1, dtype=torch.bool, device=gradient.device).index_fill(0, places, True)
-    return gradient.masked_fill(filled[:-1, None], 0)
-
-
-def placed(out: Tensor, found: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
-    """`out` with the rows of a product written as `scatter` says, by operations of torch, which know its gradient."""
-    more = torch.cat([out, out.new_zeros(1, out.shape[1])])
-    return out.copy_(more.index_copy(0, places_of(scatter, offsets, out.shape[0]), found)[:-1])
-
-
-def _added(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
-    """For each of `count` rows of A the sum of the gradients of the rows for which `rows` names it, in their order."""
-    # What A does not have is counted in one more row.
-    places = torch.where((rows >= 0) & (rows < count), rows, count).long()
-    # It sorts the places, and adds what has the same one in a fixed order, without atomic operations.
-    summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient.contiguous(), places, count + 1, -1, False)
-    return summed[:count]
-
-
-def _added_shape(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
-    """What `_added` returns, for fake tensors."""
-    return gradient.new_empty((count, gradient.shape[1]))
-
-
-@functools.cache
-def _adder() -> Any:
-    """`_added` as an operator, because torch.compile would make atomic additions of it."""
-    registration.register("added_rows(Tensor gradient, Tensor rows, SymInt count) -> Tensor", _added, _added_shape)
-    registration.loop_over_batch("added_rows")
-    return registration.operator("added_rows")
 
 
 def once(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,19 +11,16 @@ from torch import Tensor
 
 from . import private
 
-_DispatchMode: Any = private.named("torch.utils._python_dispatch", "TorchDispatchMode", None)
-make_wrapper = private.make_wrapper
+_DispatchMode: Any = private.named("torch.utils._python_dispatch", "TorchDispatchMode", object)
 _without_functions: Any = private.named("torch", "_C._disabled_torch_function_impl", None)
 # Whether torch has what they are made of; else tensors have memory.
-_KNOWN = None not in (_DispatchMode, make_wrapper, _without_functions)
+_KNOWN = _DispatchMode is not object and None not in (private.make_wrapper, _without_functions)
 
 
 def tensor(
     dtype: torch.dtype, device: torch.device, shape: Sequence[int], strides: Sequence[int], offset: int = 0
 ) -> Tensor:
     """A tensor that begins `offset` elements behind an aligned address."""
-    if _KNOWN:
-        return torch.empty(0, dtype=dtype, device=device).as_strided(shape, strides, offset)
     reach = offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides) if size)
     return torch.empty(reach, dtype=dtype, device=device).as_strided(shape, strides, offset)
 
@@ -40,7 +36,7 @@ class StandIn(Tensor):
 
     @staticmethod
     def __new__(cls: type[StandIn], meta: Tensor, device: torch.device | None) -> StandIn:  # noqa: PYI034
-        made: StandIn = make_wrapper(
+        made: StandIn = private.make_wrapper(
             cls, meta.shape, meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device
         )
         made.meta = meta
@@ -50,43 +46,28 @@ class StandIn(Tensor):
         # Under a mode of fake tensors `meta` is one, whose address torch warns about.
         return int(self.storage_offset()) * self.element_size() if self.numel() else 0
 
-    @functools.cached_property
-    def mT(self) -> Tensor:  # type: ignore[override]
-        # Each kernel that is asked whether it accepts the operand transposes it.
-        return super().mT
-
-    T = property(lambda self: self.mT)  # pyright: ignore[reportAssignmentType]
-
-    def view(self, dtype: torch.dtype) -> StandIn:  # type: ignore[override]
-        # Kernels view nothing in another shape.
-        return StandIn(self.meta.view(dtype), self.device)
-
     @classmethod
     def __torch_dispatch__(cls, function: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         raise RuntimeError(f"{function} needs memory, which a stand-in does not have")
 
 
+class _Memoryless(_DispatchMode):  # type: ignore[misc]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Otherwise torch imports its compiler, which takes seconds.
+        return False
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        first, options = arguments[0], dict(options or {})
+        device = options.get("device", getattr(first, "device", None))
+        if "device" in options:
+            options["device"] = "meta"
+        elif isinstance(first, StandIn):
+            first = first.meta
+        made = function(first, *arguments[1:], **options)
+        return StandIn(made, device) if isinstance(made, Tensor) else made
+
+
 def mode() -> contextlib.AbstractContextManager[object]:
     """Within it, new tensors have no memory."""
-    return _mode()() if _KNOWN else contextlib.nullcontext()
-
-
-@functools.cache
-def _mode() -> Any:
-    class Memoryless(_DispatchMode):  # type: ignore[misc]
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            # Otherwise torch imports its compiler, which takes seconds.
-            return False
-
-        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
-            first, options = arguments[0], dict(options or {})
-            device = options.get("device", getattr(first, "device", None))
-            if "device" in options:
-                options["device"] = "meta"
-            elif isinstance(first, StandIn):
-                first = first.meta
-            made = function(first, *arguments[1:], **options)
-            return StandIn(made, device) if isinstance(made, Tensor) else made
-
-    return Memoryless
+    return _Memoryless() if _KNOWN else contextlib.nullcontext()

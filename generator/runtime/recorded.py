@@ -26,13 +26,9 @@ def recorder(contract: Operator) -> Callable[..., Result]:
     entry = contract.gradient or {}
     if "saving" in entry:
         saving = contract.function(entry["saving"])
-
-        def instead(
-            a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, of_layer: bool
-        ) -> Result:
-            return without_sum(saving.recorded(a, b, config, operands, of_layer=of_layer, out=out))
-
-        return instead
+        return lambda a, b, out, config, operands, of_layer: without_sum(
+            saving.recorded(a, b, config, operands, of_layer=of_layer, out=out)
+        )
     signature, direct = contract.signature, contract.direct
     backward, _, save = autograd.autograd(contract)
 
@@ -56,19 +52,18 @@ def recorder(contract: Operator) -> Callable[..., Result]:
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-            if not ctx.of_layer:
-                return *backward(ctx, *gradients), of_out(ctx, gradients[0]), None, None
             out, *others = gradients
-            of_a, of_b, *of_others = backward(ctx, None if out is None else rows_of(out), *others)
-            if of_a is not None and ctx.leading is not None:
-                of_a = of_a.reshape(*ctx.leading, of_a.shape[1])
-            return of_a, None if of_b is None else of_b.mT, *of_others, None, None, None
-
-    def of_out(ctx: Any, gradient: Tensor | None) -> Tensor | None:
-        """The gradient of what an `out` held, whose rows the call has filled that `scatter` names."""
-        if gradient is None or not ctx.needs_input_grad[-3]:
-            return None
-        return autograd.unfilled(gradient, *ctx.filled)
+            rows = rows_of(out) if ctx.of_layer and out is not None else out
+            of_a, of_b, *found = backward(ctx, rows, *others)
+            of_out = None
+            if ctx.of_layer:
+                of_b = None if of_b is None else of_b.mT
+                if of_a is not None and ctx.leading is not None:
+                    of_a = of_a.reshape(*ctx.leading, of_a.shape[1])
+            elif out is not None and ctx.needs_input_grad[-3]:
+                # Of what an `out` held, whose rows the call has filled that `scatter` names.
+                of_out = autograd.selected_rows.unfilled(out, *ctx.filled)
+            return of_a, of_b, *found, of_out, None, None
 
     # Outside transforms of torch.func, for which the documented one looks at every argument.
     apply: Any = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)

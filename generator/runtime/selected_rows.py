@@ -1,0 +1,66 @@
+"""The gradients of products whose rows are named: those of A by `rows`, and those of C by `scatter`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import registration
+from .launchable import surely
+
+
+def named(a: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
+    """The rows of `a` that are named, with zeros for those that it does not have; column-major as `a` if `turned`.
+
+    `a` is (R, K), `rows` has indices, and the result is (len(rows), K).
+    """
+    there = (rows >= 0) & (rows < a.shape[0])
+    if surely(a.shape[0] == 0):
+        return a.new_zeros((a.shape[1], rows.shape[0])).mT if turned else a.new_zeros((rows.shape[0], a.shape[1]))
+    places = torch.where(there, rows, 0)
+    found = a.mT.index_select(1, places).mT if turned else a.index_select(0, places)
+    return torch.where(there[:, None], found, 0)
+
+
+def _places(scatter: Tensor, offsets: Tensor, rows: int) -> Tensor:
+    """The row of C for each row of the product, int64; `rows`, behind the last one, where that is not written.
+
+    Rows past the last end are not, and nor are those for which `scatter` names no row of C.
+    """
+    ends = torch.cat([offsets.new_zeros(1), offsets.clamp(0, scatter.shape[0])])
+    there = (scatter >= 0) & (scatter < rows) & (torch.arange(scatter.shape[0], device=scatter.device) < ends.max())
+    return torch.where(there, scatter, rows).long()
+
+
+def unfilled(gradient: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
+    """The gradient of a C whose rows a call fills as `scatter` says: that of what it was then, zero in those rows."""
+    places = _places(scatter, offsets, gradient.shape[0])
+    filled = torch.zeros(gradient.shape[0] + 1, dtype=torch.bool, device=gradient.device).index_fill(0, places, True)
+    return gradient.masked_fill(filled[:-1, None], 0)
+
+
+def placed(out: Tensor, found: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
+    """`out` with the rows of a product written as `scatter` says, by operations of torch, which know its gradient."""
+    more = torch.cat([out, out.new_zeros(1, out.shape[1])])
+    return out.copy_(more.index_copy(0, _places(scatter, offsets, out.shape[0]), found)[:-1])
+
+
+def _added(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
+    # What A does not have is counted in one more row.
+    places = torch.where((rows >= 0) & (rows < count), rows, count).long()
+    # It sorts the places, and adds what has the same one in a fixed order, without atomic operations.
+    summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient.contiguous(), places, count + 1, -1, False)
+    return summed[:count]
+
+
+def _added_shape(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
+    return gradient.new_empty((count, gradient.shape[1]))
+
+
+registration.register("added_rows(Tensor gradient, Tensor rows, SymInt count) -> Tensor", _added, _added_shape)
+registration.loop_over_batch("added_rows")
+#: For each of `count` rows of A the sum of the gradients of the rows for which `rows` names it, in their order: an
+#: operator, because torch.compile would make atomic additions of it.
+added: Any = registration.operator("added_rows")
