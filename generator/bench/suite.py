@@ -5,6 +5,7 @@ All mistakes of a file are reported together.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -34,6 +35,8 @@ DEFAULT_SHAPES = "default"
 PEERS = ("cublas", "eager", "fused", "inductor")
 DEFAULT_PEERS = ("cublas",)
 
+#: Two sizes are near if M, N and K each differ by at most one part in this many.
+_PARTS = 100
 #: The most bytes of a suite or of a file of shapes: YAML takes a hundred times as much memory.
 _MOST_BYTES = 4 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -165,6 +168,23 @@ def read_shapes(path: Path) -> tuple[Shape, ...]:
     if reader.mistakes:
         raise SpecError(reader.mistakes)
     return shapes
+
+
+def near(one: Shape, other: Shape) -> bool:
+    """Whether M, N and K of two single products each differ by at most 1 %."""
+    if {one.products, other.products} != {"none"}:
+        return False
+    return all(_PARTS * abs(x - y) <= max(x, y) for x, y in zip(one.sizes, other.sizes))
+
+
+def is_unseen(shape: Shape) -> bool:
+    """Whether a size is near one of a file unseen_*.yaml of suites/shapes, to which nothing is fitted."""
+    return any(near(shape, other) for other in _unseen())
+
+
+@functools.cache
+def _unseen() -> tuple[Shape, ...]:
+    return tuple(shape for path in sorted(SHAPES.glob("unseen_*.yaml")) for shape in read_shapes(path))
 
 
 def _text(path: Path) -> str:

@@ -14,8 +14,7 @@ from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
 from generator.bench.required_gpu import require_gpu
 from generator.bench.results_report import tile
-from generator.bench.sampled_sizes import is_unseen
-from generator.bench.suite import DEFAULT_SHAPES, given_shapes
+from generator.bench.suite import DEFAULT_SHAPES, given_shapes, is_unseen
 from generator.emit.report import page
 from generator.files import output_files
 from generator.files.updating import require_regular

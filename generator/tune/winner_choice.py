@@ -11,7 +11,7 @@ from pathlib import Path
 
 from generator.bench.comparison_plan import Contestant, Families
 from generator.bench.competitor import rows
-from generator.bench.sampled_sizes import is_unseen
+from generator.bench.suite import is_unseen
 from generator.emit import code_parts
 from generator.files.reading import read_bytes
 from generator.files.updating import update
@@ -70,7 +70,7 @@ def write(
     file chooses what the family has (`select: fastest`), also for `shapes`, where the model stands in for measurements.
 
     All measurements of a size in the journal count, whichever call made them, except those of sizes drawn to be unseen
-    (`generator.bench.sampled_sizes`). Of several winners the one with the highest ratio to torch's product, which was
+    (files unseen_*.yaml). Of several winners the one with the highest ratio to torch's product, which was
     timed beside each, is taken; without such a time, the fastest one. Of groups it is the winner for equal ones, or
     what all measured routings of the size call for (`samples.all_round`); rates are fitted to equal groups.
 

@@ -14,8 +14,7 @@ from generator.bench import comparison_plan
 from generator.bench.benchmark_run import plan_of, run
 from generator.bench.measure import Options
 from generator.bench.measurements import load, save
-from generator.bench.sampled_sizes import is_unseen
-from generator.bench.suite import SUITES, read_suite
+from generator.bench.suite import SUITES, is_unseen, read_suite
 from generator.commands import command_line
 from generator.commands.bench import main, parse
 from generator.language.errors import CallError

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from generator.bench import sampled_sizes
+from generator.bench import suite
 from generator.bench.comparison_plan import Contestant
 from generator.commands import tune
 from generator.epilogue.chain import Epilogue
@@ -204,7 +204,7 @@ def test_regret_is_of_all_kernels_of_a_contract(bench: Bench, at_once: AtOnce) -
 def test_unseen_sizes_have_regret_and_no_winner(
     bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sampled_sizes, "_unseen", lambda: (Shape(16, 64, 32), Shape(32, 32, 32)))
+    monkeypatch.setattr(suite, "_unseen", lambda: (Shape(16, 64, 32), Shape(32, 32, 32)))
     at_once()
     assert measured(bench) == 0
     assert len(sizes_of(bench)) == 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.bench import competitor, sampled_sizes
+from generator.bench import competitor, suite
 from generator.bench.peers import Peer
 from generator.bench.stored_products import NoPeer
 from generator.commands import command_line, tune
@@ -281,7 +281,7 @@ def test_nothing_is_fitted_to_what_is_unseen(
     at_once()
     bench.tune()
     bench.winners.unlink()
-    monkeypatch.setattr(sampled_sizes, "_unseen", lambda: (Shape(16, 64, 32),))
+    monkeypatch.setattr(suite, "_unseen", lambda: (Shape(16, 64, 32),))
     assert tune.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 0
     assert winners_of(bench.winners) == [ALL[1], ALL[3]]
     none = at_once()
