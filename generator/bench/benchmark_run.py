@@ -195,7 +195,7 @@ def run(
 
     `scale` divides the sizes of the products that measure the ceilings.
     """
-    from generator.bench import ceilings, measure, precompilation
+    from generator.bench import ceilings, measure, workers
 
     recorded = measurements.load(call.json) if call.json is not None else BenchmarkResults()
     environment = measurements.digest_of(dict(device.environment))
@@ -213,7 +213,7 @@ def run(
     missing = [dtype for word, dtype in dtypes.items() if word not in measured]
     keeper = _Keeper(call.json)
     if pending:
-        precompilation.compile_ahead(precompilation.calls(pending, call.configs), call.workers)
+        workers.compile_ahead(workers.calls(pending, call.configs), call.workers)
     if missing and (pending or not measured):
         added = [c for c in ceilings.measure(device, missing, scale=scale) if c.name not in measured]
         recorded.ceilings[environment] = (*recorded.ceilings.get(environment, ()), *added)

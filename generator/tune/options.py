@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from generator.tune import executors
+from generator.bench.workers import PROCESSES
 
 #: Candidates to measure by default, except for regret.
 CANDIDATES = 12
@@ -22,7 +22,7 @@ class TuningOptions:
     candidates: int | None = None
     budget: float = float("inf")
     gpus: int = 1
-    executor: str = executors.PROCESSES
+    executor: str = PROCESSES
     tuned: Path | None = None
     journal: Path | None = None
     dry_run: bool = False

@@ -12,11 +12,11 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from generator.bench import precompilation
 from generator.bench.comparison_plan import Comparison, Contestant, Families, of_specs
 from generator.bench.competitor import module_of, rows
 from generator.bench.measurements import digest_of
 from generator.bench.random_operands import shadow
+from generator.bench.workers import Call
 from generator.cost import analytic
 from generator.emit import code_parts
 from generator.emit.family_package import contracts
@@ -202,7 +202,7 @@ def why_not_configuration(
     return None if call.table.fitting([rows(contestant)[index]], sizes) else "not for these sizes"
 
 
-def calls(trials: Sequence[Trial]) -> list[precompilation.Call]:
+def calls(trials: Sequence[Trial]) -> list[Call]:
     """The calls to compile before the measurements: of calls that compile to the same code, the smallest problem."""
     least: dict[tuple[object, ...], tuple[int, Problem, Candidate]] = {}
     for trial in trials:

@@ -23,10 +23,10 @@ from generator.bench.measurements import Side
 from generator.bench.peers import set_precision
 from generator.bench.random_operands import Operands
 from generator.bench.stats import rounded
+from generator.bench.workers import loaded
 from generator.plan import devices
 from generator.problem.grouping import EVEN
 from generator.problem.product import Problem
-from generator.tune.executors import loaded
 from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, sound
 from generator.tune.trial_selection import Candidate, Trial
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 
-from generator.bench import precompilation
+from generator.bench import workers
 from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
 from generator.bench.required_gpu import require_gpu
@@ -23,7 +23,6 @@ from generator.plan import devices
 from generator.plan.kernels import Family
 from generator.problem.product import Shape
 from generator.tune import (
-    executors,
     public_calls,
     regret,
     trial_worker,
@@ -227,11 +226,11 @@ def tune(call: TuningOptions, factory: str = trial_worker.CUDA) -> int:
         if named is not None:
             output_files.check(named)
     families, shapes = Families(call.specs, call.out), shapes_of(call)
-    local = call.executor == executors.PROCESSES
+    local = call.executor == workers.PROCESSES
     if local and factory == trial_worker.CUDA:
         require_gpu("--dry-run --device nvidia_h200 lists what would be measured")
         _require_gpus(call.gpus)
-    executor = executors.make(call.executor, call.gpus)
+    executor = workers.executor(call.executor, call.gpus)
     try:
         if call.regret is not None:
             return _tune(call, families, shapes, executor, until, factory)
@@ -288,9 +287,9 @@ def _tune(
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
         print(f"{done} of {len(progress.keys)} problems are already in {journal.path}", file=sys.stderr)
-    if left and call.executor == executors.PROCESSES:
+    if left and call.executor == workers.PROCESSES:
         longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
-        precompilation.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
+        workers.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
     if before is not None:

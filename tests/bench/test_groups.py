@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from generator.bench import check, precompilation, random_operands
+from generator.bench import check, random_operands, workers
 from generator.bench.comparison_plan import Families, of_specs
 from generator.bench.measurements import load
 from generator.bench.peers import PEERS
@@ -172,9 +172,7 @@ def test_operands_that_workers_cannot_all_hold_are_not_made_ahead(
     large = replace(GROUPS, groups=256, n=4096, k=7168)
     comparisons = of_specs(found, (GROUPS, large))
     assert len(comparisons) == 4 and comparisons[1].problem.held > 15e9
-    assert [problem.shape.numbers for problem, _, _ in precompilation.calls(comparisons, "select")] == [
-        GROUPS.numbers
-    ] * 2
+    assert [problem.shape.numbers for problem, _, _ in workers.calls(comparisons, "select")] == [GROUPS.numbers] * 2
 
 
 def test_kernels_without_shapes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
