@@ -82,6 +82,16 @@ class ConfirmedWinner:
         return self.contract, self.shape.sizes
 
 
+def winner_at(
+    contract: str, shape: Shape, fastest: Timed, library_seconds: float | None, runner_up: Timed | None
+) -> ConfirmedWinner:
+    """The winner of a contract at a shape."""
+    *products, m, n, k = shape.sizes
+    how = fastest.kernel, fastest.config, fastest.seconds, library_seconds, runner_up
+    count, routing = products[0] if products else 0, shape.routing or EVEN
+    return ConfirmedWinner(contract, m, n, k, *how, count, bool(shape.groups), routing, shape.inner)
+
+
 @dataclass(frozen=True)
 class TrialOutcome:
     """A trial, done: all that was measured, and the winner where there is one."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 
-from generator.bench.measure import reason
+from generator.bench.device import reason
 from generator.bench.results_report import tile
 from generator.tune import trial_worker, winners
 from generator.tune.journal import Journal
