@@ -22,9 +22,9 @@ from generator.problem.grouping import EVEN
 from generator.problem.product import Shape
 from generator.tune import regret, tuning_report, winners
 from generator.tune.journal import Journal
-from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome
+from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, row_of
 from generator.tune.rate_fit import RateFit
-from generator.tune.samples import row_of, samples_of
+from generator.tune.samples import samples_of
 from generator.tune.winners import MeasurementSource, Winners
 from generator.verify import proof_records
 from generator.verify.job_costs import JobCosts

@@ -13,6 +13,18 @@ from generator.language.tuned_file import TIMED, WINNER, check_winner
 from generator.problem.grouping import EVEN
 from generator.problem.product import Shape
 
+#: M, N and K, after the number of products if there is a batch.
+Sizes = tuple[int, ...]
+#: A contract and the sizes of a call.
+Place = tuple[str, Sizes]
+#: A configuration: contract, kernel, and the entry of `CONFIGS` as sorted pairs.
+Row = tuple[str, str, tuple[tuple[str, int], ...]]
+
+
+def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
+    """The key of a configuration in samples and rates."""
+    return contract, kernel, tuple(sorted(config.items()))
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -77,9 +89,13 @@ class ConfirmedWinner:
         return Shape(self.m, self.n, self.k, batch=self.batch)
 
     @property
-    def place(self) -> tuple[str, tuple[int, ...]]:
+    def place(self) -> Place:
         """The contract and the sizes that it is the winner of; winners are sorted by them."""
         return self.contract, self.shape.sizes
+
+    @property
+    def row(self) -> Row:
+        return row_of(self.contract, self.kernel, self.config)
 
 
 def winner_at(

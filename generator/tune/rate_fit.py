@@ -24,7 +24,8 @@ from generator.cost.analytic import PRODUCTS
 from generator.plan.devices import Device
 from generator.runtime import fitted
 from generator.tune.least_squares import Vector, minimum
-from generator.tune.samples import RateFit, Row, Sample, Sizes
+from generator.tune.outcome import Row, Sizes
+from generator.tune.samples import RateFit, Sample
 
 #: A contract that was measured at fewer sizes than this has no rates: they would be guessed rather than fitted.
 _FEWEST = 4

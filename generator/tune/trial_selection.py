@@ -25,7 +25,7 @@ from generator.plan import devices
 from generator.plan.kernels import Kernel
 from generator.problem.product import Problem, Shape
 from generator.runtime import fitted, spreading
-from generator.tune.samples import Row, row_of
+from generator.tune.outcome import Row, row_of
 
 #: A configuration is not measured if its predicted time is more than this many times that of the best: one such launch
 #: may take longer than all others together.

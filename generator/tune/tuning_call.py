@@ -33,7 +33,7 @@ from generator.tune import (
 )
 from generator.tune.journal import Journal
 from generator.tune.options import TuningOptions
-from generator.tune.samples import Row
+from generator.tune.outcome import Row
 from generator.tune.trial_selection import TrialPlan, calls, plan
 from generator.tune.winners import MeasurementSource
 

@@ -16,8 +16,8 @@ from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import FORMAT, OF_TUNE, PLACE, SCHEMA, contents
-from generator.tune.outcome import ConfirmedWinner, plain, winner_of
-from generator.tune.samples import RateFit, row_of
+from generator.tune.outcome import ConfirmedWinner, plain, row_of, winner_of
+from generator.tune.samples import RateFit
 
 _REMEDY = ": name another file with --tuned FILE, or remove this one"
 

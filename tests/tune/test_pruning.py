@@ -9,10 +9,10 @@ import statistics
 from generator.plan import devices
 from generator.problem.product import Shape
 from generator.runtime import fitted
-from generator.tune.outcome import ConfirmedWinner, Timed
+from generator.tune.outcome import ConfirmedWinner, Row, Timed, row_of
 from generator.tune.pruning import LARGEST, MEAN, MODELLED, portfolio, predicted, pruned
 from generator.tune.rate_fit import RateFit
-from generator.tune.samples import Row, Sample, row_of
+from generator.tune.samples import Sample
 from generator.tune.winners import MeasurementSource, Winners
 from tests.helpers.support import variant
 

@@ -11,8 +11,9 @@ import pytest
 from generator.cost.analytic import PRODUCTS
 from generator.plan.devices import DEVICES
 from generator.runtime import fitted
+from generator.tune.outcome import Row, row_of
 from generator.tune.rate_fit import fit
-from generator.tune.samples import Row, Sample, row_of
+from generator.tune.samples import Sample
 from tests.helpers.tuned_file import one_seconds
 
 DEVICE = DEVICES["nvidia_h200"]

@@ -8,8 +8,8 @@ import pytest
 
 from generator.language.model import Variant
 from generator.plan.expand import expand
-from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome, outcome_of, plain
-from generator.tune.samples import Sample, all_round, moved_by, row_of, samples_of
+from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome, outcome_of, plain, row_of
+from generator.tune.samples import Sample, all_round, moved_by, samples_of
 from tests.helpers.support import BASE, read_text
 
 KERNEL = "tiled_pointer_auto_grouped"
