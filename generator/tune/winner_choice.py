@@ -281,9 +281,8 @@ class _Family:
             "of configurations that the kernels lack now": winner.row not in self.rows,
             "of only some kernels of a contract": not entry.outcome.whole,
         }
-        return next(
-            (why for why, holds in reasons.items() if holds), "that the fitted cost model doubts, or that others replace"
-        )
+        otherwise = "that the fitted cost model doubts, or that others replace"
+        return next((why for why, holds in reasons.items() if holds), otherwise)
 
 
 def _doubt(found: tuple[ConfirmedWinner, float]) -> str:
