@@ -20,7 +20,7 @@ from generator.language.errors import CallError
 from generator.language.tuned_file import PLACE, TIMED
 from generator.problem.product import SHAPE, Shape, shape_of
 from generator.tune import public_calls
-from generator.tune.outcome import CHOSEN, Chosen, Timed, TrialOutcome, chosen_of, timed_of
+from generator.tune.outcome import CHOSEN, Chosen, Timed, TrialOutcome, timed_of
 from generator.tune.trial_selection import Trial
 from generator.tune.tuning_run import Progress
 from generator.tune.winners import MeasurementSource, by_lines
@@ -137,7 +137,7 @@ def _read(entry: dict[str, Any], *steps: str | int) -> Regret:
     values.of_contract(entry["best"]["kernel"], entry["contract"], *steps, "best", "kernel")
     typed = {
         "shape": shape_of(entry["shape"], *steps, "shape"),
-        "chosen": chosen_of(entry["chosen"], *steps, "chosen"),
-        "best": timed_of(entry["best"], *steps, "best"),
+        "chosen": timed_of(Chosen, entry["chosen"], *steps, "chosen"),
+        "best": timed_of(Timed, entry["best"], *steps, "best"),
     }
     return Regret(**(entry | typed))

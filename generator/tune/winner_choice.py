@@ -150,7 +150,7 @@ class _Family:
             print(*messages, sep="\n")
         if recorded:
             return DONE
-        counts = Counter(map(self._why_none, self.journal.entries))
+        counts = Counter(map(self._why_none, self.journal.kept.values()))
         contents = f"has {counts.total()} outcomes: " if counts else "has no outcome"
         reasons = "; ".join(f"{count} {reason}" for reason, count in counts.most_common())
         print(

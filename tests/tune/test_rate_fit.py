@@ -104,7 +104,7 @@ def test_fits_side_by_side_give_the_same_rates(monkeypatch: pytest.MonkeyPatch) 
 
 def slower(factor: float) -> dict[Row, tuple[float, ...]]:
     """Rates of eight rows by which a step takes `factor` times as long as where the search starts."""
-    found = {}
+    found: dict[Row, tuple[float, ...]] = {}
     for m, n, k in itertools.product((64, 128), repeat=3):
         step, resident = factor * m * n * k / PRODUCTS, min(4, DEVICE.shared_memory // ((m + n) * k * 3 * 2))
         found[row(m, n, k)] = (resident, 1.5 * step, step, 1e-6, 4e12, 2e-6, 0.0, 0.0)

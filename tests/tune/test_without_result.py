@@ -11,7 +11,7 @@ import pytest
 
 from generator.commands import tune
 from generator.files import locking
-from generator.tune import winner_choice
+from generator.tune import rate_fit, winner_choice
 from generator.tune.journal import Journal
 from tests.helpers.support import called
 from tests.helpers.tune import fake_gpu as fakes
@@ -123,9 +123,8 @@ def test_no_other_run_writes_the_file_while_winners_are_chosen(
 
     def fitted(*arguments: Any) -> Any:
         held.append(locking._attempt(bench.winners.parent) is None)
-        return fit(*arguments)
+        return rate_fit.fit(*arguments)
 
-    fit = winner_choice.fit
     monkeypatch.setattr(winner_choice, "fit", fitted)
     assert tune.main(AGAIN) == 0
     assert held == [True] and winners_of(bench.winners) == ALL
