@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from generator.bench import stats
 from generator.files.checked_json import Schema
-from generator.files.updating import put, update
+from generator.files.updating import update
 from generator.language import measured_values as values
 from generator.language.built_in import chain_of
 from generator.language.dtypes import ACCUMULATORS, PRECISIONS, RESULTS
@@ -286,18 +286,11 @@ def load(path: Path) -> BenchmarkResults:
         return BenchmarkResults()
 
 
-def save(results: BenchmarkResults, path: Path) -> None:
-    """Write the results to `path` in one step, so that a stopped run leaves the file whole.
-
-    Raises `FileError` if it cannot be written, or if no reader would accept it.
-    """
-    put(path, text_of(results, path))
-
-
 def add(results: BenchmarkResults, fresh: Sequence[ComparisonRecord], path: Path) -> None:
     """Add what a run has measured, and the environments and ceilings of its results, to the results in `path`.
 
-    What other runs have written there stays, and `results` have it afterwards too. Raises what `load` and `save` raise.
+    What other runs have written there stays, and `results` have it afterwards too. Raises what `load` raises, and
+    `FileError` if the file cannot be written.
     """
 
     def merged() -> str:

@@ -10,8 +10,7 @@ from generator.bench.workers import PROCESSES
 from generator.commands.answering import status_of
 from generator.commands.argument_types import Parser, above_0, add_device, folder, gpus, positive, workers
 from generator.files.program import program
-from generator.tune.options import CANDIDATES, TuningOptions
-from generator.tune.tuning_call import answer
+from generator.tune.tuning_call import CANDIDATES, TuningOptions, answer
 
 _EPILOG = (
     "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its GPU, or "

@@ -104,13 +104,6 @@ def rows(outcomes: list[TrialOutcome]) -> list[int]:
     return [len({(row.kernel, str(row.config)) for row in outcome.times}) for outcome in outcomes]
 
 
-def test_rendered_kernels_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernels' own refusals, rows and results."""
-    monkeypatch.chdir(tmp_path)
-    # Without masks the rows of 16 and of 16x32 take the first size; nothing unmasked takes the second.
-    assert rows(interpreted(tmp_path, "epilogue: bias", "[16x32x16, 20x16x16]")) == [2 + 3, 3]
-
-
 def test_gates_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B has 2N columns, and N is that of the result; the library's product is followed by the gate."""
     monkeypatch.chdir(tmp_path)

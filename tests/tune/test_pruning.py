@@ -61,14 +61,6 @@ def test_one_size_that_would_lose_too_much_keeps_its_configuration() -> None:
         assert portfolio(samples({usual: [1.0] * 39 + [1 + loss], rare: [2.0] * 39 + [1.0]})) == kept
 
 
-def test_the_mean_loss_is_bounded() -> None:
-    usual, often = row("a", 16), row("b", 16)
-    for count, kept in ((3, {usual}), (6, {usual, often})):
-        losing = [1.015] * count + [1.0] * (40 - count)
-        found = portfolio(samples({usual: losing, often: [1.0] * count + [1.5] * (40 - count)}))
-        assert found == kept
-
-
 def test_a_whole_kernel_goes_before_single_configurations() -> None:
     """Without either kernel the other has all that is needed: one of the two remains, not half of each."""
     times = {
