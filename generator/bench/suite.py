@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -108,6 +108,15 @@ def find_shapes(name: str) -> Path:
     return _found(name, SHAPES, "--shapes: no file of shapes is named")
 
 
+def _found(name: str, folder: Path, unknown: str) -> Path:
+    if "/" in name or "." in name:
+        return Path(name)
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in known:
+        raise CallError(f"{unknown} {name!r}; known: {', '.join(known)}, or give a file")
+    return folder / f"{name}.yaml"
+
+
 def given_shapes(text: str) -> tuple[Shape, ...]:
     """The shapes that an option `--shapes` gives: itself, as in `1:64x4096x4096`, or by the name or path of a file.
 
@@ -125,31 +134,23 @@ def given_shapes(text: str) -> tuple[Shape, ...]:
     return shapes
 
 
-def _found(name: str, folder: Path, unknown: str) -> Path:
-    if "/" in name or "." in name:
-        return Path(name)
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    if name not in known:
-        raise CallError(f"{unknown} {name!r}; known: {', '.join(known)}, or give a file")
-    return folder / f"{name}.yaml"
-
-
 def read_suite(path: Path) -> Suite:
     """The suite at `path`; raise `SpecError` with all of its mistakes."""
-    root = compose(path, _text(path))
     reader = _SuiteReader(path)
-    keys = ("summary", "seconds", "peer", "bound", "by_rows", "cases")
-    found = reader.mapping(root, keys, "suite", required=("cases",))
+    options: dict[str, Callable[[Node, str], Any]] = {
+        **dict.fromkeys(("seconds", "bound"), reader.above_0),
+        "peer": reader.peer,
+        "by_rows": reader.switch,
+    }
+    found = reader.mapping(compose(path, _text(path)), ("summary", *options, "cases"), "suite", required=("cases",))
     if "summary" in found:
         reader.text(found["summary"], "summary")
-    seconds = reader.above_0(found["seconds"], "seconds") if "seconds" in found else None
-    bound = reader.above_0(found["bound"], "bound") if "bound" in found else None
-    by_rows = "by_rows" in found and reader.switch(found["by_rows"], "by_rows")
-    peer = reader.peer(found["peer"]) if "peer" in found else None
+    given = {name: read(found[name], name) for name, read in options.items() if name in found}
     cases = reader.distinct(found["cases"], "cases", reader.case, _file_case) if "cases" in found else []
     if reader.mistakes:
         raise SpecError(reader.mistakes)
-    return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), seconds, peer, bound, by_rows)
+    given["peers"] = given.pop("peer", None)
+    return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), **given)
 
 
 def _file_case(parts: tuple[SuiteCase, ...]) -> str:
@@ -212,12 +213,12 @@ class _SuiteReader(Reader):
             self.wrong(node, f"{what}: expected true or false, found {described(node)}")
         return value is True
 
-    def peer(self, node: Node) -> tuple[str, ...] | None:
-        word = self.text(node, "peer")
+    def peer(self, node: Node, what: str) -> tuple[str, ...] | None:
+        word = self.text(node, what)
         try:
             return None if word is None else peers(word)
         except ValueError as error:
-            self.wrong(node, f"peer: {error}")
+            self.wrong(node, f"{what}: {error}")
             return None
 
     def case(self, node: Node) -> tuple[SuiteCase, ...] | None:
@@ -229,7 +230,7 @@ class _SuiteReader(Reader):
         title = self.text(found["title"], "case.title") if "title" in found else name
         choices = [self.choice(item) for item in self.items(found["kernels"], "kernels")] if "kernels" in found else []
         groups = self.groups(found["shapes"]) if "shapes" in found else {}
-        own = self.peer(found["peer"]) if "peer" in found else None
+        own = self.peer(found["peer"], "peer") if "peer" in found else None
         valid = tuple(choice for choice in choices if choice is not None)
         if name is None or title is None or not valid or not groups:
             return None
