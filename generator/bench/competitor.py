@@ -71,9 +71,8 @@ def competitors(comparison: Comparison, configs: str, peers: Sequence[str]) -> l
     """
     found = []
     for contestant in comparison.contestants:
-        found.append(unforced(contestant))
-        if configs == "all" and not contestant.is_contract:
-            found += [forced(contestant, index) for index in range(len(rows(contestant)))]
+        every = range(len(rows(contestant))) if configs == "all" else ()
+        found += [competitor(contestant, index) for index in (None, *every)]
     return found + [peer_of(comparison.problem, peer) for peer in peers]
 
 
@@ -84,29 +83,16 @@ def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:
     return tuple(module_of(contestant).CONFIGS)
 
 
-def unforced(contestant: Contestant) -> Competitor:
-    """The call that leaves the row to the kernel, and for a contract the kernel too."""
+def competitor(contestant: Contestant, index: int | None = None) -> Competitor:
+    """The call with an entry of the table; without one, the kernel chooses it, and for a contract the kernel too."""
+    called, table = function(contestant), rows(contestant)
     role = "contract" if contestant.is_contract else "kernel"
     side = Side(contestant.label, role, contestant.kernel, contestant.family, contestant.digest)
-    called = function(contestant)
+    if index is not None:
+        label = f"{contestant.label} [{index}]"
+        side = replace(side, label=label, config=dict(table[index]), index=index, forced=True)
     which = _chooser(called) if contestant.is_contract and hasattr(called, "which") else None
-    return Competitor(side, _caller(called, None), rows(contestant), which)
-
-
-def forced(contestant: Contestant, index: int) -> Competitor:
-    """The call with a row of the table."""
-    row = rows(contestant)[index]
-    side = Side(
-        f"{contestant.label} [{index}]",
-        "kernel",
-        contestant.kernel,
-        contestant.family,
-        contestant.digest,
-        dict(row),
-        index,
-        forced=True,
-    )
-    return Competitor(side, _caller(function(contestant), index), (row,))
+    return Competitor(side, _caller(called, index), table, which)
 
 
 def peer_of(problem: Problem, peer: str) -> Competitor:

@@ -14,7 +14,7 @@ from typing import Any
 
 from generator.bench import measure
 from generator.bench.comparison_plan import Contestant
-from generator.bench.competitor import Competitor, forced, function, peer_of, unforced
+from generator.bench.competitor import Competitor, competitor, function, peer_of
 from generator.bench.device import MeasuredDevice, reason, versions
 from generator.bench.measure import DeviceLost, Session
 from generator.bench.peers import set_precision
@@ -120,7 +120,7 @@ def functions(problem: Problem, contestants: Sequence[Contestant], factory: str 
     """
     device = _device(factory)
     set_precision(problem)
-    sides = [*map(unforced, contestants), peer_of(problem, "cublas")]
+    sides = [*map(competitor, contestants), peer_of(problem, "cublas")]
     measure.run(_session(problem, device, _SEEDS[1]), sides, CONFIRM.rounds, warm=CONFIRM.warm)
     found = tuple(each.median if each.right else None for each in sides)
     device.free()
@@ -188,7 +188,7 @@ class _Passes:
             best = [*best, choice.candidate]
         ours, called, library = [*map(_forced, best)], list[Competitor](), peer_of(trial.problem, "cublas")
         if choice is not None and choice.candidate is None and trial.function is not None:
-            called = [unforced(trial.function)]
+            called = [competitor(trial.function)]
         sides = [each for each in (*ours, *called, library) if self._prepare(session, each)]
         self._rounds(session, CONFIRM, sides)
         for each in sides:
@@ -255,7 +255,7 @@ class _Choice:
 
 
 def _forced(candidate: Candidate) -> Competitor:
-    return forced(candidate.contestant, candidate.index)
+    return competitor(candidate.contestant, candidate.index)
 
 
 def _median(each: Competitor) -> float:
