@@ -25,7 +25,6 @@ parallel.workers_by_default = lambda: _SHARE
 LONG: dict[str, tuple[str, ...]] = {
     "bench/test_cli.py": ("test_the_suites_shipped",),
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
-    "bench/test_sampled_sizes.py": ("test_the_command_prints", "test_the_committed_files"),
     "bounds/test_order_proof.py": (),
     "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
     "bounds/test_symmetric.py": (),

@@ -15,6 +15,7 @@ from generator.bench import measurements, results_report
 from generator.bench.suite import read_shapes, read_suite
 from generator.emit.report import page
 from generator.files.reading import FileError
+from generator.files.updating import put
 from generator.language.errors import CallError, SpecError
 from generator.language.spec import read as read_spec
 from generator.plan.expand import expand
@@ -22,9 +23,9 @@ from generator.problem.grouping import EVEN
 from generator.problem.product import Shape
 from generator.tune import regret, tuning_report, winners
 from generator.tune.journal import Journal
-from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome
+from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, row_of
 from generator.tune.rate_fit import RateFit
-from generator.tune.samples import row_of, samples_of
+from generator.tune.samples import samples_of
 from generator.tune.winners import MeasurementSource, Winners
 from generator.verify import proof_records
 from generator.verify.job_costs import JobCosts
@@ -56,13 +57,13 @@ def _read_journal(path: Path) -> Any:
     journal = Journal(path)
     standing = [each for place in journal.places for each in journal.standing(place, "family", {ONE: "ab", TWO: "cd"})]
     assert list(samples_of(standing, {})) == []
-    return [json.loads(kept.line(key)) for key, kept in journal._kept.items()][1:]
+    return [json.loads(kept.line(key)) for key, kept in journal.kept.items()][1:]
 
 
 def _tuned(path: Path) -> None:
     assert OUTCOME.winner is not None
     fit = RateFit({row_of("gmm_fp16_rcr_none", ONE, ROW): (1.0, 1e-6, 1e-6, 1e-6, 1e12, 1e-6, 0.1, -0.1)}, 0.01, 0.02)
-    winners.save(Winners(PLACE, {ONE: "ab", TWO: "cd"}, (OUTCOME.winner,), fit), path)
+    put(path, winners.text_of(Winners(PLACE, {ONE: "ab", TWO: "cd"}, (OUTCOME.winner,), fit), path))
 
 
 def _read_tuned(path: Path) -> Any:
@@ -84,7 +85,7 @@ def _regret(path: Path) -> None:
     chosen, best = Chosen(TWO, ROW, 3e-6, True), Timed(ONE, ROW, 2e-6)
     found = regret.Regret("family", "gmm_fp16_rcr_none", Shape(64, 16, 16), 0.5, chosen, best, 7, 2e-6)
     groups = dataclasses.replace(found, shape=Shape(64, 16, 16, groups=4, routing="zipf"))
-    regret.save(regret.RegretResults(PLACE, (found, groups)), path)
+    put(path, regret.text_of(regret.RegretResults(PLACE, (found, groups)), path))
 
 
 def _read_regret(path: Path) -> Any:
@@ -96,7 +97,7 @@ def _read_regret(path: Path) -> Any:
 def _bench(path: Path) -> None:
     sides = [records.side("ours", "kernel", [1.5, 2.0]), records.side("torch", "peer", [1.0, 3.0])]
     failed = records.wrong(records.side("other", "kernel", [1.0]))
-    measurements.save(records.results(records.record(*sides, failed)), path)
+    records.save(records.results(records.record(*sides, failed)), path)
 
 
 def _read_bench(path: Path) -> Any:

@@ -144,8 +144,14 @@ def _present(recorded: BenchmarkResults, records: list[ComparisonRecord], call: 
     Failures are printed to stderr.
     """
     bound = 1.0 if call.bound is None else call.bound
-    print(_text(recorded, records, call, bound), end="")
-    written = output_files.attempt(_reports(recorded, records, call))
+    if call.format == "markdown":
+        text = results_report.markdown(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
+    else:
+        whole = plain_rows.comparisons(recorded, records)
+        rows = plain_rows.summaries(recorded, records, bound) if call.summary else whole
+        text = plain_rows.as_csv(rows) if call.format == "csv" else plain_rows.as_json(rows)
+    print(text, end="")
+    written = output_files.attempt(_reports(recorded, records, call, bound))
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
@@ -155,26 +161,17 @@ def _present(recorded: BenchmarkResults, records: list[ComparisonRecord], call: 
     return WRONG_RESULT if faults or written or nothing is not None else DONE
 
 
-def _text(recorded: BenchmarkResults, records: Sequence[ComparisonRecord], call: BenchmarkOptions, bound: float) -> str:
-    """The results as `--format` says: the comparisons, or with `--summary` what they come to."""
-    if call.format == "markdown":
-        return results_report.markdown(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
-    rows = plain_rows.summaries(recorded, records, bound) if call.summary else plain_rows.comparisons(recorded, records)
-    return plain_rows.as_csv(rows) if call.format == "csv" else plain_rows.as_json(rows)
-
-
 def _reports(
-    recorded: BenchmarkResults, records: list[ComparisonRecord], call: BenchmarkOptions
+    recorded: BenchmarkResults, records: list[ComparisonRecord], call: BenchmarkOptions, bound: float
 ) -> Iterator[Callable[[], None]]:
     """What makes each requested report."""
-    if call.html is not None:
-        file, bound = call.html, 1.0 if call.bound is None else call.bound
+    html, drawn = call.html, call.plot
+    if html is not None:
         found = results_report.report(recorded, records, bound, by_rows=call.by_rows, command=call.command)
-        yield lambda: output_files.put(file, page(found))
-    if call.plot is not None:
+        yield lambda: output_files.put(html, page(found))
+    if drawn is not None:
         from generator.bench import plot
 
-        drawn = call.plot
         yield lambda: plot.draw(results_report.plots(recorded, records), drawn)
 
 
@@ -195,7 +192,7 @@ def run(
 
     `scale` divides the sizes of the products that measure the ceilings.
     """
-    from generator.bench import ceilings, measure, precompilation
+    from generator.bench import ceilings, measure, workers
 
     recorded = measurements.load(call.json) if call.json is not None else BenchmarkResults()
     environment = measurements.digest_of(dict(device.environment))
@@ -213,7 +210,7 @@ def run(
     missing = [dtype for word, dtype in dtypes.items() if word not in measured]
     keeper = _Keeper(call.json)
     if pending:
-        precompilation.compile_ahead(precompilation.calls(pending, call.configs), call.workers)
+        workers.compile_ahead(workers.calls(pending, call.configs), call.workers)
     if missing and (pending or not measured):
         added = [c for c in ceilings.measure(device, missing, scale=scale) if c.name not in measured]
         recorded.ceilings[environment] = (*recorded.ceilings.get(environment, ()), *added)

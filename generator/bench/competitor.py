@@ -1,11 +1,13 @@
-"""The sides of a comparison, ready to be called: rendered kernels loaded by path, and the peer."""
+"""The sides of a comparison, to be called and timed: rendered kernels loaded by path, and peers."""
 
 from __future__ import annotations
 
 import functools
+import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import torch
 
 from generator.bench.comparison_plan import Comparison, Contestant
+from generator.bench.device import Replay
 from generator.bench.measurements import Side
 from generator.bench.peers import PEERS, Launch
 from generator.bench.random_operands import Operands
@@ -21,9 +24,9 @@ from generator.emit.loading import load_family, load_kernel
 from generator.problem.product import Problem
 
 
-@dataclass
+@dataclass(eq=False)
 class Competitor:
-    """A side with the call that is timed; `side` is filled in as measuring goes on."""
+    """A side with the call that is timed; `side`, the replay and the samples are filled in as measuring goes on."""
 
     side: Side
     launch: Launch
@@ -33,6 +36,32 @@ class Competitor:
     which: Callable[[Operands], tuple[str, Mapping[str, int]]] | None = None
     #: Whether the result is what the call returns, also where an output is given.
     fresh: bool = False
+    #: The recorded calls, how many they are, and the number of calls by the host in one sample.
+    replay: Replay | None = None
+    replayed: int = 1
+    called: int = 0
+    #: Seconds: of replays; of calls from an idle device until it is idle again; until the host has queued these calls.
+    gpu: list[float] = field(default_factory=list)
+    call: list[float] = field(default_factory=list)
+    host: list[float] = field(default_factory=list)
+    #: What the last plain call returned, and what the calls of a replay return for each set.
+    last: Any = None
+    returned: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing has failed so far."""
+        return self.side.failure is None
+
+    @property
+    def median(self) -> float:
+        """The median seconds of a replayed call; infinite if a sample is no time, such as NaN."""
+        whole = all(0 < sample < math.inf for sample in self.gpu)
+        return statistics.median(self.gpu) if whole else math.inf
+
+    def fail(self, failure: str, *, refused: bool = False) -> None:
+        """Note why the side has no times; `refused` if that is no fault."""
+        self.side = replace(self.side, failure=failure, refused=refused)
 
 
 def competitors(comparison: Comparison, configs: str, peers: Sequence[str]) -> list[Competitor]:
@@ -42,9 +71,8 @@ def competitors(comparison: Comparison, configs: str, peers: Sequence[str]) -> l
     """
     found = []
     for contestant in comparison.contestants:
-        found.append(unforced(contestant))
-        if configs == "all" and not contestant.is_contract:
-            found += [forced(contestant, index) for index in range(len(rows(contestant)))]
+        every = range(len(rows(contestant))) if configs == "all" else ()
+        found += [competitor(contestant, index) for index in (None, *every)]
     return found + [peer_of(comparison.problem, peer) for peer in peers]
 
 
@@ -55,29 +83,16 @@ def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:
     return tuple(module_of(contestant).CONFIGS)
 
 
-def unforced(contestant: Contestant) -> Competitor:
-    """The call that leaves the row to the kernel, and for a contract the kernel too."""
+def competitor(contestant: Contestant, index: int | None = None) -> Competitor:
+    """The call with an entry of the table; without one, the kernel chooses it, and for a contract the kernel too."""
+    called, table = function(contestant), rows(contestant)
     role = "contract" if contestant.is_contract else "kernel"
     side = Side(contestant.label, role, contestant.kernel, contestant.family, contestant.digest)
-    called = function(contestant)
+    if index is not None:
+        label = f"{contestant.label} [{index}]"
+        side = replace(side, label=label, config=dict(table[index]), index=index, forced=True)
     which = _chooser(called) if contestant.is_contract and hasattr(called, "which") else None
-    return Competitor(side, _caller(called, None), rows(contestant), which)
-
-
-def forced(contestant: Contestant, index: int) -> Competitor:
-    """The call with a row of the table."""
-    row = rows(contestant)[index]
-    side = Side(
-        f"{contestant.label} [{index}]",
-        "kernel",
-        contestant.kernel,
-        contestant.family,
-        contestant.digest,
-        dict(row),
-        index,
-        forced=True,
-    )
-    return Competitor(side, _caller(function(contestant), index), (row,))
+    return Competitor(side, _caller(called, index), table, which)
 
 
 def peer_of(problem: Problem, peer: str) -> Competitor:

@@ -59,12 +59,12 @@ def timed(replay: Replay, device: MeasuredDevice) -> float:
     return reading()
 
 
-class _Events:
-    """Work launched by the host between two events."""
+class _Replay:
+    """Work between two events: a graph's replay, or what the host launches."""
 
-    method = "events"
-
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, method: str, work: Callable[[], None]) -> None:
+        self.method = method
+        # The method of a graph keeps it: the graph owns the memory that its kernels use.
         self._work = work
 
     def run(self) -> Reading:
@@ -77,17 +77,6 @@ class _Events:
 
 def _event() -> torch.cuda.Event:
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
-class _Graph(_Events):
-    """Work captured once and replayed between two events."""
-
-    method = "graph"
-
-    def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
-        super().__init__(graph.replay)
-        # Keep the graph: it owns the memory that its kernels use.
-        self._graph = graph
 
 
 class CudaDevice:
@@ -132,9 +121,9 @@ class CudaDevice:
             torch.cuda.synchronize()
         except Exception as error:
             torch.cuda.synchronize()
-            print(f"cannot be captured in a CUDA graph, timed by events: {_first_line(error)}", file=sys.stderr)
-            return _Events(work)
-        return _Graph(graph)
+            print(f"cannot be captured in a CUDA graph, timed by events: {reason(error)}", file=sys.stderr)
+            return _Replay("events", work)
+        return _Replay("graph", graph.replay)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
@@ -166,6 +155,8 @@ def _driver() -> str:
     return answer[0] if answer else "unknown"
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+def reason(error: BaseException) -> str:
+    """An exception on one line: the first line of its message, and the second if the first ends with a colon."""
+    lines = str(error).strip().splitlines() or ["no message"]
+    message = lines[0] if not lines[0].endswith(":") else " ".join(lines[:2])
+    return f"{type(error).__name__}: {message}"[:300]

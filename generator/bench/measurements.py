@@ -14,18 +14,17 @@ import dataclasses
 import hashlib
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from generator.bench import stats
 from generator.files.checked_json import Schema
-from generator.files.updating import put, update
+from generator.files.updating import update
 from generator.language import measured_values as values
 from generator.language.built_in import chain_of
 from generator.language.dtypes import ACCUMULATORS, PRECISIONS, RESULTS
-from generator.language.errors import shown
 from generator.language.measured_values import Unfit
 from generator.language.model import Dtype, Layout
 from generator.language.vocabulary import LAYOUT_LETTERS
@@ -40,7 +39,6 @@ COPY = "copy"
 #: included, and until the host is free again.
 TIMED = ("gpu", "call", "host")
 
-_Part = TypeVar("_Part")
 Environment = Mapping[str, str | int]
 #: The ratio of a peer's time to a side's for each word of `TIMED`, by the places of the side and the peer in a record.
 Ratios = Mapping[tuple[int, int], Mapping[str, stats.Ratio]]
@@ -114,6 +112,11 @@ class ComparisonRecord:
         """A peer's time over a side's; None where there is no peer, or either has no right result, or both are one."""
         places = [next((i for i, own in enumerate(self.sides) if own is each), -1) for each in (side, peer)]
         return self.ratios.get((places[0], places[1]), {}).get(timed)
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What only one record of a file is of."""
+        return self.case, self.problem, self.environment, self.method["configs"], self.method["peer"]
 
     @property
     def peer(self) -> Side | None:
@@ -233,23 +236,10 @@ class BenchmarkResults:
         return next((record for record in self.records if record.key == key and not record.faults), None)
 
     def put(self, record: ComparisonRecord) -> None:
-        """Add a record in the place of an older one of the same case, problem, rows and environment."""
-
-        def same(other: ComparisonRecord) -> bool:
-            return (other.case, other.problem, other.environment, other.method["configs"], other.method["peer"]) == (
-                record.case,
-                record.problem,
-                record.environment,
-                record.method["configs"],
-                record.method["peer"],
-            )
-
-        places = [index for index, other in enumerate(self.records) if same(other)]
-        if places:
-            self.records[places[0]] = record
-            self.records = [other for index, other in enumerate(self.records) if index not in places[1:]]
-        else:
-            self.records.append(record)
+        """Add a record in the place of an older one of the same case, problem, configurations and environment."""
+        others = [other for other in self.records if other.place != record.place]
+        at = next((index for index, other in enumerate(self.records) if other.place == record.place), len(others))
+        self.records = [*others[:at], record, *others[at:]]
 
     def ceiling(self, environment: str, name: str) -> float | None:
         """A measured ceiling of an environment, None where it was not measured."""
@@ -286,18 +276,11 @@ def load(path: Path) -> BenchmarkResults:
         return BenchmarkResults()
 
 
-def save(results: BenchmarkResults, path: Path) -> None:
-    """Write the results to `path` in one step, so that a stopped run leaves the file whole.
-
-    Raises `FileError` if it cannot be written, or if no reader would accept it.
-    """
-    put(path, text_of(results, path))
-
-
 def add(results: BenchmarkResults, fresh: Sequence[ComparisonRecord], path: Path) -> None:
     """Add what a run has measured, and the environments and ceilings of its results, to the results in `path`.
 
-    What other runs have written there stays, and `results` have it afterwards too. Raises what `load` and `save` raise.
+    What other runs have written there stays, and `results` have it afterwards too. Raises what `load` raises, and
+    `FileError` if the file cannot be written.
     """
 
     def merged() -> str:
@@ -372,7 +355,7 @@ def _plain_side(record: ComparisonRecord, place: int) -> dict[str, Any]:
 
 def _results(data: Any) -> BenchmarkResults:
     """The contents of a file with the schema; raises `Unfit` for values that no file has."""
-    records = [_record(entry, "records", index) for index, entry in enumerate(data["records"])]
+    records = [_as_written(entry, index) for index, entry in enumerate(data["records"])]
     for index, record in enumerate(records):
         if record.environment not in data["environments"]:
             raise Unfit("there is no such environment", "records", index, "environment")
@@ -385,49 +368,42 @@ def _results(data: Any) -> BenchmarkResults:
     )
 
 
-def _record(data: Any, *steps: str | int) -> ComparisonRecord:
+def _as_written(data: Any, index: int) -> ComparisonRecord:
+    """The record of an entry; raises `Unfit` for one that would not be written so again."""
+    try:
+        record = _record(data)
+        problem = record.problem
+        # A problem whose operands cannot be described raises here, rather than where a table is made.
+        if problem.flops and problem.held and problem.aligned_rows is not None and _plain_record(record) == data:
+            return record
+        reason, steps = "another spelling", tuple[str, ...]()
+    except Unfit as error:
+        reason, steps = error.reason, error.steps
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        reason, steps = f"{type(error).__name__}: {error}", ()
+    raise Unfit(f"is not what a kernel has ({reason})"[:300], "records", index, *steps)
+
+
+def _record(data: Any) -> ComparisonRecord:
     problem = Problem(
-        shape_of(data["shape"], *steps, "shape"),
-        _of_data(Dtype.from_data, _dtype_data, data["dtype"], *steps, "dtype"),
+        shape_of(data["shape"], "shape"),
+        Dtype.from_data(data["dtype"]),
         Layout.of(data["layout"]),
-        _of_data(chain_of, lambda chain: chain.data, data["epilogue"], *steps, "epilogue"),
+        chain_of(data["epilogue"]),
         data.get("symmetric", False),
     )
-    _of_data(lambda _: problem, _described, data["epilogue"], *steps)
-    sides = tuple(_side(entry, *steps, "sides", place) for place, entry in enumerate(data["sides"]))
+    sides = tuple(_side(entry, "sides", place) for place, entry in enumerate(data["sides"]))
     peers = str(data["method"]["peer"]).split(",")
     if sum(side.role == "peer" for side in sides) > len(peers):
-        raise Unfit(f"the method has {len(peers)} peers, and the sides have more", *steps, "sides")
+        raise Unfit(f"the method has {len(peers)} peers, and the sides have more", "sides")
     ratios: dict[tuple[int, int], dict[str, stats.Ratio]] = {}
     for own, entry in enumerate(data["sides"]):
         for other, found in entry.get("ratios", {}).items():
             if int(other) >= len(sides):
-                raise Unfit("there is no such side", *steps, "sides", own, "ratios", other)
+                raise Unfit("there is no such side", "sides", own, "ratios", other)
             ratios[own, int(other)] = {word: stats.Ratio(*numbers) for word, numbers in found.items()}
-    return ComparisonRecord(
-        data["key"], data["case"], data["title"], problem, data["environment"], data["method"], sides, ratios
-    )
-
-
-def _dtype_data(dtype: Dtype) -> Any:
-    return dtype.data if dtype.word and all(each.bits for each in dtype.stored) else None
-
-
-def _described(problem: Problem) -> Any:
-    """The data of the problem's epilogue, if the operands of its call can be described."""
-    return problem.epilogue.data if problem.flops and problem.aligned_rows is not None and problem.held else None
-
-
-def _of_data(read: Callable[[Any], _Part], again: Callable[[_Part], Any], data: Any, *steps: str | int) -> _Part:
-    """What a reader makes of data of any kind, if `again` gives the same data back; raises `Unfit` if not."""
-    try:
-        found = read(data)
-        if again(found) == data:
-            return found
-        reason = "another spelling"
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        reason = f"{type(error).__name__}: {error}"
-    raise Unfit(f"is not what a kernel has: {shown(data)} ({reason})"[:300], *steps)
+    head = (data["key"], data["case"], data["title"], problem, data["environment"], data["method"])
+    return ComparisonRecord(*head, sides, ratios)
 
 
 def _side(data: Any, *steps: str | int) -> Side:

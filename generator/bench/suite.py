@@ -5,12 +5,13 @@ All mistakes of a file are reported together.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -34,6 +35,8 @@ DEFAULT_SHAPES = "default"
 PEERS = ("cublas", "eager", "fused", "inductor")
 DEFAULT_PEERS = ("cublas",)
 
+#: Two sizes are near if M, N and K each differ by at most one part in this many.
+_PARTS = 100
 #: The most bytes of a suite or of a file of shapes: YAML takes a hundred times as much memory.
 _MOST_BYTES = 4 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -105,6 +108,15 @@ def find_shapes(name: str) -> Path:
     return _found(name, SHAPES, "--shapes: no file of shapes is named")
 
 
+def _found(name: str, folder: Path, unknown: str) -> Path:
+    if "/" in name or "." in name:
+        return Path(name)
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in known:
+        raise CallError(f"{unknown} {name!r}; known: {', '.join(known)}, or give a file")
+    return folder / f"{name}.yaml"
+
+
 def given_shapes(text: str) -> tuple[Shape, ...]:
     """The shapes that an option `--shapes` gives: itself, as in `1:64x4096x4096`, or by the name or path of a file.
 
@@ -122,31 +134,23 @@ def given_shapes(text: str) -> tuple[Shape, ...]:
     return shapes
 
 
-def _found(name: str, folder: Path, unknown: str) -> Path:
-    if "/" in name or "." in name:
-        return Path(name)
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    if name not in known:
-        raise CallError(f"{unknown} {name!r}; known: {', '.join(known)}, or give a file")
-    return folder / f"{name}.yaml"
-
-
 def read_suite(path: Path) -> Suite:
     """The suite at `path`; raise `SpecError` with all of its mistakes."""
-    root = compose(path, _text(path))
     reader = _SuiteReader(path)
-    keys = ("summary", "seconds", "peer", "bound", "by_rows", "cases")
-    found = reader.mapping(root, keys, "suite", required=("cases",))
+    options: dict[str, Callable[[Node, str], Any]] = {
+        **dict.fromkeys(("seconds", "bound"), reader.above_0),
+        "peer": reader.peer,
+        "by_rows": reader.switch,
+    }
+    found = reader.mapping(compose(path, _text(path)), ("summary", *options, "cases"), "suite", required=("cases",))
     if "summary" in found:
         reader.text(found["summary"], "summary")
-    seconds = reader.above_0(found["seconds"], "seconds") if "seconds" in found else None
-    bound = reader.above_0(found["bound"], "bound") if "bound" in found else None
-    by_rows = "by_rows" in found and reader.switch(found["by_rows"], "by_rows")
-    peer = reader.peer(found["peer"]) if "peer" in found else None
+    given = {name: read(found[name], name) for name, read in options.items() if name in found}
     cases = reader.distinct(found["cases"], "cases", reader.case, _file_case) if "cases" in found else []
     if reader.mistakes:
         raise SpecError(reader.mistakes)
-    return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), seconds, peer, bound, by_rows)
+    given["peers"] = given.pop("peer", None)
+    return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), **given)
 
 
 def _file_case(parts: tuple[SuiteCase, ...]) -> str:
@@ -165,6 +169,23 @@ def read_shapes(path: Path) -> tuple[Shape, ...]:
     if reader.mistakes:
         raise SpecError(reader.mistakes)
     return shapes
+
+
+def near(one: Shape, other: Shape) -> bool:
+    """Whether M, N and K of two single products each differ by at most 1 %."""
+    if {one.products, other.products} != {"none"}:
+        return False
+    return all(_PARTS * abs(x - y) <= max(x, y) for x, y in zip(one.sizes, other.sizes))
+
+
+def is_unseen(shape: Shape) -> bool:
+    """Whether a size is near one of a file unseen_*.yaml of suites/shapes, to which nothing is fitted."""
+    return any(near(shape, other) for other in _unseen())
+
+
+@functools.cache
+def _unseen() -> tuple[Shape, ...]:
+    return tuple(shape for path in sorted(SHAPES.glob("unseen_*.yaml")) for shape in read_shapes(path))
 
 
 def _text(path: Path) -> str:
@@ -192,12 +213,12 @@ class _SuiteReader(Reader):
             self.wrong(node, f"{what}: expected true or false, found {described(node)}")
         return value is True
 
-    def peer(self, node: Node) -> tuple[str, ...] | None:
-        word = self.text(node, "peer")
+    def peer(self, node: Node, what: str) -> tuple[str, ...] | None:
+        word = self.text(node, what)
         try:
             return None if word is None else peers(word)
         except ValueError as error:
-            self.wrong(node, f"peer: {error}")
+            self.wrong(node, f"{what}: {error}")
             return None
 
     def case(self, node: Node) -> tuple[SuiteCase, ...] | None:
@@ -209,7 +230,7 @@ class _SuiteReader(Reader):
         title = self.text(found["title"], "case.title") if "title" in found else name
         choices = [self.choice(item) for item in self.items(found["kernels"], "kernels")] if "kernels" in found else []
         groups = self.groups(found["shapes"]) if "shapes" in found else {}
-        own = self.peer(found["peer"]) if "peer" in found else None
+        own = self.peer(found["peer"], "peer") if "peer" in found else None
         valid = tuple(choice for choice in choices if choice is not None)
         if name is None or title is None or not valid or not groups:
             return None

@@ -6,12 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from generator.bench.workers import PROCESSES
 from generator.commands.answering import status_of
 from generator.commands.argument_types import Parser, above_0, add_device, folder, gpus, positive, workers
 from generator.files.program import program
-from generator.tune import executors
-from generator.tune.options import CANDIDATES, TuningOptions
-from generator.tune.tuning_call import answer
+from generator.tune.tuning_call import CANDIDATES, TuningOptions, answer
 
 _EPILOG = (
     "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its GPU, or "
@@ -74,7 +73,7 @@ def parse(argv: Sequence[str]) -> TuningOptions:
     )
     parser.add_argument(
         "--executor",
-        default=executors.PROCESSES,
+        default=PROCESSES,
         metavar="MODULE:CALLABLE",
         help="where to measure: in processes of this machine (the default), or on the workers of the "
         "concurrent.futures.Executor that the callable returns; each worker must see one GPU",

@@ -11,7 +11,7 @@ from . import registration
 from .launch import Operands, Repeat, distinct, kind_of, remember, started
 from .launchable import is_fake
 from .operators import Operator
-from .torch_calls import as_plain
+from .private import as_plain
 
 #: Gradients of results by their names, and whether that of an operand is needed.
 _Gradients: TypeAlias = Mapping[str, Tensor | None]

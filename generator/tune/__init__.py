@@ -12,5 +12,5 @@ The stages, each of which can be called alone:
     regret           Outcome ... -> results file           how much longer the family's choice takes than the best
     tuning_report    either file -> Report                 what it comes to, as Markdown and as a page
 
-`tuning_run` runs them, `executors` starts the worker processes, and `generator.bench` does all timing and checking.
+`tuning_run` runs them; `generator.bench` starts the processes, and does all timing and checking.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel, LeftOut, by_contract
 
 if TYPE_CHECKING:
-    from generator.tune.predicted_choice import PredictedChoice, RefusedSizes
+    from generator.tune.predicted_choice import PredictedChoice
 
 #: Of a reason, so many variants are named.
 _NAMED = 2
@@ -198,27 +198,22 @@ def _calls(subject: ExplainedFamily, calls: Sequence[tuple[int, ...]], device: D
             out = Path(stack.enter_context(TemporaryDirectory()))
             render([RenderingJob(subject.family, out)])
             folder = out / subject.name
-        one, *others = calls
-        if others:
-            yield from _several(folder, subject, calls, device)
+        found = predicted_choice.choices(folder, contracts, subject.everything, calls, device)
+        if len(calls) > 1:
+            yield from ("", f"{len(calls)} calls with contiguous operands on {device.name}:")
+            yield from _several(found, contracts)
             return
-        yield from ("", f"A call of {_product(one)} with contiguous operands on {device.name}:")
-        for found in predicted_choice.choices(folder, contracts, subject.everything, one, device):
-            yield from _call(subject, found, contracts[found.contract][0].variant, one, device)
+        yield from ("", f"A call of {_product(calls[0])} with contiguous operands on {device.name}:")
+        for each in found:
+            yield from _call(subject, each, contracts[each.contract][0].variant, device)
 
 
-def _call(
-    subject: ExplainedFamily,
-    found: PredictedChoice | RefusedSizes,
-    variant: Variant,
-    sizes: tuple[int, ...],
-    device: Device,
-) -> Iterator[str]:
+def _call(subject: ExplainedFamily, found: PredictedChoice, variant: Variant, device: Device) -> Iterator[str]:
     """What one call runs, why, and how long models and measurements say it takes."""
     from generator.tune import predicted_choice
 
-    if isinstance(found, predicted_choice.RefusedSizes):
-        yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.reason.splitlines()))
+    if found.refused is not None:
+        yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.refused.splitlines()))
         return
     yield f"  {found.contract} runs {found.kernel}"
     if found.config is None:
@@ -232,32 +227,30 @@ def _call(
         yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
     if found.analytic is not None:
         yield f"    estimate: {_time(found.analytic)} by the analytic model, which ranks and does not predict"
-    yield f"    {_measured(subject.measured, variant, predicted_choice.compared(variant, sizes), device)}"
+    yield f"    {_measured(subject.measured, variant, predicted_choice.compared(variant, found.sizes), device)}"
 
 
-def _several(folder: Path, subject: ExplainedFamily, calls: Sequence[tuple[int, ...]], device: Device) -> Iterator[str]:
+def _several(choices: Iterable[PredictedChoice], contracts: Iterable[str]) -> Iterator[str]:
     """What calls run: calls one after another that run the same are one line."""
-    from generator.tune import predicted_choice
-
-    contracts = by_contract(subject.kernels)
-    yield from ("", f"{len(calls)} calls with contiguous operands on {device.name}:")
-    found: dict[str, list[tuple[str, tuple[int, ...], float | None]]] = {name: [] for name in contracts}
-    for sizes, each in predicted_choice.choices_of(folder, contracts, subject.everything, calls, device):
-        if isinstance(each, predicted_choice.RefusedSizes):
-            found[each.contract].append((f"cannot run: {each.reason.splitlines()[0]}", sizes, None))
-            continue
-        how = f"{each.kernel.removeprefix(each.contract + '__')}, " + (
-            "tuned at the first call" if each.config is None else _config(each.config)
-        )
-        seconds = each.analytic if each.fitted is None else each.fitted
-        found[each.contract].append((how + ", an operand copied first" * each.copied, sizes, seconds))
-    for name, choices in found.items():
+    found: dict[str, list[PredictedChoice]] = {name: [] for name in contracts}
+    for each in choices:
+        found[each.contract].append(each)
+    for name, own in found.items():
         yield f"  {name}"
-        for how, group in itertools.groupby(choices, key=lambda choice: choice[0]):
+        for how, group in itertools.groupby(own, key=_briefly):
             those = list(group)
-            times = [seconds for _, _, seconds in those if seconds is not None]
+            times = [x for each in those if (x := each.analytic if each.fitted is None else each.fitted) is not None]
             estimate = f"; estimate: {_span(list(map(_time, (min(times), max(times)))))}" if times else ""
-            yield f"    {_span([_product(those[0][1]), _product(those[-1][1])])}: {how}{estimate}"
+            yield f"    {_span([_product(those[0].sizes), _product(those[-1].sizes)])}: {how}{estimate}"
+
+
+def _briefly(choice: PredictedChoice) -> str:
+    """What a call runs, on one line."""
+    if choice.refused is not None:
+        return f"cannot run: {choice.refused.splitlines()[0]}"
+    config = "tuned at the first call" if choice.config is None else _config(choice.config)
+    kernel = choice.kernel.removeprefix(f"{choice.contract}__")
+    return f"{kernel}, {config}" + ", an operand copied first" * choice.copied
 
 
 def _product(sizes: tuple[int, ...]) -> str:

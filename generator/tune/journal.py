@@ -99,15 +99,19 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        #: The outcomes by key, each with what it is of.
+        self.kept: dict[str, JournalEntry] = {}
         #: The folder that is locked: that of the file, which `path` may be a link to.
         self._folder = Path(os.path.realpath(path)).parent
-        self._kept: dict[str, JournalEntry] = {}
-        #: What of the file has been read: its bytes up to the end of the last whole line, and which file it is.
+        #: What of the file has been read: its bytes up to the end of the last whole line.
         self._read = b""
-        self._refresh()
+        self.refresh()
 
-    def _refresh(self) -> bytes:
-        """Read what the file has now; the bytes after its last whole line are returned."""
+    def refresh(self) -> bytes:
+        """Read what other runs have written since; the bytes after the last whole line are returned.
+
+        Raises `CallError` if the file is something else now.
+        """
         try:
             data = read_bytes(self.path)
         except FileNotFoundError:
@@ -115,18 +119,16 @@ class Journal:
         except FileError as error:
             raise CallError(f"--journal: {error}") from None
         whole = data[: data.rfind(b"\n") + 1]
-        first = 0
-        if self._read and whole.startswith(self._read):
-            first = len(self._read)
-        else:
+        if not whole.startswith(self._read):
             # Another run has put the file in order, or it has been replaced.
-            self._kept = {}
-        number = whole.count(b"\n", 0, first) + 1
-        lines, rest = whole[first:].split(b"\n")[:-1], data[len(whole) :]
-        for place, line in enumerate(lines, number):
-            self._put(*self._parsed(line, place))
+            self.kept, self._read = {}, b""
+        number = self._read.count(b"\n")
+        for line in whole[len(self._read) :].split(b"\n")[:-1]:
+            number += 1
+            self._put(*self._parsed(line, number))
+        rest = data[len(whole) :]
         if rest[: len(_BEGIN)] != _BEGIN[: len(rest)]:
-            raise self._wrong("the end of the file is no part of a line", number + len(lines))
+            raise self._wrong("the end of the file is no part of a line", number + 1)
         self._read = whole
         return rest
 
@@ -145,9 +147,9 @@ class Journal:
 
     def _put(self, key: str, new: JournalEntry) -> None:
         """Take in an outcome; of older ones, what it replaces goes."""
-        standing = {other: kept.beside(new) for other, kept in self._kept.items() if other != key}
-        self._kept = {other: kept for other, kept in standing.items() if kept is not None}
-        self._kept[key] = new
+        standing = {other: kept.beside(new) for other, kept in self.kept.items() if other != key}
+        self.kept = {other: kept for other, kept in standing.items() if kept is not None}
+        self.kept[key] = new
 
     def __enter__(self) -> Journal:
         make_folder(self._folder)
@@ -162,8 +164,8 @@ class Journal:
         if kind is None:
             # In one step, and only of what stands: before, each line was in the file as soon as it was measured.
             with alone(self._folder):
-                rest = self._refresh()
-                data = "".join(kept.line(key) for key, kept in self._kept.items()).encode()
+                rest = self.refresh()
+                data = "".join(kept.line(key) for key, kept in self.kept.items()).encode()
                 if rest or data != self._read:
                     put(self.path, data)
                     self._read = data
@@ -175,10 +177,9 @@ class Journal:
 
         Outcomes that other runs have appended are read too. Raises `FileError` if the file cannot be written.
         """
-        text = values.checked(JournalEntry(about, outcome, place, kernels).line(key), LINE, _entry, self.path)
-        line = text.encode()
+        line = values.checked(JournalEntry(about, outcome, place, kernels).line(key), LINE, _entry, self.path).encode()
         with alone(self._folder):
-            rest = self._refresh()
+            rest = self.refresh()
             try:
                 with self.path.open("ab") as file:
                     if rest:
@@ -189,32 +190,17 @@ class Journal:
                     os.fsync(file.fileno())
             except OSError as error:
                 raise FileError(self.path, f"cannot be written: {error.strerror or error}") from None
-            self._read += line
-        self._put(*values.parsed(text, LINE, _entry))
-
-    def refresh(self) -> None:
-        """Read what other runs have written since; raises `CallError` if the file is something else now."""
-        self._refresh()
+            self.refresh()
 
     @property
     def outcomes(self) -> dict[str, TrialOutcome]:
         """What it holds, by key."""
-        return {key: kept.outcome for key, kept in self._kept.items()}
-
-    def outcome(self, key: str) -> TrialOutcome | None:
-        """The outcome with a key, if it has been read."""
-        kept = self._kept.get(key)
-        return None if kept is None else kept.outcome
+        return {key: kept.outcome for key, kept in self.kept.items()}
 
     @property
     def places(self) -> set[MeasurementSource]:
         """Where what it holds was measured."""
-        return {kept.place for kept in self._kept.values()}
-
-    @property
-    def entries(self) -> Iterator[JournalEntry]:
-        """What it holds, with what each outcome is of."""
-        return iter(self._kept.values())
+        return {kept.place for kept in self.kept.values()}
 
     def standing(self, place: MeasurementSource, family: str, digests: Mapping[str, str]) -> Iterator[TrialOutcome]:
         """What was measured at `place`, whichever call asked for it, of a family's kernels that are what they were.
@@ -222,7 +208,7 @@ class Journal:
         An outcome with kernels that have changed since is one of the others only. One of another family, which has some
         of these kernels, is not `whole`.
         """
-        for kept in self._kept.values():
+        for kept in self.kept.values():
             changed = {name for name, digest in kept.kernels.items() if digests.get(name) != digest}
             if kept.place == place:
                 outcome = _without(kept.outcome, changed) if changed else kept.outcome

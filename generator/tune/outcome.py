@@ -5,13 +5,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from generator.language import measured_values as values
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import TIMED, WINNER, check_winner
 from generator.problem.grouping import EVEN
 from generator.problem.product import Shape
+
+_Timed = TypeVar("_Timed", bound="Timed")
+#: M, N and K, after the number of products if there is a batch.
+Sizes = tuple[int, ...]
+#: A contract and the sizes of a call.
+Place = tuple[str, Sizes]
+#: A configuration: contract, kernel, and the entry of `CONFIGS` as sorted pairs.
+Row = tuple[str, str, tuple[tuple[str, int], ...]]
+
+
+def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
+    """The key of a configuration in samples and rates."""
+    return contract, kernel, tuple(sorted(config.items()))
 
 
 @dataclass(frozen=True)
@@ -77,9 +90,23 @@ class ConfirmedWinner:
         return Shape(self.m, self.n, self.k, batch=self.batch)
 
     @property
-    def place(self) -> tuple[str, tuple[int, ...]]:
+    def place(self) -> Place:
         """The contract and the sizes that it is the winner of; winners are sorted by them."""
         return self.contract, self.shape.sizes
+
+    @property
+    def row(self) -> Row:
+        return row_of(self.contract, self.kernel, self.config)
+
+
+def winner_at(
+    contract: str, shape: Shape, fastest: Timed, library_seconds: float | None, runner_up: Timed | None
+) -> ConfirmedWinner:
+    """The winner of a contract at a shape."""
+    *products, m, n, k = shape.sizes
+    how = fastest.kernel, fastest.config, fastest.seconds, library_seconds, runner_up
+    count, routing = products[0] if products else 0, shape.routing or EVEN
+    return ConfirmedWinner(contract, m, n, k, *how, count, bool(shape.groups), routing, shape.inner)
 
 
 @dataclass(frozen=True)
@@ -170,7 +197,7 @@ def outcome_of(data: Mapping[str, Any]) -> TrialOutcome:
         values.configuration(entry["config"] or {}, "failures", place, "config")
     failures = tuple(TrialFailure(**entry) for entry in data.get("failures", ()))
     winner = None if data["winner"] is None else winner_of(data["winner"], "winner")
-    chosen = None if data.get("chosen") is None else chosen_of(data["chosen"], "chosen")
+    chosen = None if data.get("chosen") is None else timed_of(Chosen, data["chosen"], "chosen")
     contracts = {each.kernel.partition("__")[0] for each in times}
     if len(contracts) > 1 or (winner is not None and times and winner.contract not in contracts):
         raise Unfit("the times are of several contracts, or not of the winner's", "times")
@@ -216,16 +243,10 @@ def winner_of(data: Mapping[str, Any], *steps: str | int) -> ConfirmedWinner:
     return found
 
 
-def chosen_of(data: Mapping[str, Any], *steps: str | int) -> Chosen:
-    """A choice with the schema `CHOSEN`; raises `Unfit`, with `steps` to it, for a configuration that no kernel has."""
+def timed_of(of: type[_Timed], data: Mapping[str, Any], *steps: str | int) -> _Timed:
+    """A time with the schema `TIMED`, or `CHOSEN`; raises `Unfit`, with `steps` to it, for a wrong configuration."""
     values.configuration(data["config"], *steps, "config")
-    return Chosen(**data)
-
-
-def timed_of(data: Mapping[str, Any], *steps: str | int) -> Timed:
-    """A time with the schema `TIMED`; raises `Unfit`, with `steps` to it, for a configuration that no kernel has."""
-    values.configuration(data["config"], *steps, "config")
-    return Timed(**data)
+    return of(**data)
 
 
 def sound(outcome: TrialOutcome) -> TrialOutcome:
@@ -251,12 +272,9 @@ def sound(outcome: TrialOutcome) -> TrialOutcome:
         chosen = None
     if not wrong:
         return outcome
-    failures = tuple(
-        TrialFailure(each.kernel, each.config or None, f"{each.seconds!r} are not the seconds of a call")
-        for each in wrong
-    )
+    told = "{!r} are not the seconds of a call"
+    added = (TrialFailure(each.kernel, each.config or None, told.format(each.seconds)) for each in wrong)
+    # Each once: what a worker has made sound is made so again where it arrives.
+    failures = {(each.kernel, str(each.config), each.reason): each for each in (*outcome.failures, *added)}
     times = tuple(each for each in outcome.times if _is_time(each.seconds))
-    known = dict.fromkeys((each.kernel, str(each.config), each.reason) for each in outcome.failures)
-    new = {(each.kernel, str(each.config), each.reason): each for each in failures}
-    added = tuple(each for key, each in new.items() if key not in known)
-    return replace(outcome, times=times, failures=(*outcome.failures, *added), winner=winner, chosen=chosen)
+    return replace(outcome, times=times, failures=tuple(failures.values()), winner=winner, chosen=chosen)

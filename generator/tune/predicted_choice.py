@@ -9,10 +9,9 @@ import importlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 import triton
@@ -36,9 +35,10 @@ class PredictedChoice:
     """What a call of one contract runs with contiguous operands."""
 
     contract: str
+    sizes: tuple[int, ...]
     #: The kernel's name, and its configuration; a tuner has several configurations, and none is chosen before the call.
-    kernel: str
-    config: Mapping[str, int] | None
+    kernel: str = ""
+    config: Mapping[str, int] | None = None
     candidates: int = 1
     #: Whether an operand is copied first.
     copied: bool = False
@@ -47,35 +47,22 @@ class PredictedChoice:
     #: Seconds by the model that is fitted to measurements, where the family has its rates, and by the analytic model.
     fitted: float | None = None
     analytic: float | None = None
-
-
-@dataclass(frozen=True)
-class RefusedSizes:
-    """Why no kernel of a contract takes the sizes."""
-
-    contract: str
-    reason: str
+    #: Why no kernel takes the sizes.
+    refused: str | None = None
 
 
 def choices(
-    folder: Path, contracts: Iterable[str], kernels: Mapping[str, Kernel], sizes: tuple[int, ...], device: Device
-) -> Iterator[PredictedChoice | RefusedSizes]:
-    """The choice of each contract of the family in `folder` for M, N and K, after the number of products in a batch.
-
-    `kernels` are all of the family, by name: a call may go on as one of another contract.
-    Raises `CallError` in Triton's interpreter, where nothing is chosen for a GPU.
-    """
-    return (found for _, found in choices_of(folder, contracts, kernels, [sizes], device))
-
-
-def choices_of(
     folder: Path,
     contracts: Iterable[str],
     kernels: Mapping[str, Kernel],
     calls: Iterable[tuple[int, ...]],
     device: Device,
-) -> Iterator[tuple[tuple[int, ...], PredictedChoice | RefusedSizes]]:
-    """The same for several calls, each choice behind the sizes that it is of: by calls, then by contracts."""
+) -> Iterator[PredictedChoice]:
+    """The choices of contracts of the family in `folder`: by calls, then by contracts.
+
+    A call is M, N and K, after the number of products in a batch. `kernels` are all of the family, by name: a call may
+    go on as one of another contract. Raises `CallError` in Triton's interpreter, where nothing is chosen for a GPU.
+    """
     if triton.knobs.runtime.interpret:
         raise CallError("explain --sizes says what a GPU would run; unset TRITON_INTERPRET")
     names = list(contracts)
@@ -83,62 +70,57 @@ def choices_of(
     unable = {name: why_none_on(own[name], device) for name in names}
     with standing_in_for(device):
         family = load_family(folder.resolve())
-        ahead = library_module(family, "prepare")
         for sizes, name in itertools.product(calls, names):
-            if (reason := unable[name]) is not None:
-                yield sizes, RefusedSizes(name, reason)
-                continue
-            *batch, m, n, k = sizes
-            where = torch.device("cuda", 0)
-            options = {"M": m, "B": batch[0] if batch else 1, "device": where, "unaligned": ()}
-            try:
-                launches = ahead.launches(getattr(family, name), n, k, **options)
-            except ValueError as error:
-                yield sizes, RefusedSizes(name, str(error).removeprefix(f"{name}: "))
-                continue
-            first = next((each for each in launches if each.row is not None), None)
-            if first is None:
-                yield sizes, RefusedSizes(name, "the result is empty: nothing runs")
-                continue
-            found = PredictedChoice(
-                name, first.name, dict(first.row), copied=any(each.name == _COPY for each in launches)
-            )
-            if first.tuned:
-                tried = {each.row for each in launches if each.tuned and each.name == first.name}
-                yield sizes, PredictedChoice(name, first.name, None, len(tried))
-            else:
-                yield sizes, _estimated(family, kernels[first.name], found, sizes, device)
+            found = PredictedChoice(name, sizes, refused=unable[name])
+            yield _chosen(family, found, kernels, device) if found.refused is None else found
+
+
+def _chosen(
+    family: ModuleType, call: PredictedChoice, kernels: Mapping[str, Kernel], device: Device
+) -> PredictedChoice:
+    """The call with what it runs; no configuration if a tuner measures several first."""
+    *batch, m, n, k = call.sizes
+    options = {"M": m, "B": batch[0] if batch else 1, "device": torch.device("cuda", 0), "unaligned": ()}
+    try:
+        launches = library_module(family, "prepare").launches(getattr(family, call.contract), n, k, **options)
+    except ValueError as error:
+        return replace(call, refused=str(error).removeprefix(f"{call.contract}: "))
+    first = next((each for each in launches if each.row is not None), None)
+    if first is None:
+        return replace(call, refused="the result is empty: nothing runs")
+    if first.tuned:
+        tried = {each.row for each in launches if each.tuned and each.name == first.name}
+        return replace(call, kernel=first.name, candidates=len(tried))
+    copied = any(each.name == _COPY for each in launches)
+    found = replace(call, kernel=first.name, config=dict(first.row), copied=copied)
+    return _estimated(family, kernels[first.name], found, dict(first.row), device)
 
 
 def _estimated(
-    family: ModuleType, kernel: Kernel, found: PredictedChoice, sizes: tuple[int, ...], device: Device
+    family: ModuleType, kernel: Kernel, found: PredictedChoice, config: Mapping[str, int], device: Device
 ) -> PredictedChoice:
     """The choice with what the models say of it."""
-    v, config = kernel.variant, found.config
-    assert config is not None
-    own = compared(v, sizes)
-    seconds = analytic.seconds(v, config, own, device) if v.traits.tiled else None
-    chosen = (found.contract, found.kernel, config, 1, found.copied)
+    v, own, contract = kernel.variant, compared(kernel.variant, found.sizes), kernel.variant.contract
+    if v.traits.tiled:
+        found = replace(found, analytic=analytic.seconds(v, config, own, device))
     if not (Path(str(family.__file__)).parent / "_tuned.py").is_file():
-        return PredictedChoice(*chosen, analytic=seconds)
+        return found
     tuned = importlib.import_module(f"{family.__name__}._tuned")
     timing = importlib.import_module(f"{family.__name__}._runtime.fitted")
     width = v.dtype.stored_a.width
     crosses = (False, False) if found.copied else crossing(v.layout, own, width)
-    index = [dict(row) for row in _configs(family, kernel)].index(dict(config))
-    contract = v.contract
+    configs = importlib.import_module(f"{family.__name__}.{kernel.name}").CONFIGS
+    index = [dict(row) for row in configs].index(dict(config))
     rates, *scale = tuned.MEASUREMENTS.rates_of(torch.device("cuda", 0), contract)
     rated = rates.get(kernel.how, {}).get(index)
-    fitted = None
     if rated is not None:
         row = timing.rated(config, rated, *scale)
-        (fitted,) = timing.seconds([row], own, device.multiprocessors, width, crosses)
-    gpu = device.name
-    sources = (contract, tuned.LIKE.get((gpu, contract)))
-    winner = next((won for each in sources if (won := tuned.WINNERS.get((gpu, each), {}).get(own))), None)
-    return PredictedChoice(
-        *chosen, won=winner == (kernel.how, index) and not any(crosses), fitted=fitted, analytic=seconds
-    )
+        (seconds,) = timing.seconds([row], own, device.multiprocessors, width, crosses)
+        found = replace(found, fitted=seconds)
+    sources = (contract, tuned.LIKE.get((device.name, contract)))
+    winners = (tuned.WINNERS.get((device.name, each), {}).get(own) for each in sources)
+    won = next(filter(None, winners), None) == (kernel.how, index)
+    return replace(found, won=won and not any(crosses))
 
 
 def compared(v: Variant, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -148,7 +130,3 @@ def compared(v: Variant, sizes: tuple[int, ...]) -> tuple[int, ...]:
     if v.products.divided:
         return Shape(m, n, k, groups=count, inner=v.products.divided == "K").sizes
     return (count, m, n, k) if v.products.several else (m, n, k)
-
-
-def _configs(family: ModuleType, kernel: Kernel) -> Any:
-    return importlib.import_module(f"{family.__name__}.{kernel.name}").CONFIGS

@@ -15,7 +15,8 @@ from generator.language.model import Variant
 from generator.plan.devices import Device
 from generator.problem.product import Shape
 from generator.runtime import fitted
-from generator.tune.samples import RateFit, Row, Sample, Sizes, crossing, pitches, row_of
+from generator.tune.outcome import Row, Sizes, row_of
+from generator.tune.samples import RateFit, Sample, crossing, pitches
 from generator.tune.winners import Winners
 
 #: The largest mean loss over all sizes, and the largest loss at one size.
@@ -136,7 +137,7 @@ def pruned(found: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> W
             best[place] = min(best.get(place, (math.inf, sample.row)), (sample.seconds, sample.row))
     winners = []
     for winner in found.winners:
-        row, rival = row_of(winner.contract, winner.kernel, winner.config), winner.runner_up
+        row, rival = winner.row, winner.runner_up
         if rival is not None and row_of(winner.contract, rival.kernel, rival.config) not in kept:
             winner = replace(winner, runner_up=None)
         if row in kept:

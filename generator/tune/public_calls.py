@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from generator.bench.comparison_plan import Contestant, Families
-from generator.bench.measure import reason
+from generator.bench.device import reason
 from generator.cost import tuned
 from generator.emit.apply import Refused
 from generator.emit.job import RenderingJob, render

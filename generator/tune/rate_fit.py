@@ -10,24 +10,22 @@ Nothing is random: equal measurements give equal rates.
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
-import signal
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import numpy as np
 
 from generator.bench.stats import rounded
+from generator.bench.workers import processes
 from generator.cost.analytic import PRODUCTS
-from generator.files.parent_process import end_with_parent
 from generator.plan.devices import Device
 from generator.runtime import fitted
 from generator.tune.least_squares import Vector, minimum
-from generator.tune.samples import RateFit, Row, Sample, Sizes
+from generator.tune.outcome import Row, Sizes
+from generator.tune.samples import RateFit, Sample
 
 #: A contract that was measured at fewer sizes than this has no rates: they would be guessed rather than fitted.
 _FEWEST = 4
@@ -65,7 +63,7 @@ def fit(samples: Iterable[Sample], device: Device) -> RateFit:
     if workers < 2 or len({sample.row for sample in everything}) < _ENOUGH:
         rates, *others = [_rates(device, each) for each in known]
     else:
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin) as pool:
+        with processes(workers) as pool:
             rates, *others = pool.map(partial(_rates, device), known)
     own_device = [sample for sample in everything if not sample.borrowed]
     rated = [sample for sample in own_device if sample.row in rates]
@@ -78,12 +76,6 @@ def fit(samples: Iterable[Sample], device: Device) -> RateFit:
         rounded(statistics.median(errors), 3) if errors else 0.0,
         rounded(math.exp(statistics.fmean(lost)) - 1, 3) if lost else 0.0,
     )
-
-
-def _begin() -> None:
-    """Prepare a worker: only the main process handles Ctrl-C, and then ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
 
 
 def _counting(samples: Iterable[Sample]) -> list[Sample]:

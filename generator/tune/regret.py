@@ -6,6 +6,7 @@ The file has one size on each line, sorted, with the device and the versions at 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,13 +20,14 @@ from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.tuned_file import PLACE, TIMED
 from generator.problem.product import SHAPE, Shape, shape_of
-from generator.tune import public_calls
-from generator.tune.outcome import CHOSEN, Chosen, Timed, TrialOutcome, chosen_of, timed_of
+from generator.tune import public_calls, tuning_report
+from generator.tune.outcome import CHOSEN, Chosen, Timed, TrialOutcome, timed_of
 from generator.tune.trial_selection import Trial
 from generator.tune.tuning_run import Progress
 from generator.tune.winners import MeasurementSource, by_lines
 
 FORMAT = 1
+DONE, NOTHING = 0, 1
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,22 @@ def trials_of(trials: Sequence[Trial], families: Families) -> list[Trial]:
     return [replace(trial, function=functions[trial.family, trial.contract]) for trial in trials]
 
 
-def results(progress: Progress, place: MeasurementSource) -> RegretResults:
-    """What the outcomes so far come to, sorted; sizes without a time of the choice or of a candidate are left out."""
+def write(progress: Progress, place: MeasurementSource, path: Path) -> int:
+    """Write the file of what the outcomes so far come to, print the summary, and return the exit status.
+
+    Sizes without a time of the choice or of a candidate are left out; if all are, nothing is written.
+    """
     entries = [_regret(progress.keys[key], outcome) for key, outcome in progress.outcomes.items()]
     found = [entry for entry in entries if entry is not None]
-    return RegretResults(place, tuple(sorted(found, key=lambda each: (each.family, each.contract, each.shape.sizes))))
+    if not found:
+        measured = f"{len(progress.outcomes)} of {len(progress.keys)} problems were measured"
+        print(f"tune: --regret: no size has times of the choice and of a candidate; {measured}", file=sys.stderr)
+        return NOTHING
+    found.sort(key=lambda each: (each.family, each.contract, each.shape.sizes))
+    results = RegretResults(place, tuple(found))
+    put(path, text_of(results, path))
+    print(tuning_report.of_regret(results).markdown(), end="")
+    return DONE
 
 
 def _regret(trial: Trial, outcome: TrialOutcome) -> Regret | None:
@@ -102,11 +115,6 @@ def _regret(trial: Trial, outcome: TrialOutcome) -> Regret | None:
         len(outcome.times),
         winner.library_seconds,
     )
-
-
-def save(kept: RegretResults, path: Path) -> None:
-    """Write the file whole; raises `FileError` if it cannot be written, or if no reader would accept it."""
-    put(path, text_of(kept, path))
 
 
 def text_of(kept: RegretResults, path: Path) -> str:
@@ -137,7 +145,7 @@ def _read(entry: dict[str, Any], *steps: str | int) -> Regret:
     values.of_contract(entry["best"]["kernel"], entry["contract"], *steps, "best", "kernel")
     typed = {
         "shape": shape_of(entry["shape"], *steps, "shape"),
-        "chosen": chosen_of(entry["chosen"], *steps, "chosen"),
-        "best": timed_of(entry["best"], *steps, "best"),
+        "chosen": timed_of(Chosen, entry["chosen"], *steps, "chosen"),
+        "best": timed_of(Timed, entry["best"], *steps, "best"),
     }
     return Regret(**(entry | typed))

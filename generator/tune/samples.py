@@ -7,17 +7,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from generator.language.model import Layout, Variant
 from generator.problem.grouping import EVEN
 from generator.runtime.spreading import scores
-from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome
-
-#: M, N and K, after the number of products if there is a batch.
-Sizes = tuple[int, ...]
-#: A configuration: contract, kernel, and the entry of `CONFIGS` as sorted pairs.
-Row = tuple[str, str, tuple[tuple[str, int], ...]]
+from generator.tune.outcome import ConfirmedWinner, Row, Sizes, Timed, TrialOutcome, row_of
 
 #: Elements that every storage has a whole number of bytes for; the bits of a partial sum.
 _ELEMENTS, _SUM = 64, 32
@@ -62,11 +56,6 @@ def moved_by(v: Variant) -> tuple[float, ...]:
     # A B that is decoded first is written and read once more, in the type that is multiplied; sums too, in fp32.
     again = 2 * v.dtype.stored_b.multiplied_bits if v.traits.decodes else 0
     return (b + again) / a, 2 * _SUM / a
-
-
-def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
-    """The key of a configuration in samples and rates."""
-    return contract, kernel, tuple(sorted(config.items()))
 
 
 def samples_of(outcomes: Iterable[TrialOutcome], variants: Mapping[str, Variant]) -> Iterator[Sample]:
@@ -129,7 +118,7 @@ def all_round(winner: ConfirmedWinner, samples: Iterable[Sample]) -> ConfirmedWi
         return winner
     found = scores([[own[row] for row in rows] for own in times.values()])
     best = rows[found.index(min(found))]
-    if best == row_of(winner.contract, winner.kernel, winner.config):
+    if best == winner.row:
         return winner
     fastest = Timed(winner.kernel, winner.config, winner.seconds)
     return replace(winner, kernel=best[1], config=dict(best[2]), seconds=times[EVEN][best], runner_up=fastest)

@@ -12,11 +12,11 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from generator.bench import precompilation
 from generator.bench.comparison_plan import Comparison, Contestant, Families, of_specs
 from generator.bench.competitor import module_of, rows
 from generator.bench.measurements import digest_of
 from generator.bench.random_operands import shadow
+from generator.bench.workers import Call
 from generator.cost import analytic
 from generator.emit import code_parts
 from generator.emit.family_package import contracts
@@ -25,7 +25,7 @@ from generator.plan import devices
 from generator.plan.kernels import Kernel
 from generator.problem.product import Problem, Shape
 from generator.runtime import fitted, spreading
-from generator.tune.samples import Row, row_of
+from generator.tune.outcome import Row, row_of
 
 #: A configuration is not measured if its predicted time is more than this many times that of the best: one such launch
 #: may take longer than all others together.
@@ -153,12 +153,10 @@ def candidates_of(
         table = rows(contestant)
         if len(table) != len(kernel.tiles):
             raise CallError(f"{contestant.file} is not what the spec renders now; render the family again")
-        reason = why_not(kernel, contestant, problem, device.target, triton)
-        if reason is not None:
-            left_out[reason] += len(table)
-            continue
+        call = getattr(module_of(contestant), "CALL", None)
+        whole = _why_not(kernel, call, problem, device.target, triton)
         for index, config in enumerate(table):
-            reason = why_not_configuration(kernel, contestant, index, problem, device.target)
+            reason = whole or _why_not_entry(kernel, call, index, config, problem, device.target)
             if reason is None:
                 found.append(Candidate(contestant, index, dict(config), 0.0))
                 predicted.append([analytic.seconds(kernel.variant, config, each, device) for each in shape.ways])
@@ -168,13 +166,12 @@ def candidates_of(
     return [replace(each, predicted=score) for each, score in zip(found, scores)]
 
 
-def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: str, triton: str) -> str | None:
-    """Why no configuration of a kernel can be measured on this problem, or None."""
+def _why_not(kernel: Kernel, call: Any, problem: Problem, target: str, triton: str) -> str | None:
+    """Why no configuration of a kernel, whose launches are `call`, can be measured on this problem, or None."""
     if target not in kernel.targets:
         return f"not for {target}"
     if Version(triton).base_version not in SpecifierSet(kernel.triton):
         return f"not for Triton {triton}"
-    call = getattr(module_of(contestant), "CALL", None)
     if call is None:
         return None
     try:
@@ -187,22 +184,20 @@ def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: st
     return None if reason is None else "refused by the kernel at these sizes"
 
 
-def why_not_configuration(
-    kernel: Kernel, contestant: Contestant, index: int, problem: Problem, target: str
+def _why_not_entry(
+    kernel: Kernel, call: Any, index: int, config: Mapping[str, int], problem: Problem, target: str
 ) -> str | None:
-    """Why a configuration of a kernel that accepts the problem cannot be measured on it, or None."""
+    """Why an entry of the table of a kernel that accepts the problem cannot be measured on it, or None."""
     if index in dict(kernel.not_offered).get(target, ()):
         return f"too large for {target}"
-    call = getattr(module_of(contestant), "CALL", None)
-    shape = problem.shape
     if call is None:
         return None
     # In place of a size that groups divide there is that of all together.
-    sizes = dict(zip(call.sizes[-3:], (shape.m, shape.n, shape.k)))
-    return None if call.fitting([rows(contestant)[index]], sizes) else "not for these sizes"
+    sizes = dict(zip(call.sizes[-3:], (problem.shape.m, problem.shape.n, problem.shape.k)))
+    return None if call.fitting([config], sizes) else "not for these sizes"
 
 
-def calls(trials: Sequence[Trial]) -> list[precompilation.Call]:
+def calls(trials: Sequence[Trial]) -> list[Call]:
     """The calls to compile before the measurements: of calls that compile to the same code, the smallest problem."""
     least: dict[tuple[object, ...], tuple[int, Problem, Candidate]] = {}
     for trial in trials:

@@ -8,26 +8,22 @@ what the contract's function chooses takes part in it, if the trial asks for tha
 from __future__ import annotations
 
 import functools
-import math
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from generator.bench import measure
 from generator.bench.comparison_plan import Contestant
-from generator.bench.competitor import Competitor, forced, function, peer_of, unforced
-from generator.bench.device import MeasuredDevice, versions
-from generator.bench.measure import DeviceLost, Session, TimedSide
-from generator.bench.measurements import Side
+from generator.bench.competitor import Competitor, competitor, function, peer_of
+from generator.bench.device import MeasuredDevice, reason, versions
+from generator.bench.measure import DeviceLost, Session
 from generator.bench.peers import set_precision
 from generator.bench.random_operands import Operands
 from generator.bench.stats import rounded
+from generator.bench.workers import loaded
 from generator.plan import devices
-from generator.problem.grouping import EVEN
 from generator.problem.product import Problem
-from generator.tune.executors import loaded
-from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, sound
+from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, sound, winner_at
 from generator.tune.trial_selection import Candidate, Trial
 
 #: The device of a worker, as `loaded` finds it.
@@ -97,23 +93,24 @@ def _device(factory: str) -> MeasuredDevice:
 def run(trial: Trial, factory: str = CUDA) -> TrialOutcome:
     """The outcome of a trial on the device of this process; raises what making that device raises."""
     device = _device(factory)
-    notes = _Notes()
-    winner = None
+    passes = _Passes(trial, device)
+    winner = lost = None
     try:
         try:
             set_precision(trial.problem)
-            best = _heats(trial, device, notes)
-            winner = _final(trial, device, best, notes) if best else None
+            best = passes.heats()
+            winner = passes.final(best) if best else None
         except DeviceLost:
             raise
         except Exception as error:
             # What no candidate is to blame for, such as no memory for the operands.
             measure.survive(device, error)
-            notes.failures.append(TrialFailure(trial.contract, None, measure.reason(error)))
+            passes.failures.append(TrialFailure(trial.contract, None, reason(error)))
         device.free()
-    except DeviceLost as lost:
-        return notes.outcome(None, str(lost))
-    return notes.outcome(winner)
+    except DeviceLost as error:
+        winner, lost = None, str(error)
+    times, failures = tuple(passes.times.values()), tuple(passes.failures)
+    return sound(TrialOutcome(times, failures, winner, passes.library, lost, chosen=passes.chosen))
 
 
 def functions(problem: Problem, contestants: Sequence[Contestant], factory: str = CUDA) -> tuple[float | None, ...]:
@@ -123,94 +120,15 @@ def functions(problem: Problem, contestants: Sequence[Contestant], factory: str 
     """
     device = _device(factory)
     set_precision(problem)
-    session = Session(problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
-    sides = [*map(unforced, contestants), peer_of(problem, "cublas")]
-    entries = measure.run(session, sides, CONFIRM.rounds, warm=CONFIRM.warm)
-    timed = [_Entrant(None, side, entry) for side, entry in zip(sides, entries)]
-    found = tuple(each.median if each.side.failure is None else None for each in timed)
+    sides = [*map(competitor, contestants), peer_of(problem, "cublas")]
+    measure.run(_session(problem, device, _SEEDS[1]), sides, CONFIRM.rounds, warm=CONFIRM.warm)
+    found = tuple(each.median if each.right else None for each in sides)
     device.free()
     return found
 
 
-@dataclass
-class _Entrant:
-    """A candidate in one session; where `candidate` is None, the library or the contract's function."""
-
-    candidate: Candidate | None
-    competitor: Competitor
-    entry: TimedSide | None
-
-    @property
-    def side(self) -> Side:
-        return self.competitor.side
-
-    @property
-    def median(self) -> float:
-        """The median seconds of a call in the last pass; infinite if a sample is no time, such as NaN."""
-        assert self.entry is not None
-        whole = all(0 < sample < math.inf for sample in self.entry.gpu)
-        return statistics.median(self.entry.gpu) if whole else math.inf
-
-
-@dataclass
-class _Notes:
-    """What the passes over a trial come to, as they go on."""
-
-    #: The rows that were timed, by kernel and index, each with the seconds of the last pass that it was in.
-    times: dict[tuple[str, int], Timed] = field(default_factory=dict)
-    failures: list[TrialFailure] = field(default_factory=list)
-    library: str | None = None
-    chosen: Chosen | None = None
-
-    def failed(self, entrant: _Entrant) -> None:
-        side = entrant.side
-        assert side.failure is not None
-        config = None if entrant.candidate is None else entrant.candidate.config
-        self.failures.append(TrialFailure(side.name, config, side.failure, side.refused))
-
-    def outcome(self, winner: ConfirmedWinner | None, lost: str | None = None) -> TrialOutcome:
-        times, failures = tuple(self.times.values()), tuple(self.failures)
-        return sound(TrialOutcome(times, failures, winner, self.library, lost, chosen=self.chosen))
-
-
-def _enter(session: Session, competitor: Competitor, candidate: Candidate | None = None) -> _Entrant:
-    """A side, compiled, recorded and checked."""
-    entry = session.prepare(competitor) if competitor.side.failure is None else None
-    return _Entrant(candidate, competitor, entry)
-
-
-def _enter_all(session: Session, candidates: Sequence[Candidate]) -> list[_Entrant]:
-    return [_enter(session, forced(each.contestant, each.index), each) for each in candidates]
-
-
-def _enter_library(session: Session, trial: Trial) -> _Entrant:
-    return _enter(session, peer_of(trial.problem, "cublas"))
-
-
-def _heats(trial: Trial, device: MeasuredDevice, notes: _Notes) -> list[Candidate]:
-    """The first two passes: the best candidates, at most as many as the last pass takes."""
-    session = Session(trial.problem, device, seed=_SEEDS[0], sample=_SAMPLE, checked=_CHECKED, host=False)
-    library = _enter_library(session, trial)
-    if library.entry is None:
-        notes.failed(library)
-    again = AGAIN if trial.function is None else WIDE
-    left: list[_Entrant] = []
-    for number, group in enumerate(groups_of(trial)):
-        if number:
-            device.free()
-        left = _quick(session, left, group, library, notes)[: again.entrants]
-    _rounds(session, again, left, library, notes)
-    left.sort(key=lambda entrant: entrant.median)
-    # A candidate whose result is wrong after the rounds cannot win.
-    kept = []
-    for entrant in left:
-        assert entrant.candidate is not None and entrant.entry is not None
-        entrant.competitor.side = session.finish(entrant.entry)
-        if entrant.side.failure is None:
-            kept.append(entrant.candidate)
-        else:
-            notes.failed(entrant)
-    return kept[: CONFIRM.entrants]
+def _session(problem: Problem, device: MeasuredDevice, seed: int) -> Session:
+    return Session(problem, device, seed=seed, sample=_SAMPLE, checked=_CHECKED, host=False)
 
 
 def groups_of(trial: Trial) -> list[list[Candidate]]:
@@ -227,17 +145,103 @@ def groups_of(trial: Trial) -> list[list[Candidate]]:
     return groups
 
 
-def _quick(
-    session: Session, left: list[_Entrant], candidates: Sequence[Candidate], library: _Entrant, notes: _Notes
-) -> list[_Entrant]:
-    """The quick pass over the best so far and further candidates: all that can be timed, the fastest first."""
-    entered = _enter_all(session, candidates)
-    for each in entered:
-        if each.entry is None:
-            notes.failed(each)
-    found = [*left, *(each for each in entered if each.entry is not None)]
-    _rounds(session, QUICK, found, library, notes)
-    return sorted(found, key=lambda entrant: entrant.median)
+class _Passes:
+    """The passes over a trial, and what they have come to so far."""
+
+    def __init__(self, trial: Trial, device: MeasuredDevice) -> None:
+        self.trial = trial
+        self.device = device
+        #: The configurations that were timed, by kernel and index, with the seconds of the last pass of each.
+        self.times: dict[tuple[str, int | None], Timed] = {}
+        self.failures: list[TrialFailure] = []
+        #: The name of torch's product, if it was timed.
+        self.library: str | None = None
+        self.chosen: Chosen | None = None
+
+    def heats(self) -> list[Candidate]:
+        """The first two passes: the best candidates, at most as many as the last pass takes."""
+        session = _session(self.trial.problem, self.device, _SEEDS[0])
+        library = peer_of(self.trial.problem, "cublas")
+        self._prepare(session, library)
+        again = AGAIN if self.trial.function is None else WIDE
+        left: list[Competitor] = []
+        for number, group in enumerate(groups_of(self.trial)):
+            if number:
+                self.device.free()
+            # The best so far meet each further group in the same rounds.
+            left += [each for each in map(_forced, group) if self._prepare(session, each)]
+            self._rounds(session, QUICK, [*left, library])
+            left = sorted(left, key=_median)[: again.entrants]
+        self._rounds(session, again, [*left, library])
+        # A candidate whose result is wrong after the rounds cannot win.
+        right = [each for each in sorted(left, key=_median) if self._finish(session, each)]
+        known = {(each.contestant.kernel, each.index): each for each in self.trial.candidates}
+        return [known[each.side.name, each.side.index or 0] for each in right[: CONFIRM.entrants]]
+
+    def final(self, best: Sequence[Candidate]) -> ConfirmedWinner | None:
+        """The last pass, in a new session: the winner, or None if no candidate has a right result."""
+        self.device.free()
+        trial = self.trial
+        session = _session(trial.problem, self.device, _SEEDS[1])
+        choice = self._choice(session.sets[0])
+        if choice is not None and choice.candidate is not None and choice.candidate not in best:
+            best = [*best, choice.candidate]
+        ours, called, library = [*map(_forced, best)], list[Competitor](), peer_of(trial.problem, "cublas")
+        if choice is not None and choice.candidate is None and trial.function is not None:
+            called = [competitor(trial.function)]
+        sides = [each for each in (*ours, *called, library) if self._prepare(session, each)]
+        self._rounds(session, CONFIRM, sides)
+        for each in sides:
+            self._finish(session, each)
+        if choice is not None:
+            for side, candidate in (*zip(ours, best), *((each, None) for each in called)):
+                if candidate == choice.candidate and side.right:
+                    self.chosen = Chosen(choice.kernel, dict(choice.config), rounded(side.median), bool(called))
+        right = sorted((each for each in ours if each.right), key=_median)
+        if not right:
+            return None
+        first, *rest = map(_timed, right)
+        seconds = rounded(library.median) if library.right else None
+        return winner_at(trial.contract, trial.problem.shape, first, seconds, rest[0] if rest else None)
+
+    def _choice(self, operands: Operands) -> _Choice | None:
+        """What the contract's function runs with these operands, if the trial asks for it; nothing is launched."""
+        if self.trial.function is None:
+            return None
+        gemm: Any = function(self.trial.function)
+        kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
+        copier, _, _ = gemm.step(operands.a, operands.b, operands.out, operands.keywords)
+        same = (c for c in self.trial.candidates if (c.contestant.kernel, c.config) == (kernel, config))
+        return _Choice(kernel, config, next(same, None) if copier is None else None)
+
+    def _prepare(self, session: Session, each: Competitor) -> bool:
+        """Compile, record and check a side; note why if it cannot be timed."""
+        session.prepare(each)
+        return self._noted(each)
+
+    def _finish(self, session: Session, each: Competitor) -> bool:
+        """Check a side after the rounds, and note what is wrong."""
+        session.finish(each)
+        return self._noted(each)
+
+    def _noted(self, each: Competitor) -> bool:
+        side = each.side
+        if side.failure is not None:
+            config = side.config if side.forced else None
+            self.failures.append(TrialFailure(side.name, config, side.failure, side.refused))
+        return side.failure is None
+
+    def _rounds(self, session: Session, stage: Pass, sides: Sequence[Competitor]) -> None:
+        """Time the sides anew in the same rounds, and note what each candidate took."""
+        timed = [each for each in sides if each.right]
+        for each in timed:
+            each.gpu.clear()
+        session.rounds(timed, stage.rounds, warm=stage.warm)
+        for each in timed:
+            if each.side.role == "peer":
+                self.library = each.side.name
+            elif each.side.forced:
+                self.times[each.side.name, each.side.index] = _timed(each)
 
 
 @dataclass(frozen=True)
@@ -250,76 +254,13 @@ class _Choice:
     candidate: Candidate | None
 
 
-def _choice(trial: Trial, operands: Operands) -> _Choice | None:
-    """What the contract's function runs with these operands, if the trial asks for it; nothing is launched."""
-    if trial.function is None:
-        return None
-    gemm: Any = function(trial.function)
-    kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
-    copier, _, _ = gemm.step(operands.a, operands.b, operands.out, operands.keywords)
-    same = (c for c in trial.candidates if (c.contestant.kernel, c.config) == (kernel, config))
-    return _Choice(kernel, config, next(same, None) if copier is None else None)
+def _forced(candidate: Candidate) -> Competitor:
+    return competitor(candidate.contestant, candidate.index)
 
 
-def _final(trial: Trial, device: MeasuredDevice, best: list[Candidate], notes: _Notes) -> ConfirmedWinner | None:
-    """The last pass, in a new session: the winner, or None if no candidate has a right result."""
-    device.free()
-    session = Session(trial.problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
-    choice = _choice(trial, session.sets[0])
-    if choice is not None and choice.candidate is not None and choice.candidate not in best:
-        best = [*best, choice.candidate]
-    ours, library = _enter_all(session, best), _enter_library(session, trial)
-    called = []
-    if choice is not None and choice.candidate is None and trial.function is not None:
-        called = [_enter(session, unforced(trial.function))]
-    timed = [*ours, *called]
-    _rounds(session, CONFIRM, [each for each in timed if each.entry is not None], library, notes)
-    for entrant in (*timed, library):
-        if entrant.entry is not None:
-            entrant.competitor.side = session.finish(entrant.entry)
-        if entrant.side.failure is not None:
-            notes.failed(entrant)
-    right = sorted((each for each in ours if each.side.failure is None), key=lambda entrant: entrant.median)
-    if choice is not None:
-        for each in called or right:
-            if each.candidate == choice.candidate and each.side.failure is None:
-                notes.chosen = Chosen(choice.kernel, dict(choice.config), rounded(each.median), bool(called))
-    if not right:
-        return None
-    first, *rest = [_timed(entrant) for entrant in right]
-    shape = trial.problem.shape
-    *products, m, n, k = shape.sizes
-    return ConfirmedWinner(
-        trial.contract,
-        m,
-        n,
-        k,
-        first.kernel,
-        first.config,
-        first.seconds,
-        None if library.side.failure is not None else rounded(library.median),
-        rest[0] if rest else None,
-        products[0] if products else 0,
-        bool(shape.groups),
-        shape.routing or EVEN,
-        shape.inner,
-    )
+def _median(each: Competitor) -> float:
+    return each.median
 
 
-def _rounds(session: Session, each: Pass, ours: list[_Entrant], library: _Entrant, notes: _Notes) -> None:
-    """Time the entrants anew in the same rounds, and note what each candidate took."""
-    timed = [entrant for entrant in (*ours, library) if entrant.entry is not None]
-    entries = [entrant.entry for entrant in timed if entrant.entry is not None]
-    for entry in entries:
-        entry.gpu.clear()
-    session.rounds(entries, each.rounds, warm=each.warm)
-    if library.entry is not None:
-        notes.library = library.side.name
-    for entrant in timed:
-        if entrant.candidate is not None:
-            notes.times[entrant.side.name, entrant.candidate.index] = _timed(entrant)
-
-
-def _timed(entrant: _Entrant) -> Timed:
-    assert entrant.candidate is not None
-    return Timed(entrant.side.name, dict(entrant.candidate.config), rounded(entrant.median))
+def _timed(each: Competitor) -> Timed:
+    return Timed(each.side.name, dict(each.side.config or {}), rounded(each.median))

@@ -1,21 +1,22 @@
-"""A call of `tune`: what it runs, and its exit status."""
+"""A call of `tune`: its options, what it runs, and its exit status."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from generator.bench import precompilation
+from generator.bench import workers
 from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
 from generator.bench.required_gpu import require_gpu
 from generator.bench.results_report import tile
-from generator.bench.sampled_sizes import is_unseen
-from generator.bench.suite import DEFAULT_SHAPES, given_shapes
+from generator.bench.suite import DEFAULT_SHAPES, given_shapes, is_unseen
 from generator.emit.report import page
 from generator.files import output_files
 from generator.files.updating import require_regular
@@ -24,7 +25,6 @@ from generator.plan import devices
 from generator.plan.kernels import Family
 from generator.problem.product import Shape
 from generator.tune import (
-    executors,
     public_calls,
     regret,
     trial_worker,
@@ -34,12 +34,14 @@ from generator.tune import (
     winners,
 )
 from generator.tune.journal import Journal
-from generator.tune.options import TuningOptions
-from generator.tune.samples import Row
+from generator.tune.outcome import Row
 from generator.tune.trial_selection import TrialPlan, calls, plan
 from generator.tune.winners import MeasurementSource
 
 DONE, NOTHING = 0, 1
+
+#: Candidates to measure by default, except for regret.
+CANDIDATES = 12
 
 #: The folder beside a spec for the winners of its family, by device.
 TUNED = "tuned"
@@ -47,6 +49,37 @@ JOURNALS = Path(".tune_cache")
 
 #: Seconds that parallel compilation before the measurements may take at most.
 _LONGEST_AHEAD = 600.0
+
+
+@dataclass
+class TuningOptions:
+    """The options of one call."""
+
+    specs: list[Path] = field(default_factory=list)
+    shapes: list[str] = field(default_factory=list)
+    out: Path = Path("generated")
+    only: str | None = None
+    candidates: int | None = None
+    budget: float = float("inf")
+    gpus: int = 1
+    executor: str = workers.PROCESSES
+    tuned: Path | None = None
+    journal: Path | None = None
+    dry_run: bool = False
+    report: bool = False
+    html: Path | None = None
+    again: bool = False
+    smallest: bool = False
+    also: list[Path] = field(default_factory=list)
+    refine: bool = False
+    device: str | None = None
+    workers: int = 0
+    regret: Path | None = None
+
+    @property
+    def most(self) -> int | None:
+        """How many candidates to measure; None for all."""
+        return CANDIDATES if self.candidates is None and self.regret is None else self.candidates
 
 
 def answer(call: TuningOptions) -> int:
@@ -86,21 +119,20 @@ def show(call: TuningOptions) -> int:
     """Print a summary of a file of winners or of regret, and write the page; raise `CallError` if there is no file."""
     if call.regret is not None:
         sizes = regret.read(call.regret)
-        if not sizes.found:
-            print(f"tune: {call.regret} has no size with a regret", file=sys.stderr)
-            return NOTHING
-        told = tuning_report.of_regret(sizes)
+        told = tuning_report.of_regret(sizes) if sizes.found else None
+        lacking = f"{call.regret} has no size with a regret"
     else:
         assert call.tuned is not None
         try:
             found = winners.read(call.tuned)
         except FileNotFoundError:
             raise CallError(f"--tuned: there is no file {call.tuned}") from None
-        if not found.winners:
-            rates = f", but the rates of {len(found.fit.rates)} configurations" if found.fit.rates else ""
-            print(f"tune: {call.tuned} has no winner{rates}", file=sys.stderr)
-            return NOTHING
-        told = tuning_report.of_winners(found)
+        rates = f", but the rates of {len(found.fit.rates)} configurations" if found.fit.rates else ""
+        told = tuning_report.of_winners(found) if found.winners else None
+        lacking = f"{call.tuned} has no winner{rates}"
+    if told is None:
+        print(f"tune: {lacking}", file=sys.stderr)
+        return NOTHING
     print(told.markdown(), end="")
     if call.html is not None:
         output_files.put(call.html, page(told))
@@ -134,20 +166,20 @@ def again(call: TuningOptions) -> int:
     Raises `CallError` if there are no measurements.
     """
     assert call.device is not None
-    families = Families(call.specs, call.out)
+    families, device = Families(call.specs, call.out), devices.named(call.device)
     journal = Journal(_journal(call, call.device))
     place = _place(journal, call.device)
-    files, device = _files(call, families, call.device), devices.named(call.device)
     shapes = shapes_of(call) if call.shapes else ()
     also = [_other(path, device) for path in call.also]
+    files = _files(call, families, call.device)
     return winner_choice.write(
         journal, files, place, families, device, smallest=call.smallest, shapes=shapes, also=also
     )
 
 
-def _place(journal: Journal, slug: str) -> winners.MeasurementSource:
+def _place(journal: Journal, slug: str) -> MeasurementSource:
     """Where the measurements of a device in a journal were made; raises `CallError` for none, and for several."""
-    places = sorted((p for p in journal.places if devices.slug(p.device) == slug), key=str)
+    places = sorted((place for place in journal.places if devices.slug(place.device) == slug), key=str)
     if not places:
         told = "has no measurement of" if journal.path.exists() else "does not exist, so there are no measurements of"
         raise CallError(f"--again: {journal.path} {told} {slug}")
@@ -164,7 +196,7 @@ def _other(path: Path, device: devices.Device) -> winner_choice.OtherJournal:
         told = " and ".join(slugs) or "no GPU"
         raise CallError(f"--also: {path} has measurements of {told}; name a journal of one other GPU")
     other = devices.named(slugs[0])
-    if other.target != device.target or other.multiprocessors != device.multiprocessors:
+    if (other.target, other.multiprocessors) != (device.target, device.multiprocessors):
         raise CallError(
             f"--also: {path} is of {other.name} ({other.target}, {other.multiprocessors} multiprocessors), and "
             f"{device.name} has {device.target} and {device.multiprocessors}"
@@ -228,31 +260,21 @@ def tune(call: TuningOptions, factory: str = trial_worker.CUDA) -> int:
         if named is not None:
             output_files.check(named)
     families, shapes = Families(call.specs, call.out), shapes_of(call)
-    local = call.executor == executors.PROCESSES
-    if local and factory == trial_worker.CUDA:
-        require_gpu("--dry-run --device nvidia_h200 lists what would be measured")
-        _require_gpus(call.gpus)
-    executor = executors.make(call.executor, call.gpus)
-    try:
-        if call.regret is not None:
-            return _tune(call, families, shapes, executor, until, factory)
-        public_calls.rendered(families.known.values(), call.out)
-        # Beside the journal, where workers of other machines find it too.
-        journals = call.journal.parent if call.journal else JOURNALS
-        journals.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=journals) as folder:
-            before = public_calls.keep(families, Path(folder))
-            return _tune(call, families, shapes, executor, until, factory, before)
-    finally:
+    if call.executor == workers.PROCESSES and factory == trial_worker.CUDA:
+        require_gpu("--dry-run --device nvidia_h200 lists what would be measured", call.gpus)
+    with contextlib.ExitStack() as stack:
+        executor = workers.executor(call.executor, call.gpus)
         # If the call was stopped, do not wait for trials that are running.
-        executor.shutdown(wait=sys.exc_info()[0] is None)
-
-
-def _require_gpus(count: int) -> None:
-    import torch
-
-    if count > torch.cuda.device_count():
-        raise CallError(f"--gpus: {count} requested, and torch finds {torch.cuda.device_count()}")
+        stack.callback(lambda: executor.shutdown(wait=sys.exc_info()[0] is None))
+        before = None
+        if call.regret is None:
+            public_calls.rendered(families.known.values(), call.out)
+            # Beside the journal, where workers of other machines find it too.
+            journals = call.journal.parent if call.journal else JOURNALS
+            journals.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=journals))
+            before = public_calls.keep(families, Path(folder))
+        return _tune(call, families, shapes, executor, until, factory, before)
 
 
 def _tune(
@@ -262,7 +284,7 @@ def _tune(
     executor: Executor,
     until: float,
     factory: str,
-    before: public_calls.Functions | None = None,
+    before: public_calls.Functions | None,
 ) -> int:
     """Measure; with `before`, the functions as they are, compare them with what they become by the winners."""
     facts = _facts(executor, factory)
@@ -274,8 +296,7 @@ def _tune(
     )
     slug = facts.figures.slug
     files = _files(call, families, slug)
-    rates = _rates(call, files)
-    trials = plan(families, shapes, facts.figures, place.triton, call.most, call.only, rates).trials
+    trials = plan(families, shapes, facts.figures, place.triton, call.most, call.only, _rates(call, files)).trials
     if call.regret is not None:
         trials = regret.trials_of(trials, families)
     for path in (*(files.values() if call.regret is None else [call.regret]), _journal(call, slug)):
@@ -289,29 +310,21 @@ def _tune(
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
         print(f"{done} of {len(progress.keys)} problems are already in {journal.path}", file=sys.stderr)
-    if left and call.executor == executors.PROCESSES:
+    if left and call.executor == workers.PROCESSES:
         longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
-        precompilation.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
+        workers.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
-    if before is not None:
-        written = winner_choice.write(journal, files, place, families, facts.figures)
-        after = public_calls.functions(public_calls.again(families, call.specs, files))
-        if not progress.lost and public_calls.compare(
-            list(public_calls.pairs(trials, before, after)), executor, until, factory
-        ):
-            return max(tuning_run.status(progress), tuning_run.FAULT)
-        # Only some kernels of a contract have times and no winner, which is what the call asks for.
-        return max(tuning_run.status(progress), written if call.only is None else DONE)
-    assert call.regret is not None
-    found = regret.results(progress, place)
-    if not found.found:
-        measured = f"{len(progress.outcomes)} of {len(progress.keys)} problems were measured"
-        print(f"tune: --regret: no size has times of the choice and of a candidate; {measured}", file=sys.stderr)
-        return max(tuning_run.status(progress), NOTHING)
-    regret.save(found, call.regret)
-    print(tuning_report.of_regret(found).markdown(), end="")
-    return tuning_run.status(progress)
+    if call.regret is not None:
+        return max(tuning_run.status(progress), regret.write(progress, place, call.regret))
+    assert before is not None
+    written = winner_choice.write(journal, files, place, families, facts.figures)
+    after = public_calls.functions(public_calls.again(families, call.specs, files))
+    pairs = [] if progress.lost else list(public_calls.pairs(trials, before, after))
+    lost = public_calls.compare(pairs, executor, until, factory)
+    # Only some kernels of a contract have times and no winner, which is what the call asks for.
+    written = written if call.only is None else DONE
+    return max(tuning_run.status(progress), tuning_run.FAULT if lost else written)
 
 
 def _facts(executor: Executor, factory: str) -> trial_worker.Facts:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 
-from generator.bench.measure import reason
+from generator.bench.device import reason
 from generator.bench.results_report import tile
 from generator.tune import trial_worker, winners
 from generator.tune.journal import Journal
@@ -60,7 +60,10 @@ def hand_out(
         while True:
             while waiting and len(running) < workers and not progress.lost and time.monotonic() < until:
                 key = waiting.pop(0)
-                if _of_another_run(progress, journal, key):
+                journal.refresh()
+                if key in journal.kept:
+                    # Another run has measured it meanwhile.
+                    progress.outcomes[key] = journal.kept[key].outcome
                     continue
                 try:
                     running[executor.submit(trial_worker.run, progress.keys[key], factory)] = key
@@ -82,15 +85,6 @@ def hand_out(
     finally:
         for future in running:
             future.cancel()
-
-
-def _of_another_run(progress: Progress, journal: Journal, key: str) -> bool:
-    """Take the outcome that another run has written to the journal meanwhile, if there is one."""
-    journal.refresh()
-    found = journal.outcome(key)
-    if found is not None:
-        progress.outcomes[key] = found
-    return found is not None
 
 
 def _outcome(future: Future[TrialOutcome]) -> TrialOutcome:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from generator.bench.comparison_plan import Families, of_specs
 from generator.plan import devices
-from generator.tune.outcome import ConfirmedWinner
-from generator.tune.samples import Row, Sample, row_of
+from generator.tune.outcome import ConfirmedWinner, Row, row_of
+from generator.tune.samples import Sample
 from generator.tune.trial_selection import by_rates, candidates_of
 
 #: The least predicted speed-up that casts doubt on a winner: four times the median error of the model.
@@ -38,7 +38,7 @@ def doubtful(
     unaligned = {(sample.row[0], sample.sizes) for sample in samples if not sample.aligned}
     behind = [w for w in winners if w.seconds > (w.library_seconds or 0.0) and w.place not in unaligned]
     timed = {(sample.sizes, sample.row) for sample in samples}
-    timed |= {(w.shape.sizes, row_of(w.contract, w.kernel, w.config)) for w in behind}
+    timed |= {(w.shape.sizes, w.row) for w in behind}
     for contract in sorted({winner.contract for winner in behind}):
         own = {winner.shape: winner for winner in behind if winner.contract == contract}
         for comparison in of_specs(families, tuple(own), f"{contract}__*"):

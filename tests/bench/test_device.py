@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from generator.bench import device, precompilation
+from generator.bench import device, workers
 from generator.bench.comparison_plan import Comparison, Contestant
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
@@ -132,7 +132,7 @@ def comparison(name: str, shape: Shape = Shape(16, 16, 16)) -> Comparison:  # no
 
 def test_a_call_is_compiled_once() -> None:
     comparisons = [comparison("one"), comparison("one"), comparison("two"), comparison("one", Shape(1, 1, 1))]
-    calls = precompilation.calls(comparisons, "select")
+    calls = workers.calls(comparisons, "select")
     assert [(contestant.kernel, problem.shape.numbers, index) for problem, contestant, index in calls] == [
         ("gemm__one", [16, 16, 16], None),
         ("gemm__two", [16, 16, 16], None),
@@ -145,8 +145,8 @@ def test_workers_that_fail_or_are_late_do_not_stop_the_run(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], longest: float, late: bool
 ) -> None:
     """There is no such file, and a process takes longer than a tenth of a second to start."""
-    monkeypatch.setattr(precompilation, "_WORTH_IT", 1)
-    precompilation.compile_ahead(precompilation.calls([comparison("one"), comparison("two")], "select"), 4, longest)
+    monkeypatch.setattr(workers, "_WORTH_IT", 1)
+    workers.compile_ahead(workers.calls([comparison("one"), comparison("two")], "select"), 4, longest)
     told = capfd.readouterr().err.splitlines()
     assert told[0] == "compiling 2 calls in 2 processes" and len(told) == 1 + late
     assert late == ("takes too long" in told[-1]) and not multiprocessing.active_children()

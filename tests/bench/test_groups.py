@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from generator.bench import check, precompilation, random_operands
+from generator.bench import check, random_operands, workers
 from generator.bench.comparison_plan import Families, of_specs
 from generator.bench.measurements import load
 from generator.bench.peers import PEERS
@@ -18,7 +18,6 @@ from generator.bench.stored_products import NoPeer
 from generator.bench.suite import read_shapes
 from generator.commands import command_line
 from generator.language.built_in import chain_of
-from generator.language.errors import CallError, SpecError
 from generator.language.model import Dtype, Layout
 from generator.plan.families import families
 from generator.problem.grouping import ROUTING
@@ -57,14 +56,6 @@ def test_a_shape_says_its_groups_and_how_rows_are_spread(tmp_path: Path) -> None
     assert Shape(3, 24, 32, groups=5, routing="zipf").sizes == (3, 1, 24, 32), "more groups than rows can reach"
 
 
-@pytest.mark.parametrize("word", ["40x24x32:zipf", "5x40x24x32:zipf", "5g40x24x32:even", "0g40x24x32"])
-def test_a_wrong_shape_of_groups_is_told(tmp_path: Path, word: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"['{word}']")
-    with pytest.raises(SpecError, match=r"GgMxNxK:\{uniform,zipf,one\} or \[M, N, K\], each at least 1, found"):
-        read_shapes(path)
-
-
 def test_what_no_row_reaches_is_not_counted_as_moved() -> None:
     shape = Shape(4, 24, 32, groups=64, routing="one")
     assert shape.reached == 1 and problem(shape=shape).bytes == 2 * (4 * 32 + 24 * 32 + 4 * 24) + 4
@@ -91,15 +82,6 @@ def test_torch_multiplies_the_groups(words: tuple[str, ...], name: str | None, r
     assert "wrong result" in str(check.judge(of, result, expected).fault)
 
 
-def test_what_torch_lacks_is_told() -> None:
-    with pytest.raises(NoPeer, match="no call for 'bias', of which each group has its own"):
-        PEERS["cublas"](problem("bias"))
-    with pytest.raises(NoPeer, match="no groups of fp8e4m3 without scales"):
-        PEERS["cublas"](problem(dtype="fp8e4m3"))
-    with pytest.raises(NoPeer, match=r"rows that are multiples of 16 bytes, not of \(33, 33\) elements"):
-        PEERS["cublas"](problem(shape=replace(GROUPS, k=33)))
-
-
 def test_what_each_group_has_is_checked_by_group() -> None:
     of = problem("bias", "col_sum", "row_sum")
     (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
@@ -117,6 +99,19 @@ def test_what_each_group_has_is_checked_by_group() -> None:
     assert [check.judge(of, x, each).fault for x, each in zip(found, expected, strict=True)] == [None] * 3
     found[1][2] = found[1][3]
     assert check.judge(of, found[1], expected[1]).fault is not None
+
+
+@pytest.mark.parametrize(
+    ("of", "word"),
+    [
+        (problem("bias"), "bias"),
+        (problem(dtype="fp8e4m3"), "scales"),
+        (problem(shape=replace(GROUPS, k=33)), "16 bytes"),
+    ],
+)
+def test_what_torch_lacks_is_told(of: Problem, word: str) -> None:
+    with pytest.raises(NoPeer, match=word):
+        PEERS["cublas"](of)
 
 
 @pytest.mark.parametrize("routing", list(ROUTING))
@@ -172,18 +167,7 @@ def test_operands_that_workers_cannot_all_hold_are_not_made_ahead(
     large = replace(GROUPS, groups=256, n=4096, k=7168)
     comparisons = of_specs(found, (GROUPS, large))
     assert len(comparisons) == 4 and comparisons[1].problem.held > 15e9
-    assert [problem.shape.numbers for problem, _, _ in precompilation.calls(comparisons, "select")] == [
-        GROUPS.numbers
-    ] * 2
-
-
-def test_kernels_without_shapes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Families([rendered(tmp_path, monkeypatch)], tmp_path / "generated")
-    with pytest.raises(CallError, match="multiplies groups of rows, and needs shapes GgMxNxK; found 5x40x24x32"):
-        of_specs(found, (Shape(40, 24, 32, batch=5),))
-    found = Families([rendered(tmp_path, monkeypatch, "grouped_k")], tmp_path / "generated")
-    with pytest.raises(CallError, match="multiplies with K in groups, and needs shapes GgMxNxK; found 40x24x32"):
-        of_specs(found, (Shape(40, 24, 32),))
+    assert [problem.shape.numbers for problem, _, _ in workers.calls(comparisons, "select")] == [GROUPS.numbers] * 2
 
 
 STORED = {

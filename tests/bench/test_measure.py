@@ -18,8 +18,7 @@ from generator.bench.measurements import BenchmarkResults, ComparisonRecord, loa
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
-from generator.problem.accumulation_bounds import tolerance
-from generator.problem.product import Problem, Shape, shared_layout
+from generator.problem.product import Problem, Shape
 from tests.helpers.bench.fake_device import FakeDevice
 
 KERNEL = """
@@ -94,6 +93,7 @@ def test_the_sides_take_turns(tmp_path: Path) -> None:
         ("out.copy_(result * 1.02)", "wrong result: relative error 0.02"),
         ("out[:16].copy_(result[:16])", "wrong result: relative error inf"),
         ("out.copy_(result); out[3, 5] += 30", "wrong result"),
+        ("return result", "wrong result"),
         ("raise RuntimeError('no such instruction')", "RuntimeError: no such instruction"),
     ],
 )
@@ -180,11 +180,6 @@ def test_batches_are_checked_and_compared_with_their_own_product(tmp_path: Path,
     assert side.failure is not None and "wrong result" in side.failure
 
 
-def test_a_kernel_that_fills_another_tensor_is_wrong(tmp_path: Path) -> None:
-    record = measured(contestant(tmp_path, "one", "return result"))
-    assert record.sides[0].failure is not None and record.sides[0].failure.startswith("wrong result")
-
-
 def test_a_lost_device_stops_everything(tmp_path: Path) -> None:
     class Lost(FakeDevice):
         def synchronize(self) -> None:
@@ -221,13 +216,6 @@ def test_operands_lie_as_the_layout_says_and_are_no_zeros(dtype: str, layout: st
     assert not torch.equal(first.a.float(), second.a.float())
 
 
-def test_strided_kernels_share_the_operands_of_the_others() -> None:
-    assert shared_layout([Layout.of("sss"), Layout.of("rcr")]) == Layout.of("rcr")
-    assert shared_layout([Layout.of("scs")]) == Layout.of("rcr")
-    with pytest.raises(ValueError, match="operand b is column and row"):
-        shared_layout([Layout.of("rcr"), Layout.of("rrr")])
-
-
 @pytest.mark.parametrize(
     "word", ["bias+bias_m+add+relu", "bias+swiglu+scale_n", "bias+save+silu+row_sum+col_sum+row_amax+save"]
 )
@@ -250,13 +238,6 @@ def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.Mon
         out[one_result.parts[0].at] *= 2
         fault = check.judge(of, out, one_result).fault
         assert fault is not None and fault.startswith(f"wrong {one_result.name}: ")
-
-
-def test_a_tolerance_tells_fp32_from_tf32_and_int8_is_exact() -> None:
-    k = 6144
-    assert tolerance(Dtype.of("fp32"), k) < 1e-4 < 3e-4 < tolerance(Dtype.of("tf32"), k)
-    assert tolerance(Dtype.of("int8"), k) == 0
-    assert tolerance(Dtype.of("fp16"), 1) >= 2**-11
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,15 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from generator.bench import plain_rows
-from generator.bench.measurements import ComparisonRecord, save
+from generator.bench.measurements import ComparisonRecord
 from generator.bench.summary import BEST
-from generator.commands.bench import main, parse
+from generator.commands.bench import main
 from tests.helpers.bench import records as samples
 from tests.helpers.support import ROOT, Spoken
 
@@ -73,19 +72,6 @@ def test_the_command_prints_them(cli: Cli, mode: str) -> None:
         assert best["smallest_at"].count("x") == 2
     else:
         assert {row["role"] for row in plain} == {"contract", "peer"} and len(plain) == 5 * 4
-
-
-def test_a_failure_is_told_and_is_in_the_rows(cli: Cli) -> None:
-    save(samples.results(*sample()), Path("kept.json"))
-    said = cli("bench", "--json", "kept.json", "--table", "--format", "json")
-    assert said.status == 1 and "wrong result" in said.err
-    assert [row["failure"] is None for row in json.loads(said.out)] == [True, True, False, True]
-
-
-def test_markdown_is_the_default(cli: Cli) -> None:
-    assert parse(["--json", "x", "--table"]).format == "markdown"
-    one, other = (cli("bench", "--json", FUSED, "--summary", *more) for more in ((), ("--format", "markdown")))
-    assert one == other and "**Summary**" in one.out
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import generator
-from generator.bench.measurements import ComparisonRecord, save
+from generator.bench.measurements import ComparisonRecord
 from generator.bench.results_report import markdown, plots, report
 from generator.bench.rooflines import REASONS
 from generator.commands.bench import main
@@ -59,7 +59,7 @@ def test_a_plot_has_a_mark_for_each_row_with_a_time() -> None:
 
 def test_the_command_writes_it(tmp_path: Path) -> None:
     file, page = tmp_path / "results.json", tmp_path / "out" / "results.html"
-    save(samples.results(*sample()), file)
+    samples.save(samples.results(*sample()), file)
     assert main(["--json", str(file), "--table", "--html", str(page), "--only", "squares"]) == 0
     html = page.read_text()
     assert "512x512x512" not in html and "4096x4096x4096" in html and f"gemm-generator {generator.__version__}" in html

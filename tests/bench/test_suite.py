@@ -11,15 +11,11 @@ import pytest
 
 from generator.bench import suite
 from generator.bench.comparison_plan import Families, of_specs, of_suite
-from generator.bench.suite import DEFAULT_SHAPES, SUITES, find, find_shapes, read_shapes, read_suite
+from generator.bench.suite import DEFAULT_SHAPES, find, find_shapes, read_shapes, read_suite
 from generator.commands.command_line import main
 from generator.language.errors import CallError, SpecError
 from generator.problem.product import Shape
-from tests.helpers.support import GENERATED, ROOT
 
-WRONG_SHAPE = (
-    "shapes: expected MxNxK, MxNxK+PAD, BxMxNxK, GgMxNxK, GgMxNxK:{uniform,zipf,one} or [M, N, K], each at least 1"
-)
 GOOD = """\
 summary: two ways
 cases:
@@ -73,15 +69,9 @@ def test_a_case_over_files_of_shapes_is_a_case_for_each(tmp_path: Path, monkeypa
     assert named.choices == own.choices
     assert str(own.shapes[1]) == "7x5x3+1"
     (tmp_path / "few_rows.yaml").write_text("[1x2]")
-    assert any("few_rows.yaml:1:2: shapes: expected" in line for line in str(error_of(path)).splitlines())
-    path.write_text(text.replace("few_rows", "fewrows"))
-    assert "no file of shapes is named 'fewrows'; did you mean 'few_rows'?" in str(error_of(path))
-
-
-def error_of(path: Path) -> SpecError:
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match=r"few_rows.yaml:1:2: shapes: expected"):
         read_suite(path)
-    return caught.value
+    assert any("did you mean 'few_rows'?" in line for line in read(tmp_path, text.replace("few_rows", "fewrows")))
 
 
 @pytest.mark.parametrize(
@@ -99,6 +89,12 @@ def test_how_a_suite_is_timed_is_checked(tmp_path: Path, line: str, message: str
     assert any(found.startswith(message) for found in read(tmp_path, f"{line}\n{GOOD}"))
 
 
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    text = GOOD.replace("title:", "tittle:").replace("512x256x128", "0x1x1")
+    assert len(read(tmp_path, text)) == 2
+    assert any("listed twice" in line for line in read(tmp_path, GOOD + GOOD[GOOD.index("  - name") :]))
+
+
 def test_json_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     case = {"name": "one", "kernels": [{"family": "ladder", "layout": "rcr"}], "shapes": [[8, 8, 8]]}
@@ -112,16 +108,8 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ("title:", "tittle:", "4:5: case: unknown key 'tittle'; did you mean 'title'?"),
         ("schedule: tiled", "schedule: tilde", "6:48: schedule: unknown value 'tilde'; did you mean 'tiled'?"),
         ("schedule:", "shedule:", "6:38: kernels: unknown key 'shedule'; did you mean 'schedule'?"),
-        (
-            "512x256x128",
-            "512x256",
-            f"8:14: {WRONG_SHAPE}, found '512x256'",
-        ),
-        (
-            "[1, 2, 3]",
-            "[1, 0, 3]",
-            f"8:27: {WRONG_SHAPE}, found [1, 0, 3]",
-        ),
+        ("512x256x128", "512x256", "8:14: shapes: expected MxNxK"),
+        ("[1, 2, 3]", "[1, 0, 3]", "8:27: shapes: expected MxNxK"),
         ("[1, 2, 3]", "512x256x128", "8:27: shapes: '512x256x128' is listed twice"),
         ("name: squares", "name: Squares", "3:11: case.name: expected lower-case letters, digits and _"),
         ("family: ladder, schedule", "family: ../x, schedule", "6:30: kernels.family: '../x' is not a name"),
@@ -137,16 +125,6 @@ def test_json_is_read_too(tmp_path: Path) -> None:
 def test_a_mistake_is_told_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     assert any(found.startswith(message) for found in read(tmp_path, GOOD.replace(old, new, 1)))
-
-
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
-    text = GOOD.replace("title:", "tittle:").replace("512x256x128", "0x1x1")
-    assert len(read(tmp_path, text)) == 2
-
-
-def test_two_cases_of_one_name_are_refused(tmp_path: Path) -> None:
-    case = GOOD[GOOD.index("  - name") :]
-    assert any("'squares' is listed twice" in message for message in read(tmp_path, GOOD + case))
 
 
 def test_a_missing_file_and_a_missing_suite(tmp_path: Path) -> None:
@@ -165,30 +143,6 @@ def test_shapes_as_a_list_or_under_a_key(tmp_path: Path) -> None:
     path.write_text('["1x2x3", [4, 5, 6]]')
     assert read_shapes(path) == (Shape(1, 2, 3), Shape(4, 5, 6))
     assert Shape(4096, 4096, 4096) in read_shapes(find_shapes(DEFAULT_SHAPES))
-
-
-def test_the_suites_shipped_are_sound() -> None:
-    for path in SUITES.glob("*.yaml"):
-        assert read_suite(path).cases
-
-
-def test_the_fused_suite_asks_for_every_epilogue_at_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    fused = read_suite(find("fused"))
-    assert fused.peers == ("eager", "fused", "inductor") and fused.seconds is not None
-    comparisons = of_suite(fused, Families([], GENERATED))
-    work = {(c.problem.dtype.word, c.problem.epilogue.word) for c in comparisons}
-    assert work == {
-        ("bf16", "bias+relu"),
-        ("bf16", "bias+gelu_tanh"),
-        ("bf16", "bias+silu+mul"),
-        ("bf16", "swiglu"),
-        ("int8_int32_bf16", "scale_m+scale_n"),
-        ("fp8e4m3", "scale_m+scale_n"),
-        ("fp8e4m3_fp32_bf16_fast", "scale_m+scale_n"),
-    }
-    sizes = {"4096x4096x4096", "8192x8192x2048", "2048x3072x768", "4096x14336x4096", "512x4096x4096"}
-    assert {str(c.problem.shape) for c in comparisons} == sizes and len(comparisons) == len(work) * len(sizes)
 
 
 def test_kernels_of_another_rounding_are_not_compared_and_those_of_another_math_are(tmp_path: Path) -> None:
@@ -231,47 +185,15 @@ def test_batches_are_timed_on_shapes_of_batches(tmp_path: Path) -> None:
     assert [str(found.problem.shape) for found in of_specs(families, (single, batch))] == ["8x8x8", "4x8x8x8"]
 
 
-def test_a_shape_is_written_as_it_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "shapes.yaml"
-    shapes = (Shape(1, 2, 3), Shape(1, 2, 3, 5), Shape(1, 2, 3, batch=4), Shape(1, 2, 3, 5, 4))
-    path.write_text("".join(f"- {shape}\n" for shape in shapes))
-    assert read_shapes(path) == shapes
-    assert tuple(Shape(*shape.numbers) for shape in shapes) == shapes
-
-
-def test_a_shape_of_the_speed_suite_has_its_reason_to_be_there() -> None:
-    """Every layer of the models at every number of tokens, squares and rows in powers of two, what is ragged."""
-    speed = read_suite(find("speed"))
-    groups = {case.name.partition("/")[2]: case.shapes for case in speed.cases}
-    assert groups["squares"] == tuple(Shape(n, n, n) for n in (256, 512, 1024, 2048, 4096, 8192, 16384))
-    assert [shape.m for shape in groups["rows_4096"]] == [2**power for power in range(4, 14)]
-    for model in ("llama3_8b", "llama3_70b", "qwen25_7b"):
-        assert len(groups[model]) == 4 * 5 and {shape.m for shape in groups[model]} == {1, 16, 128, 1024, 8192}
-    ragged = groups["ragged"]
-    for name in ("m", "n", "k"):
-        assert any(getattr(shape, name) % 2 for shape in ragged)
-    assert {shape.pad for shape in ragged} == {0, 1, 8}
-    contracts = {choice.contract for case in speed.cases for choice in case.choices}
-    assert contracts == {f"gemm_{dtype}_{layout}_none" for dtype in ("fp16", "bf16") for layout in LAYOUTS}
-    assert speed.seconds is not None and read_suite(find("spine")).seconds is None
-
-
-LAYOUTS = ("rcr", "rrr", "crr", "ccr")
-
-
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
         ("2147483648x1x1", "a size is not a whole number from 1 to 2147418112"),
-        ("1x1x2147483647", "a size is not a whole number from 1 to 2147418112"),
         ("2147418112x2147418112x1", "a matrix has "),
-        ("4294967296x1x1x1", "a size is not a whole number from 1 to 2147418112"),
-        ("[1, 2, 99999999999]", "a size is not a whole number from 1 to 2147418112"),
-        ("[1, 2, 3, 1000000]", "1000000 elements of padding, and at most 999999 are possible"),
-        ("2g99999999x1x1", "99999999 in 2 groups, and at most 4194304 in 65536 are possible"),
-        ("99999999g4x1x1", "4 in 99999999 groups, and at most 4194304 in 65536 are possible"),
-        ("99999999999x1x1", "expected MxNxK"),
-        ("\u0663x1x1", "expected MxNxK"),
+        ("[1, 2, 3, 1000000]", "elements of padding"),
+        ("99999999g4x1x1", "at most 4194304 in 65536 are possible"),
+        ("'40x24x32:zipf'", "expected MxNxK"),
+        ("0g40x24x32", "expected MxNxK"),
     ],
 )
 def test_shapes_that_no_kernel_takes(tmp_path: Path, shape: str, words: str) -> None:

@@ -16,8 +16,7 @@ from tests.helpers.support import LONGEST, ROOT
 
 #: A parent of two workers: it prints their ids and what they do, then ends as its last argument says.
 _PARENT = """
-import ctypes, multiprocessing, os, sys, time
-from concurrent.futures import ProcessPoolExecutor
+import ctypes, os, sys, time
 
 
 def begun():
@@ -46,11 +45,11 @@ if __name__ == "__main__":
         from generator.verify.worker_pool import Pool
         executor = Pool("bounds", 1)._executor
     elif pools == "tune":
-        from generator.tune.executors import processes
-        executor = processes(1)
+        from generator.bench.workers import one_for_each
+        executor = one_for_each(1)
     else:
-        from generator.tune.rate_fit import _begin
-        executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
+        from generator.bench.workers import processes
+        executor = processes(1)
     worker = executor.submit(begun).result()
     executor.submit(globals()[what], 7200)
     time.sleep(0.5)

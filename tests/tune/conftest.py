@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from generator.bench import workers
 from generator.commands import command_line
 from generator.commands.tune import parse
-from generator.tune import executors, tuning_call
+from generator.tune import tuning_call
 from tests.helpers.support import ROOT
 from tests.helpers.tune import fake_gpu as fakes
 
@@ -65,7 +66,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[..., fakes.AtOnce]:
     def use(stop_after: int = 1000) -> fakes.AtOnce:
         executor = fakes.AtOnce()
         executor.stop_after = stop_after
-        monkeypatch.setattr(executors, "make", lambda word, gpus: executor)
+        monkeypatch.setattr(workers, "executor", lambda word, gpus: executor)
         return executor
 
     return use

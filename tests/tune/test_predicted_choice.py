@@ -6,7 +6,7 @@ import pytest
 
 from generator.emit.manifest_reader import Rendered, read
 from generator.plan.devices import DEVICES
-from generator.tune.predicted_choice import PredictedChoice, choices
+from generator.tune.predicted_choice import choices
 from tests.helpers.support import GENERATED
 
 
@@ -39,8 +39,8 @@ def test_fp32_is_chosen_by_what_was_measured(
     family: Rendered, layout: str, sizes: tuple[int, int, int], runs: str
 ) -> None:
     name = f"gemm_fp32_{layout}_none"
-    (found,) = choices(family.folder, [name], family.by_name, sizes, DEVICES["nvidia_h200"])
-    assert isinstance(found, PredictedChoice) and found.contract == name
+    (found,) = choices(family.folder, [name], family.by_name, [sizes], DEVICES["nvidia_h200"])
+    assert found.refused is None and found.contract == name
     other, _, how = runs.partition(" ")
     assert found.kernel.startswith(f"gemm_fp32_{other}_none__") and found.copied == (how == "copied")
     assert how != "summed" or found.kernel.endswith("_productsummed")

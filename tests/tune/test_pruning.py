@@ -9,10 +9,10 @@ import statistics
 from generator.plan import devices
 from generator.problem.product import Shape
 from generator.runtime import fitted
-from generator.tune.outcome import ConfirmedWinner, Timed
+from generator.tune.outcome import ConfirmedWinner, Row, Timed, row_of
 from generator.tune.pruning import LARGEST, MEAN, MODELLED, portfolio, predicted, pruned
 from generator.tune.rate_fit import RateFit
-from generator.tune.samples import Row, Sample, row_of
+from generator.tune.samples import Sample
 from generator.tune.winners import MeasurementSource, Winners
 from tests.helpers.support import variant
 
@@ -59,14 +59,6 @@ def test_one_size_that_would_lose_too_much_keeps_its_configuration() -> None:
     usual, rare = row("a", 16), row("b", 16)
     for loss, kept in ((LARGEST * 0.99, {usual}), (LARGEST * 1.01, {usual, rare})):
         assert portfolio(samples({usual: [1.0] * 39 + [1 + loss], rare: [2.0] * 39 + [1.0]})) == kept
-
-
-def test_the_mean_loss_is_bounded() -> None:
-    usual, often = row("a", 16), row("b", 16)
-    for count, kept in ((3, {usual}), (6, {usual, often})):
-        losing = [1.015] * count + [1.0] * (40 - count)
-        found = portfolio(samples({usual: losing, often: [1.0] * count + [1.5] * (40 - count)}))
-        assert found == kept
 
 
 def test_a_whole_kernel_goes_before_single_configurations() -> None:

@@ -176,8 +176,6 @@ def test_a_second_device_borrows_what_the_first_one_measured(bench: Bench, monke
     ):
         with pytest.raises(CallError, match=re.escape(told)):
             tuning_call.again(parse([*arguments, "--also", wrong]))
-    with pytest.raises(SystemExit):
-        parse(["specs/tiny.yaml", "--also", "h100.jsonl"])
 
 
 def test_a_device_that_is_lost_while_functions_are_compared_is_reported(

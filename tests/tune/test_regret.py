@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from generator.bench import sampled_sizes
+from generator.bench import suite
 from generator.bench.comparison_plan import Contestant
 from generator.commands import tune
 from generator.epilogue.chain import Epilogue
+from generator.files.updating import put
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout
 from generator.problem.product import Problem, Shape
@@ -76,13 +77,6 @@ def test_the_choice_is_timed_beside_the_fastest(
     assert "regret 50.0%" in spoken.err
 
 
-def test_one_size_stands_on_one_line(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
-    measured(bench)
-    lines = (bench.folder / FILE).read_text().splitlines()
-    assert sum('"contract"' in line for line in lines) == 4 and (lines[0], lines[-1]) == ("{", "}")
-
-
 def test_the_fastest_chosen_has_no_regret(bench: Bench, at_once: AtOnce) -> None:
     at_once()
     for layout in ("rcr", "rrr"):
@@ -125,16 +119,6 @@ def test_another_choice_is_measured_again(bench: Bench, at_once: AtOnce) -> None
     at_once()
     assert bench.tune() == 0, "and the winners are those of all measurements"
     assert {entry["seconds"] for entry in json.loads(bench.winners.read_text())["winners"]} == {2e-3}
-
-
-def test_tuning_does_not_stand_for_regret(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
-    bench.tune()
-    winners = bench.winners.read_bytes()
-    again = at_once()
-    measured(bench)
-    assert len(again.calls) == 1 + 4 and len(sizes_of(bench)) == 4
-    assert bench.winners.read_bytes() == winners
 
 
 def test_a_choice_that_is_no_candidate_is_called(bench: Bench, at_once: AtOnce) -> None:
@@ -204,7 +188,7 @@ def test_regret_is_of_all_kernels_of_a_contract(bench: Bench, at_once: AtOnce) -
 def test_unseen_sizes_have_regret_and_no_winner(
     bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sampled_sizes, "_unseen", lambda: (Shape(16, 64, 32), Shape(32, 32, 32)))
+    monkeypatch.setattr(suite, "_unseen", lambda: (Shape(16, 64, 32), Shape(32, 32, 32)))
     at_once()
     assert measured(bench) == 0
     assert len(sizes_of(bench)) == 4
@@ -245,31 +229,7 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         PLACE, (Regret("tiny", "bmm_fp16_rcr_none", Shape(1, 2, 3, batch=4), 1.0, chosen, best, 6, 3e-3),)
     )
     for each in (kept, RegretResults(PLACE, ())):
-        regret.save(each, tmp_path / "kept.json")
+        put(tmp_path / "kept.json", regret.text_of(each, tmp_path))
         assert regret.read(tmp_path / "kept.json") == each
-
-
-@pytest.mark.parametrize("text", ["[]", "{}", '{"format": 2}', "no JSON", None])
-def test_another_file_is_refused(tmp_path: Path, text: str | None) -> None:
-    path = tmp_path / "kept.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(CallError, match=r"--regret: (there is no file .*|.*kept\.json:1: is not a file of regret: )"):
-        regret.read(path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["x.yaml", "--regret", "r.json", "--tuned", "t.json"], "--regret writes no winners"),
-        (["x.yaml", "--regret", "r.json", "--again", "--device", "nvidia_h200"], "--regret writes no winners"),
-        (["--report"], "name it with --tuned FILE or --regret FILE"),
-        (["x.yaml", "--html", "p.html"], "--html goes with --report"),
-        (["--regret", "r.json"], "the following arguments are required: SPEC"),
-    ],
-)
-def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        tune.parse(arguments)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
+    with pytest.raises(CallError, match="there is no file"):
+        regret.read(tmp_path / "none.json")

@@ -8,8 +8,8 @@ import pytest
 
 from generator.language.model import Variant
 from generator.plan.expand import expand
-from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome, outcome_of, plain
-from generator.tune.samples import Sample, all_round, moved_by, row_of, samples_of
+from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome, outcome_of, plain, row_of
+from generator.tune.samples import Sample, all_round, moved_by, samples_of
 from tests.helpers.support import BASE, read_text
 
 KERNEL = "tiled_pointer_auto_grouped"
@@ -33,25 +33,12 @@ def times_of(outcomes: list[TrialOutcome], layout: str = "rcr") -> dict[int, flo
     return {dict(sample.row[2])["BLOCK_M"]: sample.seconds for sample in found}
 
 
-def test_one_outcome_is_its_times() -> None:
-    times = {16: 3e-6, 32: 2e-6}
-    assert times_of([outcome("gemm_fp16_rcr_none", (64, 64, 64), times)]) == times
-
-
 def test_times_at_a_lower_clock_rate_are_corrected() -> None:
     """Of two outcomes, the second at a tenth less speed, each has a row that the other lacks."""
     first, second = {16: 1e-6, 32: 2e-6, 64: 3e-6}, {16: 1.1e-6, 32: 2.2e-6, 128: 3.3e-6}
     found = times_of([outcome("gemm_fp16_rcr_none", (64, 64, 64), each) for each in (first, second)])
     assert {m: found[m] / found[16] for m in found} == pytest.approx({16: 1, 32: 2, 64: 3, 128: 3}, rel=1e-3)
     assert 1e-6 <= found[16] <= 1.1e-6
-
-
-def test_sizes_are_apart() -> None:
-    own = [outcome("gemm_fp16_rcr_none", (m, 64, 64), {16: m * 1e-8}) for m in (64, 128)]
-    assert {s.sizes: s.seconds for s in samples_of(own, variants("rcr"))} == {
-        (64, 64, 64): 64e-8,
-        (128, 64, 64): 128e-8,
-    }
 
 
 def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.bench import competitor, sampled_sizes
+from generator.bench import competitor, suite
 from generator.bench.peers import Peer
 from generator.bench.stored_products import NoPeer
 from generator.commands import command_line, tune
@@ -66,14 +66,6 @@ def test_the_fastest_of_each_size_is_kept(bench: Bench, at_once: AtOnce) -> None
     assert (first["runner_up"]["config"]["BLOCK_M"], first["runner_up"]["seconds"]) == (16, 3e-3)
 
 
-def test_one_winner_stands_on_one_line(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
-    bench.tune()
-    lines = bench.winners.read_text().splitlines()
-    assert [line[:2] for line in lines if '"contract"' in line] == ["  "] * 4
-    assert lines[0] == "{" and lines[-1] == "}"
-
-
 def test_a_second_call_measures_nothing_and_writes_the_same(bench: Bench, at_once: AtOnce) -> None:
     at_once()
     bench.tune()
@@ -97,14 +89,6 @@ def test_a_stopped_call_goes_on_where_it_stopped(bench: Bench, at_once: AtOnce) 
     assert len(rest.calls) == 1 + 3
     assert winners_of(bench.winners) == ALL
     assert len(Journal(bench.journal).outcomes) == 4
-
-
-def test_a_journal_that_is_something_else_is_refused(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
-    (bench.folder / "notes.txt").write_text("one line\n")
-    with pytest.raises(CallError, match=r"--journal: notes\.txt:1: is no outcome: is not JSON"):
-        bench.tune("--journal", "notes.txt")
-    assert (bench.folder / "notes.txt").read_text() == "one line\n"
 
 
 def test_a_spent_budget_ends_in_good_order(
@@ -157,15 +141,6 @@ def test_what_is_wrong_or_refused_wins_nothing(
     assert [(swizzle, block) for *_, swizzle, block in winners_of(bench.winners)] == [("linear", 32)] * 4
     told = capsys.readouterr().err
     assert (message in told) if message is not None else ("tune: gemm" not in told)
-
-
-def test_where_nothing_is_right_nothing_wins(bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]) -> None:
-    at_once()
-    for swizzle in ("linear", "grouped"):
-        fakes.write(bench.kernel("rcr", swizzle), "1e-3, 1e-3, 1e-3", "out.zero_()")
-    assert bench.tune() == 1
-    assert winners_of(bench.winners) == ALL[2:]
-    assert "no candidate has a right result" in capsys.readouterr().err
 
 
 def test_a_winner_may_have_neither_rival_nor_library(
@@ -247,18 +222,6 @@ def test_a_change_of_kernel_or_device_is_measured_again(
     assert len(every.calls) == 1 + 4
 
 
-def test_several_calls_of_a_size_are_one_measurement(bench: Bench, at_once: AtOnce) -> None:
-    """The journal remembers what other calls measured of the same kernels: the best of all of them wins."""
-    at_once()
-    bench.tune("--candidates", "6")
-    best = winners_of(bench.winners)
-    bench.winners.unlink()
-    worse = at_once()
-    bench.tune("--only", "*linear*")
-    assert len(worse.calls) == 1 + 4
-    assert winners_of(bench.winners) == best == ALL
-
-
 def test_again_chooses_from_the_journal_alone(
     bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -281,7 +244,7 @@ def test_nothing_is_fitted_to_what_is_unseen(
     at_once()
     bench.tune()
     bench.winners.unlink()
-    monkeypatch.setattr(sampled_sizes, "_unseen", lambda: (Shape(16, 64, 32),))
+    monkeypatch.setattr(suite, "_unseen", lambda: (Shape(16, 64, 32),))
     assert tune.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 0
     assert winners_of(bench.winners) == [ALL[1], ALL[3]]
     none = at_once()

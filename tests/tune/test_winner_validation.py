@@ -10,8 +10,8 @@ import pytest
 
 from generator.bench.comparison_plan import Families
 from generator.plan.devices import DEVICES
-from generator.tune.outcome import ConfirmedWinner
-from generator.tune.samples import Row, Sample, row_of
+from generator.tune.outcome import ConfirmedWinner, Row, row_of
+from generator.tune.samples import Sample
 from generator.tune.winner_validation import DOUBTED, doubtful
 from tests.helpers.tune import fake_gpu as fakes
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from generator.commands import tune
-from generator.tune import winner_choice
+from generator.files import locking
+from generator.tune import rate_fit, winner_choice
 from generator.tune.journal import Journal
 from tests.helpers.support import called
 from tests.helpers.tune import fake_gpu as fakes
@@ -113,27 +114,20 @@ def test_regret_without_a_size(bench: Bench, at_once: AtOnce, capsys: pytest.Cap
     assert not (bench.folder / "regret.json").exists()
 
 
-def test_winners_that_another_run_writes_meanwhile_stay(
+def test_no_other_run_writes_the_file_while_winners_are_chosen(
     bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once()
     assert bench.tune() == 0
-    found = json.loads(bench.winners.read_text())
-    found["winners"].append({**found["winners"][0], "m": 4096})
-    others = json.dumps(found)
-    chosen, calls = winner_choice._chosen, 0
+    held = []
 
-    def slow(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        result = chosen(*arguments, **options)
-        if calls == 1:
-            bench.winners.write_text(others)
-        return result
+    def fitted(*arguments: Any) -> Any:
+        held.append(locking._attempt(bench.winners.parent) is None)
+        return rate_fit.fit(*arguments)
 
-    monkeypatch.setattr(winner_choice, "_chosen", slow)
+    monkeypatch.setattr(winner_choice, "fit", fitted)
     assert tune.main(AGAIN) == 0
-    assert calls == 2 and set(winners_of(bench.winners)) == {*ALL, (ALL[0][0], 4096, *ALL[0][2:])}
+    assert held == [True] and winners_of(bench.winners) == ALL
 
 
 def test_what_another_run_has_measured_meanwhile_is_not_measured(

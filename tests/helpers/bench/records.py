@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 from generator.bench.measurements import (
     COPY,
@@ -14,8 +15,10 @@ from generator.bench.measurements import (
     Side,
     Timing,
     ratios_of,
+    text_of,
 )
 from generator.epilogue.chain import Epilogue
+from generator.files.updating import put
 from generator.language.model import Dtype, Layout
 from generator.problem.product import Problem, Shape
 
@@ -69,6 +72,11 @@ def results(*records: ComparisonRecord) -> BenchmarkResults:
         {"env": (Ceiling(COPY, 4e12), Ceiling("fp16", 7e14))},
         list(records),
     )
+
+
+def save(found: BenchmarkResults, path: Path) -> None:
+    """A file of results, as `bench` writes it."""
+    put(path, text_of(found, path))
 
 
 def wrong(one: Sampled) -> Sampled:

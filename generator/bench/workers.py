@@ -1,0 +1,143 @@
+"""Processes beside the one that decides: those that compile before the timing, and those that time, one for each GPU.
+
+Compiling calls each kernel once, which fills Triton's cache on disk. A call that fails, or that is not made in time,
+does no harm: the timing process compiles what is not in the cache.
+
+This module imports no torch, so that processes which need none start fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, wait
+from typing import Any
+
+from generator.bench.comparison_plan import Comparison, Contestant
+from generator.files import standard_streams
+from generator.files.parent_process import end_with_parent
+from generator.language.errors import CallError
+from generator.problem.product import Problem
+
+#: The word of `--executor` for processes of this machine.
+PROCESSES = "processes"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+#: The number of calls for which starting processes that compile is worthwhile.
+_WORTH_IT = 12
+_LONGEST_SECONDS = 120.0
+#: The most bytes of operands of a call to compile: all processes hold some at a time, each those of two calls.
+_MOST_BYTES = 4e9
+
+#: A problem, what computes it, and the index of the configuration; None for the one that the kernel selects.
+Call = tuple[Problem, Contestant, int | None]
+
+
+def processes(count: int, prepare: Callable[..., None] | None = None, *given: Any) -> ProcessPoolExecutor:
+    """`count` new processes, each of which first calls `prepare`; they end with this one, and leave Ctrl-C to it."""
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _begin, (prepare, given))
+
+
+def _begin(prepare: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+    end_with_parent()
+    # Only the main process handles Ctrl-C: a running trial is short and must not be recorded as a failure.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if prepare is not None:
+        prepare(*given)
+
+
+def calls(comparisons: Sequence[Comparison], configs: str) -> list[Call]:
+    """Every distinct call of the comparisons, but for those with the largest operands."""
+    from generator.bench.competitor import rows
+
+    found: dict[object, Call] = {}
+    for comparison in comparisons:
+        problem = comparison.problem
+        for contestant in comparison.contestants if problem.held <= _MOST_BYTES else ():
+            every = range(len(rows(contestant))) if configs == "all" else ()
+            for index in (None, *every):
+                found.setdefault((problem, contestant.file, contestant.kernel, index), (problem, contestant, index))
+    return list(found.values())
+
+
+def compile_ahead(work: Sequence[Call], workers: int, longest: float = _LONGEST_SECONDS) -> None:
+    """Make each call of `work` once, in `workers` processes, and wait for at most `longest` seconds."""
+    if workers < 1 or len(work) < _WORTH_IT:
+        return
+    workers = min(workers, len(work))
+    print(f"compiling {len(work)} calls in {workers} processes", file=sys.stderr, flush=True)
+    others = set(multiprocessing.active_children())
+    pool = processes(workers, _silent)
+    try:
+        if wait([pool.submit(_make, *call) for call in work], timeout=longest).not_done:
+            print(
+                "compilation takes too long; the remaining calls are compiled when timed", file=sys.stderr, flush=True
+            )
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        # Nothing else may use the device, or the processor, while calls are timed.
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+            process.join()
+
+
+def _silent() -> None:
+    """Prepare a process that compiles, whose output nobody reads."""
+    import torch
+
+    torch.set_num_threads(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+
+
+def _make(problem: Problem, contestant: Contestant, index: int | None, device: str = "cuda") -> None:
+    import torch
+
+    from generator.bench.competitor import function
+    from generator.bench.random_operands import make_sets
+
+    (one,) = make_sets(problem, device, 1, seed=0)
+    options = {} if index is None else {"config": index}
+    function(contestant)(one.a, one.b, **one.keywords, out=one.out, **options)
+    torch.cuda.synchronize()
+
+
+def loaded(name: str) -> Callable[[], Any]:
+    """The callable that `MODULE:CALLABLE` names; raises ImportError, AttributeError or TypeError if there is none."""
+    module, _, attribute = name.partition(":")
+    found: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
+    if not callable(found):
+        raise TypeError(f"{name} is {type(found).__name__}, which cannot be called")
+    return found
+
+
+def executor(word: str, gpus: int) -> Executor:
+    """What `--executor` names: a process for each GPU, or the user's; raises `CallError` if there is no such thing."""
+    if word == PROCESSES:
+        return one_for_each(gpus)
+    try:
+        found = loaded(word)()
+    except Exception as error:
+        raise CallError(f"--executor: {word} returns no executor ({type(error).__name__}: {error})") from None
+    if not isinstance(found, Executor):
+        raise CallError(f"--executor: {word} returns {type(found).__name__}, not a concurrent.futures.Executor")
+    return found
+
+
+def one_for_each(gpus: int) -> ProcessPoolExecutor:
+    """`gpus` new processes, each of which sees one of the GPUs that this process sees."""
+    devices = multiprocessing.get_context("spawn").Queue()
+    seen = [device for device in os.environ.get(_VISIBLE, "").split(",") if device]
+    for device in (seen or [str(index) for index in range(gpus)])[:gpus]:
+        devices.put(device)
+    return processes(gpus, _see_one, devices)
+
+
+def _see_one(devices: Any) -> None:
+    standard_streams.install()
+    # torch looks for devices at the first use, which is later.
+    os.environ[_VISIBLE] = devices.get()
