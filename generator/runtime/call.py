@@ -105,15 +105,21 @@ class Operand:
         """Its shape for the sizes by name."""
         return extents(self.shape)(known)
 
-    @property
+    @functools.cached_property
     def words(self) -> list[str]:
         """The word of each dimension."""
         return self.shape.split()
 
-    @property
+    @functools.cached_property
     def sizes(self) -> list[str]:
         """The sizes in its shape."""
         return [name for name in _NAME.findall(self.shape) if name != "cdiv"]
+
+    @functools.cached_property
+    def factors(self) -> list[tuple[str, int, int]]:
+        """For each word its size, and by what the size is multiplied and divided: `2*N`, `K//8`."""
+        found = [(times, *right.partition("//")) for times, _, right in (word.rpartition("*") for word in self.words)]
+        return [(size, int(times or 1), int(together or 1)) for times, size, _, together in found]
 
     def typed(self, x: Any, given: Mapping[str, Any]) -> Tensor:
         """The tensor of the caller; raises TypeError for what is none, or one of another type."""
@@ -138,12 +144,9 @@ class Operand:
             hint *= self.name == "a" and x.dim() > len(self.words)
             raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}{hint}")
         self.require_whole(known)
-        for word, number in zip(self.words, x.shape):
-            # A word may be a multiple of a size, as `2*N` is, or a part of it, as `K//8`.
-            times, _, name = word.rpartition("*")
-            name, _, parts = name.partition("//")
-            size = number // int(times or 1) * int(parts or 1)
-            if times and surely(number % int(times)):
+        for word, number, (name, times, together) in zip(self.words, x.shape, self.factors):
+            size = number // times * together
+            if times > 1 and surely(number % times):
                 raise ValueError(f"{self.name} has {number} columns: the number must be even, two for one of out")
             # A symbolic size, which torch.compile traces, would get a guard.
             if (type(number) is int and number > MOST) or (type(size) is int and size > MOST):
@@ -158,8 +161,8 @@ class Operand:
 
     def require_whole(self, known: Mapping[str, int]) -> None:
         """Raise ValueError where what is stored together, as 8 of `K//8` are, would not be whole."""
-        for size, parts, together in (word.partition("//") for word in self.words):
-            if parts and surely(known.get(size, 0) % int(together)):
+        for size, _, together in self.factors:
+            if together > 1 and surely(known.get(size, 0) % together):
                 reason = f"{self.name} stores {together} of its elements together: it must be a multiple of {together}"
                 raise ValueError(f"{size} is {known[size]}: {reason}")
 
@@ -446,16 +449,25 @@ class Call:
         """The sizes of a result."""
         return self.sizes[:-1]
 
+    @functools.cached_property
+    def measured(self) -> list[Operand]:
+        """The operands as sizes are taken from them: what gives one where it is left out before what must have it."""
+        return sorted(self.operands, key=lambda x: (x.name not in ("a", "b"), x.absent in (None, *x.words)))
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of operands and results."""
+        return tuple([x.name for x in (*self.operands, *self.results)])
+
     def state(self, given: Mapping[str, Any]) -> State:
         """The call with its sizes; raises TypeError or ValueError where the operands do not agree on them."""
         known: dict[str, int] = {}
-        given = {**dict.fromkeys(x.name for x in (*self.operands, *self.results)), **given}
-        # What gives a size where it is left out comes before those that must have that size.
-        for operand in sorted(self.operands, key=lambda x: (x.name not in ("a", "b"), x.absent in (None, *x.words))):
+        given = {**dict.fromkeys(self.names), **given}
+        for operand in self.measured:
             x = given[operand.name]
             if operand.absent is not None and (x is None or operand.absent in operand.words):
                 known.setdefault(operand.words[0], known[operand.absent])
-            elif operand.name == "b" or not known.keys() >= {*operand.sizes}:
+            elif operand.name == "b" or not all([size in known for size in operand.sizes]):
                 # The type first: a dense weight has other sizes than a stored one.
                 operand.measure(operand.typed(x, given), known)
         for tensor in (*self.operands, *self.results):
