@@ -33,7 +33,7 @@ def test_every_tile_has_a_program_and_every_element_a_store(kernel: str, tmp_pat
         (TILED, "num_blocks - fold_shift - fold_block", "num_blocks - 1 - fold_block", "both compute tile"),
         (WALKED, "tile_crossed = pid_m * BLOCK_M + BLOCK_M >", "tile_crossed = pid_m * BLOCK_M >", "is never stored"),
         (WALKED, "in_tile = tile_above &", "in_tile =", "none of those that this store is for"),
-        (WALKED, "(BLOCK_N // BLOCK_M) * (ceil", "(BLOCK_N // 16) * (ceil", "not known to compute every tile"),
+        (WALKED, "(BLOCK_N // BLOCK_M) * (cdiv", "(BLOCK_N // 16) * (cdiv", "not known to compute every tile"),
         (PARTS, "BLOCK_N // 16) *", "BLOCK_N // 32) *", "program"),
         (BATCH, "pid = tl.program_id(0) % tiles", "pid = tl.program_id(0) // tiles", "tile"),
     ],

@@ -89,7 +89,7 @@ MISTAKES = [
     (GATES, "SPLIT M 2*N", "SPLIT M N", "of sums, which has"),
     (PLAIN, "SPLIT M N", "SPLIT M 2*N", "are not known to be those of 2 * N"),
     (EVERY, 'Memory("sums", "SPLIT M ', 'Memory("sums", "M ', NOT_ALL_PARTS),
-    (EVERY, 'Memory("sums"', 'Memory("parts"', "memory that no kernel is known to need"),
+    (EVERY, 'Memory("sums"', 'Memory("parts"', "'Number' object has no attribute 'stride'"),
     (POINTERS, "index_type(a, b, sums, ", "index_type(a, b, ", "which does not fit 32 bits"),
     (DESCRIPTORS, "index_type(sums", "index_type(bias", "which does not fit 32 bits"),
     # Which tiles the second has.

@@ -31,7 +31,7 @@ def operands(function, device):
         if type(each).__name__ == "Number":
             found[each.name] = 0.5
         elif each.absent is None:
-            shape = [x if isinstance(x, int) else x.of(sizes) for x in each.shape]
+            shape = each.sized(sizes)
             dtype = each.dtype[0] if isinstance(each.dtype, tuple) else each.dtype or torch.float16
             turned = each.unit == len(shape) - 2
             shape = [*shape[:-2], shape[-1], shape[-2]] if turned else shape

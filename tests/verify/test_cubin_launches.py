@@ -120,7 +120,7 @@ def given(case: Case, m: int, pad: int, offset: int) -> Given:
             found.fields |= {} if x.absent is not None else {x.name: 1.5}
             continue
         operand = next(each for each in contract.operands if each.name == x.name)
-        shape = [extent if isinstance(extent, int) else extent.of(numbers) for extent in x.shape]
+        shape = x.sized(numbers)
         unit = len(shape) - 1 if x.unit is None else x.unit
         strides = [1] * len(shape)
         if len(shape) > 1:

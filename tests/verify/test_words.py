@@ -180,7 +180,7 @@ def test_another_constant_of_the_launch_makes_what_was_compiled_fall(render: Ren
 def test_another_library_makes_every_result_unknown(render: Render, tmp_path: Path) -> None:
     """Its own tests say whether it is right, so records of proof stand."""
     check = "map(operator.ne, x.shape, shape)"
-    found = render(("generator/runtime/call_tensors.py", check, check.replace("x.shape", "tuple(x.shape)")))
+    found = render(("generator/runtime/call.py", check, check.replace("x.shape", "tuple(x.shape)")))
     assert standing(found) == standing(committed())
     kernels = {(family.name, name, level) for family in found for name in family.by_name for level in LEVELS}
     assert unknown(found, tmp_path / "cache") >= kernels

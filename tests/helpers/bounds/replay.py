@@ -183,11 +183,10 @@ class _Plain(ast.NodeTransformer):
 
 def called(tree: ast.Module) -> Any:
     """The `CALL` of a file, made by the runtime itself, but for what its functions ask of tensors."""
-    space: dict[str, Any] = {"cost": None, "gemm_kernel": None}
+    space: dict[str, Any] = {"cost": None, "gemm_kernel": None, "needs_of": lambda _: {}}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             if node.module == "_shared_memory":
-                space["needs_of"] = lambda _: {}
                 continue
             node = ast.ImportFrom(f"generator.runtime.{str(node.module).partition('.')[2]}", node.names, 0)
         if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
