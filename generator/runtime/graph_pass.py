@@ -45,7 +45,7 @@ _PRODUCTS = {
 #: The roundings of chains that fit, for each value of `rounding`; a chain that rounds nothing on the way always fits.
 ROUNDINGS = {"late": ("late", "torch"), "torch": ("torch",)}
 
-_installing = threading.RLock()
+installing = threading.RLock()
 # Inductor's options.
 _options: Any = inductor
 
@@ -91,7 +91,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
 
     def install(self) -> None:
         """Put it behind the passes that Inductor has, if it is not there."""
-        with _installing:
+        with installing:
             # A compiled graph that Inductor finds in its cache calls these operators, and is not seen.
             for name in self._products:
                 self._function(name).register()
@@ -101,7 +101,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
 
     def remove(self) -> None:
         """Take it out of the passes that Inductor has; one that another pass calls does nothing until that is out."""
-        with _installing:
+        with installing:
             self.installed = False
             for each in _linked():
                 if each.installed:
