@@ -17,11 +17,12 @@ from torch._inductor import config as inductor
 from torch._inductor import custom_graph_pass
 from torch.fx import Graph, map_arg
 
+from . import torch_products
 from .launch import added
 from .launchable import surely
 from .operators import Operator
 from .registration import NAMESPACE, Signature, operator
-from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, grouped
+from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
 
 aten: Any = torch.ops.aten
 #: A node of a graph, whose arguments may be anything.
@@ -143,7 +144,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         if x.device.type not in ("cuda", "cpu") or x.dtype != y.dtype:
             why = f"operands on {x.device.type} of {x.dtype} and {y.dtype}"
         elif _PRODUCTS[node.target] == "_grouped_mm":
-            batch, offsets, _, why = grouped(x, y, *arguments[2:], **node.kwargs)
+            batch, offsets, _, why = torch_products.grouped(x, y, *arguments[2:], **node.kwargs)
         start: tuple[Applied, ...] = ()
         if term is not None and not why:
             start, _, why = addend(shape_of(term), shape_of(node), **node.kwargs)
