@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from . import overriding
 from .alignment import repeats
 from .launchable import is_plain
-from .overriding import Asked, ChosenContract, Decided, Override, end, handle, runs, shared
+from .overriding import Asked, ChosenContract, Decided, Override
 from .torch_products import letters
 
 #: The operators that are composed, with those that fill a tensor of the caller.
@@ -27,7 +28,7 @@ OPERATORS = ("matmul", "matmul.out", "linear", "linear.out", "einsum")
 Made: TypeAlias = "tuple[tuple[int, ...], Callable[[], Tensor]]"
 
 
-_composing = shared("_products_composed")
+_composing = overriding.shared("_products_composed")
 
 
 class AlikeOverride(Override):
@@ -39,20 +40,20 @@ class AlikeOverride(Override):
         with _composing.lock:
             if not self.installed:
                 super().install()
-                handle(_composing, self._compose, OPERATORS, ("", "Autograd"))
+                overriding.handle(_composing, self._compose, OPERATORS, ("", "Autograd"))
 
     def remove(self) -> None:
         with _composing.lock:
             if self.installed:
                 super().remove()
-                end(_composing, self._compose)
+                overriding.end(_composing, self._compose)
 
     def _compose(self, name: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """The result of an operator that is made of products; NotImplemented if torch shall make it."""
         given = operands(name, arguments, options)
         first = given[0] if given else None
         types = [(x.a, x.b) for x in self.products.values()]
-        if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in types or not runs(first):
+        if not isinstance(first, Tensor) or (first.dtype, first.dtype) not in types or not overriding.runs(first):
             return NotImplemented
         if not all(is_plain(x) and x.dtype == first.dtype and x.device == first.device for x in given):
             return NotImplemented

@@ -17,11 +17,12 @@ from torch._inductor import config as inductor
 from torch._inductor import custom_graph_pass
 from torch.fx import Graph, map_arg
 
+from . import torch_products
 from .launch import added
 from .launchable import surely
 from .operators import Operator
 from .registration import NAMESPACE, Signature, operator
-from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, grouped
+from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
 
 aten: Any = torch.ops.aten
 #: A node of a graph, whose arguments may be anything.
@@ -45,7 +46,7 @@ _PRODUCTS = {
 #: The roundings of chains that fit, for each value of `rounding`; a chain that rounds nothing on the way always fits.
 ROUNDINGS = {"late": ("late", "torch"), "torch": ("torch",)}
 
-_installing = threading.RLock()
+installing = threading.RLock()
 # Inductor's options.
 _options: Any = inductor
 
@@ -91,7 +92,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
 
     def install(self) -> None:
         """Put it behind the passes that Inductor has, if it is not there."""
-        with _installing:
+        with installing:
             # A compiled graph that Inductor finds in its cache calls these operators, and is not seen.
             for name in self._products:
                 self._function(name).register()
@@ -101,7 +102,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
 
     def remove(self) -> None:
         """Take it out of the passes that Inductor has; one that another pass calls does nothing until that is out."""
-        with _installing:
+        with installing:
             self.installed = False
             for each in _linked():
                 if each.installed:
@@ -143,7 +144,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         if x.device.type not in ("cuda", "cpu") or x.dtype != y.dtype:
             why = f"operands on {x.device.type} of {x.dtype} and {y.dtype}"
         elif _PRODUCTS[node.target] == "_grouped_mm":
-            batch, offsets, _, why = grouped(x, y, *arguments[2:], **node.kwargs)
+            batch, offsets, _, why = torch_products.grouped(x, y, *arguments[2:], **node.kwargs)
         start: tuple[Applied, ...] = ()
         if term is not None and not why:
             start, _, why = addend(shape_of(term), shape_of(node), **node.kwargs)

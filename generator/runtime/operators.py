@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils import flop_counter
 from triton import knobs
 
+from . import private, registration
 from .call import index_of
 from .launch import (
     PLAIN,
@@ -35,8 +36,8 @@ from .launch import (
     within,
 )
 from .launchable import written
-from .private import active_modes, as_plain, constant, count_modes, is_tracing, refuse_tangents, transforming
-from .registration import LIBRARY, NAMESPACE, Signature, loop_over_batch, operator, register
+from .private import constant, count_modes, is_tracing, transforming
+from .registration import NAMESPACE, Signature, operator
 
 # The types of products that `backward: kernels` makes gradients of.
 _DIFFERENTIABLE = (torch.float16, torch.bfloat16, torch.float32)
@@ -173,7 +174,7 @@ class Operator(Function):
             raise TypeError(f"{self.name}: config must be an index where torch traces or transforms the call")
         if self.casts is not None and not a.is_meta and torch.is_autocast_enabled(a.device.type):
             return self.cast(a, b, out, config, operands)
-        refuse_tangents(self.name, tensors.values())
+        private.refuse_tangents(self.name, tensors.values())
         results = {x: value for x, value in tensors.items() if x in signature.results}
         if self.sharding is not None and not (compiling or within.sharded) and self.sharding.sharded(tensors.values()):
             within.sharded = True
@@ -259,14 +260,14 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
     units = [contiguous.get(x) for x in signature.places]
 
     def run(*arguments: Any) -> Result:
-        a, b, *_ = plain = [as_plain(x) for x in arguments]
+        a, b, *_ = plain = [private.as_plain(x) for x in arguments]
         if within.sharded:
             a, b, *_ = plain = sharding.laid_out(plain, units)
         operands, (config,) = signature.unpacked(plain)
         return direct(a, b, None, config, operands)
 
     def fill(*arguments: Any) -> None:
-        a, b, *_ = plain = [as_plain(x) for x in arguments]
+        a, b, *_ = plain = [private.as_plain(x) for x in arguments]
         operands, (out, *outputs, config) = signature.unpacked(plain)
         direct(a, b, out, config, {**operands, **dict(zip(signature.results[1:], outputs))})
         written(out, *outputs)
@@ -311,13 +312,13 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
         found = contract.function(contract.batched)(*given[:2], config=config, **operands)
         return found, 0 if len(signature.results) == 1 else (0,) * len(signature.results)
 
-    register(signature.schema(name), run, described)
-    register(signature.schema(name, filled=True), fill, described)
+    registration.register(signature.schema(name), run, described)
+    registration.register(signature.schema(name, filled=True), fill, described)
     if contract.batched is None and contract.backward and contract.gradient is None:
         # A contract that only gradients need, as of a Jacobian.
-        loop_over_batch(name)
+        registration.loop_over_batch(name)
     else:
-        torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=LIBRARY)
+        torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=registration.LIBRARY)
     _count(name)
     if sharding is not None:
         shapes = {x.name: x.words for x in table.operands}, [x.words for x in table.results]
@@ -325,7 +326,9 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
         sharding.later(sharding.Divisible(name, signature.places, *shapes, ("B", "M", "N"), summed))
     if contract.gradient is not None and "a" in contract.gradient:
         of = importlib.import_module(".autograd", __package__).autograd(contract)
-        torch.library.register_autograd(f"{NAMESPACE}::{name}", of.backward, setup_context=of.setup, lib=LIBRARY)
+        torch.library.register_autograd(
+            f"{NAMESPACE}::{name}", of.backward, setup_context=of.setup, lib=registration.LIBRARY
+        )
     return operator(name), operator(f"{name}_out")
 
 
@@ -333,7 +336,7 @@ def _count(name: str) -> None:
     """Register with torch's counter how many floating-point operations the operators of a contract perform."""
     packets = [getattr(getattr(torch.ops, NAMESPACE), x) for x in (name, f"{name}_out")]
     formula = flop_counter.register_flop_formula(packets)(_product_flops)
-    for mode in active_modes():
+    for mode in private.active_modes():
         # A counter copies the formulas when it is made; this call may be its first one.
         counter = getattr(mode, "counter", None)
         if isinstance(counter, flop_counter.FlopCounterMode):

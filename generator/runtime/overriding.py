@@ -22,9 +22,10 @@ import torch
 from torch import Tensor
 from triton import knobs
 
+from . import torch_products
 from .launch import Function, Step, kind_of, remember
 from .private import as_plain
-from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend, fp32_precision, grouped
+from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
 
 #: Those of the operators that no contract computes, which are reported as left to torch.
 UNKNOWN = ("_addmm_activation", "_scaled_mm", "_scaled_grouped_mm")
@@ -148,7 +149,10 @@ class Override(Installed):
         if not runs(asked.a):
             return f"on {asked.a.device.type}, a GPU is needed, or TRITON_INTERPRET=1 before Python starts", None
         kinds = [kind_of(x) if isinstance(x, Tensor) else x for x in asked[:-1]]
-        set_to = torch.are_deterministic_algorithms_enabled(), asked.a.dtype == torch.float32 and fp32_precision()
+        set_to = (
+            torch.are_deterministic_algorithms_enabled(),
+            asked.a.dtype == torch.float32 and torch_products.fp32_precision(),
+        )
         key = name, *set_to, *kinds
         if key not in self._decided:
             remember(self._decided, key, self.decide(asked))
@@ -246,7 +250,7 @@ def _asked(name: str, *arguments: Any, **options: Any) -> Asked | str | None:
     if word in UNKNOWN:
         return "no contract computes this operator"
     if word == "_grouped_mm":
-        batch, offsets, dtype, why = grouped(*arguments, **options)
+        batch, offsets, dtype, why = torch_products.grouped(*arguments, **options)
         a, b, *_ = arguments
         return why or Asked(batch, a, b, dtype or a.dtype, offsets=offsets)
     added = None
@@ -269,13 +273,16 @@ def _asked(name: str, *arguments: Any, **options: Any) -> Asked | str | None:
                 return None
             added = added.expand(shape).unsqueeze(1)
         a, b = a if a.dim() == 2 else a.unsqueeze(0), b.unsqueeze(1)
-    finish: Callable[[Tensor], Tensor] | None = (lambda x: x.reshape(shape)) if vector else None
-    if target is not None and (vector or added is not None):
-        # The result may be what is added, which a kernel must not read and write.
-        into, out = target, None
-        finish = lambda x: into.copy_(x.reshape(shape))  # noqa: E731
+    # The result may be what is added, which a kernel must not read and write.
+    into = target if vector or added is not None else None
+
+    def finish(x: Tensor) -> Tensor:
+        x = x.reshape(shape) if vector else x
+        return x if into is None else into.copy_(x)
+
+    out, batch = None if into is not None else out, "strided" if "bmm" in word else "none"
     alpha, beta = options.get("alpha", 1), options.get("beta", 1)
-    return Asked("strided" if "bmm" in word else "none", a, b, dtype, out, added, alpha, beta, finish=finish)
+    return Asked(batch, a, b, dtype, out, added, alpha, beta, finish=finish)
 
 
 def _shape(word: str, a: Tensor, b: Tensor) -> tuple[int, ...] | None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._inductor import custom_graph_pass
 
-from .graph_pass import GraphPass
+from .graph_pass import GraphPass, installing
 
 #: The products that Inductor makes sums of where they have one row, before a pass sees the graph.
 _WHOLE = tuple(getattr(torch.ops.aten, name) for name in ("mm", "addmm", "bmm", "baddbmm"))
@@ -26,21 +26,21 @@ class WholePass(GraphPass):
     """The pass, which also takes such products out of Inductor's tables of decompositions while it is installed."""
 
     def install(self) -> None:
-        super().install()
-        if self in _taken.passes:
-            return
-        _taken.passes.append(self)
-        # A torch without these tables decomposes products of one row, which the pass then does not see.
-        holder: Any = importlib.import_module("torch._inductor.decomposition")
-        tables = [getattr(holder, "decompositions", {}), getattr(holder, "fast_random_decomps", dict)()]
-        for table in tables:
-            for key in [x for x in table if getattr(x, "overloadpacket", None) in _WHOLE]:
-                _taken.entries.append((table, key, table.pop(key)))
+        with installing:
+            super().install()
+            if self not in _taken.passes:
+                _taken.passes.append(self)
+                # A torch without these tables decomposes products of one row, which the pass then does not see.
+                holder: Any = importlib.import_module("torch._inductor.decomposition")
+                for table in (getattr(holder, "decompositions", {}), getattr(holder, "fast_random_decomps", dict)()):
+                    for key in [x for x in table if getattr(x, "overloadpacket", None) in _WHOLE]:
+                        _taken.entries.append((table, key, table.pop(key)))
 
     def remove(self) -> None:
-        super().remove()
-        if self in _taken.passes:
-            _taken.passes.remove(self)
-        while not _taken.passes and _taken.entries:
-            table, key, decomposition = _taken.entries.pop()
-            table[key] = decomposition
+        with installing:
+            super().remove()
+            if self in _taken.passes:
+                _taken.passes.remove(self)
+            while not _taken.passes and _taken.entries:
+                table, key, decomposition = _taken.entries.pop()
+                table[key] = decomposition

@@ -13,8 +13,8 @@ from tests.helpers.support import python
 #: The modules that are there for a reason of their own, not because another one imports them.
 OF_SOME = frozenset(
     {
-        *("autograd", "composed_products", "copies", "fast", "interpreted_bf16", "ranking", "recorded"),
-        *("spreading", "workspaces"),
+        *("autograd", "chain_search", "composed_products", "copies", "differentiable", "fast", "interpreted_bf16"),
+        *("ranking", "recorded", "spreading", "whole_rows", "workspaces"),
     }
 )
 INT4 = "dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\n"
@@ -42,10 +42,13 @@ def modules(folder: Path, spec: str) -> set[str]:
         ("dtype: bf16\n", {"interpreted_bf16"}),
         ("batch: grouped\n", set()),
         ("batch: grouped\nselect: fastest\n", {"fast", "ranking", "spreading"}),
-        ("backward: kernels\n", {"autograd", "fast", "recorded"}),
+        ("backward: kernels\n", {"autograd", "differentiable", "fast", "recorded"}),
         ("invariant: rows\n", set()),
         ("invariant: rows\nselect: fastest\n", {"fast", "ranking", "spreading"}),
         ("invariant: rows\nwith: aten\n", {"composed_products"}),
+        ("invariant: rows\nwith: inductor\n", {"whole_rows"}),
+        ("with: inductor\n", set()),
+        ("epilogue: bias\nwith: inductor\n", {"chain_search"}),
     ],
 )
 def test_a_family_has_the_modules_that_it_needs(tmp_path: Path, more: str, expected: set[str]) -> None:

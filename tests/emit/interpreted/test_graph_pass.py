@@ -273,7 +273,7 @@ def test_kernels_that_need_multiples_or_aligned_operands_are_not_taken(render: R
     plain = "summary: x\nlayout: rcr\ndtype: fp16\nwith: inductor\ntile: [{m: 16, n: 16, k: 16, warps: 1}]\n"
     weight = drawn((N, 40), torch.float16)
     for name, more, reason in (
-        ("compiling_multiples", "load: pointer\nmasking: none\n", "BLOCK_N needs multiples of 16, got 24"),
+        ("compiling_multiples", "load: pointer\nmasking: none\n", "N: BLOCK_N needs multiples of 16, got 24"),
         ("compiling_aligned", "load: descriptor\n", "descriptors need operands that are aligned"),
     ):
         torch._dynamo.reset()
