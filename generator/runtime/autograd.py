@@ -216,14 +216,14 @@ def _functions(contract: Operator) -> Autograd:
         # Where the gradients are in the list of the chain's launch, or without one that of the call.
         behind = [x for x in ("a", "b", *sums) if needed[x]]
         made = {**made, **{x: place - len(behind) for place, x in enumerate(behind)}}
-        of_sum, found = made["sum"], [made[x] if needed[x] else None for x in places]
+        at_sum, found = made["sum"], [made[x] if needed[x] else None for x in places]
 
         def again(values: list[Any]) -> list[Tensor | None]:
             tensors = values
             if launch is not None:
                 # The last operand of a chain's kernel says which gradients are needed, which its launch has fixed.
                 tensors = launch.made_of([*[values[place] for place in read], None])
-            values.append(tensors[of_sum])
+            values.append(tensors[at_sum])
             for repeat, left, right in launches:
                 tensors.append(repeat.made_of([values[left], values[right], None])[3])
             for dims, dtype in totals:

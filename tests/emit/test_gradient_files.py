@@ -57,6 +57,18 @@ def test_without_the_key_there_is_none(family: Cli) -> None:
     assert not [name for name in contents(FOLDER) if "autograd" in name]
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [("", set[str]()), ("epilogue: gelu\n", {"chains"}), ("batch: grouped\n", {"selected_rows"})],
+    ids=["a product", "a chain", "groups"],
+)
+def test_the_library_has_what_the_gradients_need(cli: Cli, keys: str, expected: set[str]) -> None:
+    Path("family.yaml").write_text(f"{BASE}backward: kernels\n{keys}")
+    assert cli("family.yaml").status == 0
+    names = {path.stem for path in (FOLDER / "_runtime").glob("*.py")}
+    assert names & {"autograd", "recorded", "chains", "selected_rows"} == {"autograd", "recorded", *expected}
+
+
 def test_a_gradient_goes_with_its_contract(family: Cli) -> None:
     family("family.yaml")
     Path("family.yaml").write_text(FAMILY.replace("gelu, ", ""))
