@@ -301,18 +301,15 @@ def _placings(sizes: tuple[int, ...], x: Operand, size: int) -> list[_Placing]:
     found: dict[tuple[object, ...], _Placing] = {}
     for inner in (-1, -2) if x.unit is None else (x.unit - len(sizes),):
         width, height = (max(columns, 1), rows) if inner == -1 else (max(rows, 1), columns)
-
-        def strides(lead: int, apart: int, inner: int = inner) -> tuple[int, ...]:
-            return (*([apart] if front else []), *((lead, 1) if inner == -1 else (1, lead)))
-
         for lead, offset in itertools.product(range(width, width + 256), (0, 1)):
             least = lead * height
             for apart in (least, -(-least // 16) * 16, least | 1, *([0] if multiplied else [])) if front else (0,):
-                numbers = (lead, apart) if front else (lead,)
-                known = [(number == 1, number % 16 == 0) for number in numbers]
-                addressed = not offset and all(number * size % 16 == 0 for number in numbers)
+                outer = [apart] * len(front)
+                known = [(number == 1, number % 16 == 0) for number in (lead, *outer)]
+                addressed = not offset and all(number * size % 16 == 0 for number in (lead, *outer))
                 lines = multiplied and (lead * size % 128 == 0, apart == 0)
-                found.setdefault((inner, offset, *known, addressed, lines), (strides(lead, apart), offset))
+                strides = (*outer, lead, 1) if inner == -1 else (*outer, 1, lead)
+                found.setdefault((inner, offset, *known, addressed, lines), (strides, offset))
     return [*found.values()]
 
 
