@@ -9,6 +9,7 @@ from functools import cached_property
 from generator.cost import analytic
 from generator.language.elements import ELEMENTS
 from generator.language.targets import TARGETS
+from generator.language.vocabulary import SWIZZLE
 from generator.lowering import docstrings
 from generator.lowering.decoding import MOST_DECODED
 from generator.lowering.lines import INDENT, bracketed, paragraph
@@ -18,6 +19,7 @@ from generator.lowering.view import View
 from generator.plan.configurations import STRIP
 from generator.plan.contract_call import Argument, ContractCall
 from generator.plan.memory_needs import needs_of
+from generator.plan.resources import widest_band
 from generator.plan.target_rules import packed_from_sm90, scaling_targets
 
 #: The most tiles of several products: programs have numbers of 32 bits.
@@ -109,6 +111,12 @@ class CallTable:
         """What a configuration needs of the sizes."""
         sizes = dict(zip("MNK", self.call.sizes[-3:]))
         found = [f'multiple({sizes[d]}, BLOCK_{d}, "{sizes[d]}: BLOCK_{d} needs")' for d in self.divided]
+        v = self.kernel.v
+        if SWIZZLE[v.swizzle].band and any(tile.group > widest_band(v, tile) for tile in self.kernel.kernel.tiles):
+            band = SWIZZLE[v.swizzle].band
+            along = "N" if band == "GROUP_M" else "M"
+            tiles = f"{band} * cdiv({sizes[along]}, BLOCK_{along})"
+            found.append(f'at_most({tiles}, 2**31 - 1, "the tiles of a band, which have numbers of 32 bits, are")')
         return found + [f'at_most({sizes["K"]}, BLOCK_K, "{sizes["K"]}: one load of BLOCK_K holds")'] * (
             not self.kernel.schedule.looped
         )

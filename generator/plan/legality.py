@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from generator.language.model import NARROWEST, Tile, Variant
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
-from generator.language.vocabulary import SWIZZLE, schedule_of_blocks
+from generator.language.vocabulary import schedule_of_blocks
 from generator.plan.resources import (
     MATRIX_ROWS,
     SCALED_ROWS,
@@ -28,7 +28,6 @@ from generator.plan.resources import (
     registers_of_sums,
     shallowest,
     tensor_memory,
-    widest_band,
     widths,
 )
 from generator.plan.shared_memory import shared_memory
@@ -129,14 +128,6 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         )
     if v.symmetric and tile.m > tile.n:
         return f"m is {tile.m} and n is {tile.n}, and tiles of a symmetric result are at least as wide as high"
-    band, most = SWIZZLE[v.swizzle].band, widest_band(v, tile)
-    if band and tile.group > most:
-        beside = f"{'n' if band == 'GROUP_M' else 'm'}: {most}"
-        default = ", its default" if tile.group == Tile.group else ""
-        return (
-            f"group is {tile.group}{default}, and at most {most} is allowed with {beside}: "
-            "a band's tiles are counted in 32 bits"
-        )
     if not v.traits.looped and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
     if v.traits.splits and (tile.split + 1) * tile.k > _BEYOND_K:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import runtime_theorems
+from generator.commands.command_line import main
 from tests.helpers.bounds.kernels import AUTO, DESCRIPTOR, planted, proof_of
 
 INDEX = "index_type(a, b, out)"
@@ -46,3 +47,15 @@ def test_coordinates_of_a_descriptor_must_fit_as_well(tmp_path: Path) -> None:
     text = planted(DESCRIPTOR, ("row = pid_m * BLOCK_M", "row = pid_m * BLOCK_M * 4"))
     load = next(access for access in proof_of(tmp_path, text).accesses if access.operand == "a")
     assert load.state == "refuted" and "does not fit 32 bits" in load.detail
+
+
+def test_tiles_of_a_band_that_pass_32_bits_are_refused(tmp_path: Path) -> None:
+    spec = tmp_path / "band.yaml"
+    tile = "{m: 16, n: 32, k: 64, group: 64, warps: 4}"
+    spec.write_text(f"summary: A tile in bands.\nlayout: rcr\ndtype: bf16\ntile: [{tile}]\npackage: plain\n")
+    assert main([str(spec), "--out", str(tmp_path)]) == 0
+    text = next((tmp_path / "band").glob("gemm_*.py")).read_text()
+    fits = text[text.index("    fits=") : text.index("    needs=")]
+    assert "at_most(GROUP_M * cdiv(N, BLOCK_N), 2**31 - 1" in fits
+    assert proof_of(tmp_path, text).order.state == "proved"
+    assert proof_of(tmp_path, text.replace(fits, "")).order.state == "not proved"

@@ -427,11 +427,3 @@ def test_what_a_size_that_is_no_power_of_two_needs(tile: str, reason: str) -> No
     assert mistakes_of(f"{BASE}tile: [{tile}]\n") == [
         f"family.yaml:4:8: tile: no target can run this configuration: {reason}"
     ]
-
-
-@pytest.mark.parametrize(("group", "told"), [("", "8, its default"), (", group: 4", "4")])
-def test_a_band_that_is_too_wide_is_said_to_be_the_default_where_it_is(group: str, told: str) -> None:
-    tile = f"{{m: 2, n: 2, k: 128, warps: 2{group}}}"
-    text = f"summary: Test family.\nlayout: rcr\ndtype: fp32\nproduct: summed\ntile: [{tile}]\n"
-    (mistake,) = mistakes_of(text)
-    assert f"configuration: group is {told}, and at most 2 is allowed with n: 2" in mistake
