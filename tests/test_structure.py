@@ -47,12 +47,12 @@ BOUNDS = {
     "problem": 2150,
     "verify": 8000,
     "bounds": 5800,
-    "bench": 3950,
-    "tune": 3700,
+    "bench": 3740,
+    "tune": 3475,
     "commands": 1300,
     "files": 920,
     "templates": 3250,
-    "tests": 53800,
+    "tests": 53200,
     "generated": 375000,
 }
 

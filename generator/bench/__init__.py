@@ -9,6 +9,7 @@ The stages, each of which can be called alone:
     results_report   results -> Report, Markdown           tables and plots, without a GPU
     summary          Record ... -> Ratios                  of each case: the mean, the smallest, how many under a bound
     plot             plots of a Report -> a picture        without a GPU, with matplotlib
+    workers          processes that compile before the timing, and those of `tune` that time, one for each GPU
 
 Operands, references and what errors are allowed are in `generator.problem`; here are the sets of a measurement
 (`random_operands`), the rows and columns that are checked (`check`) and what torch computes (`peers`).

@@ -13,7 +13,7 @@ from statistics import geometric_mean
 from typing import TypeAlias
 
 from generator.bench.measurements import TIMED, BenchmarkResults, ComparisonRecord, Side
-from generator.bench.rooflines import roofline
+from generator.bench.rooflines import figures
 from generator.bench.summary import summarize
 
 Value: TypeAlias = "str | int | float | bool | None"
@@ -40,9 +40,7 @@ def _row(
 ) -> Row:
     problem, shape = record.problem, record.problem.shape
     found = results.environments.get(record.environment, {})
-    right = side.failure is None
-    seconds = side.gpu.median / 1e6 if right and side.gpu is not None else None
-    floor = roofline(record, results).floor(problem.flops, problem.bytes)
+    rates = figures(record, results, side)
     row: Row = {
         "case": record.case,
         "shape": str(shape),
@@ -62,19 +60,17 @@ def _row(
         "tolerance": side.tolerance,
     }
     for word in TIMED:
-        timing = getattr(side, word) if right else None
+        timing = getattr(side, word) if side.failure is None else None
         for figure in ("median", "mean", "deviation"):
             row[f"{word}_us_{figure}"] = None if timing is None else getattr(timing, figure)
-    row["gpu_method"] = side.gpu.method if right and side.gpu is not None else None
-    row["tflops"] = None if seconds is None else _rounded(problem.flops / seconds / 1e12)
-    row["gbytes_per_s"] = None if seconds is None else _rounded(problem.bytes / seconds / 1e9)
-    row["roofline_percent"] = None if seconds is None or floor is None else _rounded(100 * floor / seconds)
+    row["gpu_method"] = side.gpu.method if side.gpu is not None and rates is not None else None
+    row["tflops"] = None if rates is None else _rounded(rates.tflops)
+    row["gbytes_per_s"] = None if rates is None else _rounded(rates.gbytes)
+    row["roofline_percent"] = None if rates is None or rates.share is None else _rounded(100 * rates.share)
     for word in peers:
-        ratio = record.ratio(record.peers.get(word), side, "gpu")
-        host = record.ratio(record.peers.get(word), side, "host")
-        row[f"ratio_{word}"] = None if ratio is None else ratio.median
-        row[f"ratio_{word}_low"] = None if ratio is None else ratio.low
-        row[f"ratio_{word}_high"] = None if ratio is None else ratio.high
+        ratio, host = (record.ratio(record.peers.get(word), side, timed) for timed in ("gpu", "host"))
+        for end, figure in (("", "median"), ("_low", "low"), ("_high", "high")):
+            row[f"ratio_{word}{end}"] = None if ratio is None else getattr(ratio, figure)
         row[f"host_ratio_{word}"] = None if host is None else host.median
     return {**row, "device": found.get("device"), **{name: found.get(name) for name in _VERSIONS}}
 

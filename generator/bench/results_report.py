@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import generator
 from generator.bench import summary
 from generator.bench.measurements import COPY, BenchmarkResults, ComparisonRecord, Side
-from generator.bench.rooflines import REASONS, bounded_by, roofline
+from generator.bench.rooflines import REASONS, ceilings, figures
 from generator.bench.summary import BEST, best
 from generator.emit.report import NONE, Cell, Cells, Mark, Plot, ReportTable, RunReport
 
@@ -80,7 +80,8 @@ def report(
 
 def _above_the_roofline(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> list[str]:
     """Why figures are above 100 %, as far as some are."""
-    found = {bounded_by(record, results, side) for record in records for side in record.sides}
+    rates = (figures(record, results, side) for record in records for side in record.sides)
+    found = {each.above for each in rates if each is not None}
     return [f"Above 100 % of the roofline, {word}: {REASONS[word]}" for word in REASONS if word in found]
 
 
@@ -141,27 +142,25 @@ def _cells(
     row = Cell(tile(side.config) if side.config else NONE, title=_configuration(side))
     name = Cell(side.name, title=side.label) if whole else side.label
     front: list[Cell | str] = [str(record.problem.shape), name, row]
-    if side.failure is not None or side.gpu is None or side.call is None or side.host is None:
+    rates, gpu = figures(record, results, side), side.gpu
+    if rates is None or gpu is None or side.call is None or side.host is None:
         reason = f"{'refused' if side.refused else 'FAILED'}: {side.failure or 'not measured'}"
         wrong = Cell(reason, "left out" if side.refused else "failed")
         return [*front, wrong, *[NONE] * (8 + several + len(others))]
-    gpu = side.gpu
-    seconds = gpu.median / 1e6
-    floor = roofline(record, results).floor(record.problem.flops, record.problem.bytes)
     star = "" if gpu.method == "graph" else "*"
-    above = bounded_by(record, results, side)
     ours = [other for other in record.sides if other.role != "peer"]
     rivals = [*ours[: int(several)], *(record.peers.get(word) for word in others)]
     cells: list[Cell | str] = [
         *front,
         f"{_number(gpu.median)}{star} ({_number(gpu.mean)} ± {_number(gpu.deviation, 2)})",
-        _number(record.problem.flops / seconds / 1e12, 3),
-        _number(record.problem.bytes / seconds / 1e9, 3),
-        Cell(f"{100 * floor / seconds:.0f} %", title=REASONS[above] if above else "") if floor else NONE,
+        _number(rates.tflops, 3),
+        _number(rates.gbytes, 3),
+        NONE if rates.share is None else Cell(f"{100 * rates.share:.0f} %", title=REASONS.get(rates.above or "", "")),
         ratio_text(record, record.peer, side, "gpu"),
     ]
-    for rival in rivals:
-        cells.append(NONE if side.role == "peer" else ratio_text(record, rival, side, "gpu", quartiles=False))
+    cells += [
+        NONE if side.role == "peer" else ratio_text(record, rival, side, "gpu", quartiles=False) for rival in rivals
+    ]
     for what, timing in (("call", side.call), ("host", side.host)):
         cells += [_number(timing.median), ratio_text(record, record.peer, side, what, quartiles=False)]
     return cells
@@ -249,8 +248,8 @@ def _ceilings(
     results: BenchmarkResults, records: Sequence[ComparisonRecord], intensities: Sequence[float]
 ) -> list[tuple[str, list[tuple[float, float]]]]:
     """The measured ceilings of each type, as TFLOP/s over operations a byte; the lowest first."""
-    roofs = {(record.environment, record.problem.dtype.word): roofline(record, results) for record in records}
-    found = {(word, roof.rate, roof.bandwidth) for (_, word), roof in roofs.items() if roof.rate and roof.bandwidth}
+    measured = ((record.problem.dtype.word, ceilings(record, results)) for record in records)
+    found = {(word, *both) for word, both in measured if both is not None}
     return [
         (word, [(step, min(rate, step * bandwidth) / 1e12) for step in _steps(intensities)])
         for word, rate, bandwidth in sorted(found, key=lambda entry: (entry[1], entry[0]))

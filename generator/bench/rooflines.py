@@ -17,30 +17,34 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class Roofline:
-    """The ceilings of one problem: operations and bytes a second, None where not measured."""
+class Figures:
+    """What the median time of one side on the GPU comes to."""
 
-    rate: float | None
-    bandwidth: float | None
-
-    def floor(self, flops: int, size: int) -> float | None:
-        """The least seconds for so many operations and bytes."""
-        if not self.rate or not self.bandwidth:
-            return None
-        return max(flops / self.rate, size / self.bandwidth)
-
-
-def roofline(record: ComparisonRecord, results: BenchmarkResults) -> Roofline:
-    """The ceilings that hold for a record."""
-    name = record.problem.dtype.word
-    return Roofline(results.ceiling(record.environment, name), results.ceiling(record.environment, COPY))
+    seconds: float
+    #: 1e12 operations, and 1e9 least bytes, per second.
+    tflops: float
+    gbytes: float
+    #: The time of the roofline as a share of the side's; None without measured ceilings.
+    share: float | None
+    #: What bounds the product, a word of `REASONS`, if the side is above 100 %.
+    above: str | None
 
 
-def bounded_by(record: ComparisonRecord, results: BenchmarkResults, side: Side) -> str | None:
-    """What bounds the product of a side whose figure is above 100 %, a word of `REASONS`; None for another side."""
-    ceilings, problem = roofline(record, results), record.problem
-    floor = ceilings.floor(problem.flops, problem.bytes)
-    if floor is None or side.gpu is None or side.failure is not None or floor <= side.gpu.median / 1e6:
+def ceilings(record: ComparisonRecord, results: BenchmarkResults) -> tuple[float, float] | None:
+    """Operations and bytes a second that bound the problem of a record, if both were measured."""
+    rate = results.ceiling(record.environment, record.problem.dtype.word)
+    bandwidth = results.ceiling(record.environment, COPY)
+    return (rate, bandwidth) if rate and bandwidth else None
+
+
+def figures(record: ComparisonRecord, results: BenchmarkResults, side: Side) -> Figures | None:
+    """The figures of a side of a record; None if it has no right result."""
+    if side.gpu is None or side.failure is not None:
         return None
-    assert ceilings.rate is not None
-    return "operations" if problem.flops / ceilings.rate == floor else "bytes"
+    problem, seconds, found = record.problem, side.gpu.median / 1e6, ceilings(record, results)
+    share = above = None
+    if found is not None:
+        operations, bytes_ = problem.flops / found[0], problem.bytes / found[1]
+        share = max(operations, bytes_) / seconds
+        above = ("operations" if operations >= bytes_ else "bytes") if share > 1 else None
+    return Figures(seconds, problem.flops / seconds / 1e12, problem.bytes / seconds / 1e9, share, above)

@@ -166,9 +166,8 @@ def again(call: TuningOptions) -> int:
     Raises `CallError` if there are no measurements.
     """
     assert call.device is not None
-    families, device = Families(call.specs, call.out), devices.named(call.device)
-    journal = Journal(_journal(call, call.device))
-    place = _place(journal, call.device)
+    families, journal = Families(call.specs, call.out), Journal(_journal(call, call.device))
+    place, device = _place(journal, call.device), devices.named(call.device)
     shapes = shapes_of(call) if call.shapes else ()
     also = [_other(path, device) for path in call.also]
     files = _files(call, families, call.device)

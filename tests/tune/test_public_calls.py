@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import subprocess
@@ -46,15 +45,21 @@ tile:
 CONTRACT = "gemm_fp16_rcr_bias_own"
 
 
+def tuned_in(folder: Path, shapes: str) -> subprocess.CompletedProcess[str]:
+    """A call that tunes the spec of a folder at the shapes, its kernels interpreted."""
+    (folder / "shapes.yaml").write_text(shapes)
+    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    arguments = ["own.yaml", "--shapes", "shapes.yaml", "--executor", "tests.helpers.tune.fake_gpu:threads"]
+    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=folder, env=path)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.fixture
 def tuned(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str, str]:
     """A folder in which the spec was tuned at two sizes, and what the call printed."""
     (tmp_path / "own.yaml").write_text(OWN.replace("SELECT", f"select: {request.param}"))
-    (tmp_path / "shapes.yaml").write_text("[16x32x16, 48x16x32]")
-    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    arguments = ["own.yaml", "--shapes", "shapes.yaml", "--executor", "tests.helpers.tune.fake_gpu:threads"]
-    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=tmp_path, env=path)
-    assert done.returncode == 0, done.stderr
+    done = tuned_in(tmp_path, "[16x32x16, 48x16x32]")
     return tmp_path, done.stdout, done.stderr
 
 
@@ -190,57 +195,38 @@ def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
     assert capsys.readouterr().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
 
 
-def tuned_groups(folder: Path, batch: str, shapes: str) -> subprocess.CompletedProcess[str]:
-    """A family of groups, tuned at the shapes."""
+@pytest.mark.parametrize(
+    ("batch", "shapes", "calls"),
+    [
+        # The rows of a call in G groups are those of each of as many groups as rows can reach, if all have as many.
+        (
+            "grouped",
+            "[4g30x16x16, '4g30x16x16:one', 5g3x16x32, '5g9x16x32:zipf']",
+            {(4, 8, 16, 16): (4, 30, 16, 16), (3, 1, 16, 32): (5, 3, 16, 32)},
+        ),
+        ("grouped_k", "[4g16x16x32, 5g32x16x3]", {(4, 16, 16, 8): (4, 16, 16, 32), (5, 32, 16, 1): (5, 32, 16, 3)}),
+    ],
+)
+def test_groups_are_tuned_and_what_won_is_run(
+    tmp_path: Path, batch: str, shapes: str, calls: dict[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    """A size has one winner for all routings that were measured, and none without equal groups."""
+    inner = batch == "grouped_k"
     spec = OWN.replace("epilogue: bias+own", f"batch: {batch}\nstore: pointer").partition("ops:")
-    tiles = spec[2].partition("tile:")
-    text = (spec[0] + "".join(tiles[1:])).replace("SELECT", "select: table").replace("masking: mnk\n", "")
-    (folder / "own.yaml").write_text(text)
-    (folder / "shapes.yaml").write_text(shapes)
-    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    arguments = ["own.yaml", "--shapes", "shapes.yaml", "--executor", "tests.helpers.tune.fake_gpu:threads"]
-    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=folder, env=path)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def test_groups_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
-    """The sizes of a call of groups are how many rows can reach, and the rows of each if all have as many.
-
-    A size has one winner for all routings that were measured, and none without equal groups.
-    """
-    done = tuned_groups(tmp_path, "grouped", "[4g30x16x16, '4g30x16x16:one', 5g3x16x32, '5g9x16x32:zipf']")
-    journal = (tmp_path / ".tune_cache" / "nvidia_h200.jsonl").read_text()
-    assert "mine.json: 1 sizes have no winner, because equal groups were not measured there" in done.stdout
-    assert [journal.count(f'"routing":"{word}"') for word in ("uniform", "one", "zipf")] == [2, 1, 1]
-    found = json.loads((tmp_path / "found" / "mine.json").read_text())
-    won = {(w["batch"], w["m"], w["n"], w["k"]): w["config"] for w in found["winners"]}
-    assert set(won) == {(4, 8, 16, 16), (3, 1, 16, 32)} and all(w["divided"] for w in found["winners"])
+    text = spec[0] + "".join(spec[2].partition("tile:")[1:])
+    (tmp_path / "own.yaml").write_text(text.replace("SELECT", "select: table").replace("masking: mnk\n", ""))
+    done = tuned_in(tmp_path, shapes)
+    if not inner:
+        assert "mine.json: 1 sizes have no winner, because equal groups were not measured there" in done.stdout
+    found = json.loads((tmp_path / "found" / "mine.json").read_text())["winners"]
+    won = {(w["batch"], w["m"], w["n"], w["k"]): w["config"] for w in found}
+    assert set(won) == set(calls) and all(w["divided"] and w.get("inner", False) == inner for w in found)
     family = load_family(tmp_path / "generated" / "own")
-    tuned = next(iter(importlib.import_module(f"{family.__name__}._tuned").WINNERS.values()))
-    assert set(tuned) == set(won)
-    function = family.gmm_fp16_rcr_none
+    function = family.gmmk_fp16_rcr_none if inner else family.gmm_fp16_rcr_none
     with standing_in_for(DEVICES["nvidia_h200"]), FakeTensorMode(allow_non_fake_inputs=True):
-        for groups, rows, n, k in ((4, 30, 16, 16), (5, 3, 16, 32)):
-            a, b = (torch.empty(size, dtype=torch.half, device="cuda") for size in ((rows, k), (groups, n, k)))
+        for sizes, (groups, m, n, k) in calls.items():
+            weights = (n, k) if inner else (groups, n, k)
+            a, b = (torch.empty(size, dtype=torch.half, device="cuda") for size in ((m, k), weights))
             offsets = torch.empty(groups, dtype=torch.int32, device="cuda")
-            _, config = function.which(a, b.mT, offsets)
-            assert config == won[min(groups, rows), -(-rows // min(groups, rows)), n, k]
-    forget("own")
-
-
-def test_groups_along_k_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
-    """The sizes of a call are the groups, M, N, and the K of each group if all have as much."""
-    tuned_groups(tmp_path, "grouped_k", "[4g16x16x32, 5g32x16x3]")
-    found = json.loads((tmp_path / "found" / "mine.json").read_text())
-    won = {(w["batch"], w["m"], w["n"], w["k"]): w["config"] for w in found["winners"]}
-    assert set(won) == {(4, 16, 16, 8), (5, 32, 16, 1)} and all(w["inner"] for w in found["winners"])
-    family = load_family(tmp_path / "generated" / "own")
-    function = family.gmmk_fp16_rcr_none
-    with standing_in_for(DEVICES["nvidia_h200"]), FakeTensorMode(allow_non_fake_inputs=True):
-        for groups, m, n, k in ((4, 16, 16, 32), (5, 32, 16, 3)):
-            a, b = (torch.empty(size, dtype=torch.half, device="cuda") for size in ((m, k), (n, k)))
-            offsets = torch.empty(groups, dtype=torch.int32, device="cuda")
-            _, config = function.which(a, b.mT, offsets)
-            assert config == won[groups, m, n, -(-k // groups)]
+            assert function.which(a, b.mT, offsets)[1] == won[sizes]
     forget("own")

@@ -77,16 +77,6 @@ def test_the_choice_is_timed_beside_the_fastest(
     assert "regret 50.0%" in spoken.err
 
 
-def test_the_fastest_chosen_has_no_regret(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
-    for layout in ("rcr", "rrr"):
-        fakes.write(bench.kernel(layout, "grouped"), "3e-3, 1e-3, 8e-3", chosen=1)
-    assert measured(bench) == 0
-    for each in sizes_of(bench):
-        assert each["regret"] == 0 and each["chosen"]["config"] == each["best"]["config"]
-        assert each["chosen"]["seconds"] == each["best"]["seconds"] == 1e-3
-
-
 def test_a_second_call_measures_nothing_and_writes_the_same(
     bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,15 +111,29 @@ def test_another_choice_is_measured_again(bench: Bench, at_once: AtOnce) -> None
     assert {entry["seconds"] for entry in json.loads(bench.winners.read_text())["winners"]} == {2e-3}
 
 
-def test_a_choice_that_is_no_candidate_is_called(bench: Bench, at_once: AtOnce) -> None:
-    """With few candidates the choice may not be one of them."""
+@pytest.mark.parametrize(
+    ("costs", "chosen", "candidates", "expected"),
+    [
+        # The choice is the fastest; with few candidates it may not be one of them, and is called.
+        ("3e-3, 1e-3, 8e-3", 1, (), (6, 1e-3, 1e-3, False, 0)),
+        ("3e-3, 4e-3, 6e-3", 2, ("--candidates", "1"), (1, 6e-3, 3e-3, True, 1)),
+    ],
+)
+def test_a_choice_is_timed_as_a_candidate_or_by_its_call(
+    bench: Bench,
+    at_once: AtOnce,
+    costs: str,
+    chosen: int,
+    candidates: tuple[str, ...],
+    expected: tuple[int, float, float, bool, int],
+) -> None:
     at_once()
     for layout in ("rcr", "rrr"):
-        fakes.write(bench.kernel(layout, "grouped"), "3e-3, 4e-3, 6e-3", chosen=2)
-    assert measured(bench, "--candidates", "1") == 0
+        fakes.write(bench.kernel(layout, "grouped"), costs, chosen=chosen)
+    assert measured(bench, *candidates) == 0
     for each in sizes_of(bench):
-        assert (each["configurations"], each["chosen"]["seconds"], each["chosen"]["called"]) == (1, 6e-3, True)
-        assert (each["best"]["seconds"], each["regret"]) == (3e-3, 1)
+        choice, best = each["chosen"], each["best"]["seconds"]
+        assert (each["configurations"], choice["seconds"], best, choice["called"], each["regret"]) == expected
 
 
 @pytest.mark.parametrize("body", ["out.copy_(result * 1.02)", "raise RuntimeError('no such instruction')"])
