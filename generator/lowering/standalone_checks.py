@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from generator.lowering.call_table import CallTable
@@ -28,15 +28,15 @@ _SPELLED = (
 )
 
 
-def spelled(expression: object) -> str:
+def spelled(expression: str) -> str:
     """An expression of a call's functions or shapes as `gemm` has it."""
-    text = ast.unparse(ast.parse(str(expression), mode="eval"))
+    text = ast.unparse(ast.parse(expression, mode="eval"))
     for name, meant in _SPELLED:
         text = re.sub(name, meant, text)
     return text
 
 
-def tuple_of(expressions: Iterator[object] | tuple[object, ...]) -> str:
+def tuple_of(expressions: Iterable[str]) -> str:
     """A tuple of expressions as `gemm` has it."""
     return spelled(f"({''.join(f'{x}, ' for x in expressions)})")
 
@@ -178,7 +178,8 @@ def _refusal(limit: tuple[str, ...]) -> tuple[str, str]:
             why = f"results of {schedule[1:-1]} do not repeat, and torch.use_deterministic_algorithms(True) holds"
             return "torch.are_deterministic_algorithms_enabled()", f'"{why}"'
         case "multiple", name, step, why:
-            return f"{name} % {step}", f'f"{name} is {{{name}}}, and {why[1:-1].removeprefix(f"{name}: ")} multiples of {step}"'
+            why = why[1:-1].removeprefix(f"{name}: ")
+            return f"{name} % {step}", f'f"{name} is {{{name}}}, and {why} multiples of {step}"'
         case _, number, most, why:
             value, text = spelled(number), number.replace("cdiv(", "ceil(")
             return f"{value} > {most}", f'f"{text} is {{{value}}}, and {why[1:-1]} at most {{{most}}}"'

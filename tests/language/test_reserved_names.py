@@ -276,7 +276,7 @@ def test_names_of_the_families_own_files_are_free() -> None:
     names = (NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, PACK, SHARED_MEMORY)
     own = {"family.py.j2", "gradient.py.j2", "stubs.pyi.j2"}
     own.update(f"{name.removeprefix('_')}.j2" for name in names)
-    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
+    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2", "standalone.j2"}
 
 
 def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spoken], tmp_path: Path) -> None:
