@@ -251,7 +251,8 @@ class CallTable:
     def _programs(self) -> str:
         """How many programs run at once."""
         shared, registers = map(_word, self.program)
-        return bracketed("programs=Occupancy(", [f'shared="{shared}"', f'registers="{registers}"'], ")", INDENT)
+        # Behind it is a comma.
+        return bracketed("programs=Occupancy(", [f'shared="{shared}"', f'registers="{registers}"'], ")", INDENT + 1)
 
     # What the kernel needs of a call.
 
