@@ -106,9 +106,7 @@ def _compiled(body: Sequence[_Statement]) -> set[int]:
     """The indices of statements that compiled code depends on: kernels, tables, and what defines a name in these."""
     places: dict[str, list[int]] = {}
     for place, statement in enumerate(body):
-        # A file that stands alone has functions and classes of the library, which no kernel can use.
-        library = isinstance(statement.node, (ast.FunctionDef, ast.ClassDef)) and not statement.is_jitted
-        for name in () if library else statement.binds:
+        for name in statement.binds:
             places.setdefault(name, []).append(place)
     waiting = [place for place, statement in enumerate(body) if statement.is_table or statement.is_jitted]
     found: set[int] = set()

@@ -1,18 +1,19 @@
 """The names of a file's kernels: each function has that of its file, so that torch and profilers find it by this.
 
-`CALL` launches them by these names. Digests, and whoever reads a file, call each by what it does.
+Calls launch them by these names. Digests, and whoever reads a file, call each by what it does.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 #: What a kernel does, with what its name has behind that of the file.
 ROLES = {"gemm_kernel": "", "sum_kernel": "_sum", "decode_kernel": "_decode", "gradient_kernel": ""}
 
 
 def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    """Rename the kernels of a file that `CALL` launches to what they do; those renamed."""
+    """Rename the kernels that a file launches to what they do; those renamed."""
     functions: dict[str, list[ast.FunctionDef]] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -20,7 +21,7 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     calls = [
         node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CALL"
     ]
-    launched = [x for call in calls for x in _launched(call) if len(functions.get(x, ())) == 1]
+    launched = [x for x in _launched(tree) if len(functions.get(x, ())) == 1]
     whole = "gradient_kernel" if any("GradientCall(" in ast.unparse(call)[:13] for call in calls) else "gemm_kernel"
     roles: dict[str, str] = {}
     for name in launched:
@@ -39,11 +40,9 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     return found
 
 
-def _launched(call: ast.expr) -> list[str]:
-    """The names of the kernels that a call launches."""
-    return [
-        node.args[0].id
-        for node in ast.walk(call)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Launch" and node.args
-        if isinstance(node.args[0], ast.Name)
-    ]
+def _launched(tree: ast.Module) -> Iterator[str]:
+    """The names that a file launches: `Launch(kernel, ...)`, or `kernel[grid](...)` where it stands alone."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(ast.Name("Launch"), [ast.Name(name), *_]) | ast.Call(ast.Subscript(ast.Name(name))):
+                yield name

@@ -150,7 +150,12 @@ def _private_name(path: str) -> str:
 @contextmanager
 def taken_for_memory(module: ModuleType) -> Iterator[None]:
     """Within, the call of a kernel's module takes operands on the device "meta" for operands that have memory."""
-    with patch.dict(type(module.CALL).plan.__globals__, launchable=lambda given: True):
+    if hasattr(module, "CALL"):
+        taking = patch.dict(type(module.CALL).plan.__globals__, launchable=lambda given: True)
+    else:
+        # A file that stands alone has a function for it.
+        taking = patch.dict(vars(module), _launchable=lambda read, **results: True)
+    with taking:
         yield
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import jinja2
 
 from generator import runtime
-from generator.emit import inlined, schedule_template
+from generator.emit import schedule_template
 from generator.emit.kernel_names import ROLES
 from generator.files.parent_process import end_with_parent
 from generator.language.model import Spec
@@ -30,6 +30,7 @@ from generator.lowering.call_table import CallTable
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.kernel_lowering import view
 from generator.lowering.lines import INDENT, needed_entries, paragraph
+from generator.lowering.standalone import Standalone
 from generator.lowering.view import View
 from generator.plan.kernels import Kernel
 from generator.plan.memory_needs import differing_needs_of
@@ -64,9 +65,6 @@ _CHUNK = 100
 
 #: The names of kernels in the host parts of a file.
 _KERNELS = re.compile(r"\b(gemm|sum|decode)_kernel\b")
-
-#: The imports of every kernel's file.
-_IMPORTS = ("import torch", "import triton", "import triton.language as tl", "from torch import Tensor")
 
 DIGEST_LINE = "# sha256 of the text below: "
 #: What files that are equal in all families have in the place of the command, which names a spec.
@@ -219,14 +217,11 @@ def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
     key = kernel.variant.epilogue, *words, *choice
     if key not in _hosts:
         k = view(kernel)
-        table = CallTable(k, alone)
-        first, imports = list[str](), [*table.imports]
-        constants, definitions = list[str](), list[str]()
-        if alone:
-            constants, definitions, used = inlined.reached(f"{table.head}\n    ...\n{table.text}")
-            first, imports = inlined.imports(used, _IMPORTS)
-        text = macros_of("call.j2").text(table, constants, definitions).strip("\n")
-        host = Host(operand_table(k), tuple(imports), text, tuple(first))
+        table = CallTable(k)
+        made = Standalone(table) if alone else table
+        text = macros_of("standalone.j2" if alone else "call.j2").text(made).strip("\n")
+        first = made.first_imports if isinstance(made, Standalone) else ()
+        host = Host(operand_table(k), made.imports, text, first)
         # Masks make few differences.
         _hosts[key] = _equal_hosts.setdefault(host, host)
     return _hosts[key]

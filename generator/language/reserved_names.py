@@ -16,7 +16,7 @@ from generator.language.vocabulary import SCHEDULE
 TEMPLATES = shared("templates", "templates")
 
 #: Functions next to the kernel and to `gemm`, whose local names cannot clash.
-_BESIDE = ("math.j2",)
+_BESIDE = ("math.j2", "standalone.j2")
 
 _UNREAD = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|#.*')
 _WORD = re.compile(r"[A-Za-z_]\w*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,7 +27,7 @@ from generator.plan.target_rules import packed_from_sm90, scaling_targets
 _MOST_TILES = "2**31 - 2**16"
 
 #: A descriptor that a kernel is passed: its tensor, and the rest.
-_DESCRIBED = re.compile(r"described\((\w+)(.*)\)$")
+DESCRIBED = re.compile(r"described\((\w+)(.*)\)$")
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,6 @@ class CallTable:
     """What `templates/call.j2` is given."""
 
     kernel: View
-    #: Whether the file stands alone.
-    alone: bool = False
 
     @property
     def call(self) -> ContractCall:
@@ -69,9 +68,7 @@ class CallTable:
     @property
     def returned(self) -> str:
         """The statement that runs the call."""
-        names = [
-            x.name for x in (self.call.a, self.call.b, *self.call.keywords, *self.call.optional, *self.call.results)
-        ]
+        names = [x.name for x in (*self.operands, *self.call.results)]
         return bracketed("return CALL(", ["config", *(f"{name}={name}" for name in names)], ")", INDENT)
 
     # The table.
@@ -81,23 +78,20 @@ class CallTable:
         """The statement that assigns the table."""
         reductions = [f'Reduction("{x.name}", "{x.matrix.variable}", "{x.reduction}")' for x in self.reductions]
         arguments = ["CONFIGS"]
-        arguments += entries("operands", [self._operand(x) for x in self._operands])
+        arguments += entries("operands", [self._operand(x) for x in self.operands])
         arguments += entries("results", [self._result(x) for x in self.call.results])
         arguments += entries("launches", [launch.text for launch in self.launches])
         arguments += [self._choice] if self._choice else []
         arguments += self._conditions("refuse", [*self.needs, *self.undescribed])
         arguments += self._conditions("fits", self._fits)
-        needs = bool(needs_of(self.kernel.kernel))
-        arguments += ["needs=SHARED_MEMORY" if self.alone else "needs=needs_of(__name__)"] * needs
-        # A file that stands alone says both in one table.
-        arguments += ["too_large=TOO_LARGE"] * (bool(self.kernel.too_large) and not (needs and self.alone))
+        arguments += ["needs=needs_of(__name__)"] * bool(needs_of(self.kernel.kernel))
+        arguments += ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
         arguments += [self._programs] if self.kernel.walks else []
-        arguments += entries("memory", self.memory)
+        arguments += entries("memory", _written(self.memory))
         arguments += ['cleared=("out",)'] * self.adds
         arguments += entries("reduced", reductions)
         if self.kernel.autotune:
-            reset = '"counters_ptr"' if self.workspace else '"c_ptr"' if self.adds else ""
-            arguments.append(f"tuner=Tuner({reset})")
+            arguments.append(f"tuner=Tuner({self.reset})")
         return called("CALL = Call(", arguments, ")")
 
     @cached_property
@@ -126,7 +120,7 @@ class CallTable:
         return [keyword(name, f"first({', '.join(conditions)})", INDENT)] if conditions else []
 
     @property
-    def _operands(self) -> tuple[Argument, ...]:
+    def operands(self) -> tuple[Argument, ...]:
         """The operands in the order of the signature."""
         return (self.call.a, self.call.b, *self.call.keywords, *self.call.optional)
 
@@ -220,42 +214,53 @@ class CallTable:
         return self.kernel.schedule.workspace and not self.kernel.schedule.twice
 
     @property
-    def memory(self) -> list[str]:
-        """What is allocated for a call beside its results."""
-        k, found = self.kernel, []
+    def reset(self) -> str:
+        """What an autotuner sets to zero before each trial, as source."""
+        return '"counters_ptr"' if self.workspace else '"c_ptr"' if self.adds else ""
+
+    @property
+    def memory(self) -> list[tuple[str, ...]]:
+        """What is allocated for a call beside its results: a class, and its arguments."""
+        k, found = self.kernel, list[tuple[str, ...]]()
         sums = f"torch.{ELEMENTS[k.v.dtype.sum].torch}"
         if k.decoding is not None:
             d = k.decoding
             unit = "1" if d.dense.layout == "row" else "0"
-            shape = f"K {_word(d.columns)}"
-            found.append(f'Memory("{d.dense.name}", "{shape}", {d.torch_dtype}, unit={unit}, pitch={d.pitch})')
+            made = f'"{d.dense.name}"', f'"K {_word(d.columns)}"', d.torch_dtype
+            found.append(("Memory", *made, f"unit={unit}", f"pitch={d.pitch}"))
         if k.schedule.joins:
             rows, columns = self.call.sizes[-3], self.call.named(k.partial.columns)
-            found.append(f'Memory("sums", "SPLIT {rows} {_word(columns)}", {sums})')
+            found.append(("Memory", '"sums"', f'"SPLIT {rows} {_word(columns)}"', sums))
         for output in self.reductions:
             front = "B " if output.matrix.batched else ""
             rows, columns = (str(STRIP), k.width_of_sums) if k.schedule.joins else ("BLOCK_M", "BLOCK_N")
             side = columns if output.across == "N" else rows
             tiles = f"{front}cdiv({output.across},{side}) {output.shape}"
-            found.append(f'Memory("{output.matrix.variable}", "{tiles}", torch.float32)')
+            found.append(("Memory", f'"{output.matrix.variable}"', f'"{tiles}"', "torch.float32"))
         if self.workspace:
             count = 4 if self.call.gated else 2
-            found.append(f'Workspace("work", "{count}*PROGRAMS*BLOCK_M*BLOCK_N", {sums})')
-            found.append('Workspace("counters", "cdiv(M,BLOCK_M)*cdiv(N,BLOCK_N)", torch.int32, cleared=True)')
+            tiles = '"cdiv(M,BLOCK_M)*cdiv(N,BLOCK_N)"'
+            found.append(("Workspace", '"work"', f'"{count}*PROGRAMS*BLOCK_M*BLOCK_N"', sums))
+            found.append(("Workspace", '"counters"', tiles, "torch.int32", "cleared=True"))
         return found
 
     @property
-    def _programs(self) -> str:
-        """How many programs run at once, by the shared memory and the registers of each."""
+    def program(self) -> tuple[str, str]:
+        """The bytes of shared memory and of registers that a program needs."""
         k = self.kernel
         loaded = analytic.loaded_columns(k.v, "2 * BLOCK_N" if self.call.gated else "BLOCK_N")
         shared = f"(BLOCK_M + {loaded}) * BLOCK_K * num_stages * {analytic.width(k.v)}"
         if k.described:
             shared += f" + BLOCK_M * BLOCK_N * {ELEMENTS[k.v.out].bits // 8}"
         # The accumulators may use two thirds of the registers.
-        registers = f"BLOCK_M * BLOCK_N * {12 if self.call.gated else 6}"
-        items = [f'shared="{_word(shared)}"', f'registers="{_word(registers)}"']
-        return bracketed("programs=Occupancy(", items, "),", INDENT)[:-1]
+        return shared, f"BLOCK_M * BLOCK_N * {12 if self.call.gated else 6}"
+
+    @property
+    def _programs(self) -> str:
+        """How many programs run at once."""
+        shared, registers = map(_word, self.program)
+        # Behind it is a comma.
+        return bracketed("programs=Occupancy(", [f'shared="{shared}"', f'registers="{registers}"'], ")", INDENT + 1)
 
     # What the kernel needs of a call.
 
@@ -269,8 +274,8 @@ class CallTable:
         return tuple(d for d in found if not (d == "M" and self.call.square and "N" in found))
 
     @property
-    def needs(self) -> list[str]:
-        """The conditions on a call that its contract does not have."""
+    def limits(self) -> list[tuple[str, ...]]:
+        """The conditions on a call that its contract does not have: a function, and its arguments."""
         k = self.kernel
         sizes, front = dict(zip("MNK", self.call.sizes[-3:])), "".join(f"{x} * " for x in self.call.products.front)
         found: list[tuple[str, ...]] = []
@@ -304,13 +309,18 @@ class CallTable:
             found.append(("at_most", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
         if front:
             found.append(("at_most", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
-        return [f"{name}({', '.join(arguments)})" for name, *arguments in found]
+        return found
+
+    @property
+    def needs(self) -> list[str]:
+        """Those conditions as source."""
+        return _written(self.limits)
 
     @property
     def undescribed(self) -> list[str]:
         """What descriptors need of the tensors of a call; those that are allocated for it suit always."""
         values = dict.fromkeys(slot.value for launch in self.launches for slot in launch.slots)
-        found = (_DESCRIBED.match(value) for value in values)
+        found = (DESCRIBED.match(value) for value in values)
         named = dict.fromkeys((x[1], ", turned=True" * ("turned" in x[2])) for x in found if x is not None)
         made = {"decoded", "sums"}
         return [f'undescribed("{name}", {name}{turned})' for name, turned in named if name not in made]
@@ -352,6 +362,11 @@ class CallTable:
         products = "max(1, min(G, T))" if divided == "M" else "G"
         read = any(re.search(rf"\b{divided}\b", line) for line in lines)
         return (why, f"B = {products}", *([f"{divided} = triton.cdiv(T, B)"] * read), *lines)
+
+
+def _written(calls: Iterable[tuple[str, ...]]) -> list[str]:
+    """Calls of functions, each with its arguments, as source."""
+    return [f"{name}({', '.join(arguments)})" for name, *arguments in calls]
 
 
 def _word(extent: str) -> str:

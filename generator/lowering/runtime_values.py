@@ -40,10 +40,14 @@ class LaunchTable:
     configured: bool
 
     @property
+    def passed(self) -> list[tuple[str, str]]:
+        """The parameters, each with what it is passed."""
+        return [*((slot.parameter, slot.value) for slot in self.slots), *self.constants]
+
+    @property
     def text(self) -> str:
         """The launch as source."""
-        passed = [*((slot.parameter, slot.value) for slot in self.slots), *self.constants]
-        items = [bracketed_call(f'"{name}": {value}', 3 * INDENT) for name, value in passed]
+        items = [bracketed_call(f'"{name}": {value}', 3 * INDENT) for name, value in self.passed]
         arguments = [self.kernel, keyword("grid", self.grid), keyword("arguments", called("{", items, "}"))]
         return called("Launch(", [*arguments, *([] if self.configured else ["configured=False"])], ")")
 

@@ -14,7 +14,7 @@ from generator.verify.offered_rows import claimed_device, forget_devices
 
 def tuner_fault(module: ModuleType, kernel: Kernel) -> str | None:
     """What is wrong with the tuner of the call of `module`, or None."""
-    tuner = module.CALL.tuner.kernel(module.CALL)
+    tuner = module.CALL.tuner.kernel(module.CALL) if hasattr(module, "CALL") else module.tuned_kernel
     if list(tuner.keys) != ["M", "N", "K"]:
         return f"the autotuner caches its choice by {', '.join(tuner.keys)}, expected M, N, K"
     configurations = [

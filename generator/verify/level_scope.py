@@ -21,7 +21,7 @@ from generator.verify.launches import left_out
 #: The name of the case in the result of a job that cannot run.
 EVERY = "every case"
 #: Why the bounds level cannot prove a file that stands alone.
-_ALONE = "its file stands alone, without the library that is proved; render it with 'package: plain' to prove it"
+_ALONE = "its file stands alone, without the table CALL that is proved; render it with 'package: plain' to prove it"
 
 
 def out_of_reach(jobs: Iterable[Job], found: Sequence[Rendered], device: str | None) -> dict[Job, JobResult]:

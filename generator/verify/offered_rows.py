@@ -32,7 +32,10 @@ def claimed_device(target: str) -> Iterator[None]:
 
 def forget_devices(module: ModuleType) -> None:
     """Let a launcher ask again what it knows of a device."""
-    module.CALL.offered.cache_clear()
+    if hasattr(module, "CALL"):
+        module.CALL.offered.cache_clear()
+    elif hasattr(module, "_device"):
+        module._device.cache_clear()
 
 
 def left_out_rows(kernel: Kernel, target: str) -> tuple[tuple[int, str], ...]:
@@ -50,7 +53,11 @@ def offered_fault(module: ModuleType, kernel: Kernel, target: str) -> str | None
     device = torch.device("cuda", 0)
     forget_devices(module)
     with claimed_device(target):
-        rows = module.CALL.offered(device)
+        if hasattr(module, "CALL"):
+            rows = module.CALL.offered(device)
+        else:
+            # A file that stands alone has a function for it where a program has shared memory.
+            rows = module._device(device)[0] if hasattr(module, "_device") else module.CONFIGS
     if rows == expected:
         return None
     return f"on {target} the launcher takes {len(rows)} of {len(module.CONFIGS)} configurations, expected {expected}"

@@ -226,7 +226,7 @@ class _Work:
         if written:
             return f"wrote to {written[0]} before it refused"
         # A file that stands alone has no siblings.
-        asked = refusal.sibling and hasattr(module.CALL, "refusal")
+        asked = refusal.sibling and hasattr(module, "CALL")
         return self.said_by_refusal(module, kernel, case, refusal) if asked else None
 
     def said_by_refusal(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:

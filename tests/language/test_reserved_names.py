@@ -13,7 +13,7 @@ import pytest
 
 from generator.commands.command_line import main
 from generator.emit import manifest_reader
-from generator.emit.kernel_names import by_role
+from generator.emit.kernel_names import ROLES, by_role
 from generator.emit.render import (
     ANALYTIC,
     AO,
@@ -276,7 +276,7 @@ def test_names_of_the_families_own_files_are_free() -> None:
     names = (NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, PACK, SHARED_MEMORY)
     own = {"family.py.j2", "gradient.py.j2", "stubs.pyi.j2"}
     own.update(f"{name.removeprefix('_')}.j2" for name in names)
-    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
+    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2", "standalone.j2"}
 
 
 def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spoken], tmp_path: Path) -> None:
@@ -304,5 +304,6 @@ def test_names_of_a_file_that_stands_alone_are_taken(spec: str, tmp_path: Path) 
         nodes = [*ast.walk(gemm)]
         used = {x.id if isinstance(x, ast.Name) else x.arg for x in nodes if isinstance(x, (ast.Name, ast.arg))}
         keywords = {argument.arg for argument in gemm.args.kwonlyargs} - {"out", "config"}
-        free = {name for name in used - keywords if not is_taken(name) and name.islower() and not name.startswith("_")}
+        own = {path.stem, *(f"{path.stem}{end}" for end in ROLES.values())}
+        free = {name for name in used - keywords - own if not is_taken(name) and name.islower() and not name.startswith("_")}
         assert free == set(), path.name

@@ -214,6 +214,41 @@ def test_the_interpreter_measures_nothing(contracts: Callable[[str, str], Contra
     assert_close(family("gemm_fp32_rcr_none")(**given), given["a"] @ given["b"], atol=1e-4, rtol=1e-4)
 
 
+def test_a_file_allocates_enough_for_each_configuration_that_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tuner that chooses the last has as many counters as that has tiles, and launches its programs."""
+    files = files_of(folder_of("tried", TUNED.format(package="files"), tmp_path), monkeypatch)
+    given = operands(128, 128, 64)
+    for file in files:
+        source = Path(str(file.__file__)).read_text()
+        assert source.count("tuned = config is None and a.is_cuda") == 1
+        text = source.replace("tuned = config is None and a.is_cuda", "tuned = config is None")
+        module: dict[str, Any] = {"__name__": "tried"}
+        exec(compile(text, file.__name__, "exec"), module)
+        tuned = LastConfiguration(file)
+        module["tuned_kernel"] = tuned
+        assert_close(module["gemm"](**given), given["a"] @ given["b"], atol=1e-4, rtol=1e-4)
+        if "streamk" in file.__name__:
+            assert tuned.arguments["counters_ptr"].numel() == 64
+            assert tuned.arguments["work_ptr"].numel() == 3 * 2 * 64 * 64
+
+
+class LastConfiguration:
+    """Launches the kernel of a file with the last of its configurations, as a tuner that finds it fastest."""
+
+    def __init__(self, file: ModuleType) -> None:
+        self.kernel, self.row = getattr(file, file.__name__.rpartition(".")[2]), file.CONFIGS[-1]
+        self.arguments: dict[str, Any] = {}
+
+    def __getitem__(self, grid: Any) -> Any:
+        def launch(**arguments: Any) -> None:
+            self.arguments = arguments
+            self.kernel[grid(self.row)](**arguments, **self.row)
+
+        return launch
+
+
 def test_which_of_a_plain_function_refuses_what_its_call_does(render: Callable[[str, str], ModuleType]) -> None:
     function = render("which_plain", SPEC.format(package="plain")).gemm_fp32_rcr_scale
     given = operands()
