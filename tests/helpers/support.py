@@ -34,7 +34,6 @@ BESIDE_KERNELS = (
     "__init__.py",
     "__init__.pyi",
     "_runtime/__init__.py",
-    "_runtime/arguments.py",
     "_runtime/call.py",
     "_runtime/launch.py",
     "_runtime/launchable.py",

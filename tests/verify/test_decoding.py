@@ -99,7 +99,7 @@ COMPILED: dict[str, Mistake] = {
     "as it is, with zero points": (ZEROS, "", "", None),
     "as it is, gated": (GATED, "", "", None),
     "as it is, a scale a column": (WHOLE, "", "", None),
-    "another configuration": (ZEROS, "arguments.update(row)", "arguments.update(row, BLOCK_K=32)", ""),
+    "another configuration": (ZEROS, "arguments.update(row if", "arguments.update({**row, 'BLOCK_K': 32} if", ""),
     "one launch": (
         WHOLE,
         "in plan.launches:\n                    each.kernel[",

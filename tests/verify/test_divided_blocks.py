@@ -91,7 +91,7 @@ def test_sums_are_right_and_mistakes_in_them_are_found(
             "wrong",
         ),
         (HALVES, "acc = acc_right\n", "acc = acc_middle\n", ""),
-        (HALVES, "cdiv(N, LEFT_N), M)", "cdiv(N, BLOCK_N), M)", ""),
+        (HALVES, "cdiv(N,LEFT_N) M", "cdiv(N,BLOCK_N) M", ""),
     ]
     jobs = [Job("interpret", family.folder, name) for name in KERNELS]
     for number, (name, old, new, _) in enumerate(mutants):

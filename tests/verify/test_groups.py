@@ -73,7 +73,7 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         (TILED, "in_a = (offs_a >= 0) & (offs_a < R)", "in_a = offs_a < R", "of a, which has"),
         (TILED, "in_a = (offs_a >= 0) & (offs_a < R)", "in_a = (offs_a >= 0) & (offs_a < T)", "of a, which has"),
         (TILED, "rows_ptr + start + offs_m, mask=in_m", "rows_ptr + start + offs_m, mask=in_n", "understood"),
-        (TILED, ", absent=R", ", absent=K", "of a, which has"),
+        (TILED, ', absent="R"', ', absent="K"', "of a, which has"),
         (TILED, "b_ptr + group * stride_bg", "b_ptr + (group + 1) * stride_bg", "of b, which has"),
         (TILED, "bias_ptr + group * stride_biasg", "bias_ptr + start * stride_biasg", "of bias, which has"),
         (TILED, "in_m = offs_m < M", "in_m = offs_m < T", "which has"),
@@ -87,7 +87,7 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         (PARTS, "tl.program_id(0), tl.sum(tiles, 0)", "tl.program_id(1), tl.sum(tiles, 0)", "the loop over"),
         (PARTS, "tl.program_id(0), tl.sum", "tl.program_id(0) + tl.num_programs(0), tl.sum", "the loop over"),
         (PARTS, "sums_ptr + start * ldsums", "sums_ptr + (start + 1) * ldsums", "of sums, which has"),
-        (PARTS, "(SPLIT, T, N)", "(SPLIT, G, N)", "of sums, which has"),
+        (PARTS, "SPLIT T N", "SPLIT G N", "of sums, which has"),
         (PARTS, "bias_ptr + group * stride_biasg", "bias_ptr + start * stride_biasg", "of bias, which has"),
     ],
 )  # fmt: skip
@@ -132,7 +132,7 @@ def test_a_mistake_between_groups_is_found_by_the_interpreter(
         "cdiv(T, BLOCK_M) + G": ("cdiv(T, BLOCK_M)", "groups-ragged"),
         "scale_m_ptr + start + offs_m": ("scale_m_ptr + offs_m", "groups-ragged"),
         "pid = number - ": ("pid = tl.sum(tl.where(own, tiles, 0), 0) - 1 - number + ", "groups-one"),
-        '"offsets", (G,), torch.int32': ('"offsets", (G,), (torch.int32, torch.int64)', None),
+        '"offsets", "G", torch.int32': ('"offsets", "G", (torch.int32, torch.int64)', None),
     }
     for number, (old, (new, case)) in enumerate(changes.items()):
         folder = changed(family, tmp_path / str(number) / "several", TILED, old, new)
@@ -246,7 +246,8 @@ def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> N
     (kernel,) = found.kernels
     proof = prove(found.file(kernel.name))
     assert proof.order.state == "proved" and {access.state for access in proof.accesses} == {"proved"}
-    assert "first(multiple(M, BLOCK_M), multiple(N, BLOCK_N))" in found.file(kernel.name).read_text()
+    text = found.file(kernel.name).read_text()
+    assert "multiple(M, BLOCK_M," in text and "multiple(N, BLOCK_N," in text
 
 
 @pytest.mark.parametrize(
