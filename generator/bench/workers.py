@@ -3,7 +3,7 @@
 Compiling calls each kernel once, which fills Triton's cache on disk. A call that fails, or that is not made in time,
 does no harm: the timing process compiles what is not in the cache.
 
-This module imports no torch, so that processes which need none start fast.
+This module imports little, so that a process which needs no more starts fast.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from generator.bench.comparison_plan import Comparison, Contestant
 from generator.files import standard_streams
 from generator.files.parent_process import end_with_parent
 from generator.language.errors import CallError
-from generator.problem.product import Problem
+
+if TYPE_CHECKING:
+    from generator.bench.comparison_plan import Comparison, Contestant
+    from generator.problem.product import Problem
 
 #: The word of `--executor` for processes of this machine.
 PROCESSES = "processes"
@@ -33,7 +35,7 @@ _LONGEST_SECONDS = 120.0
 _MOST_BYTES = 4e9
 
 #: A problem, what computes it, and the index of the configuration; None for the one that the kernel selects.
-Call = tuple[Problem, Contestant, int | None]
+Call: TypeAlias = "tuple[Problem, Contestant, int | None]"
 
 
 def processes(count: int, prepare: Callable[..., None] | None = None, *given: Any) -> ProcessPoolExecutor:
