@@ -20,14 +20,13 @@ from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.tuned_file import PLACE, TIMED
 from generator.problem.product import SHAPE, Shape, shape_of
-from generator.tune import public_calls, tuning_report
+from generator.tune import public_calls
 from generator.tune.outcome import CHOSEN, Chosen, Timed, TrialOutcome, timed_of
 from generator.tune.trial_selection import Trial
 from generator.tune.tuning_run import Progress
 from generator.tune.winners import MeasurementSource, by_lines
 
 FORMAT = 1
-DONE, NOTHING = 0, 1
 
 
 @dataclass(frozen=True)
@@ -83,22 +82,21 @@ def trials_of(trials: Sequence[Trial], families: Families) -> list[Trial]:
     return [replace(trial, function=functions[trial.family, trial.contract]) for trial in trials]
 
 
-def write(progress: Progress, place: MeasurementSource, path: Path) -> int:
-    """Write the file of what the outcomes so far come to, print the summary, and return the exit status.
+def write(progress: Progress, place: MeasurementSource, path: Path) -> RegretResults | None:
+    """Write the file of what the outcomes so far come to, sorted, and return its contents.
 
-    Sizes without a time of the choice or of a candidate are left out; if all are, nothing is written.
+    Sizes without a time of the choice or of a candidate are left out; if all are, why is printed and nothing written.
     """
     entries = [_regret(progress.keys[key], outcome) for key, outcome in progress.outcomes.items()]
     found = [entry for entry in entries if entry is not None]
     if not found:
         measured = f"{len(progress.outcomes)} of {len(progress.keys)} problems were measured"
         print(f"tune: --regret: no size has times of the choice and of a candidate; {measured}", file=sys.stderr)
-        return NOTHING
+        return None
     found.sort(key=lambda each: (each.family, each.contract, each.shape.sizes))
     results = RegretResults(place, tuple(found))
     put(path, text_of(results, path))
-    print(tuning_report.of_regret(results).markdown(), end="")
-    return DONE
+    return results
 
 
 def _regret(trial: Trial, outcome: TrialOutcome) -> Regret | None:

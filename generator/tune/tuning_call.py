@@ -315,7 +315,10 @@ def _tune(
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
     if call.regret is not None:
-        return max(tuning_run.status(progress), regret.write(progress, place, call.regret))
+        found = regret.write(progress, place, call.regret)
+        if found is not None:
+            print(tuning_report.of_regret(found).markdown(), end="")
+        return max(tuning_run.status(progress), NOTHING if found is None else DONE)
     assert before is not None
     written = winner_choice.write(journal, files, place, families, facts.figures)
     after = public_calls.functions(public_calls.again(families, call.specs, files))

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from generator.bench import suite
 from generator.bench.comparison_plan import Contestant
+from generator.bench.competitor import Competitor
+from generator.bench.measurements import Side
 from generator.commands import tune
 from generator.epilogue.chain import Epilogue
 from generator.files.updating import put
@@ -178,6 +181,17 @@ def test_a_group_is_small_if_partial_sums_are_large() -> None:
     assert sizes(0, 8192) == sizes(4, 64) == [32, 32, 6]
     assert sizes(16, 8192) == [1] * 70
     assert sizes(8, 8192) == [3] * 23 + [1]
+
+
+def test_a_pass_has_samples_of_its_own() -> None:
+    def session(seconds: float) -> Any:
+        return SimpleNamespace(rounds=lambda sides, count, warm: [each.gpu.append(seconds) for each in sides])
+
+    row = Side("a [0]", "kernel", "k__a", config={"BLOCK_M": 16}, index=0, forced=True)
+    own, passes = Competitor(row, lambda operands, out: out), trial_worker._Passes(None, None)  # type: ignore[arg-type]
+    for seconds in (3.0, 1.0):
+        passes._rounds(session(seconds), trial_worker.QUICK, [own])
+        assert passes.times["k__a", 0] == Timed("k__a", {"BLOCK_M": 16}, seconds)
 
 
 def test_regret_is_of_all_kernels_of_a_contract(bench: Bench, at_once: AtOnce) -> None:
