@@ -29,7 +29,7 @@ from generator.language.spec import command_line, comment
 from generator.lowering.call_table import CallTable
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.kernel_lowering import view
-from generator.lowering.lines import INDENT, needed_entries, paragraph
+from generator.lowering.lines import INDENT, WIDTH, needed_entries, paragraph
 from generator.lowering.standalone import Standalone
 from generator.lowering.view import View
 from generator.plan.kernels import Kernel
@@ -65,6 +65,8 @@ _CHUNK = 100
 
 #: The names of kernels in the host parts of a file.
 _KERNELS = re.compile(r"\b(gemm|sum|decode)_kernel\b")
+#: A launch whose kernel's name leaves no room for the grid, which a formatter puts on a line of its own.
+_LONG = re.compile(rf"^(?=.{{{WIDTH + 1},}}$)( *)(\w+\[)(grid)(\]\()$", re.M)
 
 DIGEST_LINE = "# sha256 of the text below: "
 #: What files that are equal in all families have in the place of the command, which names a spec.
@@ -153,6 +155,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     host = host_of(kernel, alone=alone)
     # Kernels that differ in their names alone share the text.
     launching = _KERNELS.sub(lambda x: kernel.name + ROLES[x[0]], host.text)
+    launching = _LONG.sub(r"\1\2\n\1    \3\n\1\4", launching) if alone else launching
     body = template.render(k=k, host=host, launching=launching, needs=needs, **texts, **macros)
     return with_head(spec, body)
 
