@@ -65,8 +65,11 @@ _CHUNK = 100
 
 #: The names of kernels in the host parts of a file.
 _KERNELS = re.compile(r"\b(gemm|sum|decode)_kernel\b")
-#: A launch whose kernel's name leaves no room for the grid, which a formatter puts on a line of its own.
-_LONG = re.compile(rf"^(?=.{{{WIDTH + 1},}}$)( *)(\w+\[)(grid)(\]\()$", re.M)
+#: Lines of a file that stands alone which a kernel's name makes too long, and how a formatter breaks them.
+_LONG = (
+    (re.compile(rf"^(?=.{{{WIDTH + 1},}}$)( *)(\w+\[)grid\]\($", re.M), r"\1\2\n\1    grid\n\1]("),
+    (re.compile(rf"^(?=.{{{WIDTH + 1},{WIDTH + 5}}}$)    kernel = (\w+)$", re.M), r"    kernel = (\n        \1\n    )"),
+)
 
 DIGEST_LINE = "# sha256 of the text below: "
 #: What files that are equal in all families have in the place of the command, which names a spec.
@@ -155,7 +158,8 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     host = host_of(kernel, alone=alone)
     # Kernels that differ in their names alone share the text.
     launching = _KERNELS.sub(lambda x: kernel.name + ROLES[x[0]], host.text)
-    launching = _LONG.sub(r"\1\2\n\1    \3\n\1\4", launching) if alone else launching
+    for long, broken in _LONG if alone else ():
+        launching = long.sub(broken, launching)
     body = template.render(k=k, host=host, launching=launching, needs=needs, **texts, **macros)
     return with_head(spec, body)
 
