@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.bounds.source import NotUnderstood, Source
-from generator.emit.call_value import Made, Number, Tensor, evaluated, extents, strange
+from generator.emit.call_value import Amount, Made, Tensor, evaluated, extents, strange
 from generator.emit.loading import load_kernel
 from generator.emit.syntax_digest import undocumented
 
@@ -26,10 +26,10 @@ class CallTensor:
 
     kind: str
     name: str
-    shape: tuple[Number | int, ...] = ()
+    shape: tuple[Amount | int, ...] = ()
     dtypes: tuple[str, ...] = ()
     unit: int | None = None
-    absent: Number | int | None = None
+    absent: Amount | int | None = None
     named: str | None = None
     pitch: int = 1
     cleared: bool = False
@@ -41,7 +41,7 @@ class ReadLaunch:
 
     kernel: str
     line: int
-    grid: tuple[Number | int, ...]
+    grid: tuple[Amount | int, ...]
     arguments: Mapping[str, Any]
     configured: bool
 
@@ -156,7 +156,7 @@ def tensor_of(x: Any) -> CallTensor:
 def _sizes(operands: tuple[CallTensor, ...], results: tuple[CallTensor, ...]) -> tuple[str, ...]:
     """The sizes of a result, then the one that `a` and `b` share beside them; with the number of groups of rows."""
     a, b, out = (
-        [name for x in tensor.shape if isinstance(x, Number) for name in sorted(x.names)]
+        [name for x in tensor.shape if isinstance(x, Amount) for name in sorted(x.names)]
         for tensor in (*operands[:2], results[0])
     )
     summed = [name for name in a if name in b and name not in out]

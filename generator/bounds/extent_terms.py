@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from generator.bounds.terms import Poly, poly
-from generator.emit.call_value import OPERATIONS, NotUnderstood, Number
+from generator.emit.call_value import OPERATIONS, Amount, NotUnderstood
 
 
-def term(line: int, number: Number | int, names: Mapping[str, Poly]) -> Poly:
+def term(line: int, number: Amount | int, names: Mapping[str, Poly]) -> Poly:
     """The value of a number; raises `NotUnderstood`, for differences and minima unless all in them is constant."""
     match number:
         case bool():
             pass
         case int():
             return poly(number)
-        case Number(name, ()) if name in names:
+        case Amount(name, ()) if name in names:
             return names[name]
-        case Number(symbol, (left, right)):
+        case Amount(symbol, (left, right)):
             a, b = term(line, left, names), term(line, right, names)
             if a.constant is not None and b.constant is not None and (b.constant or symbol not in ("//", "cdiv")):
                 return poly(OPERATIONS[symbol](a.constant, b.constant))
@@ -32,9 +32,9 @@ def term(line: int, number: Number | int, names: Mapping[str, Poly]) -> Poly:
     raise NotUnderstood(line, f"the number {number}")
 
 
-def factors(number: Number | int) -> Iterator[Number | int]:
+def factors(number: Amount | int) -> Iterator[Amount | int]:
     """The factors of a product, as it is written."""
-    if isinstance(number, Number) and number.symbol == "*":
+    if isinstance(number, Amount) and number.symbol == "*":
         left, right = number.sides
         yield from factors(left)
         yield right

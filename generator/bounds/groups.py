@@ -26,7 +26,7 @@ from generator.bounds.source import Source
 from generator.bounds.symbolic_values import LaneIntegers, Value
 from generator.bounds.terms import Condition, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PID
-from generator.emit.call_value import Number, extents
+from generator.emit.call_value import Amount, extents
 
 #: The assignments that find the rows and tiles of all groups, in their order, and those that find a program's group.
 _ALL_GROUPS = {
@@ -68,12 +68,12 @@ _GIVEN = frozenset({"G", "T", "N", "BLOCK_M", "GROUPS", "offsets_ptr"})
 MOST_LANES = 2**30
 
 
-def grid(rows: Number | int) -> tuple[Number | int, ...]:
+def grid(rows: Amount | int) -> tuple[Amount | int, ...]:
     """The tiles of a group, of so many rows each."""
     return extents(f"cdiv(M,{rows}) cdiv(N,BLOCK_N)")
 
 
-def programs(rows: Number | int) -> Number | int:
+def programs(rows: Amount | int) -> Amount | int:
     """The number of programs, which is at least as many as all groups can have tiles of so many rows."""
     return extents(f"least(T,cdiv(T,{rows})+G)*cdiv(N,BLOCK_N)")[0]
 

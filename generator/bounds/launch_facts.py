@@ -19,7 +19,7 @@ from generator.bounds.source import CONSTEXPR, JIT, NotUnderstood, Refuted, Sour
 from generator.bounds.symbolic_values import Either, IntegerType, LaneConditions, LaneIntegers, Opaque, Pointer, Value
 from generator.bounds.terms import ALWAYS, NEVER, Condition, Poly, at_most, below, equal, negation, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
-from generator.emit.call_value import Made, Number, Tensor
+from generator.emit.call_value import Amount, Made, Tensor
 
 #: Memory that calls share: partial sums of every program, and a counter for each tile, at zero when a kernel starts.
 WORK, COUNTERS = "work", "counters"
@@ -34,7 +34,7 @@ GROUPS_OF_K = ("G", "M", "N", "T")
 SQUARE, SQUARES = ("M", "M", "K"), ("B", "M", "M", "K")
 #: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
 _OPTIONS = frozenset({"enable_fp_fusion", "num_warps", "num_stages"})
-_PROGRAMS = Number("PROGRAMS")
+_PROGRAMS = Amount("PROGRAMS")
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Launcher:
         """Whether each element along the last dimension is for so many columns, and the other dimensions are C's."""
         *front, last = result.shape if result.named is None else (self.extents[0], *result.shape[1:])
         match last:
-            case Number(symbol, (Number(columns, ()), int())) if columns == self.extents[-1]:
+            case Amount(symbol, (Amount(columns, ()), int())) if columns == self.extents[-1]:
                 same = [*map(str, front)] == [*self.extents[:-1]]
                 return same and symbol == ("//" if result.name == "out" else "cdiv")
         return False
@@ -315,14 +315,14 @@ class Launcher:
         return LaunchFacts(arguments, operands, grid, tuple(facts), batch, grouped, shared, walks, deals, depth)
 
     @cached_property
-    def _tiles(self) -> tuple[tuple[Number | int, ...], bool, bool]:
+    def _tiles(self) -> tuple[tuple[Amount | int, ...], bool, bool]:
         """The factors of the number of tiles, of groups those of each; whether programs walk them, and deal in steps.
 
         A tile has one program, or one of each part along a second axis, where programs may walk the tiles as well.
         """
         grid, walks, deals = self.made.grid, False, False
         tiles = grid[0] if len(grid) in (1, 2) else 0
-        if isinstance(tiles, Number) and tiles.symbol == "least" and tiles.sides[1] == _PROGRAMS:
+        if isinstance(tiles, Amount) and tiles.symbol == "least" and tiles.sides[1] == _PROGRAMS:
             tiles, walks = tiles.sides[0], True
         elif tiles == _PROGRAMS and self.counts:
             # As many tiles as counters.
@@ -331,7 +331,7 @@ class Launcher:
             raise NotUnderstood(self.line, "as many programs as the device runs at once, whose number is not known")
         if self.sizes == GROUPS:
             # A kernel that adds partial sums has tiles of other rows than those of the configuration.
-            rows = self._given.get("BLOCK_M", Number("BLOCK_M"))
+            rows = self._given.get("BLOCK_M", Amount("BLOCK_M"))
             if tiles != groups.programs(rows):
                 raise NotUnderstood(self.line, f"a grid of {tiles} programs for groups")
             return groups.grid(rows), walks, deals
@@ -341,7 +341,7 @@ class Launcher:
         """Raise unless as many parts of K are stored as there is room for, and as are added."""
         first, second = self.call.launches
         counts = [*first.grid[1:2], second.arguments.get("SPLIT")]
-        if len(counts) != 2 or not all(isinstance(x, Number) and term(self.line, x, table) == stored for x in counts):
+        if len(counts) != 2 or not all(isinstance(x, Amount) and term(self.line, x, table) == stored for x in counts):
             raise NotUnderstood(second.line, "parts of K, not SPLIT of them in all places")
 
     def _value(
@@ -354,14 +354,14 @@ class Launcher:
             case Tensor(name):
                 number = self.tensors[name].kind == "Number"
                 return Either(name, _on_device(name)) if number else Pointer(name, poly(0))
-            case Number(size, ()) if size in self.names:
+            case Amount(size, ()) if size in self.names:
                 # The runtime keeps it below 2**31.
                 return LaneIntegers(variable(size), width="32")
             case bool():
                 return triton_semantics.constant(x)
-            case int() | Number() if runtime_theorems.lanes(x, self.names):
+            case int() | Amount() if runtime_theorems.lanes(x, self.names):
                 return LaneIntegers(poly(groups.MOST_LANES))
-            case int() | Number() if parameter in self._constants:
+            case int() | Amount() if parameter in self._constants:
                 found = term(self.line, x, names)
                 if found.constant is not None:
                     return LaneIntegers(found)

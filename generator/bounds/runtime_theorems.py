@@ -14,7 +14,7 @@ from generator.bounds.extent_terms import term
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import Descriptor
 from generator.bounds.terms import Condition, Poly, at_most, either, equal, poly, variable
-from generator.emit.call_value import Made, Number, Tensor
+from generator.emit.call_value import Amount, Made, Tensor
 
 #: B is how many matrices a batch has, G how many groups there are, T how many rows they have together, R how many A and
 #: S how many C has: nothing is said of those that a call does not have.
@@ -56,7 +56,7 @@ def sizes(call: ReadCall) -> tuple[Names, list[Condition]]:
     known: dict[str, Poly] = {}
     facts: list[Condition] = []
     for operand in (x for x in call.operands if x.kind == "Operand"):
-        own = {name for extent in operand.shape if isinstance(extent, Number) for name in extent.names}
+        own = {name for extent in operand.shape if isinstance(extent, Amount) for name in extent.names}
         measured = operand.name == "b" or not own <= known.keys()
         if operand.absent is not None:
             if not _named(*operand.shape, operand.absent) or len(operand.shape) != 1:
@@ -77,15 +77,15 @@ def sizes(call: ReadCall) -> tuple[Names, list[Condition]]:
             facts += _rows_of(call, result, known)
     for operand in (*call.operands, *call.results):
         for extent in operand.shape:
-            if isinstance(extent, Number) and extent.symbol == "//":
+            if isinstance(extent, Amount) and extent.symbol == "//":
                 whole, together = (term(call.line, x, known) for x in extent.sides)
                 facts.append(equal(whole % together, 0))
     return known, list(dict.fromkeys(facts))
 
 
-def _named(*extents: Number | int) -> bool:
+def _named(*extents: Amount | int) -> bool:
     """Whether all are sizes, and not what is computed of one."""
-    return all(isinstance(x, Number) and not x.sides for x in extents)
+    return all(isinstance(x, Amount) and not x.sides for x in extents)
 
 
 def _rows_of(call: ReadCall, result: CallTensor, known: dict[str, Poly]) -> list[Condition]:
@@ -104,12 +104,12 @@ def _rows_of(call: ReadCall, result: CallTensor, known: dict[str, Poly]) -> list
     return [at_most(0, rows), at_most(rows, LARGEST), either([equal(given(naming[0].name), 1), as_products])]
 
 
-def _measured(line: int, operand: CallTensor, extent: Number | int) -> str:
+def _measured(line: int, operand: CallTensor, extent: Amount | int) -> str:
     """The size that `_measure` takes from a dimension: it is that size, a multiple of it, or a part of it."""
     match extent:
-        case Number(name, ()):
+        case Amount(name, ()):
             return name
-        case Number("*", (int(part), Number(name, ()))) | Number("//", (Number(name, ()), int(part))) if part > 0:
+        case Amount("*", (int(part), Amount(name, ()))) | Amount("//", (Amount(name, ()), int(part))) if part > 0:
             return name
     raise NotUnderstood(line, f"a size taken from the dimension {extent} of {operand.name}")
 
@@ -120,7 +120,7 @@ def launched(call: ReadCall, names: Names) -> tuple[list[Condition], list[Condit
     `Call.plan` launches nothing where one of the sizes but the last is 0, and raises where `Call.reason` finds one of
     the `needs` broken.
     """
-    facts = [at_most(1, term(call.line, Number(size), names)) for size in call.sizes[:-1]]
+    facts = [at_most(1, term(call.line, Amount(size), names)) for size in call.sizes[:-1]]
     limits: list[Condition] = []
     for need in call.needs:
         match need:
@@ -202,10 +202,10 @@ def described(line: int, made: Made, operand: LaunchedTensor, names: Names) -> D
     return Descriptor(operand.name, dimensions, None if operand.unit == unit else fault, sizes, turned)
 
 
-def lanes(number: Number | int, names: Names) -> bool:
+def lanes(number: Amount | int, names: Names) -> bool:
     """Whether a number is at least as many as groups: `next_power` is no less than either of its arguments."""
     return (
-        isinstance(number, Number) and number.symbol == "next_power" and number.sides[0] == Number("G") and "G" in names
+        isinstance(number, Amount) and number.symbol == "next_power" and number.sides[0] == Amount("G") and "G" in names
     )
 
 
@@ -225,7 +225,7 @@ def why_not_tuned(call: ReadCall, names: Names) -> str | None:
     missing = [name for name, owner in launch.passed.items() if owner in zero and name not in call.reset]
     if missing:
         return f"{', '.join(missing)} is not set to zero between the tuner's runs"
-    asked = {name for each in call.fits for x in each.given if isinstance(x, Number) for name in x.names} & names.keys()
-    if not asked <= set("MNK") or any(launch.arguments.get(name) != Number(name) for name in asked):
+    asked = {name for each in call.fits for x in each.given if isinstance(x, Amount) for name in x.names} & names.keys()
+    if not asked <= set("MNK") or any(launch.arguments.get(name) != Amount(name) for name in asked):
         return "sizes passed under other names than the tuner knows them by"
     return None

@@ -25,31 +25,31 @@ class NotUnderstood(Exception):
 
 
 @dataclass(frozen=True, repr=False)
-class Number:
+class Amount:
     """A whole number that follows from a call: a size or an entry of the configuration by name, or an operation."""
 
     symbol: str
-    sides: tuple[Number | int, ...] = ()
+    sides: tuple[Amount | int, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
         """The sizes and entries on which it depends."""
-        inner = (x.names for x in self.sides if isinstance(x, Number))
+        inner = (x.names for x in self.sides if isinstance(x, Amount))
         return frozenset().union(*inner) if self.sides else frozenset({self.symbol})
 
-    def __add__(self, other: Number | int) -> Number:
+    def __add__(self, other: Amount | int) -> Amount:
         return operation("+", self, other)
 
-    def __sub__(self, other: Number | int) -> Number:
+    def __sub__(self, other: Amount | int) -> Amount:
         return operation("-", self, other)
 
-    def __mul__(self, other: Number | int) -> Number:
+    def __mul__(self, other: Amount | int) -> Amount:
         return operation("*", self, other)
 
-    def __rmul__(self, other: int) -> Number:
+    def __rmul__(self, other: int) -> Amount:
         return operation("*", other, self)
 
-    def __floordiv__(self, other: Number | int) -> Number:
+    def __floordiv__(self, other: Amount | int) -> Amount:
         return operation("//", self, other)
 
     def __bool__(self) -> bool:
@@ -60,7 +60,7 @@ class Number:
             return self.symbol
         if self.symbol.isidentifier():
             return f"{self.symbol}({', '.join(map(str, self.sides))})"
-        left, right = (f"({x})" if isinstance(x, Number) and x.symbol in OPERATIONS else str(x) for x in self.sides)
+        left, right = (f"({x})" if isinstance(x, Amount) and x.symbol in OPERATIONS else str(x) for x in self.sides)
         return f"{left} {self.symbol} {right}"
 
 
@@ -76,11 +76,11 @@ OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
 }
 
 
-def operation(symbol: str, left: Number | int, right: Number | int) -> Number:
+def operation(symbol: str, left: Amount | int, right: Amount | int) -> Amount:
     """What an operation makes of two numbers; raises TypeError for anything else, also for conditions."""
-    if not {type(left), type(right)} <= {int, Number}:
+    if not {type(left), type(right)} <= {int, Amount}:
         raise TypeError(f"{symbol} of {left} and {right}")
-    return Number(symbol, (left, right))
+    return Amount(symbol, (left, right))
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Made:
         raise TypeError(f"a condition on {self.function}")
 
 
-def _stand_in(name: str) -> Callable[..., Number | Made]:
+def _stand_in(name: str) -> Callable[..., Amount | Made]:
     if name in OPERATIONS:
         return lambda left, right: operation(name, left, right)
     return lambda *given, **options: Made(name, given, tuple(sorted(options.items())))
@@ -126,7 +126,7 @@ def evaluated(function: Callable[..., Any], tensors: Collection[str]) -> Any:
         raise NotUnderstood(1, f"{function!r}, which is no function of its arguments alone")
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    known = {name: Tensor(name) if name in tensors else Number(name) for name in names}
+    known = {name: Tensor(name) if name in tensors else Amount(name) for name in names}
     library = {
         name: _stand_in(x.__name__)
         for name, x in function.__globals__.items()
@@ -151,15 +151,15 @@ def strange(tree: ast.expr) -> ast.AST | None:
 
 
 class _Names(dict[str, Any]):
-    def __missing__(self, name: str) -> Number:
-        return Number(name)
+    def __missing__(self, name: str) -> Amount:
+        return Amount(name)
 
 
-def extents(words: str) -> tuple[Number | int, ...]:
+def extents(words: str) -> tuple[Amount | int, ...]:
     """The extents that a shape names, `"M N//2"`; raises an error for other words."""
     known = _Names({name: _stand_in(name) for name in OPERATIONS})
     trees = [ast.parse(word, mode="eval") for word in words.split()]
     found = tuple(eval(word, {"__builtins__": {}}, known) for word in words.split())
-    if any(strange(tree.body) for tree in trees) or not {type(x) for x in found} <= {int, Number}:
+    if any(strange(tree.body) for tree in trees) or not {type(x) for x in found} <= {int, Amount}:
         raise ValueError(f"the shape {words!r}")
     return found

@@ -29,7 +29,7 @@ from generator.language.spec import command_line, comment
 from generator.lowering.call_table import CallTable
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.kernel_lowering import view
-from generator.lowering.lines import INDENT, needed_entries, paragraph
+from generator.lowering.lines import INDENT, WIDTH, needed_entries, paragraph
 from generator.lowering.standalone import Standalone
 from generator.lowering.view import View
 from generator.plan.kernels import Kernel
@@ -65,6 +65,11 @@ _CHUNK = 100
 
 #: The names of kernels in the host parts of a file.
 _KERNELS = re.compile(r"\b(gemm|sum|decode)_kernel\b")
+#: Lines of a file that stands alone which a kernel's name makes too long, and how a formatter breaks them.
+_LONG = (
+    (re.compile(rf"^(?=.{{{WIDTH + 1},}}$)( *)(\w+\[)grid\]\($", re.M), r"\1\2\n\1    grid\n\1]("),
+    (re.compile(rf"^(?=.{{{WIDTH + 1},{WIDTH + 5}}}$)    kernel = (\w+)$", re.M), r"    kernel = (\n        \1\n    )"),
+)
 
 DIGEST_LINE = "# sha256 of the text below: "
 #: What files that are equal in all families have in the place of the command, which names a spec.
@@ -153,6 +158,8 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     host = host_of(kernel, alone=alone)
     # Kernels that differ in their names alone share the text.
     launching = _KERNELS.sub(lambda x: kernel.name + ROLES[x[0]], host.text)
+    for long, broken in _LONG if alone else ():
+        launching = long.sub(broken, launching)
     body = template.render(k=k, host=host, launching=launching, needs=needs, **texts, **macros)
     return with_head(spec, body)
 

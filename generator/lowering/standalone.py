@@ -9,7 +9,7 @@ from functools import cached_property
 
 from generator.cost import analytic
 from generator.lowering.call_table import DESCRIBED, CallTable
-from generator.lowering.lines import INDENT, bracketed, conditional
+from generator.lowering.lines import INDENT, bracketed, collected, conditional
 from generator.lowering.runtime_values import LaunchTable, called
 from generator.lowering.standalone_checks import StandaloneChecks, spelled, tuple_of
 from generator.plan.memory_needs import needs_of
@@ -169,7 +169,9 @@ class Standalone:
         given = [f"{name}={name if DESCRIBED.match(value) else spelled(value)}" for name, value in launch.passed]
         own = [*given, *["**row"] * launch.configured]
         # The name of a kernel may be long.
-        plain = [f"grid = {grid}", called(f"{launch.kernel}[grid](", own, ")")]
+        sides = [x for x in grid[1:-1].partition(', row["SPLIT"]')[:2] if x]
+        programs = collected("grid = (", [x.removeprefix(", ") for x in sides], ")", (2 + self.tuned) * INDENT)
+        plain = [programs if len(sides) > 1 else f"grid = {grid}", called(f"{launch.kernel}[grid](", own, ")")]
         if self.tuned:
             yield "if tuned:"
             yield "    " + called(f"tuned_kernel[lambda row: {grid}](", given, ")").replace("\n", "\n    ")

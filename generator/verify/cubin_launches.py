@@ -11,7 +11,7 @@ from typing import Any
 
 from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
 
-from generator.emit.call_value import Made, Number, Tensor
+from generator.emit.call_value import Amount, Made, Tensor
 from generator.emit.cubin.c_expressions import expression
 from generator.emit.cubin.compiled_contracts import CubinArgument, CubinImage, CubinLaunch, TensorMap
 
@@ -26,7 +26,7 @@ class Unpackable(Exception):
 
 
 def launch_of(
-    grid: Sequence[Number | int],
+    grid: Sequence[Amount | int],
     sources: Mapping[str, Any],
     planned: Any,
     compiled: Any,
@@ -78,7 +78,7 @@ def _arguments(
                 yield CubinArgument("SCALAR", 4, operand)
             case "i32" | "i64", Made("stride", (Tensor(operand), dimension)):
                 yield CubinArgument("STRIDE", _BYTES[kind], operand, dimension, divisible=divisible)
-            case "i32" | "i64", int() | Number() as source:
+            case "i32" | "i64", int() | Amount() as source:
                 yield CubinArgument("NUMBER", _BYTES[kind], number=expression(source, known))
             case _, source:
                 raise Unpackable(f"it passes {name}, {source} of type {kind}, which only Python makes")

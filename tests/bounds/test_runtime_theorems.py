@@ -16,7 +16,7 @@ from generator.bounds.extent_terms import factors, term
 from generator.bounds.rewriting import value
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import poly, variable
-from generator.emit.call_value import OPERATIONS, Made, Number, Tensor, evaluated, extents
+from generator.emit.call_value import OPERATIONS, Amount, Made, Tensor, evaluated, extents
 from generator.runtime import arguments
 from generator.runtime import call as runtime
 from generator.runtime.arguments import next_power
@@ -234,7 +234,7 @@ def test_a_descriptor_has_the_shape_and_strides_of_its_tensor(turned: bool) -> N
     descriptor = described(given, 16, 32, turned=turned)
     assert [*descriptor.shape] == [6, 8] and [*descriptor.strides] == [32, 1] and descriptor.block_shape == [16, 32]
     assert descriptor.base.data_ptr() == x.data_ptr()
-    made = Made("described", (Tensor("a"), Number("BLOCK_M"), Number("BLOCK_N")), (("turned", turned),))
+    made = Made("described", (Tensor("a"), Amount("BLOCK_M"), Amount("BLOCK_N")), (("turned", turned),))
     names = {name: poly(number) for name, number in ROWS[0].items()}
     for unit in (0, 1):
         operand = runtime_theorems.LaunchedTensor("a", (variable("M"), variable("K")), unit)
@@ -280,7 +280,7 @@ def test_numbers_are_what_the_runtime_makes_of_them(words: str) -> None:
 def test_a_launch_has_the_grid_and_arguments_that_are_assumed() -> None:
     (planned,) = call().plan(0, **matrices(17, 33, 7)).launches
     names = {"M": poly(17), "N": poly(33), "BLOCK_M": poly(16), "BLOCK_N": poly(32)}
-    tiles = Number("*", extents("cdiv(M,BLOCK_M) cdiv(N,BLOCK_N)"))
+    tiles = Amount("*", extents("cdiv(M,BLOCK_M) cdiv(N,BLOCK_N)"))
     sides = [term(1, factor, names).constant for factor in factors(tiles)]
     assert planned.grid == (4,) and sides == [2, 2]
     assert planned.arguments["lda"] == 7 and planned.arguments["M"] == 17 and planned.arguments["BLOCK_M"] == 16
@@ -301,7 +301,7 @@ def test_groups_have_no_more_tiles_than_programs() -> None:
     for t, g, m in ((1, 5, 16), (100, 3, 16), (17, 17, 64)):
         numbers = {"T": t, "G": g, "N": 32, "BLOCK_M": m, "BLOCK_N": 32}
         names = {name: poly(number) for name, number in numbers.items()}
-        most = term(1, groups.programs(Number("BLOCK_M")), names).constant
+        most = term(1, groups.programs(Amount("BLOCK_M")), names).constant
         rows = [1] * min(t - 1, g - 1) + [t - min(t - 1, g - 1)]
         assert most is not None and sum(-(-each // m) for each in rows) <= most
 

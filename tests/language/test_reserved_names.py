@@ -305,5 +305,7 @@ def test_names_of_a_file_that_stands_alone_are_taken(spec: str, tmp_path: Path) 
         used = {x.id if isinstance(x, ast.Name) else x.arg for x in nodes if isinstance(x, (ast.Name, ast.arg))}
         keywords = {argument.arg for argument in gemm.args.kwonlyargs} - {"out", "config"}
         own = {path.stem, *(f"{path.stem}{end}" for end in ROLES.values())}
-        free = {name for name in used - keywords - own if name.islower() and not (is_taken(name) or name[0] == "_")}
+        free = {
+            name for name in used - keywords - own if not is_taken(name) and name.islower() and not name.startswith("_")
+        }
         assert free == set(), path.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 
-from generator.emit.call_value import OPERATIONS, Number
+from generator.emit.call_value import OPERATIONS, Amount
 from generator.epilogue import formula
 
 #: The sizes of a call that has `count` products, as the C file names them.
@@ -14,7 +14,7 @@ SIZES: Mapping[str, str] = {"M": "s->m", "N": "s->n", "K": "s->k", "B": "s->coun
 _CALLS = {"cdiv": "parts", "least": "least", "next_power": "power"}
 
 
-def expression(number: Number | int, known: Mapping[str, int | str]) -> str:
+def expression(number: Amount | int, known: Mapping[str, int | str]) -> str:
     """A number of a call as a C expression; `known` has what each name in it is, a number or another expression."""
     if isinstance(number, int):
         return str(number)
