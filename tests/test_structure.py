@@ -47,12 +47,12 @@ BOUNDS = {
     "problem": 2150,
     "verify": 8000,
     "bounds": 5620,
-    "bench": 3740,
+    "bench": 3760,
     "tune": 3475,
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 53250,
+    "tests": 53270,
     "generated": 346000,
 }
 

@@ -6,6 +6,7 @@ All mistakes of a file are reported together.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -159,8 +160,11 @@ def _file_case(parts: tuple[SuiteCase, ...]) -> str:
 
 
 def read_shapes(path: Path) -> tuple[Shape, ...]:
-    """The shapes at `path`: a list, or a mapping with the key `shapes`; raise `SpecError` with all mistakes."""
-    root = compose(path, _text(path))
+    """The shapes at `path`: a list, a mapping with the key `shapes`, lines of sizes, or a table with a header.
+
+    Raises `SpecError` with all mistakes.
+    """
+    root = compose(path, _as_list(_text(path)))
     reader = _SuiteReader(path)
     if isinstance(root, MappingNode):
         found = reader.mapping(root, ("summary", "shapes"), "shapes", required=("shapes",))
@@ -169,6 +173,20 @@ def read_shapes(path: Path) -> tuple[Shape, ...]:
     if reader.mistakes:
         raise SpecError(reader.mistakes)
     return shapes
+
+
+def _as_list(text: str) -> str:
+    """Lines of sizes, or a table with commas and a header, as YAML with the same lines; another text as it is."""
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    first = next(filter(None, lines), "")
+    names = first.split(",")
+    if len(names) >= 3 and all(name.strip().isidentifier() for name in names):
+        header = lines.index(first)
+        rows = (line and ",".join(map("=".join, zip(names, line.split(",")))) for line in lines[header + 1 :])
+        lines = [*[""] * (header + 1), *rows]
+    elif not are_sizes(first):
+        return text
+    return "\n".join(line and f"- {json.dumps(line)}" for line in lines)
 
 
 def near(one: Shape, other: Shape) -> bool:
@@ -275,13 +293,10 @@ class _SuiteReader(Reader):
         return groups
 
     def each(self, node: Node, read: Callable[[Node], Sequence[_Given]]) -> list[_Given]:
-        """What the items of a list give, or the single value, each once; what two items give is a mistake."""
+        """What the items of a list give, or the single value, each once."""
         found: dict[str, _Given] = {}
         for item in self.items(node, "shapes") if isinstance(node, SequenceNode) else [node]:
             given = {str(value): value for value in read(item)}
-            twice = next((word for word in given if word in found), None)
-            if twice is not None:
-                self.wrong(item, f"shapes: {twice!r} is listed twice")
             found |= {word: value for word, value in given.items() if word not in found}
         return list(found.values())
 
@@ -303,6 +318,9 @@ class _SuiteReader(Reader):
         items = [plain(item) for item in node.value] if isinstance(node, SequenceNode) else None
         given = plain(node) if items is None else items
         text = str(given) if items is None else _joined(items)
+        if isinstance(node, MappingNode):
+            # {M: 64, N: 64, K: 64}, as other tools list sizes.
+            text = ",".join(f"{plain(key)}={plain(size)}" for key, size in node.value)
         try:
             found = _of_numbers(items) or tuple(dict.fromkeys(written_sizes(text, also=" or [M, N, K]").shapes()))
         except ValueError as error:

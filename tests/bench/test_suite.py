@@ -110,7 +110,6 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ("schedule:", "shedule:", "6:38: kernels: unknown key 'shedule'; did you mean 'schedule'?"),
         ("512x256x128", "512x256", "8:14: shapes: expected MxNxK"),
         ("[1, 2, 3]", "[1, 0, 3]", "8:27: shapes: expected MxNxK"),
-        ("[1, 2, 3]", "512x256x128", "8:27: shapes: '512x256x128' is listed twice"),
         ("name: squares", "name: Squares", "3:11: case.name: expected lower-case letters, digits and _"),
         ("family: ladder, schedule", "family: ../x, schedule", "6:30: kernels.family: '../x' is not a name"),
         (

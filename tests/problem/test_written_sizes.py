@@ -107,10 +107,41 @@ def test_ranges_in_lists_and_suites(tmp_path: Path) -> None:
     assert own.shapes == (Shape(1, 3, 4), Shape(2, 3, 4)) and len(rows.shapes) > 5
 
 
-def test_a_size_in_two_ranges_is_listed_twice(tmp_path: Path) -> None:
+def test_a_size_that_is_listed_twice_is_one(tmp_path: Path) -> None:
     path = tmp_path / "shapes.yaml"
-    path.write_text("- 1:8x3x4\n- 8:16x3x4\n")
-    with pytest.raises(SpecError, match=re.escape(f"{path}:2:3: shapes: '8x3x4' is listed twice")):
+    path.write_text("- 1:2x3x4\n- 2:3x3x4\n- 1x3x4\n")
+    assert read_shapes(path) == (Shape(1, 3, 4), Shape(2, 3, 4), Shape(3, 3, 4))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- {M: 5, N: 6, K: 7}\n- {m: 8, k: 10, n: 9}\n",
+        "m,n,k\n5,6,7\n8, 9, 10\n",
+        "# Of a layer.\n\nK,M,N\n\n7,5,6  # first\n10,8,9\n",
+        "5x6x7\n\n8x9x10  # second\n",
+        "M=5,N=6,K=7\n8x9x10\n",
+    ],
+)
+def test_sizes_as_other_tools_list_them(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "shapes.txt"
+    path.write_text(text)
+    assert read_shapes(path) == (Shape(5, 6, 7), Shape(8, 9, 10))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("m,n,k,lda\n1,2,3,4\n", "2:3: shapes: 'lda=4' is no size"),
+        ("- {M: 1, N: 2, transA: n}\n", "1:3: shapes: 'transA=n' is no size"),
+        ("1x2x3\n4y5\n", "2:3: shapes: expected MxNxK"),
+        ("m,n,k\n1,2\n", "2:3: shapes: K is missing"),
+    ],
+)
+def test_what_is_no_size_is_named_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "shapes.txt"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=re.escape(f"{path}:{told}")):
         read_shapes(path)
 
 
