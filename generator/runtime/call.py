@@ -36,6 +36,7 @@ MOST = 2**31 - 2**16
 # One for all families of a process, which interpret by the same module.
 _interpreting = vars(triton).setdefault("interpreting", threading.RLock())  # pyright: ignore[reportAttributeAccessIssue]
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_FACTORS = re.compile(r"(?:(?P<times>\d+)\*)?(?P<size>\w+)(?://(?P<together>\d+))?")
 
 
 # What the functions of `CALL` may call.
@@ -118,8 +119,8 @@ class Operand:
     @functools.cached_property
     def factors(self) -> list[tuple[str, int, int]]:
         """For each word its size, and by what the size is multiplied and divided: `2*N`, `K//8`."""
-        found = [(times, *right.partition("//")) for times, _, right in (word.rpartition("*") for word in self.words)]
-        return [(size, int(times or 1), int(together or 1)) for times, size, _, together in found]
+        found = (_FACTORS.fullmatch(word) for word in self.words)
+        return [(x["size"], int(x["times"] or 1), int(x["together"] or 1)) if x else ("", 1, 1) for x in found]
 
     def typed(self, x: Any, given: Mapping[str, Any]) -> Tensor:
         """The tensor of the caller; raises TypeError for what is none, or one of another type."""
@@ -207,7 +208,7 @@ class Operand:
             return self.new(state)
         reach, dimensions = 0, [*zip(self.taken(x, state).stride(), x.shape)]
         # Where torch.compile traces it, sizes are no numbers; the call that it records asks again.
-        traced = torch.compiler.is_compiling() or not all([type(n) is int for pair in dimensions for n in pair])
+        traced = torch.compiler.is_compiling() or any(type(n) is not int for pair in dimensions for n in pair)
         for stride, size in () if traced or not x.numel() else sorted(dimensions):
             if size > 1 and stride <= reach:
                 how = f"shape {tuple(x.shape)} with strides {x.stride()}"
@@ -467,7 +468,7 @@ class Call:
             x = given[operand.name]
             if operand.absent is not None and (x is None or operand.absent in operand.words):
                 known.setdefault(operand.words[0], known[operand.absent])
-            elif operand.name == "b" or not all([size in known for size in operand.sizes]):
+            elif operand.name == "b" or any(size not in known for size in operand.sizes):
                 # The type first: a dense weight has other sizes than a stored one.
                 operand.measure(operand.typed(x, given), known)
         for tensor in (*self.operands, *self.results):

@@ -16,7 +16,17 @@ from torch import Tensor
 from . import private, registration
 from .call import Call
 from .combined import DOTS, SPREAD, SUM
-from .launch import Repeat, distinct, in_forward_mode, kind_of, name_contract, registering, remember, special, started
+from .launch import (
+    Repeat,
+    distinct,
+    in_forward_mode,
+    kind_of,
+    name_contract,
+    registering,
+    remember,
+    special,
+    started,
+)
 from .launchable import is_fake, written
 from .operators import NO_TRANSFORM, requiring
 from .private import as_plain, refuse_tangents

@@ -88,7 +88,7 @@ def _overlap(x: Tensor, y: Tensor) -> bool:
     # Without elements the address is 0; a stand-in of `prepare` and a tensor on the device "meta" have no memory.
     if not (own and other) or x.is_meta or hasattr(x, "stand_in") or hasattr(y, "stand_in"):
         return False
-    gapless = all([each.is_contiguous() or (each.dim() > 1 and each.mT.is_contiguous()) for each in (x, y)])
+    gapless = all(each.is_contiguous() or (each.dim() > 1 and each.mT.is_contiguous()) for each in (x, y))
     # A tensor with traced sizes has no `nbytes`.
     end, stop = own + x.numel() * x.element_size(), other + y.numel() * y.element_size()
     return own == other or (gapless and own < stop and other < end)

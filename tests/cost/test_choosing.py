@@ -36,7 +36,8 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: DEVICE)
-    properties = SimpleNamespace(multi_processor_count=PROCESSORS, major=9, minor=0, gcnArchName="gfx942")
+    shared = dict.fromkeys(("shared_memory_per_block", "shared_memory_per_block_optin"), 2**18)
+    properties = SimpleNamespace(multi_processor_count=PROCESSORS, major=9, minor=0, gcnArchName="gfx942", **shared)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     yield render
     forget("measured")

@@ -79,7 +79,7 @@ def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: ran
     """Operands of a call of these sizes, at any address and with any leading dimension."""
     call = getattr(importlib.import_module(ahead.__package__.rpartition(".")[0]), contract).table
     table = {x.name: x for x in (*call.operands, *call.results) if x.name not in [each.name for each in call.reduced]}
-    state = ahead.State({}, sizes, CUDA)
+    state = ahead.State({}, sizes, CUDA, "a")
     given: dict[str, Any] = {}
     for name, x in table.items():
         dtype, unit, extents = x.dtype, x.unit, extents_of(x.shape)(state.numbers)
