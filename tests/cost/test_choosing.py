@@ -284,7 +284,7 @@ def test_a_configuration_that_the_device_lacks_is_not_chosen(
 ) -> None:
     for name in family._KERNELS["gemm_fp16_rcr_none"]:
         kernel = family._kernel(name)
-        monkeypatch.setattr(kernel.CALL.table, "offered", lambda device, kernel=kernel: kernel.CONFIGS[:1])
+        monkeypatch.setitem(vars(kernel.CALL), "offered", lambda device, kernel=kernel: kernel.CONFIGS[:1])
     assert {found and found[1] for found in (chosen(family, size) for size in SOME_SIZES)} == {0}
 
 

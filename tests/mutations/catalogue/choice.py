@@ -35,7 +35,7 @@ CHOICES = (
         "config as an index names the row before",
         "choice",
         SILU,
-        (("row = self.configs[config] if", "row = self.configs[config - 1] if"),),
+        (("dict(enumerate(self.configs))", "dict(enumerate(self.configs, 1))"),),
         "every result is right, and another row runs than was measured",
         by="compile",
         launches=("row0-aligned",),
@@ -45,7 +45,7 @@ CHOICES = (
         "every row is launched with 8 warps",
         "choice",
         RELU,
-        (("arguments.update(row if", "arguments.update({**row, 'num_warps': 8} if"),),
+        (("(row if self.configured", "({**row, 'num_warps': 8} if self.configured"),),
         "every result is right, and another row runs than was measured",
         by="compile",
         own="_runtime/call.py",
@@ -95,7 +95,7 @@ CHOICES = (
         UNMASKED,
         (
             (
-                "rows = self.fitting(self.offered(device), dict(zip(self.sizes, sizes)))",
+                "rows = self.fitting(rows, dict(zip(self.sizes, sizes)))",
                 "rows = self.offered(device)",
             ),
         ),
