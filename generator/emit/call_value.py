@@ -141,7 +141,7 @@ def evaluated(function: Callable[..., Any], tensors: Collection[str]) -> Any:
 #: The constructs that a function of `CALL` may have: none of them asks what a symbol is.
 _PLAIN = (
     *(ast.Lambda, ast.arguments, ast.arg, ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Constant, ast.Tuple),
-    *(ast.Dict, ast.BinOp, ast.operator, ast.UnaryOp, ast.USub, ast.expr_context),
+    *(ast.Dict, ast.Starred, ast.BinOp, ast.operator, ast.UnaryOp, ast.USub, ast.expr_context),
 )
 
 

@@ -41,7 +41,7 @@ def test_a_kernels_file_computes_the_cost_by_the_lines_of_the_model(family: str,
     body = textwrap.indent("\n".join(analytic.cost_body(v)), "    ")
     text = (GENERATED / family / f"{name}.py").read_text()
     written = text.partition("\ndef cost(row, ")[2].partition('"""\n')[2]
-    assert written.startswith(f"{body}\n\n\nCALL = Call(") and "choose=Cheapest(cost)" in written
+    assert written.startswith(f"{body}\n\n\nCALL = Call(") and "choose=cheapest(cost)" in written
 
 
 #: Products of a tile for each index along K, with the latency that is not hidden: of two programs on a multiprocessor,

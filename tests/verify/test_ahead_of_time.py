@@ -14,7 +14,6 @@ from triton.compiler import ASTSource
 from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import read
-from generator.emit.render import RUNTIME
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
 from tests.helpers.support import GENERATED, ROOT, Spoken, called, forget, python
@@ -76,9 +75,9 @@ def test_the_launch_of_a_call_finds_what_was_compiled(
     assert said.status == 0 and said.out.startswith(f"{compiled} kernels compiled")
     hits: list[bool] = []
     monkeypatch.setattr(triton.knobs.compilation, "listener", lambda *, cache_hit, **_: hits.append(cache_hit))
-    shutil.copytree(family / RUNTIME, tmp_path / RUNTIME)
+    shutil.copytree(family, tmp_path / "elsewhere")
     for kernel in read(family).by_name.values():
-        copy = tmp_path / "elsewhere.py"
+        copy = tmp_path / "elsewhere" / "copy.py"
         copy.write_text((family / f"{kernel.name}.py").read_text())
         module = load_kernel(copy)
         module.__name__ = kernel.name

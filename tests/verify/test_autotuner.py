@@ -31,7 +31,7 @@ tile:
         ("", "", None),
         (
             'call.offered(torch.device("cuda", torch.cuda.current_device()))',
-            "call.table.rows",
+            "call.configs",
             "on sm86 the autotuner tries",
         ),
         ("if row in legal", "if row in legal[1:]", "on sm80 the autotuner tries"),

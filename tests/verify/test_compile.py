@@ -59,7 +59,7 @@ WRONG = {
         "a_ptrs += BLOCK_K\n        b_ptrs += BLOCK_K\n        tl.debug_barrier()", "not pipelined",
     ),
     "no approximate instructions": (
-        "fast", TANH, "sm90", "row5-aligned", '"APPROX": Approximate()', '"APPROX": False',
+        "fast", TANH, "sm90", "row5-aligned", '"APPROX": approximate(a)', '"APPROX": False',
         "without the hardware's approximate instructions",
     ),
     "a compiler error": (
@@ -67,7 +67,7 @@ WRONG = {
         "x = acc + bias[None, :]", "x = acc + bias[None, :, None]", "CompilationError",
     ),
     "fused where each is rounded": (
-        "rounding", ROUNDED, "sm90", "row0-scalar-tensor", '            "enable_fp_fusion": False,\n', "",
+        "rounding", ROUNDED, "sm90", "row0-scalar-tensor", '                "enable_fp_fusion": False,\n', "",
         "rounds after each operation, but the launch lets the compiler fuse operations",
     ),
     "turned around": (

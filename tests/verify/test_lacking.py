@@ -126,7 +126,7 @@ def test_a_whole_run_where_the_full_list_is_of_another_configuration(
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("acc = tl.dot(", "acc = acc * 1.0 + tl.dot("), ("Table(CONFIGS)", "Table([*CONFIGS])")],
+    [("acc = tl.dot(", "acc = acc * 1.0 + tl.dot("), ("Call(\n    CONFIGS", "Call(\n    [*CONFIGS]")],
     ids=["the kernel", "the host's code"],
 )
 def test_a_whole_run_where_the_code_is_other(

@@ -198,9 +198,9 @@ def test_a_changed_library_is_found_with_only_and_never_answered_from_the_cache(
     for cached in (0, 1):
         said = cli(*call)
         assert said.status == 0 and said.out.splitlines()[-2].split()[-2] == str(cached), said
-    change(ladder / "_runtime" / "extents.py")
+    change(ladder / "_runtime" / "limits.py")
     said = cli(*call)
-    assert said.status == 1 and "_runtime/extents.py manifest" in said.out
+    assert said.status == 1 and "_runtime/limits.py manifest" in said.out
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[tuple[Any, ...]]:

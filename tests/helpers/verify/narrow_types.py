@@ -13,7 +13,6 @@ import torch
 
 from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import remembered
-from generator.emit.render import RUNTIME
 from generator.problem.element_types import SATURATED, quantise, torch_type
 
 #: fp32 numbers on each side of one in the middle between two of a narrow type, and at it.
@@ -74,7 +73,7 @@ def planted(folder: Path, name: str, old: str, new: str) -> list[str]:
     assert old in text
     # A file of its own each: nothing compiled of another one is taken for it.
     with TemporaryDirectory() as other:
-        shutil.copytree(folder / RUNTIME, Path(other) / RUNTIME)
+        shutil.copytree(folder, other, dirs_exist_ok=True)
         file = Path(other) / f"{name}.py"
         file.write_text(text.replace(old, new))
         return every_number(folder, name, file)
