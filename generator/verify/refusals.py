@@ -102,11 +102,12 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         yield Refusal("gradient", "a gradient would be lost", RuntimeError, lost, spoil)
 
 
-def _shorter(storage: Storage) -> Callable[[Call], None]:
-    """Take a word of B, and A's elements that it is multiplied by, from the end of K."""
+def _shorter(storage: Storage, fewer: int) -> Callable[[Call], None]:
+    """Take so many elements from the end of K: of A, and of B those words that hold no others."""
 
     def spoil(call: Call) -> None:
-        call["a"], call["b"] = call["a"][..., : -storage.packed], call["b"][..., :-1, :]
+        a, b = call["a"], call["b"]
+        call["a"], call["b"] = a[..., :-fewer], b[..., : b.shape[-2] - fewer // storage.packed, :]
 
     return spoil
 
@@ -115,11 +116,11 @@ def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """A K that splits a container, and scales or positions of a wrong shape or type."""
     k, b = case.sizes[2], kernel.variant.dtype.stored_b
     if b.fragments:
-        spoil, words = _shorter(b), (str(k - b.packed), f"multiples of {b.together}")
+        spoil, words = _shorter(b, b.packed), (str(k - b.packed), f"multiples of {b.together}")
         yield Refusal("part-of-k", "K ends inside a group of words", ValueError, words, spoil)
     elif b.together > 1 and kernel.variant.dtype.stored_a.packed == 1:
         fewer = b.together // 2
-        spoil, words = changed("a", lambda a: a[..., :-fewer]), (str(k - fewer), f"multiple of {b.together}")
+        spoil, words = _shorter(b, fewer), (str(k - fewer), f"multiple of {b.together}")
         yield Refusal("odd-k", "K ends inside a byte, whose elements are stored together", ValueError, words, spoil)
     for x in call(kernel.variant).stored:
         name = x.name

@@ -73,6 +73,7 @@ LAST = "    pid_n = within // height\n"
         (AUTO, '"a_ptr": a', '"a_ptr": a or b', "a or b"),
         (AUTO, '"M": M', '"M": M - (M == N)', "M == N"),
         (AUTO, '"a_ptr": a', '"a_ptr": [x for x in (a, b)][0]', "[x for x in (a, b)]"),
+        (AUTO, '"M": M', '"M": cdiv(*M)', "an iterable, not Amount"),
         (AUTO, '"a_ptr": a', '"a_ptr": a.T', "has no attribute 'T'"),
         (AUTO, '"M": M', '"M": min(M, 3)', "name 'min' is not defined"),
         (AUTO, '"M": M', '"M": triton.cdiv(M, 3)', "name 'triton' is not defined"),
