@@ -159,7 +159,9 @@ class Standalone:
                 listed = [f'"{tensor}"', f"{tensor}{turned}", spelled(f"({block[2:]})")]
                 yield bracketed(f"{name} = _describe(", listed, ")", INDENT)
         yield "with torch.cuda.device_of(a):"
-        lines = [*["out.zero_()"] * self.table.adds]
+        # Grids of two lengths have two types.
+        declared = ["grid: tuple[Any, ...]"] * (len(self.table.launches) > 1)
+        lines = [*declared, *["out.zero_()"] * self.table.adds]
         lines += [line for launch in self.table.launches for line in self._launch(launch)]
         lines += [f"torch.{x.reduction}({x.matrix.variable}, -2, out={x.name})" for x in self.table.reductions]
         yield from ("    " + line.replace("\n", "\n    ") for line in lines)

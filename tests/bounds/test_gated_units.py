@@ -50,8 +50,8 @@ def test_a_sum_of_a_gate_needs_room_for_both_halves(tmp_path: Path) -> None:
     text = kernel_source(family.spec, kernel)
     proof = proof_of(tmp_path, text)
     assert {access.state for access in proof.accesses} == {"proved"} and proof.order.state == "proved"
-    assert "(4 * PROGRAMS" in text
-    accesses = proof_of(tmp_path, text.replace("(4 * PROGRAMS", "(2 * PROGRAMS")).accesses
+    assert '"4*PROGRAMS' in text
+    accesses = proof_of(tmp_path, text.replace('"4*PROGRAMS', '"2*PROGRAMS')).accesses
     assert {access.operand for access in accesses if access.state == "refuted"} == {"work"}
 
 

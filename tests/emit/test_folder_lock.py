@@ -15,7 +15,7 @@ import pytest
 from generator.emit.apply import Refused
 from generator.emit.folder_lock import held
 from generator.files.locking import alone
-from tests.helpers.support import BASE, LONGEST, ROOT, Spoken, contents, python
+from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents, python
 
 Cli = Callable[..., Spoken]
 
@@ -67,7 +67,7 @@ def test_a_process_waits_for_another_one(family: Cli) -> None:
         assert first_line(waiting) == f"{FOLDER}: waiting for another process that renders this folder\n"
         assert contents(FOLDER) == {}
     (said,) = ended([waiting])
-    assert said == Spoken(0, "generated/family: 6 kernels; 29 created\n", "")
+    assert said == Spoken(0, f"generated/family: 6 kernels; {6 + LIMITED} created\n", "")
 
 
 def test_after_another_process_with_the_same_spec_all_is_the_same(family: Cli) -> None:
@@ -75,7 +75,7 @@ def test_after_another_process_with_the_same_spec_all_is_the_same(family: Cli) -
     with alone(FOLDER):
         waiting = start("family.yaml")
         first_line(waiting)
-    assert ended([waiting]) == [Spoken(0, "generated/family: 6 kernels; 29 same\n", "")]
+    assert ended([waiting]) == [Spoken(0, f"generated/family: 6 kernels; {6 + LIMITED} same\n", "")]
 
 
 @pytest.mark.parametrize("other", ["other.yaml", "below/family.yaml"])

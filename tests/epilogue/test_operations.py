@@ -313,7 +313,9 @@ def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Callable[
     assert said.status == 0, said.err
     assert_formatted(tmp_path / "family")
     for path in (tmp_path / "family").glob("*.py"):
-        assert all(len(line) <= 120 for line in path.read_text().splitlines() if "gemm_" not in line)
+        # A formatter breaks neither a name nor the parameters of a lambda.
+        lines = [x for x in path.read_text().splitlines() if "gemm_" not in x and "=lambda " not in x]
+        assert all(len(line) <= 120 for line in lines)
 
 
 def test_one_entry_is_all_that_an_operation_takes(

@@ -48,6 +48,9 @@ BESIDE_KERNELS = (
     "py.typed",
 )
 
+#: How many files a family has beside its kernels where one takes only some sizes: that of such limits too.
+LIMITED = len((*BESIDE_KERNELS, "_runtime/limits.py"))
+
 #: Seconds after which a process is taken to hang: on a busy machine, seconds of work may take many minutes.
 LONGEST = 3600
 

@@ -70,8 +70,8 @@ def test_the_name_says_so() -> None:
 def test_m_is_the_only_name_of_both_sizes() -> None:
     described = call(variant(result="symmetric", epilogue=chain("add"), batch="strided"))
     assert described.sizes == ("B", "M", "M", "K")
-    shapes = [x.shape for x in (described.a, described.b, *described.operands, described.out)]
-    assert shapes == ["(B, M, K)", "(B, K, M)", "(B, M, M)", "(B, M, M)"]
+    shapes = [x.words for x in (described.a, described.b, *described.operands, described.out)]
+    assert shapes == ["B M K", "B K M", "B M M", "B M M"]
 
 
 def test_a_tile_is_at_least_as_wide_as_high() -> None:
