@@ -136,7 +136,7 @@ def test_positions_are_checked(family: ModuleType) -> None:
     with pytest.raises(
         ValueError, match="K is 36: b_index stores 8 of its elements together: it must be a multiple of 8"
     ):
-        function(**{**given, "a": given["a"][:, :36]})
+        function(**{**given, "a": given["a"][:, :36], "b": given["b"][:18]})
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "rsr"])
