@@ -372,7 +372,8 @@ class Call:
         """The configuration that the caller gave, or the one that is chosen; raises ValueError for a wrong one."""
         if config is None:
             return self.chosen(tuple([state.numbers[size] for size in self.sizes]), state.device)
-        row: Any = dict(enumerate(self.configs)).get(index_of(config)) if type(config) is not dict else config
+        index = index_of(config)
+        row: Any = dict(enumerate(self.configs)).get(index) if type(index) is int else config
         if row not in self.configs:
             most = len(self.configs)
             raise ValueError(f"config must be an element of CONFIGS or an index below {most}, got {config!r}")

@@ -86,9 +86,7 @@ def test_what_is_not_known_to_be_whole_is_not_proved(
     assert proof.order.state != "proved" and words in proof.order.detail
 
 
-RETURNED = """\
-        results = tuple(plan.results.values())
-        return results[0] if len(results) == 1 else results"""
+RETURNED = "return results[0] if len(results) == 1 else results"
 #: A kernel, what of it is replaced, the case that finds it, and what is said.
 MUTANTS = [
     (TILED, SAVED, SAVED.replace("x.to", "acc.to"), "past-tile", "preact: "),
@@ -99,21 +97,21 @@ MUTANTS = [
     (BELL, "tl.where(in_n[None, :], row_amax, 0)", "row_amax", "primes", "row_amax: "),
     (TILED, " & 0x7FFFFFFF", "", "primes", "row_amax: "),
     (TILED, '"row_amax_parts", "amax"', '"row_amax_parts", "sum"', "past-tile", "row_amax: "),
-    (TILED, "if x is None:\n            if self.read:",
-     'if x is None or self.name == "preact":\n            if self.read:', "primes",
+    (TILED, "if x is None:\n            return self.new(state)",
+     'if x is None or self.name == "preact":\n            return self.new(state)', "primes",
      "another tensor than the `preact` it was given"),
     (TILED, "row_sum=row_sum", "row_sum=None", "primes", "another tensor than the `row_sum`"),
-    (TILED, f"self.results))\n{RETURNED}", f"self.results))\n{RETURNED.partition(' if ')[0]}", "primes",
+    (TILED, RETURNED, RETURNED.partition(" if ")[0], "primes",
      "expected a tuple of the result and 4 outputs"),
     (TILED, "results[reduction.name].zero_()", "pass", "empty-m", "elements of col_sum were never written"),
-    (TILED, "if size > 1 and stride <= reach and x.numel():", 'if size > 1 and self.name == "out" and stride <= reach:',
+    (TILED, "if size > 1 and stride <= reach:", 'if size > 1 and self.name == "out" and stride <= reach:',
      "refuse-preact-overlap", "was accepted"),
     (TILED, " or any(map(surely, map(operator.ne, x.shape, shape)))", "", "refuse-row_sum-shape", "was accepted"),
     (COPIED, 'undescribed("preact", preact)', "None", "refuse-base-preact", ""),
     (SPLIT, "tl.sum(tl.where(in_n[None, :], x, 0.0), 1)", "tl.sum(x, 1)", "primes", "row_sum: "),
     (SPLIT, 'Memory("col_sum_parts", "cdiv(M,16)', 'Memory("col_sum_parts", "cdiv(M,BLOCK_M)', "primes", "col_sum"),
     (IN_PLACE, "acc + beta * c", "acc + c", "primes", "are wrong"),
-    (IN_PLACE, "if self.read:", "if not self.name:", "refuse-out-missing", ""),
+    (IN_PLACE, "if x is None and self.read:", "if x is None and not self.name:", "refuse-out-missing", ""),
 ]  # fmt: skip
 
 

@@ -99,11 +99,11 @@ COMPILED: dict[str, Mistake] = {
     "as it is, with zero points": (ZEROS, "", "", None),
     "as it is, gated": (GATED, "", "", None),
     "as it is, a scale a column": (WHOLE, "", "", None),
-    "another configuration": (ZEROS, "arguments.update(row if", "arguments.update({**row, 'BLOCK_K': 32} if", ""),
+    "another configuration": (ZEROS, "(row if self.configured", "({**row, 'BLOCK_K': 32} if self.configured", ""),
     "one launch": (
         WHOLE,
-        "in plan.launches:\n                    each.kernel[",
-        "in plan.launches[1:]:\n                    each.kernel[",
+        "for each in plan.launches]",
+        "for each in plan.launches[1:]]",
         "came to 1 launches, expected 2",
     ),
     "the product masked": (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent, indent
 
 import pytest
 
@@ -80,25 +79,20 @@ def test_columns_of_sums_are_counted_in_tiles_of_the_result(family: Rendered) ->
     assert "tile 1 in the order of stores is (0, 1)" in str(wrong_order(kernel.variant, tile, (64, 64, 32), 1, sums))
 
 
-#: How the library makes the launches of a call.
-RUN = """\
-                for each in plan.launches:
-                    each.kernel[each.grid](**each.arguments)
-                for reduction in self.reduced:
-                    reduction.fill(plan)
-"""
+#: How the library makes the launches of a call, and how it would make some.
+RUN = "                self.start(plan)\n"
+SOME = "self.start(Plan(plan.results, plan.launches[{}], plan.known))\n"
 
 #: A kernel, what of it is replaced, and what the compile level says of its launch `row0-aligned`.
 COMPILED: dict[str, Mistake] = {
     "as it is": (COPIED, "", "", None),
     "an error in the second": (COPIED, "x = acc + bias[None, :]", "x = acc + bias[None, :, None]", "CompilationError"),
     "other constants of the second": (COPIED, '"SPLIT": SPLIT,', '"SPLIT": 1,', "the second kernel is launched"),
-    "one launch": (COPIED, RUN, RUN.replace("plan.launches", "plan.launches[:1]"), "came to 1 launches, expected 2"),
+    "one launch": (COPIED, RUN, " " * 16 + SOME.format(":1"), "came to 1 launches, expected 2"),
     "the second on another device": (
         COPIED,
         RUN,
-        RUN.replace("plan.launches", "plan.launches[:1]")
-        + indent(dedent(RUN.replace("plan.launches", "plan.launches[1:]")), " " * 12),
+        " " * 16 + SOME.format(":1") + " " * 12 + SOME.format("1:"),
         "launched on the current device",
     ),
     "fused where each is rounded": (
