@@ -83,7 +83,7 @@ class CallTable:
         arguments += entries("launches", [launch.text for launch in self.launches])
         arguments += [self._choice] if self._choice else []
         arguments += self._conditions("refuse", [*self.needs, *self.undescribed])
-        arguments += self._conditions("fits", self._fits)
+        arguments += self._conditions("fits", _written(self.fitting))
         arguments += ["needs=needs_of(__name__)"] * bool(needs_of(self.kernel.kernel))
         arguments += ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
         arguments += [self._programs] if self.kernel.walks else []
@@ -101,19 +101,19 @@ class CallTable:
         return (*imports(f"{self.text}\n{self.head}"), *shared)
 
     @property
-    def _fits(self) -> list[str]:
-        """What a configuration needs of the sizes."""
+    def fitting(self) -> list[tuple[str, ...]]:
+        """What a configuration needs of the sizes: a function, and its arguments."""
         sizes = dict(zip("MNK", self.call.sizes[-3:]))
-        found = [f'multiple({sizes[d]}, BLOCK_{d}, "{sizes[d]}: BLOCK_{d} needs")' for d in self.divided]
-        v = self.kernel.v
-        if SWIZZLE[v.swizzle].band and any(tile.group > widest_band(v, tile) for tile in self.kernel.kernel.tiles):
-            band = SWIZZLE[v.swizzle].band
+        found: list[tuple[str, ...]] = []
+        found += [("multiple", sizes[d], f"BLOCK_{d}", f'"{sizes[d]}: BLOCK_{d} needs"') for d in self.divided]
+        v, band = self.kernel.v, SWIZZLE[self.kernel.v.swizzle].band
+        if band and any(tile.group > widest_band(v, tile) for tile in self.kernel.kernel.tiles):
             along = "N" if band == "GROUP_M" else "M"
-            tiles = f"{band} * cdiv({sizes[along]}, BLOCK_{along})"
-            found.append(f'at_most({tiles}, 2**31 - 1, "the tiles of a band, which have numbers of 32 bits, are")')
-        return found + [f'at_most({sizes["K"]}, BLOCK_K, "{sizes["K"]}: one load of BLOCK_K holds")'] * (
-            not self.kernel.schedule.looped
-        )
+            told = '"the tiles of a band, which have numbers of 32 bits, are"'
+            found.append(("at_most", f"{band} * cdiv({sizes[along]}, BLOCK_{along})", "2**31 - 1", told))
+        if not self.kernel.schedule.looped:
+            found.append(("at_most", sizes["K"], "BLOCK_K", f'"{sizes["K"]}: one load of BLOCK_K holds"'))
+        return found
 
     def _conditions(self, name: str, conditions: list[str]) -> list[str]:
         """The keyword argument that is the first of the reasons, if there are any."""

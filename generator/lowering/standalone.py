@@ -50,15 +50,7 @@ class Standalone:
     @property
     def fits(self) -> list[tuple[str, str]]:
         """The conditions under which a configuration is not legal for the sizes, each with the reason, as source."""
-        sizes = dict(zip("MNK", self.table.call.sizes[-3:]))
-
-        def condition(d: str, compared: str, why: str) -> tuple[str, str]:
-            size, block = sizes[d], f"BLOCK_{d}"
-            return f'{size} {compared} row["{block}"]', f"f\"{size} is {{{size}}}, {why} {block}, {{row['{block}']}}\""
-
-        found = [condition(d, "%", "not a multiple of") for d in self.table.divided]
-        looped = self.table.kernel.schedule.looped
-        return found + [condition("K", ">", "and one load holds at most")] * (not looped)
+        return [_misfit(*limit) for limit in self.table.fitting]
 
     @property
     def limited(self) -> bool:
@@ -187,3 +179,15 @@ class Standalone:
         found = ((name, DESCRIBED.match(value)) for name, value in self.table.launches[0].passed)
         blocks = ((name, x[2].removesuffix(", turned=True")[2:]) for name, x in found if x is not None)
         return tuple((name, f"[{spelled(f'({block})')[1:-1]}]".replace("row[", "arguments[")) for name, block in blocks)
+
+
+def _misfit(function: str, number: str, bound: str, why: str) -> tuple[str, str]:
+    """The condition under which a configuration does not fit, and the text of the reason, as source."""
+    value, limit = spelled(number), spelled(bound)
+    if number.isidentifier():
+        compared = ("%", "not a multiple of") if function == "multiple" else (">", "and one load holds at most")
+        return (
+            f"{value} {compared[0]} {limit}",
+            f"f\"{number} is {{{number}}}, {compared[1]} {bound}, {{row['{bound}']}}\"",
+        )
+    return f"{value} > {limit}", f'"{why[1:-1]} at most {bound}"'

@@ -15,7 +15,7 @@ from generator.plan.extents import Extent, Operation
 #: What stands in `gemm` for what the functions of a call name.
 _SPELLED = (
     (r"cdiv\(M, 2 \* BLOCK_N\) \* \(BLOCK_N // (\w+)\) \* \(.* \+ 1\)", r"_triangle(M, \1, BLOCK_N)"),
-    (r"\b(BLOCK_[MNK]|LEFT_N|MIDDLE_[MN]|TOP_M|SPLIT)\b", r'row["\1"]'),
+    (r"\b(BLOCK_[MNK]|GROUP_[MN]|LEFT_N|MIDDLE_[MN]|TOP_M|SPLIT)\b", r'row["\1"]'),
     (r"\bPROGRAMS\b", "programs"),
     (r"\b(ceil|cdiv)\(", "triton.cdiv("),
     (r"\bleast\(", "min("),

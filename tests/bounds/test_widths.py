@@ -9,6 +9,7 @@ import pytest
 
 from generator.bounds import runtime_theorems
 from generator.commands.command_line import main
+from generator.emit.loading import load_kernel
 from tests.helpers.bounds.kernels import AUTO, DESCRIPTOR, planted, proof_of
 
 INDEX = "index_type(a, b, out)"
@@ -59,3 +60,14 @@ def test_tiles_of_a_band_that_pass_32_bits_are_refused(tmp_path: Path) -> None:
     assert "at_most(GROUP_M * cdiv(N, BLOCK_N), 2**31 - 1" in fits
     assert proof_of(tmp_path, text).order.state == "proved"
     assert proof_of(tmp_path, text.replace(fits, "")).order.state == "not proved"
+
+
+def test_a_file_that_stands_alone_refuses_such_a_band_too(tmp_path: Path) -> None:
+    spec = tmp_path / "alone.yaml"
+    tile = "{m: 16, n: 32, k: 64, group: 64, warps: 4}"
+    spec.write_text(f"summary: A tile in bands.\nlayout: rcr\ndtype: bf16\ntile: [{tile}]\npackage: files\n")
+    assert main([str(spec), "--out", str(tmp_path)]) == 0
+    file = load_kernel(next((tmp_path / "alone").glob("gemm_*.py")))
+    most = runtime_theorems.LARGEST
+    assert "bits, are at most 2**31 - 1" in file._misfit(file.CONFIGS[0], M=16, N=most, K=64)
+    assert not file._misfit(file.CONFIGS[0], M=most, N=most // 2, K=64)
