@@ -100,11 +100,12 @@ class Operand:
 
     def __post_init__(self) -> None:
         # Torch's compiler, which may trace a call, evaluates no text.
-        vars(self)["sized"] = extents(self.shape)
+        _ = self.sized
 
-    def sized(self, known: Mapping[str, int]) -> tuple[int, ...]:
-        """Its shape for the sizes by name."""
-        return extents(self.shape)(known)
+    @functools.cached_property
+    def sized(self) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
+        """What returns its shape, for the sizes by name."""
+        return extents(self.shape)
 
     @functools.cached_property
     def words(self) -> list[str]:
@@ -125,7 +126,8 @@ class Operand:
     def typed(self, x: Any, given: Mapping[str, Any]) -> Tensor:
         """The tensor of the caller; raises TypeError for what is none, or one of another type."""
         if not isinstance(x, Tensor):
-            raise TypeError(f"{self.name} must be a torch.Tensor, got {type(x).__name__}")
+            hint = "; torch.fx.symbolic_trace does not record it, use torch.export" * isinstance(x, torch.fx.Proxy)
+            raise TypeError(f"{self.name} must be a torch.Tensor, got {type(x).__name__}{hint}")
         dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
         if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
             wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
@@ -137,7 +139,7 @@ class Operand:
             raise TypeError(f"{self.name} must be {wanted}{hint}")
         return x
 
-    def measure(self, x: Tensor, known: dict[str, int]) -> None:
+    def measure(self, x: Tensor, known: dict[str, int], given: Mapping[str, Any]) -> None:
         """Learn sizes from `x`; raises ValueError where one is too large, or another operand has another one."""
         if x.dim() != len(self.words):
             wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[len(self.words)]
@@ -154,9 +156,11 @@ class Operand:
                 raise ValueError(f"{word} is {number}: a size must be at most 2**31 - 2**16")
             if surely(known.setdefault(name, size) != size):
                 hint = "; expand a single matrix" * (name == "B") + "; C is symmetric, so N is M" * (name == "M")
+                a, turn = given.get("a"), "T" if x.dim() == 2 else "mT"
                 if name == "K" and x.dim() > 1 and surely(known[name] == x.shape[-1]):
-                    turned = f"{self.name}.{'T' if x.dim() == 2 else 'mT'}"
-                    hint += f"; was .{turned[2:]} forgotten? {turned} has that size"
+                    hint += f"; was .{turn} forgotten? {self.name}.{turn} has that size"
+                elif name == "K" and a is not None and surely(a.shape[-2] == size):
+                    hint += f"; was .{turn} forgotten? a.{turn} has that size"
                 own = f"{self.name}{f', which has {number}' * (size != number)}"
                 raise ValueError(f"{name} is {known[name]} in a and {size} in {own}: they must be equal{hint}")
 
@@ -312,11 +316,11 @@ class Call:
             written(*(given.get(each.name) for each in self.results))
         return plan.result
 
-    def start(self, plan: Plan) -> list[Any]:
-        """Launch a plan on the current device; return what Triton returned for each launch."""
+    def start(self, plan: Plan, launch: Callable[[], Any] | None = None) -> Any:
+        """Launch a plan on the current device, by `launch` or as Triton does; return what that returns."""
         for name in self.cleared:
             plan.results[name].zero_()
-        launched = [each.kernel[each.grid](**each.arguments) for each in plan.launches]
+        launched = launch() if launch else [each.kernel[each.grid](**each.arguments) for each in plan.launches]
         for reduction in self.reduced:
             reduction.fill(plan)
         return launched
@@ -340,7 +344,7 @@ class Call:
                 if results[reduction.name] is not None:
                     results[reduction.name].zero_()
             return Plan(results)
-        if self.tuner is not None and config is None and self.tunes:
+        if config is None and self.tunes:
             return self.tuner.plan(self, state, results)  # type: ignore[no-any-return]
         return self.planned(state, results, self.row(config, state))
 
@@ -366,7 +370,8 @@ class Call:
             state.numbers["PROGRAMS"] = self.programs(row, state.device)
         for each in self.memory:
             state.given[each.name] = each.new(state)
-        return Plan(results, [launch.planned(state.known, row) for launch in self.launches], state.known)
+        known = state.known
+        return Plan(results, [launch.planned(known, row) for launch in self.launches], known)
 
     def row(self, config: Config, state: State) -> Row:
         """The configuration that the caller gave, or the one that is chosen; raises ValueError for a wrong one."""
@@ -377,15 +382,13 @@ class Call:
         if row not in self.configs:
             most, kind = len(self.configs), "" if type(config) in (int, dict) else f", a {type(config).__name__}"
             raise ValueError(f"config must be an element of CONFIGS or an index below {most}, got {config!r}{kind}")
-        if self.fits is not None and (reason := self.misfit([row], state.numbers)) is not None:
+        if (reason := self.misfit([row], state.numbers)) is not None:
             raise ValueError(reason)
         return row  # type: ignore[no-any-return]
 
     def chosen(self, sizes: tuple[int, ...], device: torch.device) -> Row:
         """The configuration that is chosen for sizes on a device."""
-        rows = self.offered(device)
-        if self.fits is not None:
-            rows = self.fitting(rows, dict(zip(self.sizes, sizes)))
+        rows = self.fitting(self.offered(device), dict(zip(self.sizes, sizes)))
         return rows[0] if self.choose is None else self.choose(rows, sizes, device)
 
     def fitting(self, rows: list[Row], numbers: Mapping[str, int]) -> list[Row]:
@@ -402,7 +405,7 @@ class Call:
         if self.refuse is not None and (reason := self.refuse(**state.known)) is not None:
             return reason
         if rows := self.offered(state.device):
-            return None if self.fits is None else self.misfit(rows, state.numbers)
+            return self.misfit(rows, state.numbers)
         most, needed = self.shared_memory(state.device)
         least = f"{most} bytes, of which one needs {min([x for x in needed if x is not None], default=0)}"
         name = torch.cuda.get_device_name(state.device)
@@ -471,7 +474,7 @@ class Call:
                 known.setdefault(operand.words[0], known[operand.absent])
             elif operand.name == "b" or any(size not in known for size in operand.sizes):
                 # The type first: a dense weight has other sizes than a stored one.
-                operand.measure(operand.typed(x, given), known)
+                operand.measure(operand.typed(x, given), known, given)
         for tensor in (*self.operands, *self.results):
             tensor.require_whole(known)
         for result in self.results:

@@ -148,16 +148,18 @@ def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | 
         repeatable = on_gpu(first) and first.numel() > 0
         keys = [fast.specialisation(x.kernel, x.arguments) if fast and repeatable else None for x in plan.launches]
         compiled = [None if key is None else fast.compiled.get(key) for key in keys]
-        known = None not in compiled
-        if not known:
-            compiled = call.start(plan)
-        found = Repeat(call, plan, compiled, given) if repeatable and None not in compiled else None
-        if found is not None and known:
+        if None not in compiled:
             # Triton would launch what it has compiled for other sizes.
-            found.run(fast.current()[1](found.index), [*given.values(), *map(plan.known.__getitem__, found.names)])
-        elif found is not None and fast:
+            found = Repeat(call, plan, compiled, given)
+            stream, tensors = fast.current()[1](found.index), [*given.values(), *map(plan.known.get, found.names)]
+            call.start(plan, lambda: found.run(stream, tensors))
+            return found
+        compiled = call.start(plan)
+        if not repeatable or None in compiled:
+            return None
+        if fast:
             fast.compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
-        return found
+        return Repeat(call, plan, compiled, given)
 
 
 class Repeat:
@@ -358,7 +360,9 @@ class Function:
 
     def by_place(self, more: Sequence[Any], operands: Operands) -> Operands:
         """The operands with those behind `b` that have a place; raises TypeError for others, and for a second value."""
-        if len(more) > self.places - 2 or "offsets" in operands:
+        if "offsets" in operands:
+            raise TypeError(f"{self.name}() got multiple values for argument 'offsets'")
+        if len(more) > self.places - 2:
             first = "a, b and offsets" if self.places > 2 else "a and b"
             names = "=, ".join([x for x in (*self.beside, *self.outputs, "out") if x != "offsets"])
             raise TypeError(f"{self.name}() takes {first} without a keyword, all others with one: {names}=")

@@ -197,6 +197,34 @@ def test_both_kernels_of_a_new_size_are_launched(
     assert len(stand_in.launches) == 4 and stand_in.launches[2] is not sums and stand_in.launches[3] is adds
 
 
+def test_a_sum_in_place_of_a_new_size_begins_with_zeros(
+    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SPEC", SPEC.replace("[none, scale]", "none"))
+    package = family(dtype="{a: fp16, out: fp32}", more="schedule: split_k_atomic\n")
+    for m in (64, 128):
+        out = torch.ones(m, 64)
+        package.gemm_fp16_fp32_fp32_rcr_none(*operands(m, 64, 256), out=out)
+        assert not out.any()
+    assert (len(stand_in.launches), runs(stand_in)) == (1, 1)
+
+
+def test_a_result_of_a_new_size_is_made_of_its_parts(
+    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in computes nothing: the parts are ones."""
+    monkeypatch.setattr(sys.modules[__name__], "SPEC", SPEC.replace("[none, scale]", "[none, row_sum]"))
+    package, empty = family(), torch.empty
+    memory = sys.modules["again._runtime.memory"]
+    monkeypatch.setattr(memory.torch, "empty", lambda *given, **options: empty(*given, **options).fill_(1))
+    parts = torch.Tensor.new_empty
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *given, **options: parts(*given, **options).fill_(1))
+    for m in (64, 128):
+        _, sums = package.gemm_fp16_rcr_rowsum(*operands(m, 64, 64))
+        assert sums.tolist() == [2.0] * m
+    assert (len(stand_in.launches), runs(stand_in)) == (1, 1)
+
+
 def test_hooks_of_a_kernel_and_of_its_compiler_go_through_triton(
     family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
 ) -> None:

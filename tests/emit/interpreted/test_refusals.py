@@ -273,7 +273,7 @@ def test_a_file_that_stands_alone_refuses_such_a_result_too(tmp_path: Path, laun
         "add": {"add": rows[:32], "bias": bias, "out": out},
         "bias": {"add": torch.randn(32, 32), "bias": rows[20], "out": out},
     }.items():
-        with pytest.raises(ValueError, match=f"out shares memory with {name}, which is (read|used) while"):
+        with pytest.raises(ValueError, match=f"out shares memory with {name}, which is used while out is written"):
             gemm(a, b, **given)
     with pytest.raises(ValueError, match="row_amax shares memory with bias"):
         gemm(a, b, add=rows[:32], bias=bias, row_amax=bias)

@@ -95,7 +95,7 @@ CHOICES = (
         UNMASKED,
         (
             (
-                "rows = self.fitting(rows, dict(zip(self.sizes, sizes)))",
+                "rows = self.fitting(self.offered(device), dict(zip(self.sizes, sizes)))",
                 "rows = self.offered(device)",
             ),
         ),
