@@ -26,7 +26,7 @@ from generator.emit import manifest_reader
 from generator.language.versions import minor_versions
 from generator.verify import proof_records
 from generator.verify.jobs import Subject
-from tests.helpers import support
+from tests.helpers import shipped, support
 
 ROOT = support.ROOT
 pages = support.pages()
@@ -68,7 +68,7 @@ def test_a_record_of_proofs_is_of_kernels_as_they_are(path: Path) -> None:
 
 def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
     """On a GPU and on each Triton version that it is for: a kernel that has changed since must be proved anew."""
-    folders = [folder for folder in sorted((ROOT / "generated").iterdir()) if folder.name not in figures.NEWER]
+    folders = [folder for folder in shipped.folders() if folder.name not in figures.NEWER]
     families = [manifest_reader.read(folder) for folder in folders]
     told = ", ".join(f"`{name}`" for name in figures.NEWER)
     assert f"kernels of {told} are proved at static, bounds and interpret" in TEXTS["docs/proving.md"]
