@@ -141,7 +141,7 @@ def _current() -> frozenset[proof_records.Subject]:
 
 
 def kernels(triton: str = "") -> str:
-    """The kernels in `generated/`, one that two families share once; those that a version of Triton compiles.
+    """The kernels of `specs/`, one that two families share once; those that a version of Triton compiles.
 
     Without the families of NEWER, whose kernels `newer` counts.
     """

@@ -72,7 +72,7 @@ def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
     families = [manifest_reader.read(folder) for folder in folders]
     told = ", ".join(f"`{name}`" for name in figures.NEWER)
     assert f"kernels of {told} are proved at static, bounds and interpret" in TEXTS["docs/proving.md"]
-    assert "run on an NVIDIA H200 or an H100: every kernel in `generated/` that is for it; " in TEXTS["docs/proving.md"]
+    assert "run on an NVIDIA H200 or an H100: every kernel of `specs/` that is for it; " in TEXTS["docs/proving.md"]
     proved: dict[Subject, set[str]] = {}
     for path in (pages.MEASURED / "proofs").glob("*.json"):
         record = proof_records.read(path)
