@@ -38,13 +38,13 @@ def digests(out: Path) -> dict[str, str]:
 
 
 def is_kept(job: RenderingJob) -> bool:
-    """Whether there is a digest of the job's family, and no folder."""
-    return job.family.spec.name in digests(job.out) and not job.folder.is_dir()
+    """Whether there is a digest of the job's family, and no folder but what git leaves of one: `__pycache__`."""
+    return job.family.spec.name in digests(job.out) and not (job.folder / MANIFEST).is_file()
 
 
 def _digest(job: RenderingJob) -> str:
     """The digest of what the whole family renders, or of its folder as it is."""
-    if job.folder.is_dir():
+    if (job.folder / MANIFEST).is_file():
         return digest(read_text(job.folder / MANIFEST))
     whole = RenderingJob(job.family, job.out)
     return next(digest(each.new) for each in compared(whole, whole.survey()) if each.name == MANIFEST)

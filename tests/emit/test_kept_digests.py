@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,10 +66,8 @@ def test_a_spec_that_is_named_has_its_folder_and_its_digest(kept: Cli) -> None:
     rewritten()
     assert kept(SPEC).out == f"generated/kept: 1 kernel; {LIMITED} created\n"
     assert folder() == OUT / "kept"
-    for path in (OUT / "kept").rglob("*.*"):
-        path.unlink()
-    for path in ("kept/_runtime", "kept"):
-        (OUT / path).rmdir()
+    shutil.rmtree(OUT / "kept")
+    (OUT / "kept" / "__pycache__").mkdir(parents=True)
     assert kept("--all", "--check").status == 0
 
 

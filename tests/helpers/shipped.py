@@ -23,7 +23,7 @@ kept_digests.aside = lambda: _ASIDE
 @functools.cache
 def folder(name: str) -> Path:
     """The rendered folder of a family of specs/."""
-    if (GENERATED / name).is_dir():
+    if (GENERATED / name / MANIFEST).is_file():
         return GENERATED / name
     manifest, wanted = _ASIDE / name / MANIFEST, kept_digests.digests(GENERATED).get(name)
     if manifest.is_file() and digest(manifest.read_text(encoding="utf-8")) == wanted:
