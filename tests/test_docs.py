@@ -140,7 +140,7 @@ def test_every_kernel_is_interpreted_and_its_bounds_are_proved() -> None:
 def test_the_coverage_that_is_told_is_of_the_kernels_as_they_are() -> None:
     script = support.module(ROOT / "measured" / "scripts" / "coverage.py")
     kept = json.loads((ROOT / "measured" / "coverage.json").read_text())
-    assert kept["kernels"] == script.digest(script.rendered()), "renew it: python measured/scripts/coverage.py"
+    assert kept["kernels"] == script.digest(script.rendered()), "renew it by measured/scripts/coverage.py"
 
 
 def test_the_table_of_speed_says_how_often_a_peer_is_faster() -> None:

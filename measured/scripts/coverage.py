@@ -1,4 +1,6 @@
-"""What `verify --level compile --coverage pairs` takes for four targets: `python measured/scripts/coverage.py`.
+"""What `verify --level compile --coverage pairs` takes for four targets.
+
+PYTHONPATH=. python measured/scripts/coverage.py
 
 Writes measured/coverage.json, from which docs/proving.md has its figures. It plans, and compiles nothing; it takes more
 than a minute. `kernels` is a digest of what is planned for: a test compares it with the shipped families.
