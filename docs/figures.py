@@ -27,13 +27,13 @@ from generator.language.versions import minor_versions
 from generator.plan.families import families
 from generator.problem.product import Shape
 from generator.verify import proof_records
+from tests.helpers import shipped
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "measured"
 DEVICE = MEASURED / "nvidia_h200"
 #: Another GPU, on which fp32 in full precision and tf32x3 were tuned; some others were measured on both.
 OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
-GENERATED = ROOT / "generated"
 
 #: Families of which the level gpu has not run all kernels yet, as docs/proving.md says.
 NEWER = ("quantised_blocks",)
@@ -132,7 +132,7 @@ def shapes(name: str) -> str:
 
 @functools.cache
 def _rendered() -> tuple[manifest_reader.Rendered, ...]:
-    return tuple(manifest_reader.read(folder) for folder in sorted(GENERATED.iterdir()))
+    return tuple(manifest_reader.read(folder) for folder in shipped.folders())
 
 
 @functools.cache
@@ -141,7 +141,7 @@ def _current() -> frozenset[proof_records.Subject]:
 
 
 def kernels(triton: str = "") -> str:
-    """The kernels in `generated/`, one that two families share once; those that a version of Triton compiles.
+    """The kernels of `specs/`, one that two families share once; those that a version of Triton compiles.
 
     Without the families of NEWER, whose kernels `newer` counts.
     """

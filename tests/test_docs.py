@@ -26,7 +26,7 @@ from generator.emit import manifest_reader
 from generator.language.versions import minor_versions
 from generator.verify import proof_records
 from generator.verify.jobs import Subject
-from tests.helpers import support
+from tests.helpers import shipped, support
 
 ROOT = support.ROOT
 pages = support.pages()
@@ -68,11 +68,11 @@ def test_a_record_of_proofs_is_of_kernels_as_they_are(path: Path) -> None:
 
 def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
     """On a GPU and on each Triton version that it is for: a kernel that has changed since must be proved anew."""
-    folders = [folder for folder in sorted((ROOT / "generated").iterdir()) if folder.name not in figures.NEWER]
+    folders = [folder for folder in shipped.folders() if folder.name not in figures.NEWER]
     families = [manifest_reader.read(folder) for folder in folders]
     told = ", ".join(f"`{name}`" for name in figures.NEWER)
     assert f"kernels of {told} are proved at static, bounds and interpret" in TEXTS["docs/proving.md"]
-    assert "run on an NVIDIA H200 or an H100: every kernel in `generated/` that is for it; " in TEXTS["docs/proving.md"]
+    assert "run on an NVIDIA H200 or an H100: every kernel of `specs/` that is for it; " in TEXTS["docs/proving.md"]
     proved: dict[Subject, set[str]] = {}
     for path in (pages.MEASURED / "proofs").glob("*.json"):
         record = proof_records.read(path)
@@ -140,7 +140,7 @@ def test_every_kernel_is_interpreted_and_its_bounds_are_proved() -> None:
 def test_the_coverage_that_is_told_is_of_the_kernels_as_they_are() -> None:
     script = support.module(ROOT / "measured" / "scripts" / "coverage.py")
     kept = json.loads((ROOT / "measured" / "coverage.json").read_text())
-    assert kept["kernels"] == script.digest(script.rendered()), "renew it: python measured/scripts/coverage.py"
+    assert kept["kernels"] == script.digest(script.rendered()), "renew it by measured/scripts/coverage.py"
 
 
 def test_the_table_of_speed_says_how_often_a_peer_is_faster() -> None:

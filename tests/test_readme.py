@@ -12,7 +12,7 @@ from generator.emit.code_parts import of_file
 from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import BACKWARD, INVARIANT, PACKAGE, SELECT, WORDS
-from tests.helpers import support
+from tests.helpers import shipped, support
 
 ROOT = support.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ TUNED = ROOT / "specs" / "tuned"
 @pytest.mark.parametrize("path", sorted(TUNED.glob("*/*.json")), ids=lambda path: path.stem)
 def test_what_is_tuned_was_measured_of_kernels_as_they_are(path: Path) -> None:
     """A kernel whose code has changed since may be slower or faster: measure it again."""
-    folder = ROOT / "generated" / path.stem
+    folder = shipped.folder(path.stem)
     measured = json.loads(path.read_text())["kernels"]
     assert measured and all(of_file(folder / f"{name}.py").timed == digest for name, digest in measured.items())
 
@@ -57,10 +57,10 @@ def test_the_correction_that_is_shown_makes_products_of_bf16_right() -> None:
     assert shown is not None
     call = """
 import torch
-from generated.bf16_rrr import gemm_bf16_rrr_bias_gelu
-a, b, bias = torch.randn(40, 72).bfloat16(), torch.randn(72, 24).bfloat16(), torch.randn(24).bfloat16()
-exact = torch.nn.functional.gelu(a.double() @ b.double() + bias.double())
-torch.testing.assert_close(gemm_bf16_rrr_bias_gelu(a, b, bias=bias), exact.bfloat16())
+from generated.fused import gemm_bf16_rcr_bias_relu
+a, b, bias = torch.randn(40, 72).bfloat16(), torch.randn(24, 72).bfloat16().T, torch.randn(24).bfloat16()
+exact = torch.relu(a.double() @ b.double() + bias.double())
+torch.testing.assert_close(gemm_bf16_rcr_bias_relu(a, b, bias=bias), exact.bfloat16())
 """
     done = support.python("-c", f"{shown[1]}{call}", env={"TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr

@@ -41,7 +41,7 @@ BOUNDS = {
     "epilogue": 1650,
     "plan": 3900,
     "lowering": 4400,
-    "emit": 8820,
+    "emit": 8925,
     "runtime": 8250,
     "cost": 670,
     "problem": 2150,
@@ -52,12 +52,12 @@ BOUNDS = {
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 53310,
-    "generated": 346000,
+    "tests": 53375,
+    "generated": 120000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 32800
+WORDS = 32940
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 

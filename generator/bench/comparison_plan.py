@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from generator.bench.suite import KernelSelection, Suite
+from generator.emit import kept_digests
 from generator.emit.loading import stated_and_actual_digest
 from generator.epilogue.chain import Epilogue
 from generator.files.program import program
@@ -82,12 +83,12 @@ class Families:
 
     def contestant(self, kernel: Kernel, family: str, label: str) -> Contestant:
         """A kernel as a contestant; raises `CallError` if its file is missing."""
-        file = self.out / family / f"{kernel.name}.py"
+        file = kept_digests.folder(self.family(family), self.out) / f"{kernel.name}.py"
         return Contestant(label, family, kernel.name, file, _digest(file, family), kernel.variant.layout)
 
     def contract(self, kernels: Sequence[Kernel], family: str, label: str) -> Contestant:
         """The public function of a contract that `kernels` implement; raises `CallError` if a file is missing."""
-        folder = self.out / family
+        folder = kept_digests.folder(self.family(family), self.out)
         own = [*sorted(folder.glob("_*.py")), *sorted(folder.glob("_*/*.py"))]
         files = [*own, *(folder / f"{kernel.name}.py" for kernel in kernels)]
         digests = "\n".join(_digest(file, family) for file in files)

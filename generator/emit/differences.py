@@ -23,7 +23,7 @@ def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
     older = version not in (None, generator.__version__)
     formatted: list[str] = []
     differences: list[FileDifference] = []
-    for change in _compared(job, found):
+    for change in compared(job, found):
         if change.outcome == "formatted":
             formatted.append(change.name)
             continue
@@ -49,7 +49,7 @@ def _code(change: Change) -> str:
     return "device code" if old.device != new.device else "host code" if old.host != new.host else "comments"
 
 
-def _compared(job: RenderingJob, found: Survey) -> Iterator[Change]:
+def compared(job: RenderingJob, found: Survey) -> Iterator[Change]:
     """The changes that rendering would make with `force`, those of the layout among them."""
     bodies: dict[str, str] = {}
     digests = Digests()

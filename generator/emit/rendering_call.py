@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from generator.cost import tuned
+from generator.emit import kept_digests
 from generator.emit.additions import require_additions
 from generator.emit.apply import MANIFEST, has_manifest
 from generator.emit.differences import checked
@@ -42,13 +43,16 @@ def render(
     additions: Iterable[str] = (),
     force: bool = False,
     stage: bool = False,
+    digests: bool = False,
     report: Callable[[Mistake | RenderedFolder], object] | None = None,
 ) -> RenderResult:
     """Render specs, given by path, each into a folder of `out` that has its name.
 
     `only` is a pattern of kernels' names; `package` takes the place of the specs' key, and `additions` are added to
     the words of their key `with`; `force` overwrites files edited by hand; `stage` adds to git's index what was
-    rendered. `report` is called with each warning, before anything is written, and with each folder when it is written.
+    rendered. With `digests`, a family of which `out` has no folder and keeps a digest in `digests.json` has that
+    renewed, and gets no folder. `report` is called with each warning, before anything is written, and with each folder
+    when it is written.
 
     Nothing is written if a spec is wrong (`SpecError`, with every mistake), if the call is (`CallError`), or if a
     folder or file in the way is not the generator's or was edited (`Refused`).
@@ -57,7 +61,15 @@ def render(
     jobs, warnings = _jobs(
         specs, out, only, package, additions, force=force, keeps_layout=stage and not force, report=report
     )
-    done = written(jobs, report)
+    aside = {job.folder for job in jobs if digests and kept_digests.is_kept(job)}
+    done = written([job for job in jobs if job.folder not in aside], report)
+    for job in jobs:
+        # Of a family that has a folder as well, it is the folder that is reported.
+        each = kept_digests.renewed(job)
+        if each is not None and job.folder in aside:
+            done += (each,)
+            if report is not None:
+                report(each)
     if stage:
         staged(jobs)
     return RenderResult(done, warnings)
@@ -89,7 +101,7 @@ def check(
         for path in without_spec:
             report(path)
     for job in (job for job in jobs if job.selected):
-        done.append(checked(job, diff))
+        done.append(kept_digests.checked(job) if kept_digests.is_kept(job) else checked(job, diff))
         if report is not None:
             report(done[-1])
     return CheckResult(tuple(done), without_spec, warnings)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import generator
-from generator.emit import advice
+from generator.emit import advice, kept_digests
 from generator.emit.job import OUTCOMES, counted
 from generator.emit.rendering_call import check, render, variants
 from generator.emit.rendering_results import CheckedFolder, CheckResult, FamilyVariants, RenderedFolder
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         if options.check:
             _conclude(found, options)
         return 0 if found.ok else 1
-    render(specs, options.out, **chosen, force=options.force, stage=options.stage, report=show)
+    render(specs, options.out, **chosen, force=options.force, stage=options.stage, digests=options.all, report=show)
     return 0
 
 
@@ -65,7 +65,8 @@ def show(event: Mistake | Path | RenderedFolder | CheckedFolder) -> None:
         if event.damage is not None:
             print(f"{event.damage}; it is written again", file=sys.stderr)
         words = ", ".join(f"{len(getattr(event, word))} {word}" for word in OUTCOMES if getattr(event, word))
-        print(f"{event.folder}: {counted(len(event.kernels), 'kernel')}; {words}")
+        digest = " (its digest)" if kept_digests.FILE in (*event.same, *event.updated) else ""
+        print(f"{event.folder}: {counted(len(event.kernels), 'kernel')}; {words}{digest}")
     else:
         _show_obstacles(event)
         for each in event.differences:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import os
 import stat
 from pathlib import Path
@@ -21,7 +22,7 @@ class FileError(GeneratorError):
 
 
 def read_bytes(path: Path, most: int = MOST) -> bytes:
-    """The bytes of a regular file of at most `most` bytes.
+    """The bytes of a regular file of at most `most` bytes; those of a file `.bz2` are unpacked.
 
     Raises FileNotFoundError if there is no such file, and `FileError` for anything else: a folder, a device or a pipe,
     which may have no end, a larger file, or one that the system does not let read.
@@ -42,9 +43,22 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
             data = file.read(most + 1)
         except OSError as error:
             raise FileError(path, f"cannot be read: {_told(error)}") from None
+    if Path(path).suffix == ".bz2" and len(data) <= most:
+        data = _unpacked(path, data, most + 1)
     if len(data) > most:
         raise FileError(path, f"has more than {most:,} bytes, and at most so many are read")
     return data
+
+
+def _unpacked(path: Path, data: bytes, most: int) -> bytes:
+    unpacking = bz2.BZ2Decompressor()
+    try:
+        found = unpacking.decompress(data, most)
+    except OSError:
+        raise FileError(path, "is not a file of bzip2") from None
+    if not unpacking.eof and len(found) < most:
+        raise FileError(path, "ends within the data of bzip2")
+    return found
 
 
 def read_text(path: Path, most: int = MOST) -> str:

@@ -93,8 +93,8 @@ def _entry(data: Any) -> tuple[str, JournalEntry]:
 class Journal:
     """The outcomes in a file by key; used as a context, outcomes can be appended.
 
-    A last line that was cut off when a run was killed is ignored, and the next outcome takes its place. Raises
-    `CallError` for a file that is something else.
+    A last line that was cut off when a run was killed is ignored, and the next outcome takes its place. A file `.bz2`
+    is read alone. Raises `CallError` for a file that is something else.
     """
 
     def __init__(self, path: Path) -> None:
@@ -152,6 +152,8 @@ class Journal:
         self.kept[key] = new
 
     def __enter__(self) -> Journal:
+        if self.path.suffix == ".bz2":
+            raise CallError(f"--journal: {self.path}: is packed and cannot be added to; unpack it: bunzip2 {self.path}")
         make_folder(self._folder)
         with alone(self._folder):
             if not self.path.exists():

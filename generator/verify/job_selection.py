@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from generator.emit import kept_digests
 from generator.emit.advice import rendering
 from generator.emit.manifest_reader import Rendered, read
 from generator.files.same_file import distinct, identity
@@ -37,7 +38,7 @@ def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered
 
 
 def _of_spec(family: Family, out: Path, only: str) -> Rendered:
-    folder = out / family.spec.name
+    folder = kept_digests.folder(family, out)
     render = rendering([family.spec.path], out)
     if not folder.is_dir():
         raise CallError(f"{folder} does not exist; render it first: {render}")

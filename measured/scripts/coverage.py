@@ -1,7 +1,9 @@
-"""What `verify --level compile --coverage pairs` takes for four targets: `python measured/scripts/coverage.py`.
+"""What `verify --level compile --coverage pairs` takes for four targets.
+
+PYTHONPATH=. python measured/scripts/coverage.py
 
 Writes measured/coverage.json, from which docs/proving.md has its figures. It plans, and compiles nothing; it takes more
-than a minute. `kernels` is a digest of what is planned for: a test compares it with the committed families.
+than a minute. `kernels` is a digest of what is planned for: a test compares it with the shipped families.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from generator.emit import manifest_reader
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import plan, within_reach
 from generator.verify.level_scope import out_of_reach
+from tests.helpers import shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("sm80", "sm90", "sm100", "gfx942")
@@ -27,8 +30,8 @@ def digest(families: list[manifest_reader.Rendered]) -> str:
 
 
 def rendered() -> list[manifest_reader.Rendered]:
-    """The committed families."""
-    return [manifest_reader.read(folder) for folder in sorted((ROOT / "generated").iterdir())]
+    """The shipped families."""
+    return [manifest_reader.read(folder) for folder in shipped.folders()]
 
 
 def main() -> None:

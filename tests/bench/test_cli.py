@@ -18,6 +18,7 @@ from generator.bench.suite import SUITES, is_unseen, read_suite
 from generator.commands import command_line
 from generator.commands.bench import main, parse
 from generator.language.errors import CallError
+from tests.helpers import shipped
 from tests.helpers.bench import records
 from tests.helpers.bench.fake_device import FakeDevice
 from tests.helpers.support import LONGEST, ROOT
@@ -183,7 +184,7 @@ RENDERED = {"formulas": Path("docs/examples/formulas.yaml")}
 def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(ROOT)
     for path in SUITES.glob("*.yaml"):
-        specs, out = [RENDERED[path.stem]] if path.stem in RENDERED else [], Path("generated")
+        specs, out = [RENDERED[path.stem]] if path.stem in RENDERED else [], shipped.GENERATED
         if specs:
             out = tmp_path
             assert command_line.main([*map(str, specs), "--out", str(out)]) == 0

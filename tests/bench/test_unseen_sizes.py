@@ -11,7 +11,8 @@ from generator.bench.comparison_plan import Families, of_suite
 from generator.bench.suite import SHAPES, find, is_unseen, near, read_shapes, read_suite
 from generator.problem.product import Shape
 from generator.tune import winners
-from tests.helpers.support import GENERATED, ROOT
+from tests.helpers import shipped
+from tests.helpers.support import ROOT
 
 SIZES = {path.stem: read_shapes(path) for path in sorted(SHAPES.glob("*.yaml"))}
 TUNED = sorted((ROOT / "specs" / "tuned").rglob("*.json"))
@@ -56,6 +57,6 @@ def test_no_winner_is_of_an_unseen_size(path: Path) -> None:
 )
 def test_suites_of_unseen_sizes(suite: str, axis: str, counts: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    found = of_suite(read_suite(find(suite)), Families([], GENERATED))
+    found = of_suite(read_suite(find(suite)), Families([], shipped.GENERATED))
     assert Counter(getattr(each.problem, axis).word for each in found) == counts
     assert all(is_unseen(each.problem.shape) for each in found[::25])

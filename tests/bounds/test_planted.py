@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import Access
+from tests.helpers import shipped
 from tests.helpers.bounds.kernels import (
     AUTO,
     BANDS,
@@ -23,7 +24,6 @@ from tests.helpers.bounds.kernels import (
     proof_of,
 )
 from tests.helpers.bounds.replay import Replay
-from tests.helpers.support import GENERATED
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ def test_a_planted_defect_is_refuted_and_the_numbers_are_confirmed(tmp_path: Pat
     ],
 )
 def test_the_kernels_as_they_are_leave_nothing_and_leave_out_nothing(kernel: str, sizes: tuple[int, int, int]) -> None:
-    text = (GENERATED / f"{kernel}.py").read_text()
+    family, _, name = kernel.partition("/")
+    text = (shipped.folder(family) / f"{name}.py").read_text()
     replay = Replay(text, configs(text)[0], dict(zip("MNK", sizes)))
     assert replay.outside() == []
     assert replay.stored() == sizes[0] * sizes[1]

@@ -13,7 +13,8 @@ from generator.language.model import Dtype, Layout, Variant
 from generator.language.spec import read
 from generator.plan import devices
 from generator.plan.expand import expand
-from tests.helpers.support import GENERATED, ROOT, variant
+from tests.helpers import shipped
+from tests.helpers.support import ROOT, variant
 
 H200 = devices.DEVICES["nvidia_h200"]
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "SPLIT": 4, "num_warps": 4, "num_stages": 3}
@@ -39,7 +40,7 @@ def test_a_kernels_file_computes_the_cost_by_the_lines_of_the_model(family: str,
     kernels = expand(read(ROOT / "specs" / f"{family}.yaml")).kernels
     (v,) = [kernel.variant for kernel in kernels if kernel.name == name]
     body = textwrap.indent("\n".join(analytic.cost_body(v)), "    ")
-    text = (GENERATED / family / f"{name}.py").read_text()
+    text = (shipped.folder(family) / f"{name}.py").read_text()
     written = text.partition("\ndef cost(row, ")[2].partition('"""\n')[2]
     assert written.startswith(f"{body}\n\n\nCALL = Call(") and "choose=cheapest(cost)" in written
 

@@ -25,6 +25,7 @@ from generator.verify import machine_code
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.launches import launches
 from generator.verify.specialise import specialise
+from tests.helpers import shipped
 from tests.helpers.support import GENERATED, ROOT, family_of, forget
 from tests.helpers.tuned_file import measured
 
@@ -189,9 +190,9 @@ def test_products_wait_where_a_program_walks_tiles_with_two_accumulators(
     logs: list[str] = []
     figures = machine_code._nvidia_registers
     monkeypatch.setattr(machine_code, "_nvidia_registers", lambda log: (logs.append(log), figures(log))[1])
-    kernel = read_family(GENERATED / family).by_name[name]
+    kernel = read_family(shipped.folder(family)).by_name[name]
     launch = next(each for each in launches(kernel, "sm90") if "aligned" in each.name)
-    module = load_kernel(GENERATED / family / f"{name}.py")
+    module = load_kernel(shipped.folder(family) / f"{name}.py")
     code = machine_code.compile_to_machine_code(specialise(module, kernel, launch, "sm90")[0], "sm90")
     assert code.instructions["wgmma"] and code.spilled == 0
     assert ("wgmma.mma_async instructions are serialized" in "".join(logs)) == serialised(kernel.variant)

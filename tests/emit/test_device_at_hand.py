@@ -24,7 +24,8 @@ from generator.plan.shared_memory import shared_memory
 from generator.runtime.call import kind_of
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.offered_rows import claimed_device, offered_fault
-from tests.helpers.support import BASE, GENERATED, called
+from tests.helpers import shipped
+from tests.helpers.support import BASE, called
 
 RTX_4090 = Device("NVIDIA GeForce RTX 4090", "sm89", 128, 102400)
 #: What a program of it may have.
@@ -184,7 +185,7 @@ def test_an_architecture_that_no_spec_can_name(capability: tuple[int, int], kind
 
 @pytest.mark.parametrize("family", ["fp16_rcr", "fp8_blocks", "mx_scaled", "int4_rcr", "outputs", "fp32"])
 def test_targets_with_the_same_instructions_need_the_same(family: str) -> None:
-    for kernel in remembered(GENERATED / family).kernels:
+    for kernel in remembered(shipped.folder(family)).kernels:
         needs = memory_needs.needs_of(kernel)
         for name, target in TARGETS.items():
             if kernel.variant.traits.tiled and legality.why_not_on(kernel.variant, name) is None:

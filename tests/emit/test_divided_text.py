@@ -11,7 +11,8 @@ import pytest
 from generator.emit.divided_text import divided_digest
 from generator.emit.file_digests import Digests, unformatted_digest
 from generator.emit.render import kernel_source
-from tests.helpers.support import GENERATED, family_of
+from tests.helpers import shipped
+from tests.helpers.support import family_of
 
 #: Kernels with every schedule, gradients, and the library.
 FOLDERS = ("fused", "ladder", "stream_k", "training", "stored")
@@ -19,7 +20,7 @@ FOLDERS = ("fused", "ladder", "stream_k", "training", "stored")
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_it_is_the_digest_of_the_whole_file(folder: str) -> None:
-    for path in sorted((GENERATED / folder).rglob("*.py")):
+    for path in sorted(shipped.folder(folder).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert divided_digest(text, path.stem) == unformatted_digest(text), path
 

@@ -13,6 +13,7 @@ import pytest
 from generator.emit.family_package import contracts, twins
 from generator.language.spec import read
 from generator.plan.expand import expand
+from tests.helpers import shipped
 from tests.helpers.support import BASE, GENERATED, SPECS, family_of, python
 
 
@@ -120,7 +121,7 @@ def test_each_function_is_its_contract(tmp_path: Path) -> None:
 
 def test_files_that_are_no_kernels_begin_with_an_underscore() -> None:
     """But for layers, and the kernels of gradients, named as their contract."""
-    for folder in GENERATED.iterdir():
+    for folder in shipped.folders():
         kernels = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["kernels"]
         assert all(re.match(r"(gemm|bmm|gmmk?)_\w+__\w", name) and not name.endswith("__gradient") for name in kernels)
         of = {f"{name.partition('__')[0]}__gradient" for name in kernels}
@@ -129,8 +130,8 @@ def test_files_that_are_no_kernels_begin_with_an_underscore() -> None:
 
 
 def test_the_package_offers_no_name_that_python_keeps() -> None:
-    for path in GENERATED.glob("*/__init__.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for folder in shipped.folders():
+        tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
         assigned = {
             node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }

@@ -9,7 +9,7 @@ from tests.helpers.support import ROOT, python
 
 _CALLS = """
 import torch
-from generated.bf16_rrr import gemm_bf16_rrr_none as f
+from generated.gemm16 import gemm_bf16_rrr_none as f
 
 a = torch.eye(32).bfloat16()
 for config in (None, 0):

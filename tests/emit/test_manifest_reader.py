@@ -15,13 +15,14 @@ from generator.emit.package_files import package_names
 from generator.language.errors import CallError
 from generator.language.spec import read as read_spec
 from generator.plan.expand import expand
+from tests.helpers import shipped
 from tests.helpers.support import GENERATED, SPECS
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_the_manifest_tells_what_the_spec_expands_to(path: Path) -> None:
     family = expand(read_spec(path))
-    found = read(GENERATED / family.spec.name)
+    found = read(shipped.folder(family.spec.name))
     assert found.kernels == family.kernels
     assert found.left_out == family.left_out
     assert found.name == family.spec.name

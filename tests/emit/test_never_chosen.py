@@ -16,7 +16,8 @@ from generator.emit import manifest_reader
 from generator.emit.never_chosen import never_chosen
 from generator.plan.devices import DEVICES
 from generator.plan.families import families
-from tests.helpers.support import BASE, GENERATED, SPECS, called, family_of
+from tests.helpers import shipped
+from tests.helpers.support import BASE, SPECS, called, family_of
 
 POINTER = "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"
 
@@ -151,6 +152,6 @@ def test_functions_run_none_of_them(process: ProcessPoolExecutor, family: str) -
     unused = {each.name for each in never_chosen(found)}
     ran: set[str] = set()
     for device in ("nvidia_h200", "nvidia_a100_sxm4_80gb"):
-        ran |= process.submit(_run, GENERATED / family, device).result()
+        ran |= process.submit(_run, shipped.folder(family), device).result()
     # What copies an operand is no kernel of the family.
     assert ran & {kernel.name for kernel in found.kernels} and not ran & unused

@@ -26,7 +26,8 @@ from generator.plan.devices import DEVICES
 from generator.runtime.call import extents as extents_of
 from generator.runtime.prepare import in_threads
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import BASE, GENERATED, forget
+from tests.helpers import shipped
+from tests.helpers.support import BASE, forget
 
 CUDA = torch.device("cuda", 0)
 
@@ -60,12 +61,12 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compilations]:
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[ModuleType, ModuleType]]]:
-    """A family, of the committed ones by default, and its `_prepare`; what is compiled cannot be launched."""
+    """A family, of the shipped ones by default, and its `_prepare`; what is compiled cannot be launched."""
     names = []
 
-    def family(name: str, folder: Path = GENERATED) -> tuple[ModuleType, ModuleType]:
+    def family(name: str, folder: Path | None = None) -> tuple[ModuleType, ModuleType]:
         names.append(name)
-        package = load_family(folder / name)
+        package = load_family(shipped.folder(name) if folder is None else folder / name)
         ahead = library_module(package, "prepare")
         monkeypatch.setattr(ahead, "Repeat", lambda *plan: None)
         return package, ahead

@@ -20,9 +20,9 @@ from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.expand import expand
 from generator.plan.kernels import Family
+from tests.helpers import shipped
 from tests.helpers.support import (
     BASE,
-    GENERATED,
     LIMITED,
     SPECS,
     assert_formatted,
@@ -82,14 +82,15 @@ def test_the_surroundings_leave_no_trace(tmp_path: Path) -> None:
 
 def test_no_machine_and_no_day_is_named() -> None:
     pattern = re.compile(rb"/work/|/home/|/tmp/|/usr/|\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b")
-    assert not [name for name, data in contents(GENERATED).items() if pattern.search(data)]
+    texts = (each for folder in shipped.folders() for each in contents(folder).items())
+    assert not [name for name, data in texts if pattern.search(data)]
 
 
 # The text.
 
 
 def test_every_file_is_formatted() -> None:
-    assert_formatted(GENERATED)
+    assert_formatted(*shipped.folders())
 
 
 def test_every_file_is_clean() -> None:
@@ -103,13 +104,13 @@ def test_every_file_is_clean() -> None:
         "120",
         "--ignore",
         "E501",
-        GENERATED,
+        *shipped.folders(),
     )
     assert checked.returncode == 0, checked.stdout
 
 
 def every_file() -> Iterator[Path]:
-    return GENERATED.glob("*/*.py")
+    return (path for folder in shipped.folders() for path in folder.glob("*.py"))
 
 
 def test_the_head_of_every_file() -> None:
@@ -177,7 +178,7 @@ def test_every_kernel_says_what_it_computes(path: Path) -> None:
     family = expand(read(path))
     for kernel in family.kernels:
         # What is committed is what the spec renders, which the test above proves.
-        head = (GENERATED / path.stem / f"{kernel.name}.py").read_text(encoding="utf-8").split('"""', 2)[:2]
+        head = (shipped.folder(path.stem) / f"{kernel.name}.py").read_text(encoding="utf-8").split('"""', 2)[:2]
         lines = (ast.get_docstring(ast.parse('"""'.join([*head, ""]))) or "").splitlines()
         assert lines[0] == f"C = {kernel.variant.epilogue.text}"
         summary = " ".join(family.spec.summary.split())

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from generator.emit.syntax_digest import _FIELDS, digest, written
-from tests.helpers.support import GENERATED, ROOT
+from tests.helpers import shipped
+from tests.helpers.support import ROOT
 
 #: The versions of Python that the project supports.
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
@@ -236,7 +237,7 @@ def files() -> list[str]:
     """Of each family a kernel of each schedule and load, every other text once, and the package's own modules."""
     kernels: dict[tuple[Path, str], Path] = {}
     others: dict[bytes, Path] = {}
-    for path in sorted(GENERATED.glob("*/*.py")):
+    for path in (path for folder in shipped.folders() for path in sorted(folder.glob("*.py"))):
         _, made_as, words = path.stem.partition("__")
         if made_as and not path.stem.startswith("_"):
             kernels.setdefault((path.parent, "_".join(words.split("_")[:2])), path)

@@ -18,13 +18,14 @@ from generator.emit.code_parts import parts
 from generator.emit.job import RenderingJob
 from generator.language.reserved_names import TEMPLATES
 from generator.plan.families import families
-from tests.helpers.support import GENERATED, ROOT, SPECS
+from tests.helpers import shipped
+from tests.helpers.support import ROOT, SPECS
 
 
 def changes(specs: list[Path]) -> Iterator[tuple[str, str]]:
-    """The files of committed families that rendering would change, each with its new text."""
+    """The files of shipped families that rendering would change, each with its new text."""
     for family in families(specs):
-        job = RenderingJob(family, GENERATED, None, force=False)
+        job = RenderingJob(family, shipped.folder(family.spec.name).parent, None, force=False)
         for name, text in job.files({}):
             path = job.folder / name
             if not path.exists() or path.read_text() != text:
@@ -82,6 +83,6 @@ def test_a_comment_of_a_macro_changes_the_families_that_use_it_and_no_digest(mon
     assert found and {name.split("/")[0] for name in found} == {"orders"}
     for name, new in found.items():
         assert name.endswith("_hilbert.py")
-        old = (GENERATED / name).read_text()
+        old = (shipped.folder("orders").parent / name).read_text()
         assert parts(old) == parts(new) and old != new
     assert MANIFEST not in str(found)

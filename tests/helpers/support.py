@@ -164,10 +164,10 @@ def ruff(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
 
 
-def assert_formatted(folder: Path) -> None:
-    """No formatter would change a file below the folder."""
+def assert_formatted(*folders: Path) -> None:
+    """No formatter would change a file below the folders."""
     options = ("--no-cache", "--isolated", "--line-length", "120")
-    checked = ruff("format", "--check", *options, folder)
+    checked = ruff("format", "--check", *options, *folders)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

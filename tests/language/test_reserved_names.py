@@ -38,7 +38,8 @@ from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
 from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
 from generator.plan.expand import expand
-from tests.helpers.support import BASE, GENERATED, ROOT, SPECS, Spoken, family_of, ops, python, read_text
+from tests.helpers import shipped
+from tests.helpers.support import BASE, ROOT, SPECS, Spoken, family_of, ops, python, read_text
 
 GRAMMAR = re.compile(
     r"(gemm|bmm|gmmk?)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
@@ -252,7 +253,7 @@ def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have
     """Of kernels that have every value of every axis, and on demand of all."""
     free: set[str] = set()
     seen: set[tuple[str, str]] = set()
-    for folder in sorted(GENERATED.iterdir()):
+    for folder in shipped.folders():
         family = manifest_reader.read(folder)
         for name, kernel in family.by_name.items():
             words = {*kernel.variant.words.items()}

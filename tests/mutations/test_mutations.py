@@ -15,13 +15,14 @@ from generator.emit.manifest_reader import read
 from generator.language.model import Variant
 from generator.language.vocabulary import WORDS
 from generator.verify.jobs import LEVELS, Job, JobResult, JobState
+from tests.helpers import shipped
 
 from . import levels
 from .catalogue import MUTATIONS
 from .levels import Fate, surprise
 from .mutation import Mutation
 from .page import PAGE, names, page
-from .tool import GENERATED, Rotten, mutated, plant
+from .tool import Rotten, mutated, plant
 
 BY_NAME = {mutation.name: mutation for mutation in MUTATIONS}
 
@@ -118,7 +119,7 @@ def test_the_message_says_what_is_wrong(name: str, words: str, interpreted: dict
 def launches() -> list[Job]:
     """What the compile level compiles of the kernels, unchanged, where a change of them is for it to find."""
     mutations = [mutation for mutation in MUTATIONS if mutation.by == "compile"]
-    jobs = [levels.job(mutation, GENERATED / mutation.family, "compile") for mutation in mutations]
+    jobs = [levels.job(mutation, shipped.folder(mutation.family), "compile") for mutation in mutations]
     return [*dict.fromkeys(job for job in jobs if job is not None)]
 
 
@@ -135,7 +136,7 @@ def test_every_mutation_fits_its_file() -> None:
 
 
 def test_a_text_that_is_not_there_is_told() -> None:
-    with pytest.raises(Rotten, match=r"'rotten' replaces a text that is 0 times in generated/.*:\nno such text"):
+    with pytest.raises(Rotten, match=r"'rotten' replaces a text that is 0 times in .*:\nno such text"):
         mutated(replace(MUTATIONS[0], name="rotten", changes=(("no such text", ""),)))
     with pytest.raises(Rotten, match=r"'loose' replaces a text that is \d+ times"):
         mutated(replace(MUTATIONS[0], name="loose", changes=(("BLOCK_M", "BLOCK_N"),)))
@@ -143,7 +144,7 @@ def test_a_text_that_is_not_there_is_told() -> None:
 
 def test_without_a_change_the_copy_is_the_original(tmp_path: Path) -> None:
     mutation = replace(MUTATIONS[0], changes=())
-    planted, original = plant(mutation, tmp_path), GENERATED / mutation.family
+    planted, original = plant(mutation, tmp_path), shipped.folder(mutation.family)
     assert (planted / mutation.file).read_bytes() == (original / mutation.file).read_bytes()
     kernel = mutation.kernel[1]
     assert read(planted).by_name == {kernel: read(original).by_name[kernel]}
@@ -166,7 +167,7 @@ def test_kernels_of_every_kind_are_changed() -> None:
         parts = {(side, getattr(v.layout, side)) for v in variants for side in "abc"}
         return words | parts | {("a's type", v.dtype.a) for v in variants} | {("sums", v.dtype.acc) for v in variants}
 
-    rendered = {folder.name: read(folder) for folder in GENERATED.iterdir() if folder.is_dir()}
+    rendered = {folder.name: read(folder) for folder in shipped.folders()}
     every = [kernel.variant for family in rendered.values() for kernel in family.kernels]
     changed = [rendered[family].by_name[name].variant for family, name in {m.kernel for m in MUTATIONS}]
     assert values(every) - values(changed) == set()

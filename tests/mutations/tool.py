@@ -8,12 +8,10 @@ from pathlib import Path
 from generator.emit.apply import MANIFEST, digest
 from generator.emit.loading import DIGEST_LINE, stated_and_actual_digest
 from generator.emit.render import RUNTIME
+from tests.helpers import shipped
 from tests.helpers.call_functions import with_names
-from tests.helpers.support import ROOT
 
 from .mutation import Mutation
-
-GENERATED = ROOT / "generated"
 
 
 class Rotten(Exception):
@@ -22,14 +20,14 @@ class Rotten(Exception):
 
 def mutated(mutation: Mutation) -> str:
     """The text of the mutation's file, changed; the digest in it follows, unless the mutation leaves it stale."""
-    path = GENERATED / mutation.family / mutation.file
+    path = shipped.folder(mutation.family) / mutation.file
     text = path.read_text()
     for old, new in mutation.changes:
         if text.count(old) != 1:
             raise Rotten(
                 f"the mutation {mutation.name!r} replaces a text that is {text.count(old)} times in "
-                f"{path.relative_to(ROOT)}, and must be there once; the template has changed, so let the mutation "
-                f"follow it:\n{old}"
+                f"{mutation.family}/{mutation.file}, and must be there once; the template has changed, so let the "
+                f"mutation follow it:\n{old}"
             )
         if old == new:
             raise Rotten(f"the mutation {mutation.name!r} changes nothing: {old!r}")
@@ -51,7 +49,7 @@ def plant(mutation: Mutation, folder: Path) -> Path:
     It is the kernel with the library and the manifest, which tells of no other kernel; for a contract's function the
     whole family.
     """
-    source, target = GENERATED / mutation.family, folder / mutation.family
+    source, target = shipped.folder(mutation.family), folder / mutation.family
     manifest = json.loads((source / MANIFEST).read_text())
     if mutation.contract is None:
         manifest["kernels"] = {mutation.kernel[1]: manifest["kernels"][mutation.kernel[1]]}

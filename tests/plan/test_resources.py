@@ -21,7 +21,8 @@ from generator.language.vocabulary import PRODUCT
 from generator.plan.legality import too_many_registers
 from generator.plan.resources import TENSOR_MEMORY, matrix_instruction, tensor_memory, through_registers
 from generator.plan.shared_memory import BARRIERS, shared_memory
-from tests.helpers.support import GENERATED, ROOT
+from tests.helpers import shipped
+from tests.helpers.support import ROOT
 
 Row = dict[str, str]
 
@@ -32,7 +33,7 @@ with (ROOT / "measured" / "resources.csv").open() as file:
 #: The types of shipped kernels, by their words.
 SHIPPED = {
     kernel.variant.dtype.word: kernel.variant.dtype
-    for folder in sorted(GENERATED.iterdir())
+    for folder in shipped.folders()
     for kernel in read_family(folder).kernels
 }
 
@@ -139,7 +140,7 @@ def test_the_operand_that_goes_through_registers(
 def test_the_record_covers_every_dtype_load_and_schedule_shipped() -> None:
     seen = {(row["dtype"], row["schedule"], row["load"]) for row in ROWS}
     assert {row["product"] for row in ROWS} == set(PRODUCT)
-    for folder in sorted(GENERATED.iterdir()):
+    for folder in shipped.folders():
         for kernel in read_family(folder).kernels:
             v = kernel.variant
             assert v.schedule == "elementwise" or (v.dtype.word, v.schedule, v.load) in seen, kernel.name

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from generator.commands.command_line import main
+from tests.helpers import shipped
 from tests.helpers.support import BASE, GENERATED, ROOT, Spoken
 from tests.helpers.tuned_file import GOOD, SPEC
 
@@ -76,7 +77,7 @@ def test_a_folder_and_a_kernel_without_their_spec(cli: Cli) -> None:
         ((GENERATED / "ladder", "--only", "x"), "explain: --only 'x' matches no kernel; the first is"),
         ((GENERATED / "ladder", "--sizes", "1,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
         ((GENERATED / "ladder", "--sizes", f"2,{2**31},2"), "each from 1 to 2147418112"),
-        ((GENERATED / "batched", "--sizes", "2147418112,2147418112,16,16"), "explain: --sizes: a matrix has "),
+        ((shipped.folder("batched"), "--sizes", "2147418112,2147418112,16,16"), "explain: --sizes: a matrix has "),
         ((GENERATED / "ladder", "--device", "h200"), "--device: 'h200' is not known"),
     ],
 )
@@ -133,7 +134,7 @@ def test_what_is_not_chosen_by_measurements(sizes: Sizes, tmp_path: Path) -> Non
 
 
 def test_a_call_that_goes_on_as_another_contract(sizes: Sizes) -> None:
-    out = sizes(GENERATED / "tf32", "--sizes", "4096,4096,4096", "--only", "gemm_tf32_crr_none")
+    out = sizes(shipped.folder("tf32"), "--sizes", "4096,4096,4096", "--only", "gemm_tf32_crr_none")
     assert "an operand is copied first" in out and "gemm_tf32_crr_none runs gemm_tf32_rrr_none__" in out
 
 
@@ -148,7 +149,7 @@ def test_several_sizes_are_a_line_for_each_choice(sizes: Sizes) -> None:
 
 
 def test_a_batch_and_a_gate(sizes: Sizes) -> None:
-    out = sizes(GENERATED / "batched", "--sizes", "3,512,512,512", "--only", "bmm_bf16_rrr_none")
+    out = sizes(shipped.folder("batched"), "--sizes", "3,512,512,512", "--only", "bmm_bf16_rrr_none")
     assert "A call of 3x512x512x512" in out and "configuration: BLOCK_M" in out
     out = sizes(GENERATED / "fused", "--sizes", "4096,14336,4096", "--only", "*swiglu")
     assert "measured: " in out and "the vendor's library" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 import math
 import multiprocessing
@@ -212,3 +213,16 @@ def test_a_link_to_a_journal_stays_one(tmp_path: Path) -> None:
     with Journal(link):
         pass
     assert link.is_symlink() and real.read_bytes() == b""
+
+
+def test_a_packed_journal_is_read_and_not_added_to(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "journal.jsonl", tmp_path / "journal.jsonl.bz2"
+    kept(plain, ("first", ABOUT, PLACE, KERNELS))
+    packed.write_bytes(bz2.compress(plain.read_bytes()))
+    assert Journal(packed).outcomes == Journal(plain).outcomes
+    with pytest.raises(CallError, match=f"unpack it: bunzip2 {re.escape(str(packed))}"), Journal(packed):
+        pass
+    for data, words in (b"{}", "not a file of bzip2"), (packed.read_bytes()[:-1], "ends within"):
+        packed.write_bytes(data)
+        with pytest.raises(CallError, match=words):
+            Journal(packed)

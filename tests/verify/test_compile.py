@@ -13,6 +13,7 @@ from generator.emit.loading import DIGEST_LINE
 from generator.verify.jobs import Job, JobResult
 from generator.verify.machine_code import CompileError, _amd_registers, _nvidia_registers
 from generator.verify.worker_pool import Pool
+from tests.helpers import shipped
 from tests.helpers.support import ROOT
 
 RELU = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
@@ -131,7 +132,7 @@ RIGHT = {
 
 def spoilt(folder: Path, family: str, kernel: str, old: str, new: str) -> Path:
     """A copy of a family with a text of one kernel replaced."""
-    shutil.copytree(ROOT / "generated" / family, folder / family)
+    shutil.copytree(shipped.folder(family), folder / family)
     file = folder / family / f"{kernel}.py"
     head, line, body = file.read_text().partition(DIGEST_LINE)
     _, _, body = body.partition("\n")
@@ -149,7 +150,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Poo
         folder = spoilt(tmp_path_factory.mktemp("spoilt"), family, kernel, old, new)
         futures[name] = pool.submit(Job("compile", folder, kernel, target=target, chosen=(launch,)))
     for name, (family, kernel, target, launch, _) in RIGHT.items():
-        folder = ROOT / "generated" / family
+        folder = shipped.folder(family)
         futures[name] = pool.submit(Job("compile", folder, kernel, target=target, chosen=(launch,)))
     descriptor = Job("compile", ROOT / "generated" / "fp16_rcr", DESCRIPTOR, target="sm80")
     futures["out of reach"] = pool.submit(descriptor)

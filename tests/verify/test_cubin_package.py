@@ -24,6 +24,7 @@ from generator.language.errors import CallError
 from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import ProductSizes
 from generator.verify.cubin_package import compiled_package
+from tests.helpers import shipped
 from tests.helpers.emit.cubins import STRICT, Built, compiled_with, fake_driver, of_kind
 from tests.helpers.support import GENERATED, ROOT, Spoken, contents, python
 
@@ -398,7 +399,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
                 "64x64,64,1",
                 "--only",
                 "gemm_bf16_rcr_none*",
-                "generated/symmetric",
+                str(shipped.folder("symmetric")),
             ),
             "64x64: M = 1: gemm_bf16_rcr_none_resultsymmetric: M is 1 and N is 64: they must be equal",
         ),
@@ -418,12 +419,12 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
             ("--device", "nvidia_h200", "--shapes", "64x64,1", "--version", "2"),
             "--version goes with --format kernels or",
         ),
-        (("generated/tf32", "--device", "nvidia_h200", "--shapes", "64x64,1"), "takes one family, found 2"),
+        ((str(shipped.folder("tf32")), "--device", "nvidia_h200", "--shapes", "64x64,1"), "takes one family, found 2"),
     ],
 )
 def test_a_wrong_command_makes_nothing(cli: Cli, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     (tmp_path / "generated").symlink_to(GENERATED)
-    family = [] if "generated/symmetric" in words else ["generated/split_k"]
+    family = [] if str(shipped.folder("symmetric")) in words else ["generated/split_k"]
     said = cli("package", *family, *words, "--format", "cubin", "--out", "made")
     assert said.status == 2 and message in said.err
     assert not (tmp_path / "made").exists()
@@ -444,7 +445,7 @@ def test_other_formats_take_no_device(cli: Cli) -> None:
 )
 def test_what_needs_python_at_a_launch_is_refused(cli: Cli, family: str, contract: str, reason: str) -> None:
     call = ("--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x64,32", "--only", contract, "--out", "made")
-    said = cli("package", GENERATED / family, *call)
+    said = cli("package", shipped.folder(family), *call)
     assert said.status == 2 and "no contract can be packed" in said.err and reason in said.err
 
 

@@ -14,7 +14,8 @@ from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import read
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
-from tests.helpers.support import GENERATED, ROOT, Spoken, family_of, mistakes_of
+from tests.helpers import shipped
+from tests.helpers.support import ROOT, Spoken, family_of, mistakes_of
 
 PAGE = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8").partition("## fp8 on an A100\n")[2].partition("\n## ")[0]
 SPEC = "summary: On an A100.\nlayout: rcr\nload: pointer\nmasking: mnk\ntile: [{m: 16, n: 64, k: 64, warps: 4}]\n"
@@ -77,6 +78,6 @@ def test_triton_refuses_one_type_for_an_a100_and_converts_the_other(folder: Path
 
 @pytest.mark.parametrize("sizes", ["64,4096,4096", "1:64:*8,4096,4096"])
 def test_explain_says_that_they_cannot_run(cli: Callable[..., Spoken], sizes: str) -> None:
-    said = cli("explain", GENERATED / "fp8e4m3_rcr", "--only", "*e?m?_rcr_none*", "--sizes", sizes, "--gpu", "a100")
+    said = cli("explain", shipped.folder("fp8e4m3_rcr"), "--only", "*e?m?_rcr_none*", "--sizes", sizes, "--gpu", "a100")
     assert said.status == 0 and said.out.count("cannot run") == 2 and "estimate" not in said.out
     assert said.out.count("sm80 does not multiply fp8e") == 2

@@ -22,10 +22,10 @@ from generator.problem.chain_values import columns_of, taken_apart
 from generator.problem.product import Problem, Shape
 from generator.verify.case_sizes import Case, Fit
 from generator.verify.execute import Interpreter, run_case
-from tests.helpers.support import ROOT
+from tests.helpers import shipped
 from tests.helpers.verify.rendered import changed
 
-FOLDER = ROOT / "generated" / "gated"
+FOLDER = shipped.folder("gated")
 TILED = "gemm_bf16_rcr_bias_{}__tiled_pointer_auto_grouped"
 
 

@@ -24,6 +24,7 @@ from generator.verify.jobs import Job, JobResult, JobState, Subject
 from generator.verify.run_report import whole_text
 from generator.verify.verification_run import default_levels, gpu
 from generator.verify.worker_pool import Pool
+from tests.helpers import shipped
 from tests.helpers.support import ROOT
 
 #: The target that is compiled for by default: that of the reference device.
@@ -46,7 +47,7 @@ def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
     return chosen
 
 
-FAMILIES = rendered(sorted((ROOT / "specs").glob("*.yaml")), ROOT / "generated")
+FAMILIES = rendered(sorted((ROOT / "specs").glob("*.yaml")), shipped.GENERATED)
 
 
 def jobs() -> tuple[list[Job], list[Job], list[Job]]:

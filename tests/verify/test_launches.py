@@ -11,6 +11,7 @@ from generator.plan import legality
 from generator.plan.kernels import Kernel
 from generator.verify.launches import REFUSED, CompiledLaunch, launches, left_out
 from generator.verify.specialise import Specialisation, specialise
+from tests.helpers import shipped
 from tests.helpers.support import ROOT
 
 FP16 = read(ROOT / "generated" / "fp16_rcr")
@@ -96,6 +97,6 @@ def test_amd_is_told_the_reach_of_pointers() -> None:
 
 def test_a_class_that_is_another_again_is_not_launched_twice() -> None:
     for family in ("ladder", "layouts", "dtypes"):
-        for kernel in read(ROOT / "generated" / family).kernels:
+        for kernel in read(shipped.folder(family)).kernels:
             found = launches(kernel, "sm90")
             assert len({launch.name for launch in found}) == len(found)

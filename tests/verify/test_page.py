@@ -17,7 +17,8 @@ from generator.plan.kernels import LeftOut
 from generator.verify.jobs import Failure, Job, JobResult, Subject, command
 from generator.verify.page import report
 from generator.verify.run_report import verdict
-from tests.helpers.support import GENERATED, ROOT
+from tests.helpers import shipped
+from tests.helpers.support import ROOT
 
 PLACE = (("python", "3.11.7"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 #: What would run, were it markup.
@@ -28,8 +29,8 @@ MESSAGE = "CompileError: PassManager::run failed\n" + "\n".join(
 
 
 def family(name: str) -> Rendered:
-    """A committed family, under the folder that a call in the checkout names."""
-    return replace(read(GENERATED / name), folder=Path("generated", name))
+    """A shipped family, under the folder that a call in the checkout names."""
+    return replace(read(shipped.folder(name)), folder=Path("generated", name))
 
 
 def sample() -> tuple[list[JobResult], list[Rendered]]:

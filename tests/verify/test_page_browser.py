@@ -22,7 +22,8 @@ from generator.emit.manifest_reader import read
 from generator.emit.report import page
 from generator.verify.jobs import Job, JobResult, command
 from generator.verify.page import report
-from tests.helpers.support import GENERATED, ROOT
+from tests.helpers import shipped
+from tests.helpers.support import ROOT
 from tests.helpers.verify.browser import SIZE, Open
 
 from .test_page import HOSTILE, MESSAGE, hostile, sample
@@ -136,7 +137,7 @@ def test_measurements_are_sorted_filtered_and_plotted(browse: Open, measurements
 
 
 def test_ten_thousand_kernels_are_no_burden(browse: Open) -> None:
-    known = [replace(read(folder), folder=Path("generated", folder.name)) for folder in sorted(GENERATED.iterdir())]
+    known = [replace(read(folder), folder=Path("generated", folder.name)) for folder in shipped.folders()]
     copies = -(-10_000 // sum(len(family.kernels) for family in known))
     families = [replace(one, folder=one.folder / str(copy)) for copy in range(copies) for one in known]
     figures = tuple((f"row{row}-aligned", (("shared", row * 1024), ("registers", 64 + row))) for row in range(7))

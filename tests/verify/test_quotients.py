@@ -25,7 +25,7 @@ from generator.runtime import pack
 from generator.verify.interpreter import _fused
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
-from tests.helpers.support import GENERATED
+from tests.helpers import shipped
 from tests.helpers.verify.quantised_blocks import boundaries, hard
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -106,9 +106,9 @@ def test_quotients_of_special_numbers_are_those_of_a_division(word: str) -> None
 
 def test_a_compiled_kernel_divides_for_scales_and_not_for_elements() -> None:
     name = "gemm_bf16_rcr_quantize_fp8e4m3__persistent_descriptor_auto_grouped"
-    kernel = read(GENERATED / "quantised_blocks").by_name[name]
+    kernel = read(shipped.folder("quantised_blocks")).by_name[name]
     launch = next(each for each in launches(kernel, "sm90") if "aligned" in each.name)
-    wanted = specialise(load_kernel(GENERATED / "quantised_blocks" / f"{name}.py"), kernel, launch, "sm90")[0]
+    wanted = specialise(load_kernel(shipped.folder("quantised_blocks") / f"{name}.py"), kernel, launch, "sm90")[0]
     source = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
     text = triton.compile(source, target=gpu_target("sm90"), options=wanted.options).asm["ptx"]
     elements_of_a_thread = launch.tile.m * launch.tile.n // (32 * launch.tile.warps)

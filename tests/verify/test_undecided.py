@@ -27,6 +27,7 @@ from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobSta
 from generator.verify.launches import launches, left_out
 from generator.verify.proof_records import read as read_results
 from generator.verify.proof_records import table, write
+from tests.helpers import shipped
 from tests.helpers.support import GENERATED
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
@@ -289,7 +290,7 @@ def test_shards_agree_on_what_a_level_leaves_out(descriptors: Path) -> None:
 
 
 def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    family, autotune = read(descriptors), read(GENERATED / "autotune")
+    family, autotune = read(descriptors), read(shipped.folder("autotune"))
     kernel, contract = family.kernels[0].name, next(iter(family.contracts))
 
     def why(level: str, name: str, device: str | None, of: Rendered = family) -> str | None:
@@ -301,7 +302,7 @@ def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.Monke
         assert why("gpu", name, "gfx942") == "its targets are sm90, and the device is gfx942"
         assert {why("gpu", name, device) for device in ("sm90", "sm100", None)} == {None}
         assert why("interpret", name, None) is None
-    packed, direct = read(GENERATED / "mx"), "gemm_nvfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped"
+    packed, direct = read(shipped.folder("mx")), "gemm_nvfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped"
     assert why("gpu", direct, "sm80", packed) is None
     told = why("gpu", direct, "sm90", packed)
     assert told is not None and told.startswith("an a of 4 bits that is read from registers is multiplied wrongly from")

@@ -23,7 +23,8 @@ from generator.verify.job_inputs import InputReader
 from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Job, JobResult, Subject, subject
 from generator.verify.result_cache import ResultCache
-from tests.helpers.support import GENERATED, ROOT
+from tests.helpers import shipped
+from tests.helpers.support import ROOT
 
 #: Of several schedules, with and without descriptors and tables that were measured.
 FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k", "tf32x3")
@@ -61,7 +62,7 @@ def render(tmp_path: Path) -> Render:
 
 
 def committed() -> list[Rendered]:
-    return [read(GENERATED / name) for name in FAMILIES]
+    return [read(shipped.folder(name)) for name in FAMILIES]
 
 
 @cache

@@ -11,14 +11,13 @@ import pytest
 from _pytest.mark import ParameterSet
 from triton.runtime import Autotuner
 
-from generator.emit.apply import MANIFEST
 from generator.emit.loading import load_family
 from generator.emit.manifest_reader import read
 from generator.emit.render import RUNTIME
 from generator.verify import interpreter
+from tests.helpers import shipped
 from tests.helpers.emit.calls import SIZES
 from tests.helpers.emit.opchecks import checked
-from tests.helpers.support import GENERATED
 
 SPEC = """\
 summary: For opcheck.
@@ -85,24 +84,24 @@ def test_the_samples_have_every_size_that_a_contract_may_have() -> None:
 
 
 # Families with `package: plain` have no operators.
-COMMITTED = [
-    (folder.parent.name, name)
-    for folder in sorted(GENERATED.glob(f"*/{MANIFEST}"))
-    if (folder.parent / RUNTIME / "operators.py").exists()
-    for name in dict.fromkeys(kernel.variant.contract for kernel in read(folder.parent).kernels)
+SHIPPED = [
+    (folder.name, name)
+    for folder in shipped.folders()
+    if (folder / RUNTIME / "operators.py").exists()
+    for name in dict.fromkeys(kernel.variant.contract for kernel in read(folder).kernels)
 ]
 
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
-    """A committed family, imported once in a process."""
+    """A shipped family, imported once in a process."""
     loaded: dict[str, ModuleType] = {}
     interpreter.install()
 
     def family(name: str) -> ModuleType:
         if name not in loaded:
             copy: Path = tmp_path_factory.mktemp("committed") / f"committed_{name}"
-            shutil.copytree(GENERATED / name, copy)
+            shutil.copytree(shipped.folder(name), copy)
             loaded[name] = load_family(copy)
         return loaded[name]
 
@@ -110,7 +109,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Modul
 
 
 @pytest.mark.operators
-@pytest.mark.parametrize(("family", "name"), COMMITTED, ids=lambda each: str(each))
+@pytest.mark.parametrize(("family", "name"), SHIPPED, ids=lambda each: str(each))
 def test_every_committed_contract(committed: Callable[[str], ModuleType], family: str, name: str) -> None:
     package = committed(family)
     if any(isinstance(package._kernel(kernel).gemm_kernel, Autotuner) for kernel in package._KERNELS[name]):

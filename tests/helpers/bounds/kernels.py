@@ -7,8 +7,8 @@ from pathlib import Path
 
 from generator import runtime
 from generator.bounds import FileProof, prove
+from tests.helpers import shipped
 from tests.helpers.call_functions import with_names
-from tests.helpers.support import GENERATED
 
 AUTO = "fp16_rcr/gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
 NONE = "autotune/gemm_bf16_rcr_bias_relu__tiled_pointer_none_grouped"
@@ -39,7 +39,8 @@ ADDS = "split_k/gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
 
 def planted(kernel: str, *changes: tuple[str, str]) -> str:
     """The text of a shipped kernel with each text replaced, and with two rows of CONFIGS at most."""
-    text = (GENERATED / f"{kernel}.py").read_text()
+    family, _, name = kernel.partition("/")
+    text = (shipped.folder(family) / f"{name}.py").read_text()
     head, found, rest = text.partition("CONFIGS = [\n")
     table, end, tail = rest.partition("\n]\n")
     text = head + found + "\n".join(table.split("\n")[:2]) + end + tail
