@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from generator.bounds.source import NotUnderstood, Source
-from generator.emit.call_value import Amount, Made, Tensor, evaluated, extents, strange
+from generator.emit.call_value import Made, Tensor, evaluated, extents, strange
 from generator.emit.loading import load_kernel
 from generator.emit.syntax_digest import undocumented
+from generator.plan.extents import Amount
 
 
 @dataclass(frozen=True)

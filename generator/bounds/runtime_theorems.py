@@ -14,7 +14,8 @@ from generator.bounds.extent_terms import term
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import Descriptor
 from generator.bounds.terms import Condition, Poly, at_most, either, equal, poly, variable
-from generator.emit.call_value import Amount, Made, Tensor
+from generator.emit.call_value import Made, Tensor
+from generator.plan.extents import Amount
 
 #: B is how many matrices a batch has, G how many groups there are, T how many rows they have together, R how many A and
 #: S how many C has: nothing is said of those that a call does not have.

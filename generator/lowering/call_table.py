@@ -371,7 +371,7 @@ def _written(calls: Iterable[tuple[str, ...]]) -> list[str]:
 
 def _word(extent: str) -> str:
     """An extent as a word of a shape."""
-    return extent.replace(" ", "").replace("ceil(", "cdiv(")
+    return extent.replace(" ", "")
 
 
 def parameters(call: ContractCall, *, read: bool = False) -> list[str]:

@@ -16,7 +16,8 @@ from generator.bounds.extent_terms import factors, term
 from generator.bounds.rewriting import value
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import poly, variable
-from generator.emit.call_value import OPERATIONS, Amount, Made, Tensor, evaluated, extents
+from generator.emit.call_value import Made, Tensor, evaluated, extents
+from generator.plan.extents import OPERATIONS, Amount
 from generator.runtime import arguments
 from generator.runtime import call as runtime
 from generator.runtime.arguments import next_power
