@@ -92,7 +92,7 @@ def _named(*extents: Amount | int) -> bool:
 def _rows_of(call: ReadCall, result: CallTensor, known: dict[str, Poly]) -> list[Condition]:
     """What holds of S, the rows of a result that an operand may name.
 
-    `Result.rows` refuses more rows than the limit; where the operand is left out, they are those of the products.
+    `Scattered.learn` refuses more rows than the limit; where the operand is left out, they are those of the products.
     """
     if "S" in known and result.shape[0] == next(x for x in call.results if x.named is not None).shape[0]:
         # `Call.state` asks the first, and `Result.taken` refuses another number of rows.
