@@ -383,6 +383,13 @@ class Call:
         name = torch.cuda.get_device_name(state.device)
         return f"no configuration fits into the registers and the shared memory of this device, {name}"
 
+    def refusal(self, **given: Any) -> str | None:
+        """Why this kernel does not accept operands that its contract allows; None where it does, and for wrong ones."""
+        try:
+            return self.reason(self.state(given))
+        except (TypeError, ValueError):
+            return None
+
     @property
     def described(self) -> bool:
         """Whether the kernel is passed descriptors, which need operands that are aligned."""

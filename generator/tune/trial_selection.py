@@ -180,7 +180,7 @@ def _why_not(kernel: Kernel, call: Any, problem: Problem, target: str, triton: s
         # torch counts the bytes of a tensor in 64 bits.
         return "too large for torch"
     # The kernel's own reason states the sizes, so that each size would be counted as a different reason.
-    reason = call.reason(call.state({"a": one.a, "b": one.b, **one.keywords, "out": one.out}))
+    reason = call.refusal(a=one.a, b=one.b, **one.keywords, out=one.out)
     return None if reason is None else "refused by the kernel at these sizes"
 
 

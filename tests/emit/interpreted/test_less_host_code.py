@@ -204,7 +204,7 @@ def test_offsets_are_given_once(contracts: Callable[[str, str], Contracts]) -> N
     expected = torch.cat([a[:10] @ b[0], a[10:] @ b[1]])
     assert_close(grouped(a, b, offsets), expected, atol=1e-4, rtol=1e-4)
     assert_close(grouped(a, b, offsets=offsets), expected, atol=1e-4, rtol=1e-4)
-    with pytest.raises(TypeError, match="multiple values for argument 'offsets'|takes a, b and offsets without"):
+    with pytest.raises(TypeError, match=r"multiple values for argument 'offsets'|takes a, b and offsets without"):
         grouped(a, b, offsets, offsets=offsets)
 
 

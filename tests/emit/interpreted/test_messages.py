@@ -156,9 +156,7 @@ def test_groups_have_three_operands_without_a_keyword(render: Callable[[str, str
     torch.testing.assert_close(
         function(A, weights, offsets, bias=bias), function(A, weights, offsets=offsets, bias=bias)
     )
-    with pytest.raises(
-        TypeError, match=r"offsets must be torch.int32, got torch.int64"
-    ):
+    with pytest.raises(TypeError, match=r"offsets must be torch.int32, got torch.int64"):
         function(A, weights, offsets.long(), bias=bias)
 
 
