@@ -91,7 +91,7 @@ class Operand:
     dtype: torch.dtype | tuple[torch.dtype, ...] | None = None
     #: The dimension of stride 1, None if there is none.
     unit: int | None = None
-    #: The size that an operand has which may be left out.
+    #: If set, the operand may be left out, and counts as of this size.
     absent: str | None = None
     #: Whether a result must be given, because it is read.
     read: bool = False
@@ -267,7 +267,7 @@ class Call:
     reduced: tuple[Any, ...] = ()
     #: Measures the configurations for a call that is given none.
     tuner: Any = None
-    #: Bytes of shared memory of each configuration (None: more than any has), by kind of device, others as the first.
+    #: Bytes of shared memory of each configuration (None: it cannot run), by kind of device; others count as the first.
     needs: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
     #: By target, the indices of configurations that it does not hold.
     too_large: Mapping[str, Sequence[int]] = field(default_factory=dict)

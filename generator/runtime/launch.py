@@ -256,7 +256,7 @@ def again(
         # The grid of an autotuned kernel depends on the configuration that it chose for these sizes.
         grid = grid({**plan.arguments, **plan.kernel.best_config.all_kwargs()})
     grid = (*grid, 1, 1)[:3]
-    # `triton.heuristics` adds only constants, which a launch does not read.
+    # What `triton.heuristics` adds is compiled in: a launch reads None in its place.
     values = {name: plan.arguments.get(name) for name in plan.kernel.arg_names}
     owners = {name: names.get(id(getattr(x, "base", x)), "") for name, x in values.items()}
     slots = {name: places[owner] for name, owner in owners.items() if owner in places}

@@ -41,10 +41,11 @@ class Linear(torch.nn.Linear):
     """A linear layer computed by a contract of this family; parameters and `state_dict` are those of torch.nn.Linear.
 
     `contract` is a name in CONTRACTS; None takes the one that does no more than torch.nn.Linear. The input has the
-    shape (..., in_features), the result (..., out_features), or (..., out_features // 2) by a gated contract. A call
-    takes the contract of the same chain for the type that the weight has then. What is made of other tensors, as in
+    shape (..., in_features), the result (..., out_features), or (..., out_features // 2) by a gated contract. After
+    `.to(dtype)` a call takes the contract of the same chain for that type. What is made of other tensors, as in
     quantised and sharded models, and nested tensors are multiplied by torch if the chain is that of torch.nn.Linear.
-    Raises ValueError for a contract that does not fit.
+    Raises ValueError for a contract that does not fit. Without `backward: kernels` in the spec it is for inference: a
+    call that would record a gradient raises RuntimeError.
     """
 
     # Where it is public, and where pickled layers look for it.

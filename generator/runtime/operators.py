@@ -94,7 +94,7 @@ class Operator(Function):
         self.sharding = added("sharding")
         # Functions that calls in place of this one go to, found by `register`: torch.compile cannot trace an import.
         self.others: dict[str, Operator] = {}
-        # The operators, which it makes: what torch.compile has read of an object before a call is what it knows of it.
+        # The operators, made by `register`: torch.compile does not see attributes that change during a call.
         self.returning: Callable[..., Result] | None = None
         self.filling: Callable[..., None] | None = None
         # The name that errors show where the caller is not known: not that of a contract called in another's place.
