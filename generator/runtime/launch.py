@@ -287,7 +287,14 @@ def _made_as(x: Any) -> Callable[[Any], Any]:
     """What makes an argument like `x` of a tensor or a number; it keeps no tensor."""
     if isinstance(x, TensorDescriptor):
         fields = {**vars(x), "base": None}
-        return lambda base: TensorDescriptor(**{**fields, "base": base})
+
+        def described(base: Any) -> Any:
+            # The constructor's checks take some microseconds, and `x` has passed them.
+            made: Any = object.__new__(TensorDescriptor)
+            made.__dict__.update(fields, base=base)
+            return made
+
+        return described
     return float if isinstance(x, float) else lambda y: y
 
 
