@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 # Matrices are small, and workers prove kernels beside this process: torch's threads would spend more on waiting.
@@ -15,6 +16,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from generator.verify import parallel
 from generator.verify.worker_pool import Pool
 from tests.helpers.support import Spoken, called
+
+# A busy machine draws slowly.
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 # Processes of pytest-xdist share the processors: each begins its share of workers, which take seconds to import torch.
 _SHARE = max(1, parallel.workers_by_default() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from generator.bounds.source import NotUnderstood, Source
-from generator.emit.call_value import Amount, Made, Tensor, evaluated, extents, strange
+from generator.emit.call_value import Made, Tensor, evaluated, extents, strange
 from generator.emit.loading import load_kernel
 from generator.emit.syntax_digest import undocumented
+from generator.plan.extents import Amount
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def read_call(source: Source, path: Path) -> ReadCall:
 #: What the parts of a call are made of: classes of the runtime.
 _PARTS = {
     "operands": {"Operand", "Number"},
-    "results": {"Operand"},
+    "results": {"Operand", "Scattered"},
     "launches": {"Launch"},
     "memory": {"Memory", "Workspace"},
     "reduced": {"Reduction"},
@@ -147,10 +148,8 @@ def tensor_of(x: Any) -> CallTensor:
     """A tensor of the call, or a number."""
     dtypes = x.dtype if isinstance(x.dtype, tuple) else (x.dtype,)
     absent = None if x.absent is None else extents(x.absent)[0]
-    more = {name: getattr(x, name) for name in ("pitch", "cleared") if hasattr(x, name)}
-    return CallTensor(
-        type(x).__name__, x.name, extents(x.shape), tuple(map(str, dtypes)), x.unit, absent, x.named, **more
-    )
+    more = {name: getattr(x, name) for name in ("named", "pitch", "cleared") if hasattr(x, name)}
+    return CallTensor(type(x).__name__, x.name, extents(x.shape), tuple(map(str, dtypes)), x.unit, absent, **more)
 
 
 def _sizes(operands: tuple[CallTensor, ...], results: tuple[CallTensor, ...]) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from generator.bounds.terms import Poly, poly
-from generator.emit.call_value import OPERATIONS, Amount, NotUnderstood
+from generator.emit.call_value import NotUnderstood
+from generator.plan.extents import OPERATIONS, Amount
 
 
 def term(line: int, number: Amount | int, names: Mapping[str, Poly]) -> Poly:

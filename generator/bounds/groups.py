@@ -26,7 +26,8 @@ from generator.bounds.source import Source
 from generator.bounds.symbolic_values import LaneIntegers, Value
 from generator.bounds.terms import Condition, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PID
-from generator.emit.call_value import Amount, extents
+from generator.emit.call_value import extents
+from generator.plan.extents import Amount
 
 #: The assignments that find the rows and tiles of all groups, in their order, and those that find a program's group.
 _ALL_GROUPS = {

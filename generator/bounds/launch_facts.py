@@ -19,7 +19,8 @@ from generator.bounds.source import CONSTEXPR, JIT, NotUnderstood, Refuted, Sour
 from generator.bounds.symbolic_values import Either, IntegerType, LaneConditions, LaneIntegers, Opaque, Pointer, Value
 from generator.bounds.terms import ALWAYS, NEVER, Condition, Poly, at_most, below, equal, negation, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
-from generator.emit.call_value import Amount, Made, Tensor
+from generator.emit.call_value import Made, Tensor
+from generator.plan.extents import Amount
 
 #: Memory that calls share: partial sums of every program, and a counter for each tile, at zero when a kernel starts.
 WORK, COUNTERS = "work", "counters"

@@ -14,7 +14,8 @@ from generator.bounds.extent_terms import term
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import Descriptor
 from generator.bounds.terms import Condition, Poly, at_most, either, equal, poly, variable
-from generator.emit.call_value import Amount, Made, Tensor
+from generator.emit.call_value import Made, Tensor
+from generator.plan.extents import Amount
 
 #: B is how many matrices a batch has, G how many groups there are, T how many rows they have together, R how many A and
 #: S how many C has: nothing is said of those that a call does not have.
@@ -91,7 +92,7 @@ def _named(*extents: Amount | int) -> bool:
 def _rows_of(call: ReadCall, result: CallTensor, known: dict[str, Poly]) -> list[Condition]:
     """What holds of S, the rows of a result that an operand may name.
 
-    `Result.rows` refuses more rows than the limit; where the operand is left out, they are those of the products.
+    `Scattered.learn` refuses more rows than the limit; where the operand is left out, they are those of the products.
     """
     if "S" in known and result.shape[0] == next(x for x in call.results if x.named is not None).shape[0]:
         # `Call.state` asks the first, and `Result.taken` refuses another number of rows.

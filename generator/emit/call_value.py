@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
+
+from generator.plan.extents import OPERATIONS, Amount, operation
 
 
 class NotUnderstood(Exception):
@@ -22,65 +23,6 @@ class NotUnderstood(Exception):
     def __init__(self, line: int, what: str) -> None:
         self.line = line
         super().__init__(f"not understood: line {line}: {what}")
-
-
-@dataclass(frozen=True, repr=False)
-class Amount:
-    """A whole number that follows from a call: a size or an entry of the configuration by name, or an operation."""
-
-    symbol: str
-    sides: tuple[Amount | int, ...] = ()
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The sizes and entries on which it depends."""
-        inner = (x.names for x in self.sides if isinstance(x, Amount))
-        return frozenset().union(*inner) if self.sides else frozenset({self.symbol})
-
-    def __add__(self, other: Amount | int) -> Amount:
-        return operation("+", self, other)
-
-    def __sub__(self, other: Amount | int) -> Amount:
-        return operation("-", self, other)
-
-    def __mul__(self, other: Amount | int) -> Amount:
-        return operation("*", self, other)
-
-    def __rmul__(self, other: int) -> Amount:
-        return operation("*", other, self)
-
-    def __floordiv__(self, other: Amount | int) -> Amount:
-        return operation("//", self, other)
-
-    def __bool__(self) -> bool:
-        raise TypeError(f"a condition on {self}")
-
-    def __repr__(self) -> str:
-        if not self.sides:
-            return self.symbol
-        if self.symbol.isidentifier():
-            return f"{self.symbol}({', '.join(map(str, self.sides))})"
-        left, right = (f"({x})" if isinstance(x, Amount) and x.symbol in OPERATIONS else str(x) for x in self.sides)
-        return f"{left} {self.symbol} {right}"
-
-
-#: What is computed of two numbers: Python's operators, and functions of the family's library.
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "cdiv": lambda x, y: -(-x // y),
-    "least": min,
-    "next_power": lambda x, y: 1 << (max(x, y, 1) - 1).bit_length(),
-}
-
-
-def operation(symbol: str, left: Amount | int, right: Amount | int) -> Amount:
-    """What an operation makes of two numbers; raises TypeError for anything else, also for conditions."""
-    if not {type(left), type(right)} <= {int, Amount}:
-        raise TypeError(f"{symbol} of {left} and {right}")
-    return Amount(symbol, (left, right))
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ class CallTable:
     def _result(self, x: Argument) -> str:
         more = ["read=True"] * (x is self.call.out and self.call.reads_out)
         if self.call.scatter is not None and x in (self.call.out, self.call.out_scale):
-            more += [f'named="{self.call.scatter.name}"']
+            return argument(x, *more, f'named="{self.call.scatter.name}"', kind="Scattered")
         return argument(x, *more)
 
     # The launches: what kernels are passed, their grids, and what is allocated for them.
@@ -371,7 +371,7 @@ def _written(calls: Iterable[tuple[str, ...]]) -> list[str]:
 
 def _word(extent: str) -> str:
     """An extent as a word of a shape."""
-    return extent.replace(" ", "").replace("ceil(", "cdiv(")
+    return extent.replace(" ", "")
 
 
 def parameters(call: ContractCall, *, read: bool = False) -> list[str]:

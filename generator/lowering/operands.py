@@ -309,7 +309,7 @@ def wide_strides(tensors: Iterable[Matrix | Vector]) -> tuple[str, ...]:
     names = [name for x in tensors for name, _ in x.strides]
     if not names:
         return ()
-    why = "# INDEX is int64 where an operand spans more than 2**31 elements; every long offset contains a stride."
+    why = "# INDEX is int64 where an operand spans more than 2**31 elements; only strides lead past 32 bits."
     return (why, *(f"{name} = tl.cast({name}, INDEX)" for name in names))
 
 

@@ -22,6 +22,7 @@ EXPORTS: Mapping[str, tuple[str, ...]] = {
     "memory": ("Memory", "Reduction", "Workspace"),
     "occupancy": ("Occupancy",),
     "scalars": ("Number", "on_device"),
+    "scattered": ("Scattered",),
     "tuner": ("Tuner",),
 }
 _HELPERS = {name for names in EXPORTS.values() for name in names}
@@ -94,13 +95,13 @@ def index(names: Iterable[str]) -> tuple[str, str]:
     return "INDEX", f"index_type({', '.join(dict.fromkeys(names))})"
 
 
-def argument(x: Argument, *more: str) -> str:
+def argument(x: Argument, *more: str, kind: str = "Operand") -> str:
     """An operand or a result of a call as `CALL` has it."""
     if x.number:
         return f'Number("{x.name}")'
-    kind = [x.torch_dtype] * (x.dtype is not None)
+    dtype = [x.torch_dtype] * (x.dtype is not None)
     unit = [f"unit={x.unit}"] * (x.unit is not None)
-    return bracketed("Operand(", [f'"{x.name}"', f'"{x.words}"', *kind, *unit, *more], ")", 2 * INDENT)
+    return bracketed(f"{kind}(", [f'"{x.name}"', f'"{x.words}"', *dtype, *unit, *more], ")", 2 * INDENT)
 
 
 def imports(text: str) -> tuple[str, ...]:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from generator.lowering.call_table import CallTable
 from generator.lowering.lines import INDENT, bracketed
 from generator.plan.contract_call import Argument
-from generator.plan.extents import Extent, Operation
+from generator.plan.extents import Amount
 
 #: What stands in `gemm` for what the functions of a call name.
 _SPELLED = (
     (r"cdiv\(M, 2 \* BLOCK_N\) \* \(BLOCK_N // (\w+)\) \* \(.* \+ 1\)", r"_triangle(M, \1, BLOCK_N)"),
     (r"\b(BLOCK_[MNK]|GROUP_[MN]|LEFT_N|MIDDLE_[MN]|TOP_M|SPLIT)\b", r'row["\1"]'),
     (r"\bPROGRAMS\b", "programs"),
-    (r"\b(ceil|cdiv)\(", "triton.cdiv("),
+    (r"\bcdiv\(", "triton.cdiv("),
     (r"\bleast\(", "min("),
     (r"\bnext_power\((\w+), (\w+)\)", r"max(\2, triton.next_power_of_2(\1))"),
     (r"\bas_bytes\((\w+)\)", r"\1.view(torch.uint8)"),
@@ -84,7 +84,7 @@ class StandaloneChecks:
         for dimension, extent in enumerate(call.b.dimensions):
             name = next(iter(_names(extent)), "")
             if name in _sizes_of(call.a):
-                packed = f", {extent.right}" if isinstance(extent, Operation) else ""
+                packed = f", {extent.sides[1]}" if isinstance(extent, Amount) and extent.sides else ""
                 yield f'_check_equal("{name}", {name}, a, b, {dimension}{packed})'
         names = dict.fromkeys(x for x in (*sized, *call.sizes) if x != "_")
         yield bracketed("_check_sizes(", [f"{name}={name}" for name in names], ")", INDENT)
@@ -95,9 +95,9 @@ class StandaloneChecks:
         whole: dict[str, int] = {}
         for x in (*self.table.operands, *self.table.call.results):
             for extent in x.dimensions:
-                if isinstance(extent, Operation) and extent.symbol == "//":
-                    name = str(extent.left)
-                    whole[name] = max(int(str(extent.right)), whole.get(name, 1))
+                if isinstance(extent, Amount) and extent.symbol == "//":
+                    name, together = map(str, extent.sides)
+                    whole[name] = max(int(together), whole.get(name, 1))
         return whole
 
     def checked(self) -> Iterator[str]:
@@ -140,8 +140,8 @@ class StandaloneChecks:
         yield f"    {self.returned}"
 
 
-def _names(extent: Extent | int) -> set[str]:
-    return extent.names if isinstance(extent, Extent) else set()
+def _names(extent: Amount | int) -> frozenset[str]:
+    return extent.names if isinstance(extent, Amount) else frozenset()
 
 
 def _sizes_of(x: Argument) -> set[str]:
@@ -149,17 +149,18 @@ def _sizes_of(x: Argument) -> set[str]:
     return {name for extent in x.dimensions for name in _names(extent)}
 
 
-def _target(extent: Extent | int, known: set[str]) -> tuple[str, list[str]]:
+def _target(extent: Amount | int, known: set[str]) -> tuple[str, list[str]]:
     """The name for an extent of a tensor, `_` if it is known, and the statements that make a size of it."""
     if _names(extent) <= known:
         return "_", []
-    if not isinstance(extent, Operation):
+    if not isinstance(extent, Amount) or not extent.sides:
         return str(extent), []
+    first, second = extent.sides
     if extent.symbol == "*":
-        size, many = extent.right, extent.left
+        many, size = first, second
         error = f'raise ValueError(f"b has {{columns}} columns: the number must be even, {many} for one of the result")'
         return "columns", [f"if columns % {many}:", f"    {error}", f"{size} = columns // {many}"]
-    return "containers", [f"{extent.left} = {extent.right} * containers"]
+    return "containers", [f"{first} = {second} * containers"]
 
 
 def _refusal(limit: tuple[str, ...]) -> tuple[str, str]:

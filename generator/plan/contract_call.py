@@ -16,10 +16,10 @@ from generator.epilogue.quantisation import OUT_SCALE
 from generator.language.model import Variant
 from generator.language.storage import CONTAINER, POSITIONED, SCALE_TYPES, ZERO_TYPES, Storage, element_of
 from generator.language.word_traits import Products
-from generator.plan.extents import Extent, K, M, N, Operation, R, Size, T, ceil
+from generator.plan.extents import Amount, K, M, N, R, T, operation
 
 #: The extents of a tensor's dimensions.
-Shape: TypeAlias = tuple[Extent | int, ...]
+Shape: TypeAlias = tuple[Amount | int, ...]
 
 #: The type of sums and maxima of the running value.
 REDUCED = "fp32"
@@ -63,7 +63,7 @@ class Argument:
     @property
     def words(self) -> str:
         """The shape as the call of a kernel has it: `M K//2`, `cdiv(K,128) N`."""
-        return " ".join(word.replace(" ", "").replace("ceil(", "cdiv(") for word in self.extents)
+        return " ".join(word.replace(" ", "") for word in self.extents)
 
     @property
     def told(self) -> str:
@@ -216,7 +216,7 @@ def call(v: Variant) -> ContractCall:
         if found is None:
             return matrix("out", (M, N), layout.c, dtype.out), None
         columns = N if found.packed == 1 else N // found.packed
-        scales = matrix(OUT_SCALE, (M, ceil(N, found.block)), "row", found.scale)
+        scales = matrix(OUT_SCALE, (M, operation("cdiv", N, found.block)), "row", found.scale)
         return matrix("out", (M, columns), layout.c, found.container), scales
 
     a, b = dtype.stored
@@ -228,7 +228,7 @@ def call(v: Variant) -> ContractCall:
         # The products' rows may be named: then A has any number of rows.
         a=replace(left, dimensions=(R, left.dimensions[1])) if by_rows else left,
         b=matrix("b", (_containers(b), columns), layout.b, b.container),
-        offsets=Argument("offsets", (Size(products.count),), "int32") if products.divided else None,
+        offsets=Argument("offsets", (Amount(products.count),), "int32") if products.divided else None,
         rows=Argument("rows", (T,), "int32") if by_rows else None,
         scatter=Argument("scatter", (T,), "int32") if by_rows else None,
         stored=(*scales(a), *scales(b)),
@@ -244,29 +244,29 @@ def call(v: Variant) -> ContractCall:
 
 
 #: A number of blocks, the last of which may be short.
-_CEILING = re.compile(r"ceil\(([^(),]+), (\d+)\)")
+_CEILING = re.compile(r"cdiv\(([^(),]+), (\d+)\)")
 
 
 def _of_all(products: Products, shape: Shape) -> Shape:
     """The shape of what has this shape in a product: it is divided among products, or there is one for each."""
     divided = products.divided
-    if divided and any(isinstance(x, Extent) and divided in x.names for x in shape):
+    if divided and any(isinstance(x, Amount) and divided in x.names for x in shape):
         return tuple(_divided(x, divided) for x in shape)
-    return (*map(Size, products.front), *shape)
+    return (*map(Amount, products.front), *shape)
 
 
-def _divided(x: Extent | int, divided: str) -> Extent | int:
+def _divided(x: Amount | int, divided: str) -> Amount | int:
     """The extent with T, the extent of all products together, in place of the one that is divided."""
-    if isinstance(x, Operation):
-        return replace(x, left=_divided(x.left, divided), right=_divided(x.right, divided))
-    return T if x == Size(divided) else x
+    if isinstance(x, Amount) and x.sides:
+        return replace(x, sides=tuple([_divided(side, divided) for side in x.sides]))
+    return T if x == Amount(divided) else x
 
 
-def _containers(storage: Storage) -> Extent:
+def _containers(storage: Storage) -> Amount:
     """How many containers K has."""
     return K if storage.packed == 1 else K // storage.packed
 
 
-def _blocks(extent: Extent, size: int) -> Extent | int:
+def _blocks(extent: Amount, size: int) -> Amount | int:
     """How many blocks of `size` an extent has; one of size 0 is the whole extent."""
-    return 1 if size == 0 else extent if size == 1 else ceil(extent, size)
+    return 1 if size == 0 else extent if size == 1 else operation("cdiv", extent, size)

@@ -1,4 +1,4 @@
-"""The extents of tensors, which follow from the sizes of a call."""
+"""Whole numbers that follow from the sizes of a call, as the extents of its tensors do."""
 
 from __future__ import annotations
 
@@ -8,97 +8,71 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Extent:
-    """A number that is known once the sizes of a call are: `2 * N`, `ceil(K, 128)`."""
-
-    def of(self, numbers: Mapping[str, int]) -> Any:
-        """The number, for the sizes by name."""
-        raise NotImplementedError
-
-    @property
-    def names(self) -> set[str]:
-        """The sizes on which it depends."""
-        raise NotImplementedError
-
-    def __add__(self, other: Extent | int) -> Extent:
-        return Operation("+", self, other)
-
-    def __sub__(self, other: Extent | int) -> Extent:
-        return Operation("-", self, other)
-
-    def __mul__(self, other: Extent | int) -> Extent:
-        return Operation("*", self, other)
-
-    def __rmul__(self, other: int) -> Extent:
-        return Operation("*", other, self)
-
-    def __floordiv__(self, other: Extent | int) -> Extent:
-        return Operation("//", self, other)
-
-
 @dataclass(frozen=True, repr=False)
-class Size(Extent):
-    """A number that is given by its name."""
-
-    name: str
-
-    def of(self, numbers: Mapping[str, int]) -> Any:
-        return numbers[self.name]
-
-    @property
-    def names(self) -> set[str]:
-        return {self.name}
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, repr=False)
-class Operation(Extent):
-    """What an operation makes of two numbers, of which either may be a constant."""
+class Amount:
+    """A number of a call: a size, or an entry of the configuration, by its name; or what an operation makes of two."""
 
     symbol: str
-    left: Extent | int
-    right: Extent | int
+    sides: tuple[Amount | int, ...] = ()
 
     def of(self, numbers: Mapping[str, int]) -> Any:
-        left, right = self.left, self.right
-        if type(left) is not int:
-            left = left.of(numbers)  # type: ignore[union-attr]
-        if type(right) is not int:
-            right = right.of(numbers)  # type: ignore[union-attr]
-        return _OPERATIONS[self.symbol](left, right)
+        """The number, for those that it follows from by name."""
+        if not self.sides:
+            return numbers[self.symbol]
+        return OPERATIONS[self.symbol](*(x if type(x) is int else x.of(numbers) for x in self.sides))  # type: ignore[union-attr]
 
     @property
-    def names(self) -> set[str]:
-        return {name for x in (self.left, self.right) if isinstance(x, Extent) for name in x.names}
+    def names(self) -> frozenset[str]:
+        """The sizes and entries on which it depends."""
+        inner = (x.names for x in self.sides if isinstance(x, Amount))
+        return frozenset().union(*inner) if self.sides else frozenset({self.symbol})
+
+    def __add__(self, other: Amount | int) -> Amount:
+        return operation("+", self, other)
+
+    def __sub__(self, other: Amount | int) -> Amount:
+        return operation("-", self, other)
+
+    def __mul__(self, other: Amount | int) -> Amount:
+        return operation("*", self, other)
+
+    def __rmul__(self, other: int) -> Amount:
+        return operation("*", other, self)
+
+    def __floordiv__(self, other: Amount | int) -> Amount:
+        return operation("//", self, other)
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"a condition on {self}")
 
     def __repr__(self) -> str:
+        if not self.sides:
+            return self.symbol
         if self.symbol.isidentifier():
-            return f"{self.symbol}({self.left}, {self.right})"
-        left = f"({self.left})" if _symbol(self.left) in "+-" and self.symbol in "*//" else str(self.left)
-        right = f"({self.right})" if _symbol(self.right) in "+-*//" else str(self.right)
+            return f"{self.symbol}({', '.join(map(str, self.sides))})"
+        left, right = (f"({x})" if isinstance(x, Amount) and x.symbol in OPERATIONS else str(x) for x in self.sides)
         return f"{left} {self.symbol} {right}"
 
 
-def _symbol(x: Extent | int) -> str:
-    """The operator of a number that is written with one, else a character that is none."""
-    return x.symbol if isinstance(x, Operation) and not x.symbol.isidentifier() else "?"
-
-
-def ceil(x: Extent | int, y: Extent | int) -> Extent:
-    """How many parts of `y` hold `x`."""
-    return Operation("ceil", x, y)
-
-
-_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+#: What is computed of two numbers: Python's operators, and functions of the family's library.
+OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
     "//": operator.floordiv,
-    "ceil": lambda x, y: -(-x // y),
+    "cdiv": lambda x, y: -(-x // y),
+    "least": min,
+    "next_power": lambda x, y: 1 << (max(x, y, 1) - 1).bit_length(),
 }
+
+
+def operation(symbol: str, left: Amount | int, right: Amount | int) -> Amount:
+    """What an operation makes of two numbers; raises TypeError for anything else, also for conditions."""
+    if not {type(left), type(right)} <= {int, Amount}:
+        raise TypeError(f"{symbol} of {left} and {right}")
+    return Amount(symbol, (left, right))
+
 
 # The sizes of a call: B products of a batch or G groups, whose rows are T together, R in `a` and S in `out`; then M, N
 # and K.
-B, G, T, R, S, M, N, K = map(Size, "BGTRSMNK")
+B, G, T, R, S, M, N, K = map(Amount, "BGTRSMNK")

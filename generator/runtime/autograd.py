@@ -22,6 +22,7 @@ it names.
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -30,7 +31,7 @@ import torch
 from torch import Tensor
 
 from . import private
-from .launch import Operands, Repeat, added, kind_of, remember, special
+from .launch import Operands, Repeat, added, remember, signature_of
 from .operators import Operator
 from .rows import rows_of
 
@@ -122,9 +123,9 @@ def _functions(contract: Operator) -> Autograd:
     def gradients(ctx: Any, incoming: tuple[Tensor | None, ...], saved: tuple[Tensor, ...]) -> list[Tensor | None]:
         values = [*incoming, *saved, *ctx.numbers]
         needs = ctx.needs_input_grad
-        kind = _kinds_in_memory(values)
+        kind = None if torch.compiler.is_compiling() or private.count_modes() else signature_of(*values)
         if kind is not None:
-            kind = *kind, needs, ctx.names, ctx.types, ctx.of_layer, torch.are_deterministic_algorithms_enabled()
+            kind = *kind, needs, ctx.names, ctx.types, ctx.of_layer
             again = repeats.get(kind)
             if again is not None:
                 return again(values)
@@ -211,7 +212,7 @@ def _functions(contract: Operator) -> Autograd:
                     return None
                 pair = len(at), at[other]
                 left, right = pair if (x == "a") != turned[x] else pair[::-1]
-                launches.append((call.transposed() if turned[x] else call, left, right))
+                launches.append((_transposed(call) if turned[x] else call, left, right))
         totals = [(dims, dtype) for (x, dims), dtype in zip(sums.items(), ctx.types) if needed[x]]
         # Where the gradients are in the list of the chain's launch, or without one that of the call.
         behind = [x for x in ("a", "b", *sums) if needed[x]]
@@ -235,18 +236,12 @@ def _functions(contract: Operator) -> Autograd:
     return Autograd(backward, setup, save)
 
 
-def _kinds_in_memory(values: Sequence[Any]) -> tuple[object, ...] | None:
-    """The signature of tensors and numbers with which a kernel can be launched as they are.
-
-    None where a mode, a trace or a transform of torch sees the call.
-    """
-    if torch.compiler.is_compiling() or private.count_modes() or special(*values) is None:
-        return None
-    try:
-        return tuple([kind_of(x) for x in values])
-    except RuntimeError:
-        # It belongs to a batch of torch.vmap, and has no address.
-        return None
+def _transposed(call: Repeat) -> Repeat:
+    """The same launches, whose only result is seen with its last two dimensions exchanged."""
+    found = copy.copy(call)
+    (*batch, m, n), (*strides, of_m, of_n), dtype = call.made[0]
+    found.made = [(torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype), *call.made[1:]]
+    return found
 
 
 def _sums(contract: Operator) -> dict[str, tuple[int, ...]]:

@@ -91,12 +91,10 @@ class Operand:
     dtype: torch.dtype | tuple[torch.dtype, ...] | None = None
     #: The dimension of stride 1, None if there is none.
     unit: int | None = None
-    #: The size that an operand has which may be left out.
+    #: If set, the operand may be left out, and counts as of this size.
     absent: str | None = None
     #: Whether a result must be given, because it is read.
     read: bool = False
-    #: The operand that, where it is given, names the rows of a result to fill, which must be given then, with S rows.
-    named: str | None = None
 
     def __post_init__(self) -> None:
         # Torch's compiler, which may trace a call, evaluates no text.
@@ -126,26 +124,19 @@ class Operand:
     def typed(self, x: Any, given: Mapping[str, Any]) -> Tensor:
         """The tensor of the caller; raises TypeError for what is none, or one of another type."""
         if not isinstance(x, Tensor):
-            hint = "; torch.fx.symbolic_trace does not record it, use torch.export" * isinstance(x, torch.fx.Proxy)
-            raise TypeError(f"{self.name} must be a torch.Tensor, got {type(x).__name__}{hint}")
+            raise TypeError(f"{self.name} must be a torch.Tensor, got {type(x).__name__}")
         dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
         if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
             wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
-            stored = self.name == "b" and not {"b_scale", "b_index"}.isdisjoint(given)
-            # What converts it, if no more than rounding is lost.
-            near = x.dtype.itemsize > 1 and dtypes[0] and x.is_floating_point() == dtypes[0].is_floating_point
-            hint = " as `_pack` makes it" if stored else ""
-            hint += f", got {x.dtype}" + f"; pass {self.name}.to({dtypes[0]})" * bool(near and not stored)
-            raise TypeError(f"{self.name} must be {wanted}{hint}")
+            stored = " as `_pack` makes it" * (self.name == "b" and not {"b_scale", "b_index"}.isdisjoint(given))
+            raise TypeError(f"{self.name} must be {wanted}{stored}, got {x.dtype}")
         return x
 
-    def measure(self, x: Tensor, known: dict[str, int], given: Mapping[str, Any]) -> None:
+    def measure(self, x: Tensor, known: dict[str, int]) -> None:
         """Learn sizes from `x`; raises ValueError where one is too large, or another operand has another one."""
         if x.dim() != len(self.words):
             wanted = ("no dimensions", "one dimension", "two dimensions", "three dimensions")[len(self.words)]
-            hint = f"; pass a.flatten(0, {-len(self.words)}), as nn.Linear does"
-            hint *= self.name == "a" and x.dim() > len(self.words)
-            raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}{hint}")
+            raise ValueError(f"{self.name} must have {wanted}, got shape {tuple(x.shape)}")
         self.require_whole(known)
         for word, number, (name, times, together) in zip(self.words, x.shape, self.factors):
             size = number // times * together
@@ -155,14 +146,10 @@ class Operand:
             if (type(number) is int and number > MOST) or (type(size) is int and size > MOST):
                 raise ValueError(f"{word} is {number}: a size must be at most 2**31 - 2**16")
             if surely(known.setdefault(name, size) != size):
-                hint = "; expand a single matrix" * (name == "B") + "; C is symmetric, so N is M" * (name == "M")
-                a, turn = given.get("a"), "T" if x.dim() == 2 else "mT"
-                if name == "K" and x.dim() > 1 and surely(known[name] == x.shape[-1]):
-                    hint += f"; was .{turn} forgotten? {self.name}.{turn} has that size"
-                elif name == "K" and a is not None and surely(a.shape[-2] == size):
-                    hint += f"; was .{turn} forgotten? a.{turn} has that size"
-                own = f"{self.name}{f', which has {number}' * (size != number)}"
-                raise ValueError(f"{name} is {known[name]} in a and {size} in {own}: they must be equal{hint}")
+                turned = name == "K" and x.dim() > 1 and surely(known[name] == x.shape[-1])
+                hint = f"; was .mT forgotten? {self.name}.mT has that size" * turned
+                hint += "; expand a single matrix" * (name == "B") + "; C is symmetric, so N is M" * (name == "M")
+                raise ValueError(f"{name} is {known[name]} in a and {size} in {self.name}: they must be equal{hint}")
 
     def require_whole(self, known: Mapping[str, int]) -> None:
         """Raise ValueError where what is stored together, as 8 of `K//8` are, would not be whole."""
@@ -176,8 +163,6 @@ class Operand:
         if x is None and self.absent is not None:
             return None
         x, shape, unit = self.typed(x, state.given), self.sized(state.numbers), self.unit
-        if self.named is not None:
-            shape = (state.numbers["S"], *shape[1:])
         if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
             raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}")
         if x.layout != torch.strided:
@@ -185,24 +170,13 @@ class Operand:
         if x.device != state.device:
             raise ValueError(f"{self.name} must be on {state.device} as {state.first} is, got {x.device}")
         if unit is not None and surely(x.stride(unit) != 1) and surely(x.shape[unit] > 1) and surely(x.numel() > 0):
-            turn = "" if unit == x.dim() - 1 else ".T" if x.dim() == 2 else ".mT"
             turned = x.dim() > 1 and surely(x.stride(2 * x.dim() - 3 - unit) == 1)
-            hint = "was .T forgotten? its transposed is dense there; " * turned
-            hint += f"pass {self.name}{turn}.contiguous(){turn}"
-            raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}; {hint}")
+            hint = f"; was .mT forgotten? {self.name}.mT has it" * turned
+            raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}{hint}")
         return x
 
-    def rows(self, given: Mapping[str, Any], known: Mapping[str, int]) -> int:
-        """S, of a result with `named`; raises TypeError or ValueError for a tensor of which `named` can name no row."""
-        if given.get(self.named or "") is None:
-            return self.sized(known)[0]
-        x = given.get(self.name)
-        if x is None:
-            raise ValueError(f"{self.name} must be given: {self.named} names its rows")
-        rows: int = self.typed(x, given).shape[0] if x.dim() else 0
-        if type(rows) is int and rows > MOST:
-            raise ValueError(f"{self.name} has {rows} rows: a size must be at most 2**31 - 2**16")
-        return rows
+    def learn(self, known: dict[str, int], given: Mapping[str, Any]) -> None:
+        """Learn what other sizes a result has, when those of all operands are known (`scattered`)."""
 
     def filled(self, x: Any, state: State) -> Any:
         """A result: the tensor of the caller, or a new one; raises as `taken`, and for one that overlaps itself."""
@@ -293,7 +267,7 @@ class Call:
     reduced: tuple[Any, ...] = ()
     #: Measures the configurations for a call that is given none.
     tuner: Any = None
-    #: Bytes of shared memory of each configuration (None: more than any has), by kind of device, others as the first.
+    #: Bytes of shared memory of each configuration (None: it cannot run), by kind of device; others count as the first.
     needs: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
     #: By target, the indices of configurations that it does not hold.
     too_large: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -406,10 +380,8 @@ class Call:
             return reason
         if rows := self.offered(state.device):
             return self.misfit(rows, state.numbers)
-        most, needed = self.shared_memory(state.device)
-        least = f"{most} bytes, of which one needs {min([x for x in needed if x is not None], default=0)}"
         name = torch.cuda.get_device_name(state.device)
-        return f"no configuration fits into the device's registers and shared memory of {least}; this is {name}"
+        return f"no configuration fits into the registers and the shared memory of this device, {name}"
 
     def refusal(self, **given: Any) -> str | None:
         """Why this kernel does not accept operands that its contract allows; None where it does, and for wrong ones."""
@@ -428,20 +400,15 @@ class Call:
         if device.type != "cuda":
             return self.configs
         rows = [*self.configs]
+        has: Any = torch.cuda.get_device_properties(device)
         if self.too_large:
-            has: Any = torch.cuda.get_device_properties(device)
             target = has.gcnArchName.partition(":")[0] if torch.version.hip else f"sm{has.major}{has.minor}"
             rows = [row for row in rows if self.configs.index(row) not in self.too_large.get(target, ())]
         if self.needs:
-            most, needed = self.shared_memory(device)
+            most = has.shared_memory_per_block if torch.version.hip else has.shared_memory_per_block_optin
+            needed = self.needs.get(kind_of(device)) or next(iter(self.needs.values()))
             rows = [row for row, each in zip(self.configs, needed) if row in rows and each is not None and each <= most]
         return rows
-
-    def shared_memory(self, device: torch.device) -> tuple[int, Sequence[int | None]]:
-        """The bytes of shared memory that a program may have on a GPU, and those that each configuration needs."""
-        has: Any = torch.cuda.get_device_properties(device)
-        most = has.shared_memory_per_block if torch.version.hip else has.shared_memory_per_block_optin
-        return most, self.needs.get(kind_of(device)) or next(iter(self.needs.values()), ())
 
     @functools.cached_property
     def sizes(self) -> tuple[str, ...]:
@@ -474,13 +441,11 @@ class Call:
                 known.setdefault(operand.words[0], known[operand.absent])
             elif operand.name == "b" or any(size not in known for size in operand.sizes):
                 # The type first: a dense weight has other sizes than a stored one.
-                operand.measure(operand.typed(x, given), known, given)
+                operand.measure(operand.typed(x, given), known)
         for tensor in (*self.operands, *self.results):
             tensor.require_whole(known)
         for result in self.results:
-            if result.named is not None:
-                # Of several, the first says how many rows each must have.
-                known.setdefault("S", result.rows(given, known))
+            result.learn(known, given)
         first = self.operands[0].name
         device = given[first].device
         # torch.compile traces no knobs of Triton; the call that it records asks again.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor
 
 from . import registration
-from .launch import Operands, Repeat, distinct, kind_of, remember, started
+from .launch import Operands, Repeat, distinct, remember, signature_of, started
 from .launchable import is_fake
 from .operators import Operator
 from .private import as_plain
@@ -51,9 +51,10 @@ def chain(contract: Operator) -> Chain:
         every = tuple([empty(0) if made.get(x) is None else made[x] for x in names])
         return every if len(every) > 1 else every[0]
 
-    def kind(given: Operands) -> tuple[object, ...]:
-        """The signature of a launch."""
-        return (*given["needed"], *map(kind_of, given.values()))
+    def kind(given: Operands) -> tuple[object, ...] | None:
+        """The signature of a launch, or None."""
+        found = signature_of(*[x for name, x in given.items() if name != "needed"])
+        return found and (*given["needed"], *found)
 
     def launched(given: Operands) -> dict[str, Any]:
         """The gradients that are needed, and None for others.
@@ -70,7 +71,7 @@ def chain(contract: Operator) -> Chain:
             given = distinct(given)
             plan = table.plan(**given)
             call = started(table, plan, given, given["grad_out"])
-            if call is not None and table.repeats(given):
+            if known is not None and call is not None and table.repeats(given):
                 remember(cached, known, call)
             made = dict(zip(of, plan.results.values()))
         for x in signature.numbers:
@@ -110,7 +111,7 @@ def chain(contract: Operator) -> Chain:
         return dict(zip(names, made if len(names) > 1 else (made,)))
 
     def repeated(grads: _Gradients, given: Operands, needed: _Needed) -> tuple[Repeat | None, dict[str, int]]:
-        launch = cached.get(kind(read_of(grads, given, needed)))
+        launch = cached.get(kind(read_of(grads, given, needed)) or ())
         return launch, {} if launch is None else dict(zip(of, launch.results))
 
     return Chain(call, repeated, [*incoming, *tensors, *signature.numbers])

@@ -20,14 +20,13 @@ from .launch import (
     Repeat,
     distinct,
     in_forward_mode,
-    kind_of,
     name_contract,
     registering,
     remember,
-    special,
+    signature_of,
     started,
 )
-from .launchable import is_fake, written
+from .launchable import written
 from .operators import NO_TRANSFORM, requiring
 from .private import as_plain, refuse_tangents
 
@@ -44,9 +43,8 @@ class Launched:
 
     def __call__(self, *given: Tensor | None) -> Tensor:
         """The result for the table's operands, in their order, and the tensor to fill, if there is one."""
-        kind: tuple[object, ...] | None = None
-        if isinstance(given[0], Tensor) and not is_fake(given[0]):
-            kind = *map(kind_of, given), torch.are_deterministic_algorithms_enabled()
+        kind = signature_of(*given)
+        if kind is not None:
             again = self.cached.get(kind)
             if again is not None:
                 tensors = again.made_of([*given, *[None] * (len(self.table.operands) + 1 - len(given))])
@@ -123,7 +121,7 @@ def must_be_seen(*operands: Any) -> bool:
         or bool(private.count_modes())
         or in_forward_mode()
         or private.transforming()
-        or special(*operands) is None
+        or signature_of(*operands) is None
     )
 
 

@@ -67,7 +67,7 @@ class AlikeOverride(Override):
             # Such as angles of rotary embeddings, often of a type of their own.
             return "K is 1: elementwise", lambda asked: asked.a * asked.b
         # A batch of one repeats nothing, and shall run the same kernel.
-        if isinstance(run, ChosenContract) and run.step(_apart(asked)) != run.step(asked):
+        if isinstance(run, ChosenContract) and run.step(_apart(asked))[:3] != run.step(asked)[:3]:
             return told, lambda asked: run(_apart(asked))
         return told, run
 

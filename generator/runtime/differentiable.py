@@ -7,10 +7,9 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from .launch import Config, Operands, Result, name_contract, registering, special
+from .launch import Config, Operands, Result, name_contract, recording, registering, signature_of
 from .operators import Operator, requiring, without_sum
 from .private import constant
 
@@ -86,18 +85,16 @@ class Differentiable(Operator):
 
         None unless a gradient is recorded, nothing is copied, and torch need not see more.
         """
-        if self.gradient is None or not self.hidden(x, weight):
+        values = x, weight, *operands.values()
+        if self.gradient is None or self.watched() or not recording(*values) or signature_of(*values) is None:
             return None
         if not (x.dim() > 1 and x.is_contiguous() and weight.is_contiguous()):
             return None
-        kind = special(*operands.values())
-        if kind or (kind is not None and torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)):
-            return self.recorded(x, weight, None, operands, of_layer=True)
-        return None
+        return self.recorded(x, weight, None, operands, of_layer=True)
 
     def repeated(self, a: Tensor, b: Tensor) -> Callable[..., Result] | None:
         """What a call with `a` and `b` alone has cached, or None."""
-        return self.cached.get(self.kind(a, b))
+        return self.cached.get(signature_of(a, b, None))
 
     def recording(
         self, recorded: list[str], a: Tensor, b: Tensor, results: Operands, config: int | None, operands: Operands

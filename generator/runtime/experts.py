@@ -230,7 +230,6 @@ def replace_experts(model: torch.nn.Module) -> ReplacedModules:
     the same parameters, under all of its names. Other experts are left, and `left` of the result says why.
     """
     replaced = ReplacedModules()
-    made: dict[int, Experts] = {}
     for name, module in [*model.named_modules(remove_duplicate=False)]:
         if not _are_experts(name, module) or isinstance(module, Experts):
             continue
@@ -239,13 +238,7 @@ def replace_experts(model: torch.nn.Module) -> ReplacedModules:
         if reason:
             replaced.left[name] = reason
             continue
-        if id(module) not in made:
-            layer = made[id(module)] = Experts.__new__(Experts)
-            layer.__dict__.update(module.__dict__)
-            layer._take(str(gate))
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, made[id(module)])
-        replaced.append(name)
+        replaced.replace(model, name, module, Experts)._take(str(gate))
     return replaced
 
 

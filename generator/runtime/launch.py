@@ -1,16 +1,15 @@
 """The functions of this family: each takes what the kernels of its contract take, picks one and launches it.
 
-What was checked, chosen and compiled for a call holds for all of its signature: the shapes, strides, types, devices and
-alignment of the operands. Their launches are repeated with the addresses and numbers of their own operands, by Triton's
-`CompiledKernel[grid]`, or by `fast` where the family has it.
+The first call of a signature (shapes, strides, types, devices and alignment of the operands) is checked, and what it
+launches is compiled. Later ones launch the same compiled kernels with the same grid, with the addresses and numbers of
+their own operands: by Triton's `CompiledKernel[grid]`, or by `fast` where the family has it. Before a CUDA graph is
+captured, call each signature once.
 """
 
 # Triton has no type hints.
 # mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
-import copy
-import functools
 import importlib
 import inspect
 import threading
@@ -24,7 +23,7 @@ from torch.autograd import forward_ad
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .call import Call, Plan, Planned, Row, State, in_turn
-from .launchable import is_plain, require_apart, written
+from .launchable import require_apart, written
 
 #: The operands of a call besides `a`, `b` and `out`, by name: tensors and numbers, and auxiliary outputs or None.
 Operands: TypeAlias = dict[str, Any]
@@ -43,8 +42,8 @@ class KernelModule(Protocol):
 
 
 #: What a call does next: it continues as one of a function, with what a copier returns for `a` and `b`; or it launches
-#: a kernel with a configuration, with None for one that the kernel chooses.
-Step: TypeAlias = tuple[Any, Any, Row | None]
+#: a kernel with a configuration, None for the kernel's own choice. The last is the state of the call, if it is known.
+Step: TypeAlias = tuple[Any, Any, Row | None, State | None]
 
 # Operators and recorded calls are made once, by one thread.
 registering = threading.RLock()
@@ -63,8 +62,6 @@ within = _Within()
 SIGNATURES = 4096
 PLAIN = (Tensor, torch.nn.Parameter)
 deterministic = torch.are_deterministic_algorithms_enabled
-# The types of operands that torch need not see beside plain tensors.
-_NUMBERS = {float, int, type(None)}
 
 
 def added(name: str) -> Any:
@@ -85,32 +82,39 @@ def in_forward_mode() -> bool:
     return bool(getattr(forward_ad, "_current_level", 0) >= 0)
 
 
-def special(*operands: Any) -> bool | None:
-    """Whether a gradient is recorded for one of these operands; None where torch must see a call with them.
+def signature_of(*operands: Any) -> tuple[object, ...] | None:
+    """What launches depend on: all of the operands but their addresses, and the values of numbers.
 
-    Such operands are of a subclass, or views of negated memory.
+    None where torch must see a call with them: tensors of a subclass, without memory, or views of negated memory, as
+    `z.conj().imag` is; and for what is neither a tensor nor a number.
     """
-    recording, found = torch.is_grad_enabled(), False
-    for x in operands:
-        if is_plain(x):
-            if x.is_neg():
+    found: list[object] = [deterministic()]
+    try:
+        for x in operands:
+            if type(x) in PLAIN:
+                if x.is_neg():
+                    return None
+                found.append((x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16))
+            elif x is None or type(x) is float or type(x) is int:
+                found.append(type(x))
+            else:
                 return None
-            found = found or (recording and x.requires_grad)
-        elif type(x) not in _NUMBERS:
-            return None
-    return found
+    except RuntimeError:
+        # A transform of torch.func has tensors that look plain and have no memory.
+        return None
+    return tuple(found)
 
 
-def kind_of(x: object) -> object:
-    """What the signature has of an operand: all but its address or value; RuntimeError for a tensor without memory."""
-    return (x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16) if isinstance(x, Tensor) else type(x)
+def recording(*operands: Any) -> bool:
+    """Whether a gradient is recorded for one of the operands."""
+    return torch.is_grad_enabled() and any([isinstance(x, Tensor) and x.requires_grad for x in operands])
 
 
-def remember(cached: dict[Any, Any], kind: object, found: Any) -> None:
-    """Keep what is known of a signature; a full dictionary is cleared first."""
+def remember(cached: dict[Any, Any], known: object, found: Any) -> None:
+    """Keep what is found for a signature; a full dictionary is cleared first."""
     if len(cached) >= SIGNATURES:
         cached.clear()
-    cached[kind] = found
+    cached[known] = found
 
 
 def name_contract(error: Exception, name: str) -> None:
@@ -148,18 +152,18 @@ def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | 
         repeatable = on_gpu(first) and first.numel() > 0
         keys = [fast.specialisation(x.kernel, x.arguments) if fast and repeatable else None for x in plan.launches]
         compiled = [None if key is None else fast.compiled.get(key) for key in keys]
-        if None not in compiled:
+        found = None if None in compiled else Repeat(call, plan, compiled, given)
+        if found is not None and None not in found.steps:
             # Triton would launch what it has compiled for other sizes.
-            found = Repeat(call, plan, compiled, given)
-            stream, tensors = fast.current()[1](found.index), [*given.values(), *map(plan.known.get, found.names)]
-            call.start(plan, lambda: found.run(stream, tensors))
+            found.run(found.stream(found.index), [*given.values(), *map(plan.known.get, found.names)])
             return found
         compiled = call.start(plan)
         if not repeatable or None in compiled:
             return None
         if fast:
             fast.compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
-        return Repeat(call, plan, compiled, given)
+        found = Repeat(call, plan, compiled, given)
+        return None if None in found.steps else found
 
 
 class Repeat:
@@ -184,16 +188,20 @@ class Repeat:
         sizes = [(tensors[name].numel(), tensors[name].element_size()) for name in shared]
         self.workspace = [count * (1 if place else size) for place, (count, size) in enumerate(sizes)]
         self.workspaces = importlib.import_module(".workspaces", __package__) if shared else None
-        self.cleared = [places[name] for name in call.cleared]
-        self.reduced = [(places[x.name], x.run, places[x.parts]) for x in call.reduced if x.name in places]
         self.results = [places.get(name, -1) for name in plan.results]
         self.result = self.results[0] if len(self.results) == 1 else None
-        # A descriptor, and a tensor that is passed as bytes, have the operand as `base`.
         names = {id(x): name for name, x in plan.known.items() if isinstance(x, (Tensor, float))}
-        owners = [{x: names.get(id(getattr(y, "base", y)), "") for x, y in z.arguments.items()} for z in plan.launches]
-        self.launches = [again(*each, places) for each in zip(plan.launches, compiled, owners)]
+        self.steps: list[Any] = [
+            *(lambda _, tensors, at=places[name]: tensors[at].zero_() for name in call.cleared),
+            *(again(each, kernel, names, places) for each, kernel in zip(plan.launches, compiled)),
+            *(
+                lambda _, tensors, run=x.run, to=places[x.name], parts=places[x.parts]: run(tensors[to], tensors[parts])
+                for x in call.reduced
+                if x.name in places
+            ),
+        ]
         self.current: Callable[[], int] = torch.cuda.current_device
-        self.stream: Callable[[int], int] | None = _stream if shared else None
+        self.stream: Callable[[int], int] = _stream if shared else lambda _: 0
         if fast:
             self.current, self.stream = fast.current()
         self.names = [*made, *shared]
@@ -210,36 +218,24 @@ class Repeat:
         if self.current() != self.index:
             with torch.cuda.device(self.index):
                 return self.made_of(given)
-        stream = 0 if self.stream is None else self.stream(self.index)
+        stream = self.stream(self.index)
         for size, strides, dtype in self.made:
             given.append(torch.empty_strided(size, strides, dtype=dtype, device=self.device))
         if self.workspaces is not None:
             given += self.workspaces.workspace(self.device, stream, *self.workspace)
-        for place in self.cleared:
-            given[place].zero_()
+        self.run(stream, given)
+        return given
+
+    def run(self, stream: int, tensors: list[Any]) -> None:
+        """Fill the results of such a list, on the current stream."""
         try:
-            for launch in self.launches:
-                launch(stream, given)
+            for step in self.steps:
+                step(stream, tensors)
         except BaseException:
             if self.workspaces is not None:
                 # The kernel may not have reset its counters.
                 self.workspaces.free()
             raise
-        for result, reduce, parts in self.reduced:
-            reduce(given[result], given[parts])
-        return given
-
-    def run(self, stream: int, tensors: list[Any]) -> None:
-        """Launch the kernels with such a list."""
-        for launch in self.launches:
-            launch(stream, tensors)
-
-    def transposed(self) -> Repeat:
-        """The same launches, whose only result is seen with its last two dimensions exchanged."""
-        found = copy.copy(self)
-        (*batch, m, n), (*strides, of_m, of_n), dtype = self.made[0]
-        found.made = [(torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype), *self.made[1:]]
-        return found
 
 
 def _stream(index: int) -> int:
@@ -248,17 +244,24 @@ def _stream(index: int) -> int:
 
 
 def again(
-    plan: Planned, compiled: Any, owners: Mapping[str, str], places: Mapping[str, int]
-) -> Callable[[int, list[Any]], None]:
-    """What repeats a launch on a stream, for a call's list whose tensors and numbers, of arguments, are at `places`."""
+    plan: Planned, compiled: Any, names: Mapping[int, str], places: Mapping[str, int]
+) -> Callable[[int, list[Any]], None] | None:
+    """What repeats a launch on a stream, for a list of tensors and numbers that are at `places`.
+
+    `names` has the names of the first call's by identity; a descriptor, and a tensor that is passed as bytes, have the
+    operand as `base`. None if an argument is another tensor or number: it could not be found in another call.
+    """
     grid: Any = plan.grid
     if callable(grid):
         # The grid of an autotuned kernel depends on the configuration that it chose for these sizes.
         grid = grid({**plan.arguments, **plan.kernel.best_config.all_kwargs()})
     grid = (*grid, 1, 1)[:3]
-    # `triton.heuristics` adds only constants, which a launch does not read.
+    # What `triton.heuristics` adds is compiled in: a launch reads None in its place.
     values = {name: plan.arguments.get(name) for name in plan.kernel.arg_names}
+    owners = {name: names.get(id(getattr(x, "base", x)), "") for name, x in values.items()}
     slots = {name: places[owner] for name, owner in owners.items() if owner in places}
+    if any(isinstance(getattr(x, "base", x), (Tensor, float)) and name not in slots for name, x in values.items()):
+        return None
     launch: Callable[[int, list[Any]], None] | None = fast and fast.launch(compiled, grid, values, slots)
     return launch or _documented(compiled, grid, values, slots)
 
@@ -269,33 +272,30 @@ def _documented(
     """A repeated launch by what Triton documents: its descriptors are made and encoded again."""
     run = compiled[grid]
     fixed = [None if name in slots else value for name, value in values.items()]
-    changed: list[tuple[int, int, Any]] = []
-    for index, (name, x) in enumerate(values.items()):
-        if name in slots:
-            make: Any = float if isinstance(x, float) else None
-            if isinstance(x, TensorDescriptor):
-                make = functools.partial(_described, {**vars(x), "base": None})
-            changed.append((index, slots[name], make))
+    changed = [(index, slots[name], _made_as(x)) for index, (name, x) in enumerate(values.items()) if name in slots]
 
     def launch(_: int, tensors: list[Any]) -> None:
         arguments = fixed.copy()
         for index, place, make in changed:
-            arguments[index] = tensors[place] if make is None else make(tensors[place])
+            arguments[index] = make(tensors[place])
         run(*arguments)
 
     return launch
 
 
-def _copied(copier: Any, function: Function, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
-    """A call of a function with copies of `a` and `b`."""
-    return function(*copier(a, b), out=out, **operands)
+def _made_as(x: Any) -> Callable[[Any], Any]:
+    """What makes an argument like `x` of a tensor or a number; it keeps no tensor."""
+    if isinstance(x, TensorDescriptor):
+        fields = {**vars(x), "base": None}
 
+        def described(base: Any) -> Any:
+            # The constructor's checks take some microseconds, and `x` has passed them.
+            made: Any = object.__new__(TensorDescriptor)
+            made.__dict__.update(fields, base=base)
+            return made
 
-def _described(fields: Mapping[str, Any], base: Tensor) -> Any:
-    """A descriptor with other memory, which needs no check."""
-    made: Any = object.__new__(TensorDescriptor)
-    made.__dict__.update(fields, base=base)
-    return made
+        return described
+    return float if isinstance(x, float) else lambda y: y
 
 
 class Function:
@@ -343,26 +343,17 @@ class Function:
     ) -> Result:
         if more:
             operands = self.by_place(more, operands)
-        if not self.hidden(a, b):
+        values = a, b, out, *operands.values()
+        known = None if self.watched() else signature_of(*values)
+        if known is None:
             return self.seen(a, b, out, config, operands)
-        needs = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-        if operands or out is not None:
-            kind = special(out, *operands.values())
-            if kind is None:
-                return self.seen(a, b, out, config, operands)
-            needs = needs or kind
-        if needs:
+        if recording(*values):
             return self.record(a, b, out, config, operands)
-        found = self.direct(a, b, out, config, operands)
-        if out is not None or (operands and self.outputs):
-            written(out, *map(operands.get, self.outputs))
-        return found
+        return self.direct(a, b, out, config, operands, known)
 
     def by_place(self, more: Sequence[Any], operands: Operands) -> Operands:
         """The operands with those behind `b` that have a place; raises TypeError for others, and for a second value."""
-        if "offsets" in operands:
-            raise TypeError(f"{self.name}() got multiple values for argument 'offsets'")
-        if len(more) > self.places - 2:
+        if len(more) != self.places - 2 or "offsets" in operands:
             first = "a, b and offsets" if self.places > 2 else "a and b"
             names = "=, ".join([x for x in (*self.beside, *self.outputs, "out") if x != "offsets"])
             raise TypeError(f"{self.name}() takes {first} without a keyword, all others with one: {names}=")
@@ -378,17 +369,9 @@ class Function:
             listed = [f"{what} {', '.join(sorted(names))}" for what, names in wrong.items() if names]
             raise TypeError(f"{self.name}() got wrong keyword arguments: {'; '.join(listed)}")
 
-    def hidden(self, a: Tensor, b: Tensor) -> bool:
-        """Whether torch need not see a call with these tensors."""
-        return not (
-            torch.compiler.is_compiling()
-            or type(a) not in PLAIN
-            or type(b) not in PLAIN
-            or in_forward_mode()
-            # A view of negated memory, as `z.conj().imag` is, which torch resolves for its operators.
-            or a.is_neg()
-            or b.is_neg()
-        )
+    def watched(self) -> bool:
+        """Whether torch must see all calls now."""
+        return torch.compiler.is_compiling() or in_forward_mode()
 
     def seen(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
         """A call that torch must see, or one with a wrong operand: the kernel refuses it, or makes fake results."""
@@ -407,39 +390,35 @@ class Function:
         """A call of which a gradient would have to be recorded."""
         return self.seen(a, b, out, config, operands)
 
-    def direct(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
-        """A call that torch need not see."""
-        kind: object
-        try:
-            # As `kind` says it: this is part of every call.
-            where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16, deterministic()
-            kind = a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, where
-            if out is not None or operands:
-                kind = kind, kind_of(out), *operands, *map(kind_of, operands.values())
-            call = self.cached.get(kind) if config is None else None
-        except RuntimeError:
-            # A tensor without memory, as in a transform of torch.func.
-            return self.seen(a, b, out, config, operands)
-        except (AttributeError, TypeError):
-            # Not a tensor: the kernel reports what is wrong.
-            kind = call = None
+    def direct(
+        self,
+        a: Tensor,
+        b: Tensor,
+        out: Tensor | None,
+        config: Config,
+        operands: Operands,
+        known: tuple[object, ...] | None = None,
+    ) -> Result:
+        """A call that torch need not see; `known` is its signature, if that has been asked."""
+        known = known or signature_of(a, b, out, *operands.values())
+        kind = None if known is None or config is not None else (*known, *operands)
+        call = self.cached.get(kind)
         if call is None:
             self.check(operands)
         try:
-            if call is not None:
+            if call is None:
+                found = self.first(kind, a, b, out, config, operands)
+            else:
                 if out is not None or (operands and self.outputs):
                     results = {"out": out, **{x: operands.get(x) for x in self.outputs}}
                     require_apart(results, {"a": a, "b": b, **{x: operands.get(x) for x in self.beside}})
-                return call(a, b, out, operands)
-            return self.first(kind if config is None else None, a, b, out, config, operands)
+                found = call(a, b, out, operands)
         except (TypeError, ValueError) as error:
             name_contract(error, self.name)
             raise
-
-    def kind(self, a: Tensor, b: Tensor) -> tuple[object, ...]:
-        """The signature of a call with `a` and `b` alone."""
-        where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16, deterministic()
-        return a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, where
+        if out is not None or (operands and self.outputs):
+            written(out, *map(operands.get, self.outputs))
+        return found
 
     def first(
         self, kind: object, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands
@@ -451,19 +430,19 @@ class Function:
         if self.interpreted_bf16 is not None:
             self.interpreted_bf16.check(a, b)
         if kind is None:
-            taking, reasons = self.accepting(given)
-            if not taking:
-                raise ValueError("\n".join(reasons))
-            return taking[0].CALL(config, **given)  # type: ignore[no-any-return]
-        (copier, target, row), state = self.planned(a, b, out, operands)
+            return self.accepting(given)[0].CALL(config, **given)  # type: ignore[no-any-return]
+        copier, target, row, state = self.step(a, b, out, operands)
         if copier is not None:
             # Later calls of the signature are those of another function, with copies.
-            copying = functools.partial(_copied, copier, target)
-            remember(self.cached, kind, copying)
-            return copying(a, b, out, operands)
+            def copied(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
+                return target(*copier(a, b), out=out, **operands)  # type: ignore[no-any-return]
+
+            remember(self.cached, kind, copied)
+            return copied(a, b, out, operands)
+        call = target.CALL
         if not on_gpu(a):
-            return target.gemm(a, b, **operands, out=out, config=row)  # type: ignore[no-any-return]
-        call, given = target.CALL, distinct(given)
+            return call(row, **given)  # type: ignore[no-any-return]
+        given = distinct(given)
         state = call.state(given) if state is None else replace(state, given=given)
         plan = call.plan_of(state, row, accepted=self.nominal is None)
         repeat = started(call, plan, given, a)
@@ -475,8 +454,8 @@ class Function:
         """The modules of all kernels."""
         return tuple([self.load(kernel) for kernel in self.kernels])
 
-    def accepting(self, given: Operands) -> tuple[list[KernelModule], list[str]]:
-        """The kernels that accept the operands, in order, and what is said where there is none.
+    def accepting(self, given: Operands, *, some: bool = True) -> list[KernelModule]:
+        """The kernels that accept the operands, in order; ValueError if there must be `some` and is none.
 
         It is every kernel for wrong operands, of which the kernel's call reports what is wrong.
         """
@@ -485,23 +464,19 @@ class Function:
         try:
             state = self.table.state(given)
         except (TypeError, ValueError):
-            return [*self.modules()], []
-        found = [(kernel, kernel.CALL.reason(state)) for kernel in self.modules()]
-        reasons = [f"{name}: {why}" for name, (_, why) in zip(self.kernels, found)]
-        return [kernel for kernel, why in found if why is None], ["no kernel accepts the operands:", *reasons]
-
-    def planned(self, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> tuple[Step, State | None]:
-        """What a call does next, and its sizes where they were found on the way; ValueError if no kernel accepts it."""
-        if self.choice is not None:
-            return self.choice(self, a, b, out, operands)  # type: ignore[no-any-return]
-        taking, reasons = self.accepting({"a": a, "b": b, "out": out, **operands})
-        if not taking:
-            raise ValueError("\n".join(reasons))
-        return (None, taking[0], None), None
+            return [*self.modules()]
+        reasons = {kernel: kernel.CALL.reason(state) for kernel in self.modules()}
+        found = [kernel for kernel, why in reasons.items() if why is None]
+        if some and not found:
+            listed = [f"{name}: {why}" for name, why in zip(self.kernels, reasons.values())]
+            raise ValueError("\n".join(["no kernel accepts the operands:", *listed]))
+        return found
 
     def step(self, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Step:
         """What a call with tensors does next; ValueError if no kernel accepts the operands."""
-        return self.planned(a, b, out, operands)[0]
+        if self.choice is not None:
+            return self.choice(self, a, b, out, operands)  # type: ignore[no-any-return]
+        return None, self.accepting({"a": a, "b": b, "out": out, **operands})[0], None, None
 
     def followed(self, given: Operands) -> tuple[list[Any], KernelModule, Row | None, Operands]:
         """What a call comes to: launches of copies, the kernel, its configuration and its operands."""
@@ -510,7 +485,7 @@ class Function:
         while True:
             a, b, out = given["a"], given["b"], given["out"]
             operands = {name: x for name, x in given.items() if name not in ("a", "b", "out")}
-            copier, target, row = function.step(a, b, out, operands)
+            copier, target, row, _ = function.step(a, b, out, operands)
             if copier is None:
                 return copying, target, row, given
             copying += filter(None, [copier.launch(a, b)])

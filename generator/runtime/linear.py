@@ -41,10 +41,11 @@ class Linear(torch.nn.Linear):
     """A linear layer computed by a contract of this family; parameters and `state_dict` are those of torch.nn.Linear.
 
     `contract` is a name in CONTRACTS; None takes the one that does no more than torch.nn.Linear. The input has the
-    shape (..., in_features), the result (..., out_features), or (..., out_features // 2) by a gated contract. A call
-    takes the contract of the same chain for the type that the weight has then. What is made of other tensors, as in
+    shape (..., in_features), the result (..., out_features), or (..., out_features // 2) by a gated contract. After
+    `.to(dtype)` a call takes the contract of the same chain for that type. What is made of other tensors, as in
     quantised and sharded models, and nested tensors are multiplied by torch if the chain is that of torch.nn.Linear.
-    Raises ValueError for a contract that does not fit.
+    Raises ValueError for a contract that does not fit. Without `backward: kernels` in the spec it is for inference: a
+    call that would record a gradient raises RuntimeError.
     """
 
     # Where it is public, and where pickled layers look for it.
@@ -116,7 +117,7 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Repla
     if contract is not None and contract not in CONTRACTS:
         raise ValueError(f"{contract} is no contract of a linear layer; those of this family: {', '.join(CONTRACTS)}")
     fitting = [kind[:2] for name, kind in CONTRACTS.items() if (name == contract if contract else not kind[2])]
-    replaced, others, made = ReplacedModules(), False, dict[int, Linear]()
+    replaced, others = ReplacedModules(), False
     for name, module in [*model.named_modules(remove_duplicate=False)]:
         if isinstance(module, Linear) or type(module).__module__ == Linear.__module__:
             others = True
@@ -128,13 +129,7 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Repla
             replaced.left[name] = reason
         if reason != "":
             continue
-        if id(module) not in made:
-            layer = made[id(module)] = Linear.__new__(Linear)
-            layer.__dict__.update(module.__dict__)
-            layer._take(contract)
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, made[id(module)])
-        replaced.append(name)
+        replaced.replace(model, name, module, Linear)._take(contract)
     if not replaced and not others:
         why = "; ".join(f"{name or 'the model'}: {reason}" for name, reason in [*replaced.left.items()][:3])
         warnings.warn(f"no linear layer is replaced: {why or 'the model has none'}", stacklevel=2)

@@ -24,7 +24,6 @@ from triton import knobs
 from . import private, registration
 from .call import index_of
 from .launch import (
-    PLAIN,
     Config,
     Function,
     Operands,
@@ -35,7 +34,6 @@ from .launch import (
     registering,
     within,
 )
-from .launchable import written
 from .private import constant, count_modes, is_tracing, transforming
 from .registration import NAMESPACE, Signature, operator
 
@@ -96,25 +94,20 @@ class Operator(Function):
         self.sharding = added("sharding")
         # Functions that calls in place of this one go to, found by `register`: torch.compile cannot trace an import.
         self.others: dict[str, Operator] = {}
-        # The operators, which it makes: what torch.compile has read of an object before a call is what it knows of it.
+        # The operators, made by `register`: torch.compile does not see attributes that change during a call.
         self.returning: Callable[..., Result] | None = None
         self.filling: Callable[..., None] | None = None
         # The name that errors show where the caller is not known: not that of a contract called in another's place.
         self.shown = name
 
-    def hidden(self, a: Tensor, b: Tensor) -> bool:
-        # In one expression with what the class above asks: it is part of every call.
-        return not (
+    def watched(self) -> bool:
+        return bool(
             torch.compiler.is_compiling()
-            or type(a) not in PLAIN
-            or type(b) not in PLAIN
             or is_tracing()
             or count_modes()
             or transforming()
             or torch.is_autocast_enabled(_DEVICE)
             or in_forward_mode()
-            or a.is_neg()
-            or b.is_neg()
         )
 
     def layer(self, x: Tensor, weight: Tensor, operands: Operands) -> Result | None:
@@ -270,7 +263,6 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
         a, b, *_ = plain = [private.as_plain(x) for x in arguments]
         operands, (out, *outputs, config) = signature.unpacked(plain)
         direct(a, b, out, config, {**operands, **dict(zip(signature.results[1:], outputs))})
-        written(out, *outputs)
 
     def direct(a: Tensor, b: Tensor, out: Tensor | None, config: int | None, operands: Operands) -> Result:
         if contract.gradient is None and torch.is_grad_enabled():

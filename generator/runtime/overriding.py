@@ -23,7 +23,7 @@ from torch import Tensor
 from triton import knobs
 
 from . import torch_products
-from .launch import Function, Step, kind_of, remember
+from .launch import Function, Step, remember, signature_of
 from .private import as_plain
 from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
 
@@ -148,12 +148,11 @@ class Override(Installed):
         """What `decide` says of a call, asked once for its signature."""
         if not runs(asked.a):
             return f"on {asked.a.device.type}, a GPU is needed, or TRITON_INTERPRET=1 before Python starts", None
-        kinds = [kind_of(x) if isinstance(x, Tensor) else x for x in asked[:-1]]
-        set_to = (
-            torch.are_deterministic_algorithms_enabled(),
-            asked.a.dtype == torch.float32 and torch_products.fp32_precision(),
-        )
-        key = name, *set_to, *kinds
+        tensors = signature_of(*[x for x in asked[:-1] if x is None or isinstance(x, Tensor)])
+        if tensors is None:
+            return "of a tensor without memory, or of another class", None
+        precision = asked.a.dtype == torch.float32 and torch_products.fp32_precision()
+        key = name, precision, *tensors, asked.batch, asked.dtype, asked.alpha, asked.beta
         if key not in self._decided:
             remember(self._decided, key, self.decide(asked))
         return self._decided[key]

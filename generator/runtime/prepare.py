@@ -152,7 +152,7 @@ def _calls(
     dtypes: _Dtypes,
 ) -> Iterator[Operands]:
     """The operands of calls of these `sizes` and of each M in `rows`, one for each alignment of each operand."""
-    naming = [(x.name, x.named) for x in gemm.table.results if x.named is not None]
+    naming = [(x.name, x.named) for x in gemm.table.results if hasattr(x, "named")]
     for size in rows:
         # Groups divide what is M, or what is K.
         total = size if gemm.__name__.startswith("gmm_") else sizes["K"]

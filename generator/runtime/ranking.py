@@ -29,15 +29,13 @@ class Ranking:
     def __init__(self, tuned: Any = None, analytic: Any = None, copies: Any = None) -> None:
         self.tuned, self.analytic, self.copies = tuned, analytic, copies
 
-    def __call__(
-        self, function: Function, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands
-    ) -> tuple[Step, State | None]:
+    def __call__(self, function: Function, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Step:
         # Products that `offsets` divide are not copied.
         copies: Any = self.copies if function.places == 2 else None
         gpu = on_gpu(a)
         twin = None if copies is None else copies.other(a, b, gpu)
         if twin is not None:
-            return (*twin, None), None
+            return *twin, None, None
         gpu = gpu and min(a.dim(), b.dim()) > 1
         given: Operands = {"a": a, "b": b, "out": out, **operands}
         like = given if function.nominal is None else function.nominal(function.table, given)
@@ -50,21 +48,22 @@ class Ranking:
             state = function.table.state(like)
             found = self.best(function, function.modules(), state, lies)
             if found is not None and found[0].CALL.reason(state) is None:
-                return (None, *found), state if like is given else None
+                return None, *found, state if like is given else None
             comparable = found is not None
-        taking, reasons = function.accepting(given)
+        taking = function.accepting(given, some=False)
         refused = aligning and len(taking) < len(function.kernels)
         if refused or lining:
             copier: Any = (copies.aligning if refused else copies.lining)(a, b)
             copied = dict(zip("ab", copier.like(a, b)))
-            more, _ = function.accepting({**given, **copied})
+            more = function.accepting({**given, **copied}, some=False)
             if more and (not refused or not taking or more[0] is not taking[0]):
-                return (copier, function, None), None
-        if not taking:
-            raise ValueError("\n".join(reasons))
+                return copier, function, None, None
+        # It says why, where there is none.
+        taking = taking or function.accepting(given)
         found = self.best(function, taking, function.table.state(like)) if comparable else None
         # Where neither measurements nor a cost model compare kernels, the first one chooses its own configuration.
-        return ((None, *found) if found else (None, taking[0], None)), None
+        kernel, row = found or (taking[0], None)
+        return None, kernel, row, None
 
     def best(
         self, function: Function, taking: Sequence[KernelModule], state: State, lies: Lies | None = None

@@ -26,9 +26,7 @@ def require_tensor(name: str, x: Any) -> torch.Tensor:
     """`x`; raises TypeError if it is no tensor."""
     if isinstance(x, torch.Tensor):
         return x
-    hint = "; torch.fx.symbolic_trace does not record it, use torch.export" * isinstance(x, torch.fx.Proxy)
-    hint += f"; pass torch.from_numpy({name})" * (type(x).__name__ == "ndarray")
-    raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}{hint}")
+    raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
 
 
 class ReplacedModules(list[str]):
@@ -37,3 +35,17 @@ class ReplacedModules(list[str]):
     def __init__(self) -> None:
         super().__init__()
         self.left: dict[str, str] = {}
+        self._made: dict[int, Any] = {}
+
+    def replace(self, model: torch.nn.Module, name: str, module: torch.nn.Module, layer: type[torch.nn.Module]) -> Any:
+        """Put a module as one of another class in its place, with its parameters, hooks and settings; return that."""
+        parent, _, last = name.rpartition(".")
+        if id(module) not in self._made:
+            made = self._made[id(module)] = layer.__new__(layer)
+            made.__dict__.update(module.__dict__)
+            # What its `compile` has made calls the module itself.
+            if made.__dict__.pop("_compiled_call_impl", None) is not None:
+                made.compile()
+        setattr(model.get_submodule(parent), last, self._made[id(module)])
+        self.append(name)
+        return self._made[id(module)]

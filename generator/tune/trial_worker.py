@@ -210,7 +210,7 @@ class _Passes:
             return None
         gemm: Any = function(self.trial.function)
         kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
-        copier, _, _ = gemm.step(operands.a, operands.b, operands.out, operands.keywords)
+        copier, *_ = gemm.step(operands.a, operands.b, operands.out, operands.keywords)
         same = (c for c in self.trial.candidates if (c.contestant.kernel, c.config) == (kernel, config))
         return _Choice(kernel, config, next(same, None) if copier is None else None)
 

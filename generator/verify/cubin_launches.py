@@ -11,9 +11,10 @@ from typing import Any
 
 from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
 
-from generator.emit.call_value import Amount, Made, Tensor
+from generator.emit.call_value import Made, Tensor
 from generator.emit.cubin.c_expressions import expression
 from generator.emit.cubin.compiled_contracts import CubinArgument, CubinImage, CubinLaunch, TensorMap
+from generator.plan.extents import Amount
 
 #: The bytes of an argument of each type, as Triton writes types.
 _BYTES = {"i32": 4, "i64": 8, "fp32": 4}

@@ -236,9 +236,7 @@ class _Packing:
     def chosen(self, given: dict[str, Any]) -> tuple[Any, Any]:
         """The kernel and the configuration of a call; None for the kernel's own."""
         function = self.function
-        taking, reasons = function.accepting(given)
-        if not taking:
-            raise ValueError("; ".join(reasons))
+        taking = function.accepting(given)
         like = given if function.nominal is None else function.nominal(self.table, given)
         found = None if function.choice is None else function.choice.best(function, taking, self.table.state(like))
         return found or (taking[0], None)

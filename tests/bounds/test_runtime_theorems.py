@@ -16,7 +16,8 @@ from generator.bounds.extent_terms import factors, term
 from generator.bounds.rewriting import value
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import poly, variable
-from generator.emit.call_value import OPERATIONS, Amount, Made, Tensor, evaluated, extents
+from generator.emit.call_value import Made, Tensor, evaluated, extents
+from generator.plan.extents import OPERATIONS, Amount
 from generator.runtime import arguments
 from generator.runtime import call as runtime
 from generator.runtime.arguments import next_power
@@ -26,6 +27,7 @@ from generator.runtime.limits import absent, at_most, first, multiple
 from generator.runtime.memory import Memory, Reduction, Workspace
 from generator.runtime.occupancy import Occupancy
 from generator.runtime.scalars import Number as Scalar
+from generator.runtime.scattered import Scattered
 
 ROWS = [{"BLOCK_M": 16, "BLOCK_N": 32}, {"BLOCK_M": 64, "BLOCK_N": 32}]
 MOST = runtime_theorems.LARGEST
@@ -135,7 +137,7 @@ def test_rows_of_a_result_that_are_named_are_those_that_it_has() -> None:
         Operand("rows", "T", torch.int32, absent="R"),
         Operand("scatter", "T", torch.int32, absent="T"),
     )
-    out = Operand("out", "T N", torch.float32, named="scatter")
+    out = Scattered("out", "T N", torch.float32, named="scatter")
     grouped = call(operands=operands, results=(out,))
     given = {"a": huge(3, 7), "b": huge(2, 7, 5), "scatter": None}
     assert grouped.state(given).numbers["S"] == 3

@@ -145,7 +145,7 @@ def test_a_device_that_holds_none_is_told(render: Any, package: str) -> None:
                 offered(module)
             return
         reason = module.CALL.reason(SimpleNamespace(device=CUDA, numbers={"M": 1, "N": 1, "K": 1}, known={}))
-    assert f"shared memory of 65536 bytes, of which one needs {needed}" in reason and reason.endswith("sm80")
+    assert "shared memory" in reason and reason.endswith("sm80")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

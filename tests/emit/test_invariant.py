@@ -271,7 +271,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
             b = matrix(n, k, torch.float16, pitch=-(-k // 64) * 64).T
             pitches = [{}, {"pitch": k + 8}, {"pitch": k + 24}, {"pitch": -(-k // 64) * 64}, {"pitch": 4096}]
             rows = [matrix(m, k, torch.float16, **lies) for lies in pitches for m in (1, 3, 64, 1000)]
-            assert len({str(function.step(a, b, None, {})) for a in rows}) == 1
+            assert len({str(function.step(a, b, None, {})[:3]) for a in rows}) == 1
     assert crossings == {(False, False)}
 
 

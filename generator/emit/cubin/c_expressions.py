@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 
-from generator.emit.call_value import OPERATIONS, Amount
 from generator.epilogue import formula
+from generator.plan.extents import OPERATIONS, Amount
 
 #: The sizes of a call that has `count` products, as the C file names them.
 SIZES: Mapping[str, str] = {"M": "s->m", "N": "s->n", "K": "s->k", "B": "s->count", "G": "s->count"}

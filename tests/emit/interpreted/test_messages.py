@@ -47,9 +47,8 @@ WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], st
         (A[None], B),
         {},
         ValueError,
-        ": a must have two dimensions, got shape (1, 8, 32); pass a.flatten(0, -2), as nn.Linear does",
+        ": a must have two dimensions, got shape (1, 8, 32)",
     ),
-    "four dimensions": (NAME, (A[None, None], B), {}, ValueError, "pass a.flatten(0, -2), as nn.Linear does"),
     "a vector": (NAME, (A[0], B), {}, ValueError, "a must have two dimensions, got shape (32,)"),
     "a batch of weights": (NAME, (A, B[None]), {}, ValueError, "b must have two dimensions, got shape (1, 32, 16)"),
     "a wider type": (
@@ -57,44 +56,44 @@ WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], st
         (A.float(), B.float()),
         {},
         TypeError,
-        ": a must be torch.float16, got torch.float32; pass a.to(torch.float16)",
+        ": a must be torch.float16, got torch.float32",
     ),
     "the type of another contract": (
         NAME,
         (A.bfloat16(), B.bfloat16()),
         {},
         TypeError,
-        ": a must be torch.float16, got torch.bfloat16; pass a.to(torch.float16)",
+        ": a must be torch.float16, got torch.bfloat16",
     ),
     "the other way": (
         "gemm_bf16_rcr_bias_gelutanh",
         (A, B),
         {"bias": BIAS},
         TypeError,
-        "got torch.float16; pass a.to(torch.bfloat16)",
+        "got torch.float16",
     ),
-    "one of another type": (NAME, (A, B.bfloat16()), {}, TypeError, "got torch.bfloat16; pass b.to(torch.float16)"),
+    "one of another type": (NAME, (A, B.bfloat16()), {}, TypeError, "got torch.bfloat16"),
     "integers": (NAME, (A.int(), B), {}, TypeError, ": a must be torch.float16, got torch.int32"),
     "stepped columns": (
         NAME,
         (torch.randn(8, 64, dtype=HALF)[:, ::2], B),
         {},
         ValueError,
-        "got strides (64, 2); pass a.contiguous()",
+        "got strides (64, 2)",
     ),
     "a stepped weight": (
         NAME,
         (A, torch.randn(16, 64, dtype=HALF)[:, ::2].T),
         {},
         ValueError,
-        "got strides (2, 64); pass b.T.contiguous().T",
+        "got strides (2, 64)",
     ),
     "a stepped bias": (
         "gemm_fp16_rcr_bias",
         (A, B),
         {"bias": torch.randn(32, dtype=HALF)[::2]},
         ValueError,
-        "got strides (2,); pass bias.contiguous()",
+        "got strides (2,)",
     ),
     "an array": (NAME, (A.numpy(), B), {}, TypeError, "a must be a torch.Tensor, got ndarray"),
     "an array of an operand": (
@@ -157,9 +156,7 @@ def test_groups_have_three_operands_without_a_keyword(render: Callable[[str, str
     torch.testing.assert_close(
         function(A, weights, offsets, bias=bias), function(A, weights, offsets=offsets, bias=bias)
     )
-    with pytest.raises(
-        TypeError, match=r"offsets must be torch.int32, got torch.int64; pass offsets.to\(torch.int32\)"
-    ):
+    with pytest.raises(TypeError, match=r"offsets must be torch.int32, got torch.int64"):
         function(A, weights, offsets.long(), bias=bias)
 
 

@@ -186,7 +186,7 @@ CONTRACTS = (
         "the first kernel is taken, whatever it refuses",
         "contract",
         FP16_RCR,
-        ((" for kernel, why in found if why is None]", " for kernel, why in found]"),),
+        ((" for kernel, why in reasons.items() if why is None]", " for kernel in reasons]"),),
         "operands that a sibling takes are turned down",
         contract="gemm_fp16_rcr_bias",
         own="_runtime/launch.py",
@@ -212,8 +212,8 @@ CONTRACTS = (
         FP16_RCR,
         (
             (
-                "return taking[0].CALL(config, **given)",
-                "return taking[0].CALL(None, **given)",
+                "return self.accepting(given)[0].CALL(config, **given)",
+                "return self.accepting(given)[0].CALL(None, **given)",
             ),
         ),
         "a caller's choice has no effect",

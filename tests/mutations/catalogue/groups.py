@@ -190,9 +190,9 @@ MUTATIONS = (
         "a tensor is made where names of its rows are given",
         "library",
         GROUPS,
-        (('if given.get(self.named or "") is None:', "if given.get(self.name) is None:"),),
+        (("if given.get(self.named) is None:", "if given.get(self.name) is None:"),),
         "what is returned has no rows that were named",
-        own="_runtime/call.py",
+        own="_runtime/scattered.py",
         says="out",
     ),
     Mutation(

@@ -90,8 +90,8 @@ MUTATIONS = (
         RELU,
         (
             (
-                "            where = a.device, b.device, a.data_ptr() % 16, b.data_ptr() % 16, deterministic()",
-                "            where = a.device, b.device, deterministic()",
+                "x.device, x.data_ptr() % 16))",
+                "x.device))",
             ),
         ),
         "a call with unaligned operands runs what was compiled for aligned ones",
