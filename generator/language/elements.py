@@ -17,6 +17,8 @@ _NVIDIA = frozenset(name for name, target in TARGETS.items() if target.vendor ==
 _AMD = _EVERY - _NVIDIA
 #: The targets whose matrix unit multiplies the fp8 types of OCP.
 _OCP = frozenset({"sm89", "sm90", "sm100", "sm120", "gfx942", "gfx950", "gfx1201"})
+#: The target whose matrix unit multiplies the fp8 types with one zero.
+_CDNA3 = frozenset({"gfx942"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +216,39 @@ ELEMENTS: Mapping[str, ElementType] = {
         converts="fp8e5m2",
         quantises="to_fp8e5m2",
         nan="NaN stays NaN",
+    ),
+    # Those of CDNA3, which has one zero, one NaN and no infinities.
+    "fp8e4m3fnuz": ElementType(
+        bits=8,
+        torch="float8_e4m3fnuz",
+        triton="float8e4b8",
+        least=-240,
+        most=240,
+        exponent=4,
+        mantissa=3,
+        excess=8,
+        negative_zero=False,
+        multiplied=_CDNA3,
+        converted=_CDNA3,
+        accumulators=("fp32",),
+        step=32,
+        weight=True,
+    ),
+    "fp8e5m2fnuz": ElementType(
+        bits=8,
+        torch="float8_e5m2fnuz",
+        triton="float8e5b16",
+        least=-57344,
+        most=57344,
+        exponent=5,
+        mantissa=2,
+        excess=16,
+        negative_zero=False,
+        multiplied=_CDNA3,
+        converted=_CDNA3,
+        accumulators=("fp32",),
+        step=32,
+        weight=True,
     ),
     "int8": ElementType(
         bits=8,
