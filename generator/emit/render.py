@@ -104,20 +104,23 @@ def with_head(spec: Spec, body: str, command: str | None = None) -> str:
     return "\n".join(head) + "\n" + body
 
 
-def named_digest(text: str) -> str | None:
-    """The digest that a rendered file states for its body, in the line above its docstring; None for other files."""
-    body = text.find('\n"""')
-    start = text.rfind("\n", 0, body) + 1
-    if body < 0 or not text.startswith(DIGEST_LINE, start):
-        return None
-    return text[start + len(DIGEST_LINE) : body]
+def stated_and_actual_digest(text: str) -> tuple[str | None, str]:
+    """The digest that a rendered file states (None where it states none) and that of the text behind that line.
+
+    The lines of `text` must end as those of a rendered file, which `generator.files.reading.with_unix_lines` ensures.
+    """
+    # It is the line above the docstring: a spec's header may have another like it.
+    end = text.find('\n"""')
+    start = text.rfind("\n", 0, end) + 1
+    stated = text[start + len(DIGEST_LINE) : end] if end >= 0 and text.startswith(DIGEST_LINE, start) else None
+    body = text if stated is None else text[end + 1 :]
+    return stated, hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest()
 
 
 def body_digest(text: str) -> str | None:
     """The digest that a rendered file states, if its body still matches; None for an edited or foreign file."""
-    digest = named_digest(text)
-    body = text[text.find('\n"""') + 1 :]
-    return digest if digest == hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest() else None
+    stated, actual = stated_and_actual_digest(text)
+    return stated if stated == actual else None
 
 
 def with_new_body(text: str, change: Callable[[str], str]) -> str:
