@@ -206,7 +206,7 @@ SCHEDULE: Mapping[str, Schedule] = {
 
 #: The schedules that stand for all whose tiles are several blocks, where the tiles of a spec say which of them: those
 #: whose programs sum all of K, and those that divide it.
-PAIRED, SPLIT_K = "paired", "split_k"
+TILED, PAIRED, SPLIT_K = "tiled", "paired", "split_k"
 
 
 def schedule_of_blocks(side: str, size: int, *, splits: bool = False) -> str | None:
