@@ -14,12 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import jinja2
-
 from generator.emit.cubin.compiled_contracts import CubinPackage
 from generator.emit.cubin.contract_source import TAKEN, ContractSource
 from generator.emit.cubin.example import example_of
 from generator.emit.cubin.tables import Tables
+from generator.emit.render import environment
 from generator.files.package_data import data
 from generator.language.errors import CallError, shown
 from generator.language.family_names import why_no_family
@@ -68,15 +67,6 @@ _CUDA_WORDS = (
 )
 
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(data("emit", "cubin")),
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-
-
 def require_c_name(name: str) -> None:
     """Raise `CallError` for a name that files and functions of C cannot begin with."""
     if not _NAME.fullmatch(name) or name in TAKEN:
@@ -119,6 +109,7 @@ class CubinSources:
             "tables": Tables(package),
             "example": example,
         }
+        templates = environment(data("emit", "cubin"))
         for file in ("package.h", "package.c", "package.py", "CMakeLists.txt", "README.md", "example.c"):
             if file != "example.c" or example is not None:
-                yield file.replace("package", package.name), _ENVIRONMENT.get_template(f"{file}.j2").render(words)
+                yield file.replace("package", package.name), templates.get_template(f"{file}.j2").render(words)
