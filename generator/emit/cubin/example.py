@@ -35,35 +35,35 @@ class Example:
     @property
     def out(self) -> int:
         """The place of the result."""
-        return next(index for index, each in enumerate(self.source.operands) if each.operand.name == "out")
+        return next(index for index, each in enumerate(self.source.arguments) if each.operand.name == "out")
 
     @property
     def rounds_operands(self) -> bool:
         """Whether the operands of a product have 10 bits behind the leading one, as those in tf32."""
-        return self.source.contract.kernel.variant.dtype.precision == "tf32"
+        return self.source.kernel.variant.dtype.precision == "tf32"
 
     @property
     def result_bits(self) -> int:
         """The error of rounding a result is 2 to the minus this, as a part of it."""
-        return min(_TYPES[self.source.operands[self.out].operand.dtype], 18)
+        return min(_TYPES[self.source.arguments[self.out].operand.dtype], 18)
 
     @property
     def approximates(self) -> bool:
         """Whether the kernel computes a function in a cheaper form, whose error is less than that of the result."""
-        variant = self.source.contract.kernel.variant
+        variant = self.source.kernel.variant
         math = approximate_math.math_of(variant)
         return any(approximate_math.takes(step, math) for step in variant.chain.steps)
 
     @property
     def steps(self) -> list[str]:
         """The chain on `x`, each step as an expression in C."""
-        places = {each.operand.name: index for index, each in enumerate(self.source.operands)}
+        places = {each.operand.name: index for index, each in enumerate(self.source.arguments)}
         found = []
-        for step in self.source.contract.kernel.variant.chain.steps:
+        for step in self.source.kernel.variant.chain.steps:
             names = {formula.X: "x"}
             for local, used in step.operands:
                 place = places[used.name]
-                rank = len(self.source.operands[place].operand.extents)
+                rank = len(self.source.arguments[place].operand.extents)
                 indices = {ROWS: ["i"], COLUMNS: ["j"], MATRIX: ["i", "j"]}.get(used.shape, ["0"])
                 indices = ["b"] * (rank - len(indices)) + indices + ["0"] * 3
                 names[local] = f"element(&x_[{place}], {', '.join(indices[:3])})" if rank else "NUMBER"
@@ -73,7 +73,7 @@ class Example:
     @property
     def cases(self) -> list[ExampleCase]:
         """A few sizes of the table: the least and the largest M of N and K."""
-        runs = self.source.contract.runs
+        runs = self.source.runs
         found = {}
         for n, k in dict.fromkeys((run.n, run.k) for run in runs):
             own = [run for run in runs if (run.n, run.k) == (n, k)]
@@ -88,12 +88,11 @@ class Example:
 
 def example_of(source: ContractSource) -> Example | None:
     """The example of a contract, or None where it would need more than products of matrices and a chain."""
-    contract = source.contract
-    variant = contract.kernel.variant
-    plain = {each.operand.dtype for each in source.operands} <= {"", *_TYPES} and variant.dtype.acc == "fp32"
-    strided = any(x.operand.unit is None and len(x.operand.extents) > 1 for x in source.operands)
+    variant = source.kernel.variant
+    plain = {each.operand.dtype for each in source.arguments} <= {"", *_TYPES} and variant.dtype.acc == "fp32"
+    strided = any(x.operand.unit is None and len(x.operand.extents) > 1 for x in source.arguments)
     more = (
-        sum(each.operand.written for each in source.operands) != 1,
+        sum(each.operand.written for each in source.arguments) != 1,
         variant.products.divided,
         variant.epilogue.reads_out,
         variant.epilogue.gate is not None,

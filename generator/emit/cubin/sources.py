@@ -87,7 +87,7 @@ class CubinSources:
             told = f"{len(package.images)} cubins have {size} bytes, and a C file may have {MOST_BYTES}"
             raise CallError(f"package --format cubin: {told}: give fewer --shapes, or select contracts by --only")
         self.package = package
-        self.contracts = [ContractSource(each, package) for each in package.contracts]
+        self.contracts = [ContractSource.of(each, package) for each in package.contracts]
 
     def files(self) -> Iterator[tuple[str, str]]:
         """The path and the text of each file."""
