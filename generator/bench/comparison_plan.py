@@ -10,7 +10,7 @@ from pathlib import Path
 
 from generator.bench.suite import KernelSelection, Suite
 from generator.emit import kept_digests
-from generator.emit.loading import stated_and_actual_digest
+from generator.emit.render import stated_and_actual_digest
 from generator.epilogue.chain import Epilogue
 from generator.files.program import program
 from generator.language.errors import CallError, nearest

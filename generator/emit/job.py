@@ -30,7 +30,7 @@ from generator.emit.manifest import manifest, spec_entry, why_not_beside, writte
 from generator.emit.manifest_reader import VERSION
 from generator.emit.never_chosen import NeverChosen, never_chosen
 from generator.emit.package_files import package_names, package_source
-from generator.emit.render import ATTRIBUTES, ATTRIBUTES_TEXT, kernel_source, kernel_sources, named_digest
+from generator.emit.render import ATTRIBUTES, ATTRIBUTES_TEXT, kernel_source, kernel_sources, stated_and_actual_digest
 from generator.emit.rendering_results import RenderedFolder
 from generator.language.errors import SpecError
 from generator.language.spec import read
@@ -169,7 +169,7 @@ class RenderingJob:
         reason = why_not_beside(self.family, self.before, self.recorded)
         for name, entry in self.recorded.items() if reason is None else ():
             # A rendering that was interrupted has written the file, and no manifest.
-            digest = named_digest(found.read(f"{name}.py") or "")
+            digest, _ = stated_and_actual_digest(found.read(f"{name}.py") or "")
             if digest not in (None, entry.get("sha256")):
                 reason = f"{name} is not the one of {MANIFEST}"
                 break
@@ -221,7 +221,7 @@ class RenderingJob:
 
             sources = iter(tqdm(sources, self.family.spec.name, len(self.selected), leave=False, unit=" kernels"))
         for kernel, text in zip(self.selected, sources, strict=True):
-            bodies[kernel.name] = named_digest(text) or ""
+            bodies[kernel.name] = stated_and_actual_digest(text)[1]
             yield f"{kernel.name}.py", text
         yield from ((name, self._own_text(name)) for name in self.own_names)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import linecache
@@ -20,9 +19,6 @@ from unittest.mock import patch
 from generator import runtime
 from generator.emit.package_files import imported
 from generator.language.family_names import why_no_family
-
-#: How a rendered file introduces the digest of the text behind it.
-DIGEST_LINE = "# sha256 of the text below: "
 
 
 class _SourceLoader(SourceFileLoader):
@@ -157,15 +153,3 @@ def taken_for_memory(module: ModuleType) -> Iterator[None]:
         taking = patch.dict(vars(module), _launchable=lambda read, **results: True)
     with taking:
         yield
-
-
-def stated_and_actual_digest(text: str) -> tuple[str | None, str]:
-    """The digest that a rendered file states (None where it states none) and that of the text behind that line.
-
-    The lines of `text` must end as those of a rendered file, which `generator.files.reading.with_unix_lines` ensures.
-    """
-    head, found, rest = text.partition(DIGEST_LINE)
-    if not found or (head and not head.endswith("\n")):
-        return None, hashlib.sha256(text.encode()).hexdigest()
-    stated, _, body = rest.partition("\n")
-    return stated.strip(), hashlib.sha256(body.encode()).hexdigest()

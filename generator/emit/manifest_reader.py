@@ -26,15 +26,12 @@ from generator.files.program import program
 from generator.files.reading import FileError, read_text
 from generator.language.axis_values import POWERS
 from generator.language.built_in import known
-from generator.language.dtypes import PRECISIONS
-from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.errors import CallError, on_one_line, shown
 from generator.language.family_names import why_no_family
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.quantised_results import quantisation_of
-from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions
-from generator.language.vocabulary import DEFAULTS, INVARIANT, LAYOUT_LETTERS, SELECT, WORDS
+from generator.language.vocabulary import DEFAULTS, WORDS
 from generator.plan.kernels import Kernel, LeftOut, by_contract
 
 
@@ -206,13 +203,13 @@ def _kernel(
     spelled = repr(axes["epilogue"])
     if spelled not in epilogues:
         epilogues[spelled] = _epilogue(axes["epilogue"], operations)
-    layout = Layout(**{side: _one_of(axes["layout"][side], LAYOUT_LETTERS.values()) for side in "abc"})
+    layout = Layout(**axes["layout"])
     variant = Variant(
         layout,
-        _dtype(axes["dtype"]),
+        Dtype.from_data(axes["dtype"]),
         epilogue=epilogues[spelled],
         # A manifest may be older than an axis.
-        **{axis: _one_of(axes.get(axis, DEFAULTS[axis]), words) for axis, words in WORDS.items()},
+        **{axis: axes.get(axis, DEFAULTS[axis]) for axis in WORDS},
     )
     if variant.name != name:
         # Names become paths: a name that does not follow from the axes could lead to any file.
@@ -233,23 +230,12 @@ def _kernel(
     return Kernel(
         variant,
         tuple(Tile(**{key: int(value) for key, value in tile.items()}) for tile in entry["tiles"]),
-        tuple(_one_of(target, TARGETS) for target in entry["targets"]),
-        str(entry["triton"]),
-        _one_of(entry["select"], SELECT),
-        tuple((_one_of(target, TARGETS), tuple(rows)) for target, rows in entry.get("not_offered", {}).items()),
-        _one_of(entry.get("invariant", DEFAULTS["invariant"]), INVARIANT) == "rows",
+        tuple(entry["targets"]),
+        entry["triton"],
+        entry["select"],
+        tuple((target, tuple(rows)) for target, rows in not_offered.items()),
+        entry.get("invariant") == "rows",
     )
-
-
-def _dtype(parts: Mapping[str, Any]) -> Dtype:
-    """The types of a product, and how its operands are stored."""
-    for key in ("a", "b", "acc", "out"):
-        _one_of(parts[key], {*ELEMENTS, *FORMATS})
-    _one_of(parts["precision"], {None, *_PRECISIONS})
-    return Dtype.from_data(parts)
-
-
-_PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}
 
 
 def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, EpilogueOperation]) -> Epilogue:
@@ -281,9 +267,3 @@ def _step(step: Step, entry: Mapping[str, Any]) -> Step:
         wanted = {local: f"{operand.name} [{operand.shape}]" for local, operand in step.operands}
         raise ValueError(f"the operands of {step.operation!r} are {wanted}")
     return replace(step, operands=operands)
-
-
-def _one_of(found: str, legal: Any) -> str:
-    if found not in legal:
-        raise ValueError(f"{found!r} is none of {', '.join(sorted(map(str, legal)))}")
-    return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from generator.emit.apply import Refused, manifest_text
+from generator.emit.apply import Refused, manifest_text, text_of
 from generator.emit.file_digests import Digests
 from generator.emit.manifest_reader import Rendered
-from generator.files.reading import FileError, read_bytes, with_unix_lines
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,9 @@ def packed_files(family: Rendered) -> Packed:
 
 def _text(family: Rendered, name: str) -> str:
     path = family.folder / name
-    try:
-        data = with_unix_lines(read_bytes(path))
-    except FileNotFoundError:
-        raise Refused(f"{path}: is missing; render the family again") from None
-    except FileError as error:
-        raise Refused(str(error)) from None
-    text = data.decode("utf-8", errors="surrogateescape")
+    text = text_of(path)
+    if text is None:
+        raise Refused(f"{path}: is missing; render the family again")
     if not family.recorded.has(name, text):
         raise Refused(f"{path}: edited by hand; render the family again with --force, or package it by hand")
     try:

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import jinja2
-
+from generator.emit.render import environment
 from generator.files.package_data import data
 from generator.files.plain_text import representable
 
@@ -147,16 +146,13 @@ def page(report: RunReport) -> str:
         "plots": [_plotted(plot) for plot in report.plots],
     }
     shown = {"blocks": [[block.kind, block.text, block.state] for block in blocks], "rows": details}
-    loader = jinja2.FileSystemLoader([data("emit")])
-    environment = jinja2.Environment(
-        loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    text = environment.get_template("report.html.j2").render(
+    made = environment(data("emit"), escapes=True)
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    text = made.get_template("report.html.j2").render(
         report=report, carried={"data": carried, "details": shown}, signs=STATES
     )
     # Text outside the JSON may have any character, but the file may be written in any encoding.
-    return representable(text).encode("ascii", "xmlcharrefreplace").decode("ascii") + "\n"
+    return representable(text).encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 def _plotted(plot: Plot) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def checked(environment: jinja2.Environment, schedule: str) -> jinja2.Template:
         CallError: There is no such template, it is not Jinja, or it does not call what its word in the vocabulary says
             that it handles.
     """
-    name = f"{schedule}.py.j2"
+    name = f"{SCHEDULE[schedule].template or schedule}.py.j2"
     try:
         found = frozenset(_names(environment, name))
         lacking = next(_lacking(schedule, found), None)

@@ -12,85 +12,17 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 
-#: The fields of each type of node, in the order in which they are written.
-_FIELDS: dict[str, tuple[str, ...]] = {
-    "Module": ("body",),
-    # Statements.
-    "FunctionDef": ("name", "args", "body", "decorator_list", "returns"),
-    "AsyncFunctionDef": ("name", "args", "body", "decorator_list", "returns"),
-    "ClassDef": ("name", "bases", "keywords", "body", "decorator_list"),
-    "Return": ("value",),
-    "Delete": ("targets",),
-    "Assign": ("targets", "value"),
-    "AugAssign": ("target", "op", "value"),
-    "AnnAssign": ("target", "annotation", "value", "simple"),
-    "For": ("target", "iter", "body", "orelse"),
-    "AsyncFor": ("target", "iter", "body", "orelse"),
-    "While": ("test", "body", "orelse"),
-    "If": ("test", "body", "orelse"),
-    "With": ("items", "body"),
-    "AsyncWith": ("items", "body"),
-    "Match": ("subject", "cases"),
-    "Raise": ("exc", "cause"),
-    "Try": ("body", "handlers", "orelse", "finalbody"),
-    "Assert": ("test", "msg"),
-    "Import": ("names",),
-    "ImportFrom": ("module", "names", "level"),
-    "Global": ("names",),
-    "Nonlocal": ("names",),
-    "Expr": ("value",),
-    "Pass": (),
-    "Break": (),
-    "Continue": (),
-    # Expressions; constants and f-strings are written by functions of their own.
-    "BoolOp": ("op", "values"),
-    "NamedExpr": ("target", "value"),
-    "BinOp": ("left", "op", "right"),
-    "UnaryOp": ("op", "operand"),
-    "Lambda": ("args", "body"),
-    "IfExp": ("test", "body", "orelse"),
-    "Dict": ("keys", "values"),
-    "Set": ("elts",),
-    "ListComp": ("elt", "generators"),
-    "SetComp": ("elt", "generators"),
-    "DictComp": ("key", "value", "generators"),
-    "GeneratorExp": ("elt", "generators"),
-    "Await": ("value",),
-    "Yield": ("value",),
-    "YieldFrom": ("value",),
-    "Compare": ("left", "ops", "comparators"),
-    "Call": ("func", "args", "keywords"),
-    "Attribute": ("value", "attr"),
-    "Subscript": ("value", "slice"),
-    "Starred": ("value",),
-    "Name": ("id",),
-    "List": ("elts",),
-    "Tuple": ("elts",),
-    "Slice": ("lower", "upper", "step"),
-    # Parts of both.
-    "comprehension": ("target", "iter", "ifs", "is_async"),
-    "ExceptHandler": ("type", "name", "body"),
-    "arguments": ("posonlyargs", "args", "vararg", "kwonlyargs", "kw_defaults", "kwarg", "defaults"),
-    "arg": ("arg", "annotation"),
-    "keyword": ("arg", "value"),
-    "alias": ("name", "asname"),
-    "withitem": ("context_expr", "optional_vars"),
-    "match_case": ("pattern", "guard", "body"),
-    "MatchValue": ("value",),
-    "MatchSingleton": ("value",),
-    "MatchSequence": ("patterns",),
-    "MatchMapping": ("keys", "patterns", "rest"),
-    "MatchClass": ("cls", "patterns", "kwd_attrs", "kwd_patterns"),
-    "MatchStar": ("name",),
-    "MatchAs": ("pattern", "name"),
-    "MatchOr": ("patterns",),
-    **dict.fromkeys(("And", "Or", "Not", "Invert", "UAdd", "USub"), ()),
-    **dict.fromkeys(("Add", "Sub", "Mult", "MatMult", "Div", "FloorDiv", "Mod", "Pow"), ()),
-    **dict.fromkeys(("LShift", "RShift", "BitOr", "BitXor", "BitAnd"), ()),
-    **dict.fromkeys(("Eq", "NotEq", "Lt", "LtE", "Gt", "GtE", "Is", "IsNot", "In", "NotIn"), ()),
-}
+#: The fields that are written; each type of node has its own in the same order in every version of Python.
+_NAMES = """
+    annotation arg args asname attr bases body cases cause cls comparators context_expr decorator_list
+    defaults elt elts exc finalbody func generators guard handlers id ifs is_async items iter key keys keywords
+    kw_defaults kwarg kwd_attrs kwd_patterns kwonlyargs left level lower module msg name names op operand ops
+    optional_vars orelse pattern patterns posonlyargs rest returns right simple slice step subject target targets test
+    type upper value values vararg
+"""
+_WRITTEN = frozenset(_NAMES.split())
 
 #: Fields that follow from the position of a node, and fields that do not affect execution.
 _SILENT = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
@@ -165,12 +97,17 @@ class _Writer:
     def _add_node(self, node: ast.AST) -> None:
         self.nodes.append(node)
         name = type(node).__name__
-        held = [getattr(node, field) for field in _fields(name)]
-        if isinstance(node, DOCUMENTED):
-            held[_fields(name).index("body")] = undocumented(node)
-        for field in _foreign(name, node._fields):
-            if getattr(node, field, None):
+        if not hasattr(ast, name):
+            raise ValueError(f"{__name__} does not support nodes of type {name}")
+        # Later versions of Python add fields, which are ignored while they are empty.
+        for field in node._fields:
+            if field not in _WRITTEN and field not in _SILENT and getattr(node, field, None):
                 raise ValueError(f"{__name__} does not support the field {name}.{field}")
+        held = [
+            undocumented(node) if field == "body" and isinstance(node, DOCUMENTED) else getattr(node, field)
+            for field in node._fields
+            if field in _WRITTEN
+        ]
         self._add_all(f"({name}", held, ")")
 
     def _add_string(self, node: ast.JoinedStr) -> None:
@@ -189,19 +126,6 @@ class _Writer:
             has_spec = isinstance(spec, ast.JoinedStr) and any(_parts(spec))
             self._add_all("(FormattedValue", [part.value, part.conversion, spec if has_spec else None], ")")
         self.texts.append(")")
-
-
-def _fields(name: str) -> tuple[str, ...]:
-    try:
-        return _FIELDS[name]
-    except KeyError:
-        raise ValueError(f"{__name__} does not support nodes of type {name}") from None
-
-
-@cache
-def _foreign(name: str, fields: tuple[str, ...]) -> tuple[str, ...]:
-    """The fields that a later version of Python has added; they are ignored while they are empty."""
-    return tuple(field for field in fields if field not in _FIELDS[name] and field not in _SILENT)
 
 
 def _constant(value: object) -> str:

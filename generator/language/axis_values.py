@@ -233,9 +233,22 @@ def read_tile(reader: Reader, node: Node) -> Tile | None:
     values: dict[str, int] = {}
     for key, value in found.items():
         if key not in _UNUSED:
-            number = reader.whole(value, f"tile.{key}", powers_of_two=POWERS.get(key, 0))
+            if isinstance(value, SequenceNode) and POWERS.get(key, 0) > 1:
+                number = _blocks(reader, value, key)
+            else:
+                number = reader.whole(value, f"tile.{key}", powers_of_two=POWERS.get(key, 0))
             if number is not None:
                 values[key] = number
         elif described(value).lower() != _UNUSED[key]:
             reader.wrong(value, f"tile.{key}: not available yet; leave it out")
     return Tile(**values) if len(reader.mistakes) == before else None
+
+
+def _blocks(reader: Reader, node: SequenceNode, key: str) -> int | None:
+    """The size of a tile whose blocks a list has."""
+    sizes = [reader.whole(item, f"tile.{key}", powers_of_two=1) for item in node.value]
+    known = [size for size in sizes if size is not None]
+    if len(known) == len(sizes) and not 2 <= len(set(sizes)) == len(sizes) <= POWERS[key]:
+        told = "expected two or three different powers of two, as in [128, 64]"
+        reader.wrong(node, f"tile.{key}: {told}, found {described(node)}")
+    return sum(known)

@@ -8,7 +8,7 @@ type is one record in `ELEMENTS`; docs/contributing.md has the steps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generator.language.targets import TARGETS
 
@@ -128,6 +128,41 @@ class ElementType:
         return sign * digits * 2.0 ** (max(exponent, 1) - self.bias - self.mantissa)
 
 
+_FP8E4M3 = ElementType(
+    bits=8,
+    torch="float8_e4m3fn",
+    triton="float8e4nv",
+    least=-448,
+    most=448,
+    exponent=4,
+    mantissa=3,
+    multiplied=_OCP,
+    converted=_OCP,
+    # Triton has the instruction on NVIDIA only; on AMD it converts bit by bit where there is none.
+    written=_AMD | _OCP,
+    accumulators=("fp32",),
+    precisions=("full", "fast"),
+    others=("fp8e5m2",),
+    step=32,
+    weight=True,
+    converts="fp8e4m3",
+    quantises="to_fp8e4m3",
+    nan="NaN stays NaN",
+    scale="Scales are float8_e4m3fn.",
+)
+_INT4 = ElementType(
+    bits=4,
+    torch="uint8",
+    triton="uint8",
+    least=-8,
+    most=7,
+    converted=_EVERY,
+    weight=True,
+    zeros=True,
+    converts="int4",
+    fragments="int4_fragments",
+)
+
 #: Each type under its name in the language.
 ELEMENTS: Mapping[str, ElementType] = {
     "fp32": ElementType(
@@ -174,48 +209,20 @@ ELEMENTS: Mapping[str, ElementType] = {
         result="bf16",
         measured_as="fp16",
     ),
-    "fp8e4m3": ElementType(
-        bits=8,
-        torch="float8_e4m3fn",
-        triton="float8e4nv",
-        least=-448,
-        most=448,
-        exponent=4,
-        mantissa=3,
-        multiplied=_OCP,
-        converted=_OCP,
-        # Triton has the instruction on NVIDIA only; on AMD it converts bit by bit where there is none.
-        written=_AMD | _OCP,
-        accumulators=("fp32",),
-        precisions=("full", "fast"),
-        others=("fp8e5m2",),
-        step=32,
-        weight=True,
-        converts="fp8e4m3",
-        quantises="to_fp8e4m3",
-        nan="NaN stays NaN",
-        scale="Scales are float8_e4m3fn.",
-    ),
-    "fp8e5m2": ElementType(
-        bits=8,
+    "fp8e4m3": _FP8E4M3,
+    # Triton 3.6 uses an instruction of sm89 for fp8e5m2, too.
+    "fp8e5m2": replace(
+        _FP8E4M3,
         torch="float8_e5m2",
         triton="float8e5",
         least=-57344,
         most=57344,
         exponent=5,
         mantissa=2,
-        multiplied=_OCP,
-        converted=_OCP,
-        # Triton 3.6 uses an instruction of sm89 for fp8e5m2, too.
-        written=_AMD | _OCP,
-        accumulators=("fp32",),
-        precisions=("full", "fast"),
         others=("fp8e4m3",),
-        step=32,
-        weight=True,
         converts="fp8e5m2",
         quantises="to_fp8e5m2",
-        nan="NaN stays NaN",
+        scale="",
     ),
     # Those of CDNA3, which has one zero, one NaN and no infinities.
     "fp8e4m3fnuz": ElementType(
@@ -272,30 +279,8 @@ ELEMENTS: Mapping[str, ElementType] = {
     ),
     "int32": ElementType(bits=32, torch="int32", triton="int32", least=-(2**31), most=2**31 - 1, written=_EVERY),
     "uint8": ElementType(bits=8, torch="uint8", triton="uint8", least=0, most=255),
-    "int4": ElementType(
-        bits=4,
-        torch="uint8",
-        triton="uint8",
-        least=-8,
-        most=7,
-        converted=_EVERY,
-        weight=True,
-        zeros=True,
-        converts="int4",
-        fragments="int4_fragments",
-    ),
-    "uint4": ElementType(
-        bits=4,
-        torch="uint8",
-        triton="uint8",
-        least=0,
-        most=15,
-        converted=_EVERY,
-        weight=True,
-        zeros=True,
-        converts="uint4",
-        fragments="int4_fragments",
-    ),
+    "int4": _INT4,
+    "uint4": replace(_INT4, least=0, most=15, converts="uint4"),
     "e2m1": ElementType(
         bits=4,
         torch="uint8",

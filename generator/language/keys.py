@@ -96,10 +96,8 @@ DTYPE_KEYS: Mapping[str, Key] = {
 
 #: The keys of a configuration.
 TILE_KEYS: Mapping[str, Key] = {
-    "m": Key("Rows of the tile, a power of two; for `paired` and `split_k` this or `n` may be a sum of two or three"),
-    "n": Key(
-        "Columns of the tile, a power of two; for `paired` and `split_k` this or `m` may be a sum of two or three"
-    ),
+    "m": Key("Rows of the tile, a power of two; a list of two or three for as many accumulators", ([128, 64],)),
+    "n": Key("Columns of the tile, a power of two; a list of two or three for as many accumulators", ([128, 64],)),
     "k": Key("Elements along K in one step, a power of two"),
     "warps": Key("Warps of a program, a power of two"),
     "group": Key("Tiles in a band, for orders that have bands"),

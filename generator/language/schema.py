@@ -256,7 +256,9 @@ def _operations() -> Schema:
 def _tile() -> Schema:
     powers = {"enum": [1 << bits for bits in range(LARGEST_NUMBER.bit_length())]}
     number = {"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER}
-    made: dict[str, Any] = {key: powers if POWERS.get(key) == 1 else number for key in keys.TILE_KEYS}
+    blocks = {"type": "array", "items": powers, "minItems": 2, "maxItems": 3, "uniqueItems": True}
+    by_powers = {1: powers, 3: {"anyOf": [number, blocks]}}
+    made: dict[str, Any] = {key: by_powers.get(POWERS.get(key, 0), number) for key in keys.TILE_KEYS}
     made |= {"ctas": {"enum": [1]}, "warp_specialize": {"enum": [False]}, "waves_per_eu": {"not": {}}}
     for entry in fields(Tile):
         if entry.default is not MISSING:

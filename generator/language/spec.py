@@ -190,6 +190,7 @@ class _SpecReader(Reader):
             row = read_tile(self, item)
             if row is not None:
                 self.check_used(item, axes)
+                self.warn_of_sums(item)
             # A tile of several blocks belongs to `split_k` only where it has the key `split`.
             divided = row is not None and row.several_blocks and "split" in self.keys_of(item)
             # Lists of winners repeat configurations.
@@ -210,6 +211,18 @@ class _SpecReader(Reader):
                 if unused and key.value == name:
                     told = f"add one that does ({', '.join(readers)}), or leave it out"
                     self.wrong(key, f"tile.{name}: no {axis} of the spec reads it; {told}")
+
+    def warn_of_sums(self, node: Node) -> None:
+        """Record a warning for a size of a tile of several blocks that does not list them."""
+        assert isinstance(node, MappingNode)
+        for key, value in node.value:
+            size = plain(value)
+            if key.value in ("m", "n") and isinstance(size, int) and size.bit_count() > 1:
+                blocks = [1 << bit for bit in range(size.bit_length() - 1, -1, -1) if size >> bit & 1]
+                told = (
+                    f"tile.{key.value}: a sum such as {size} is read for one more version; write {key.value}: {blocks}"
+                )
+                self.warnings.append(Mistake(self.path, place(value).line, place(value).column, told))
 
     def keys_of(self, node: Node) -> tuple[str, ...]:
         """The keys of a mapping that was read without a mistake."""

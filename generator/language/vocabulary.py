@@ -126,10 +126,13 @@ _SPLIT_K = Schedule(
 )
 
 
-def _split_blocks(blocks: int, side: str, lie: str) -> Schedule:
-    """`split_k` of tiles that are several blocks."""
-    meaning = f"K of tiles of {lie} divided over programs, reduced in a fixed order"
-    return replace(_SPLIT_K, meaning=meaning, blocks=blocks, side=side, rank=4, handles=_BLOCKS_OF_SUMS)
+def _of_several_blocks(meaning: str, base: Schedule, front: str = "") -> dict[str, Schedule]:
+    """The words for tiles that are several blocks; `meaning` has a place for how these lie."""
+    return {
+        f"{front}{word}{end}": replace(base, meaning=meaning.format(f"{number} {lie}"), blocks=blocks, side=side)
+        for word, number, blocks in (("paired", "two", 2), ("tripled", "three", 3))
+        for side, end, lie in (("n", "", "widths side by side"), ("m", "_m", "heights one above the other"))
+    }
 
 
 SCHEDULE: Mapping[str, Schedule] = {
@@ -153,33 +156,8 @@ SCHEDULE: Mapping[str, Schedule] = {
         rank=0,
         handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
     ),
-    "paired": Schedule(
-        "one program computes a tile of two widths side by side, in a loop over K",
-        blocks=2,
-        side="n",
-        rank=2,
-        handles=_BLOCKS,
-    ),
-    "paired_m": Schedule(
-        "one program computes a tile of two heights one above the other, in a loop over K",
-        blocks=2,
-        side="m",
-        rank=2,
-        handles=_BLOCKS,
-    ),
-    "tripled": Schedule(
-        "one program computes a tile of three widths side by side, in a loop over K",
-        blocks=3,
-        side="n",
-        rank=2,
-        handles=_BLOCKS,
-    ),
-    "tripled_m": Schedule(
-        "one program computes a tile of three heights one above the other, in a loop over K",
-        blocks=3,
-        side="m",
-        rank=2,
-        handles=_BLOCKS,
+    **_of_several_blocks(
+        "one program computes a tile of {}, in a loop over K", Schedule("", template="paired", rank=2, handles=_BLOCKS)
     ),
     "persistent": Schedule(
         "as many programs as the device runs at once, each computing several tiles",
@@ -189,10 +167,11 @@ SCHEDULE: Mapping[str, Schedule] = {
         handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.SYMMETRIC, Feature.INVARIANT),
     ),
     "split_k": _SPLIT_K,
-    "split_k_paired": _split_blocks(2, "n", "two widths side by side"),
-    "split_k_paired_m": _split_blocks(2, "m", "two heights one above the other"),
-    "split_k_tripled": _split_blocks(3, "n", "three widths side by side"),
-    "split_k_tripled_m": _split_blocks(3, "m", "three heights one above the other"),
+    **_of_several_blocks(
+        "K of tiles of {} divided over programs, reduced in a fixed order",
+        replace(_SPLIT_K, template="split_k", rank=4, handles=_BLOCKS_OF_SUMS),
+        "split_k_",
+    ),
     "split_k_atomic": Schedule(
         "K divided over programs, reduced by atomic adds",
         splits=True,
@@ -227,7 +206,7 @@ SCHEDULE: Mapping[str, Schedule] = {
 
 #: The schedules that stand for all whose tiles are several blocks, where the tiles of a spec say which of them: those
 #: whose programs sum all of K, and those that divide it.
-PAIRED, SPLIT_K = "paired", "split_k"
+TILED, PAIRED, SPLIT_K = "tiled", "paired", "split_k"
 
 
 def schedule_of_blocks(side: str, size: int, *, splits: bool = False) -> str | None:

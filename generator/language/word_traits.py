@@ -95,6 +95,8 @@ class Schedule(Word):
     side: str = ""
     #: Columns of indentation of the epilogue in the kernel: more than 4 if it is inside loops.
     indent: int = 4
+    #: The word whose template its kernels have; its own if it is empty.
+    template: str = ""
 
     @property
     def twice(self) -> bool:

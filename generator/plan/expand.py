@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from generator.language.errors import Mistake, SpecError, shown
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
-from generator.language.vocabulary import AXES, SCHEDULE, SPLIT_K
+from generator.language.vocabulary import AXES, PAIRED, SCHEDULE, SPLIT_K, TILED
 from generator.plan import configurations, default_configurations, gradients, legality, portfolio, replacements
 from generator.plan.blame import to_blame
 from generator.plan.exclusions import Exclusions
 from generator.plan.gradients import ContractGradient
 from generator.plan.kernels import Family, Kernel, LeftOut
-from generator.plan.wanted_variants import ASKING, as_asked, asks, of_contract, of_tiles, schedules_of, wanted_variants
+from generator.plan.wanted_variants import as_asked, asks, of_contract, of_tiles, schedules_of, wanted_variants
 
 #: A larger family is assumed to be a mistake in the spec: nobody reads, compiles or vendors so many kernels.
 LARGEST_FAMILY = 100_000
@@ -318,13 +318,17 @@ class _Expansion:
     def for_another(self, variant: Variant, index: int) -> bool:
         """Whether an entry of `tile` is for another schedule of blocks, which its sizes and its key `split` ask for."""
         traits, tiles, listed = variant.traits, self.spec.tiles, self.spec.axes["schedule"]
+        asking = asks(traits, self.spec)
         if tiles is None or not tiles[index].several_blocks:
-            # Of powers of two a divided K needs no blocks, unless they are asked for by name.
-            return traits.pairs and traits.splits and SPLIT_K in listed and variant.schedule not in listed
-        others = schedules_of(self.spec, index, traits) if traits.pairs or traits.joins else set()
+            # Of powers of two only `paired` asks for blocks: for two equal ones.
+            return traits.pairs and asking != PAIRED and asking in listed and variant.schedule not in listed
+        tiled = variant.schedule == asking == TILED
+        others = schedules_of(self.spec, index, traits) if traits.pairs or traits.joins or tiled else set()
         if others:
-            return variant.schedule not in others and asks(traits) in listed
-        return traits.pairs and any(schedules_of(self.spec, index, SCHEDULE[word]) for word in ASKING)
+            return variant.schedule not in others and asking in listed
+        return (traits.pairs or tiled) and any(
+            schedules_of(self.spec, index, SCHEDULE[word]) for word in (PAIRED, SPLIT_K)
+        )
 
     def check(self) -> None:
         """Raise `SpecError` with everything that the spec lists and that has no effect."""

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import functools
-import os
 import platform
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 
@@ -29,7 +25,7 @@ from generator.verify.expectations import faults
 from generator.verify.jobs import Failure, Job, JobResult, subject
 from generator.verify.launches import REFUSED, CompiledLaunch, launches
 from generator.verify.level_scope import why_not_compiled
-from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed
+from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed, own_cache
 from generator.verify.manifest_configurations import configuration_of
 from generator.verify.offered_rows import left_out_rows, offered_fault
 from generator.verify.specialise import Specialisation, specialise
@@ -44,7 +40,8 @@ def run(job: Job) -> JobResult:
     if reason is not None:
         return JobResult(job, left_out=reason)
     work = _Work(job, kernel, job.target)
-    with _fresh_cache():
+    # A warm cache would hide failures.
+    with own_cache():
         work.run()
     place = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
     return JobResult(
@@ -57,21 +54,6 @@ def run(job: Job) -> JobResult:
         measured=tuple(work.measured),
         rows_left_out=left_out_rows(kernel, job.target),
     )
-
-
-@contextmanager
-def _fresh_cache() -> Iterator[None]:
-    """An empty Triton cache that is removed afterwards: a warm cache would hide failures."""
-    folder = tempfile.mkdtemp(prefix="compiled-")
-    before = os.environ.get("TRITON_CACHE_DIR")
-    os.environ["TRITON_CACHE_DIR"] = folder
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        del os.environ["TRITON_CACHE_DIR"]
-        if before is not None:
-            os.environ["TRITON_CACHE_DIR"] = before
 
 
 class _Work:

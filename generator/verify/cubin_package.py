@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -42,6 +39,7 @@ from generator.runtime.prepare import in_threads, misfit
 from generator.verify.ahead_of_time import ProductSizes, require_several, standing_in_for, why_none_on
 from generator.verify.cubin_launches import Unpackable, launch_of
 from generator.verify.cubin_operands import dtype_of, placing
+from generator.verify.machine_code import own_cache
 
 _DEVICE = torch.device("cuda", 0)
 
@@ -62,7 +60,7 @@ def compiled_package(
     packings: list[_Packing] = []
     contracts: list[CubinContract] = []
     reasons: dict[str, str] = {}
-    with standing_in_for(device), _own_cache(), memoryless.mode():
+    with standing_in_for(device), own_cache(), memoryless.mode():
         module = load_family(family.folder.resolve())
         for each in names:
             try:
@@ -84,19 +82,6 @@ def compiled_package(
         listed = "; ".join(f"{each}: {reason}" for each, reason in left_out)
         raise CallError(f"package --format cubin: no contract can be packed: {listed}")
     return CubinPackage(name, family.name, device, triton.__version__, count, tuple(contracts), tuple(left_out))
-
-
-@contextmanager
-def _own_cache() -> Iterator[None]:
-    """Within, kernels are compiled anew, without the line numbers and paths of their files."""
-    folder = tempfile.mkdtemp(prefix="cubins-")
-    try:
-        with triton.knobs.cache.scope(), triton.knobs.compilation.scope():
-            triton.knobs.cache.dir = folder
-            triton.knobs.compilation.disable_line_info = True
-            yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(eq=False)

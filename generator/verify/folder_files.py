@@ -10,8 +10,9 @@ from importlib.machinery import all_suffixes
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
+from generator.emit.apply import Refused, text_of
 from generator.emit.manifest_reader import Rendered
-from generator.files.reading import FileError, read_bytes, with_unix_lines
+from generator.files.reading import FileError, read_bytes
 from generator.verify.jobs import Failure
 
 #: The endings of files that Python imports.
@@ -123,6 +124,6 @@ def failures(family: Rendered) -> Iterator[Failure]:
 def _text(file: Path) -> str | None:
     """A file's text, line ends aside; None if it cannot be read."""
     try:
-        return with_unix_lines(read_bytes(file)).decode("utf-8", errors="surrogateescape")
-    except (FileNotFoundError, FileError):
+        return text_of(file)
+    except Refused:
         return None

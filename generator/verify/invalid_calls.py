@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import torch
@@ -24,10 +25,10 @@ class Refusal:
 
     name: str
     reason: str
-    error: type[Exception]
     words: tuple[str, ...]
     #: Changes the keywords of a valid call, operands included, so that the call is invalid.
     spoil: Callable[[Call], None]
+    error: type[Exception] = ValueError
     #: Whether `refusal()` must report it too: the contract allows the operands, but this kernel does not support them.
     sibling: bool = False
     #: The context of the call, such as another version of Triton.
@@ -45,9 +46,38 @@ def changed(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
     return spoil
 
 
-def drop(call: Call, name: str) -> None:
-    """Remove an operand from a call."""
-    del call[name]
+def of(
+    x: str,
+    name: str,
+    reason: str,
+    words: tuple[str, ...],
+    change: Callable[[Any], Any] | None,
+    error: type[Exception] = ValueError,
+    *,
+    sibling: bool = False,
+) -> Refusal:
+    """A call with an operand `x` that is wrong by `change`, or missing; in `name` and `reason` `{}` stands for it."""
+
+    def drop(call: Call) -> None:
+        del call[x]
+
+    spoil = drop if change is None else changed(x, change)
+    return Refusal(name.format(x), reason.format(x), (x, *words), spoil, error, sibling=sibling)
+
+
+#: The same numbers of other types, on another device, as a list; the first matrix of a batch.
+double, long, elsewhere, listed = (methodcaller(*each) for each in (["double"], ["long"], ["to", "meta"], ["tolist"]))
+single = itemgetter(0)
+
+
+def one_more(x: torch.Tensor) -> torch.Tensor:
+    """Vectors with one element more."""
+    return torch.cat([x, x[..., :1]], -1)
+
+
+def spaced(x: torch.Tensor) -> torch.Tensor:
+    """Vectors whose elements are not contiguous."""
+    return x.repeat_interleave(2, -1)[..., ::2]
 
 
 def longer(x: torch.Tensor) -> torch.Tensor:

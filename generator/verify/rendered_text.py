@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from generator.emit.file_digests import unformatted_digest
-from generator.emit.loading import stated_and_actual_digest
+from generator.emit.render import stated_and_actual_digest
 from generator.files.reading import FileError, read_bytes, with_unix_lines
 from generator.verify import kernel_structure
 from generator.verify.jobs import Failure

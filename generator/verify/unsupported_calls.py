@@ -15,7 +15,7 @@ from generator.plan import variant_rules
 from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Case, Fit, leading_extents, read_step, written_step
-from generator.verify.invalid_calls import Call, Refusal, aligned, changed, moved, resized
+from generator.verify.invalid_calls import Call, Refusal, aligned, changed, moved, of, resized
 from generator.verify.manifest_configurations import takes
 
 
@@ -32,11 +32,8 @@ def unsupported(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardwar
 def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
     count = len(configs)
     unknown = dict(configs[0]) | {"num_warps": 77}
-    yield Refusal(
-        "config-index", "config is out of range", ValueError, (str(count),), changed("config", lambda _: count)
-    )
-    reason = "config is not an entry of CONFIGS"
-    yield Refusal("config-row", reason, ValueError, ("77",), changed("config", lambda _: unknown))
+    yield Refusal("config-index", "config is out of range", (str(count),), changed("config", lambda _: count))
+    yield Refusal("config-row", "config is not an entry of CONFIGS", ("77",), changed("config", lambda _: unknown))
 
 
 def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
@@ -52,36 +49,35 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     if kernel.variant.symmetric:
         # A result of so many rows and columns would be too large without memory, too.
         spoil = without_memory(resized(kernel, case, "m", 2**31, only=("a", "b")))
-        yield Refusal("large-m", "M exceeds 32 bits", ValueError, (str(2**31),), spoil)
+        yield Refusal("large-m", "M exceeds 32 bits", (str(2**31),), spoil)
     for dimension in "" if kernel.variant.symmetric else "mn":
-        size = 2**31
         gated = kernel.variant.epilogue.order is not None and dimension == "n"
-        spoil = without_memory(resized(kernel, case, dimension, size // 2 if gated else size))
+        spoil = without_memory(resized(kernel, case, dimension, 2**30 if gated else 2**31))
         reason = f"{'2N' if gated else dimension.upper()} exceeds 32 bits"
-        yield Refusal(f"large-{dimension}", reason, ValueError, (str(size),), spoil)
+        yield Refusal(f"large-{dimension}", reason, (str(2**31),), spoil)
     if kernel.variant.batch == "strided":
-        for size, reason, allowed in (
-            (2**31, "B exceeds 32 bits", False),
-            (2**31 - 2**16, "more tiles than program ids", True),
+        counted = "number of tiles" if kernel.variant.traits.tiled else "one program an element"
+        for size, reason, word, allowed in (
+            (2**31, "B exceeds 32 bits", str(2**31), False),
+            (2**31 - 2**16, "more tiles than program ids", counted, True),
         ):
             larger = replace(case, batch=size, sizes=(2 * case.sizes[0], *case.sizes[1:]))
             spoil = without_memory(resized(kernel, larger, "m", larger.sizes[0] + 16))
-            counted = "number of tiles" if kernel.variant.traits.tiled else "one program an element"
-            words = (counted if allowed else str(size),)
-            yield Refusal(
-                f"large-batch-{size}", reason, ValueError, words, spoil, sibling=allowed, in_memory=not allowed
-            )
+            name = f"large-batch-{size}"
+            yield Refusal(name, reason, (word,), spoil, sibling=allowed, in_memory=not allowed)
     if not kernel.variant.traits.tiled:
         wide = resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
         high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
         reason = "more elements than program ids"
-        yield Refusal("programs", reason, ValueError, (str(high),), spoil, sibling=True, in_memory=False)
+        yield Refusal("programs", reason, (str(high),), spoil, sibling=True, in_memory=False)
 
 
 def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
     """Sizes that the masking does not allow, and a K larger than BLOCK_K in kernels without a loop."""
     if not kernel.variant.traits.tiled:
         return
+    # The interpreter has no tuner, which chooses where a call has no config.
+    chooses = hardware or kernel.select != "autotune"
     for dimension, masked in variant_rules.ragged(kernel.variant.masking).items():
         # Of a symmetric result BLOCK_N is a multiple of BLOCK_M.
         alike = kernel.variant.symmetric and dimension == "m"
@@ -95,22 +91,18 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
         more = whole.get(dimension, 1)
         size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
-        spoil = resized(kernel, case, dimension, size)
         words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{block}"]))
-        yield Refusal(f"multiple-{dimension}", reason, ValueError, words, spoil)
-        if hardware or kernel.select != "autotune":
+        yield Refusal(f"multiple-{dimension}", reason, words, resized(kernel, case, dimension, size))
+        if chooses:
             words = (name, str(size), *map(str, offered))
             spoil = resized(kernel, case, dimension, size, config=None)
-            yield Refusal(f"multiple-{dimension}-any", f"{reason}, without config", ValueError, words, spoil)
+            yield Refusal(f"multiple-{dimension}-any", f"{reason}, without config", words, spoil)
     if not kernel.variant.loading.descriptors or not kernel.variant.traits.looped:
         yield from _unsuited(kernel)
-    if not kernel.variant.traits.looped:
+    if not kernel.variant.traits.looped and chooses:
         most = max(config["BLOCK_K"] for config in configs)
         spoil = resized(kernel, case, "k", 2 * most, config=None)
-        if hardware or kernel.select != "autotune":
-            yield Refusal(
-                "bounded-k", "K is larger than every BLOCK_K", ValueError, ("K", str(2 * most), str(most)), spoil
-            )
+        yield Refusal("bounded-k", "K is larger than every BLOCK_K", ("K", str(2 * most), str(most)), spoil)
 
 
 def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
@@ -121,7 +113,7 @@ def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
             if takes(kernel.variant, tile, sizes) and not takes(kernel.variant, other, sizes):
                 case = Case("unsuited", "", sizes, index)
                 spoil = resized(kernel, case, "m", sizes[0], config=index)
-                yield Refusal("unsuited", "config does not support the sizes", ValueError, ("BLOCK_",), spoil)
+                yield Refusal("unsuited", "config does not support the sizes", ("BLOCK_",), spoil)
                 return
 
 
@@ -136,48 +128,38 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         copied += [("out", layout.c)]
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.outputs if o.shape == MATRIX]
+    outputs = ("out", *(output.name for output in kernel.variant.epilogue.outputs))
     for name, word in copied:
-        base, leading = changed(name, moved(word, offset=1)), changed(name, moved(word, stretch=1))
-        reason = f"{name} starts one element past a multiple of 16 bytes"
-        yield Refusal(f"base-{name}", reason, ValueError, (name, "16"), base, sibling=True)
-        reason = f"the leading dimension of {name} is one element past a multiple of 16 bytes"
-        yield Refusal(f"leading-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
         half = 8 // _width(kernel, name)
-        base, leading = changed(name, moved(word, offset=half)), changed(name, moved(word, stretch=half))
-        reason = f"{name} starts 8 bytes past a multiple of 16"
-        yield Refusal(f"base-half-{name}", reason, ValueError, (name, "16"), base, sibling=True)
-        reason = f"the leading dimension of {name} is 8 bytes past a multiple of 16"
-        yield Refusal(f"leading-half-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
+        for end, by, told in (
+            ("", 1, "one element past a multiple of 16 bytes"),
+            ("-half", half, "8 bytes past a multiple of 16"),
+        ):
+            at, leading = f"{{}} starts {told}", f"the leading dimension of {{}} is {told}"
+            yield of(name, f"base{end}-{{}}", at, ("16",), moved(word, offset=by), sibling=True)
+            yield of(name, f"leading{end}-{{}}", leading, ("leading",), moved(word, stretch=by), sibling=True)
         if kernel.variant.batch == "strided":
-            written = name in ("out", *(output.name for output in kernel.variant.epilogue.outputs))
-            yield from _distances(name, word, written=written)
+            words = ("between matrices", "multiple")
+            reason = "the batch stride of {} is not a multiple of 16 bytes"
+            yield of(name, "apart-{}", reason, words, moved(word, apart=1), sibling=True)
+            if name not in outputs:
+                reason, one = "{} is one matrix for the whole batch", lambda x: x[:1].expand_as(x)
+                yield of(name, "repeated-{}", reason, (*words, "0"), one, sibling=True)
     if written_step(kernel.variant) > 1:
         dimension = "m" if layout.c == "column" else "n"
         step = written_step(kernel.variant)
         for name, more in (("written-extent", 1), ("written-extent-half", step // 2)):
             size = case.sizes["mnk".index(dimension)] + more
             spoil = aligned(resized(kernel, case, dimension, size))
-            words = (dimension.upper(), str(size), str(step))
+            found = (dimension.upper(), str(size), str(step))
             reason = "the inner extent of C is not a multiple of 16 bytes"
-            yield Refusal(name, reason, ValueError, words, spoil, sibling=True)
+            yield Refusal(name, reason, found, spoil, sibling=True)
     read = read_step(kernel.variant)
     if read > (written_step(kernel.variant) if layout.c != "column" else 1):
         size = case.sizes[1] + read // 2
         spoil = aligned(resized(kernel, case, "n", size))
         reason = "b's second half does not start at a multiple of 16 bytes"
-        yield Refusal("read-extent", reason, ValueError, ("N", str(size), str(read)), spoil, sibling=True)
-
-
-def _distances(name: str, layout: str, *, written: bool) -> Iterator[Refusal]:
-    """Batch strides that descriptors do not support."""
-    words = (name, "between matrices", "multiple")
-    spoil = changed(name, moved(layout, apart=1))
-    reason = f"the batch stride of {name} is not a multiple of 16 bytes"
-    yield Refusal(f"apart-{name}", reason, ValueError, words, spoil, sibling=True)
-    if not written:
-        spoil = changed(name, lambda x: x[:1].expand_as(x))
-        reason = f"{name} is one matrix for the whole batch"
-        yield Refusal(f"repeated-{name}", reason, ValueError, (*words, "0"), spoil, sibling=True)
+        yield Refusal("read-extent", reason, ("N", str(size), str(read)), spoil, sibling=True)
 
 
 def _width(kernel: Kernel, name: str) -> int:

@@ -1,9 +1,9 @@
-"""Packages of cubins on the GPU at hand: right results in C, C++ and Python, and the host time of a launch.
+"""Packages of cubins on the GPU at hand: right results, and the host time of a launch.
 
 PYTHONPATH=. python measured/scripts/cubin.py [generated [RESULTS.json]] [--only KIND ...] [--seconds 100]
 
 For each kind of launch a package is made for this GPU, its C file is compiled by the C compiler at hand (`CC`, else cc,
-gcc or clang), and its examples compare products with float64. Then results of the package, called by ctypes in this
+gcc or clang), and its example compares products with float64. Then results of the package, called by ctypes in this
 process, are compared bit for bit with those of the family's function. Packages are made side by side, one for each two
 processors; the GPU runs one kind at a time. RESULTS.json is written after each kind, and a kind that is not made after
 so many seconds is skipped, and said so. Exit status 1 if anything is wrong or fails.
@@ -124,27 +124,22 @@ def made(kind: Kind, generated: Path, folder: Path, device: str) -> Path:
     options = ("--only", kind.contract, "--device", device, "--batch", kind.batch, "--name", "packed", "--out", out)
     call = ("package", families / kind.family, "--format", "cubin", "--shapes", *kind.shapes, *options)
     print(must(sys.executable, "-m", "generator", *call).strip().replace(str(folder), ""))
-    c, cpp = compiler("CC", "cc", "gcc", "clang"), compiler("CXX", "c++", "g++", "clang++")
+    c = compiler("CC", "cc", "gcc", "clang")
     must(c, "-O2", "-std=c11", "-fPIC", "-c", out / "packed.c", "-o", out / "packed.o")
     must(c, "-shared", out / "packed.o", "-ldl", "-o", out / "libpacked.so")
-    if (out / "example").is_dir():
-        must(c, "-O2", "-std=c11", out / "example/example.c", out / "packed.o", "-ldl", "-lm", "-o", out / "example_c")
-        must(cpp, "-O2", "-std=c++17", out / "example/example.cpp", out / "packed.o", "-ldl", "-o", out / "example_cpp")
+    if (out / "example.c").is_file():
+        libraries = ("-ldl", "-lm", "-o", out / "example")
+        must(c, "-O2", "-std=c11", f"-I{out}", out / "example.c", out / "packed.o", *libraries)
     return out
 
 
-def examples(out: Path) -> tuple[bool, list[float]]:
-    """Whether the examples of a package find their results right, and the host times of its launches."""
-    if not (out / "example").is_dir():
+def example(out: Path) -> tuple[bool, list[float]]:
+    """Whether the example of a package finds its results right, and the host times of its launches."""
+    if not (out / "example").is_file():
         return True, []
-    right, times = True, []
-    python = (sys.executable, out / "example/example.py", out / "libpacked.so")
-    for program in ((out / "example_c",), (out / "example_cpp",), python):
-        done = run(*program, cwd=out)
-        right &= done.returncode == 0
-        print("".join(f"    {line}\n" for line in (done.stdout + done.stderr).splitlines()), end="")
-        times += [float(time) for time in re.findall(r"launch ([\d.]+) us", done.stdout)]
-    return right, times
+    done = run(out / "example", cwd=out)
+    print("".join(f"    {line}\n" for line in (done.stdout + done.stderr).splitlines()), end="")
+    return done.returncode == 0, [float(time) for time in re.findall(r"launch ([\d.]+) us", done.stdout)]
 
 
 def operand(x: Any, table: Any, numbers: dict[str, int]) -> Any:
@@ -232,7 +227,7 @@ def one_as_python(
 
 def checked(kind: Kind, out: Path, generated: Path, folder: Path) -> dict[str, Any]:
     """What was found of a kind whose package is made."""
-    right, times = examples(out)
+    right, times = example(out)
     same = same_as_python(kind, out, generated, folder)
     return {"right": right, "same_bits_as_python": same, "launch_us": times}
 
@@ -245,7 +240,6 @@ def main(generated: Path, results: Path | None, kinds: list[Kind], limit: float)
     if device not in DEVICES:
         sys.exit(f"no figures of {name}: kernels can be chosen for {', '.join(DEVICES)}")
     c = compiler("CC", "cc", "gcc", "clang")
-    compiler("CXX", "c++", "g++", "clang++")
     version = must(c, "--version").splitlines()[0]
     print(f"{name}, torch {torch.__version__}, Triton {triton.__version__}, {version}", flush=True)
     place = {"device": name, "torch": torch.__version__, "triton": triton.__version__, "compiler": version}

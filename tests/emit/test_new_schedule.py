@@ -147,7 +147,8 @@ def test_each_claim_needs_its_macro(looped: Overlay, removed: str, feature: Feat
 
 @pytest.mark.parametrize("schedule", vocabulary.SCHEDULE)
 def test_every_template_calls_what_does_what_its_word_claims(schedule: str) -> None:
-    assert schedule_template.checked(render.environment(), schedule).name == f"{schedule}.py.j2"
+    template = vocabulary.SCHEDULE[schedule].template or schedule
+    assert schedule_template.checked(render.environment(), schedule).name == f"{template}.py.j2"
 
 
 def test_a_template_that_is_missing_or_no_template_is_named(looped: Overlay) -> None:

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 from generator.emit.apply import MANIFEST, digest
-from generator.emit.loading import DIGEST_LINE, stated_and_actual_digest
-from generator.emit.render import RUNTIME
+from generator.emit.render import DIGEST_LINE, RUNTIME, stated_and_actual_digest
 from tests.helpers import shipped
 from tests.helpers.call_functions import with_names
 

@@ -77,6 +77,27 @@ def test_what_excludes_split_k_excludes_what_its_rows_ask_for() -> None:
     assert any("'split_k' survives in no variant: excluded: of this" in line for line in told)
 
 
+def test_lists_of_blocks_ask_for_accumulators_in_tiled_and_split_k() -> None:
+    tiles = rows("m: [256, 16], n: 128", "m: 64, n: [64, 128]", "m: 64, n: 64", "m: [128, 64, 16], n: 64, split: 3")
+    both = {"tiled": [(64, 64, 4)], "paired": [(64, 192, 4)], "paired_m": [(272, 128, 4)]}
+    tiled = SPLIT.replace("split_k", "tiled")
+    assert kernels_of(tiled + tiles.replace(", split: 3", "")) == {**both, "tripled_m": [(208, 64, 4)]}
+    found = kernels_of(SPLIT.replace("split_k", "[tiled, split_k]") + tiles)
+    assert found == {**both, "split_k": [(64, 64, 4)], "split_k_tripled_m": [(208, 64, 3)]}
+    assert not family_of(tiled + rows("m: [256, 16], n: 128")).spec.warnings
+
+
+def test_a_sum_is_read_with_a_warning_that_has_the_list() -> None:
+    (warning,) = family_of(SPLIT.replace("split_k", "paired") + rows("m: 272, n: 128")).spec.warnings
+    assert (warning.line, warning.message[-18:]) == (10, "write m: [256, 16]")
+
+
+@pytest.mark.parametrize("blocks", ["[64, 64]", "[128]", "[]", "[128, 64, 32, 16]", "[128, 48]", "[a, b]"])
+def test_a_list_of_no_blocks_is_refused(blocks: str) -> None:
+    told = mistakes_of(SPLIT + rows(f"m: 64, n: {blocks}"))
+    assert told and all("tile.n: expected" in line for line in told)
+
+
 @pytest.mark.parametrize(
     ("schedule", "m", "n", "reason"),
     [

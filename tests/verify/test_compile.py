@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.emit.loading import DIGEST_LINE
+from generator.emit.render import DIGEST_LINE
 from generator.verify.jobs import Job, JobResult
 from generator.verify.machine_code import CompileError, _amd_registers, _nvidia_registers
 from generator.verify.worker_pool import Pool

@@ -58,7 +58,7 @@ def test_a_good_text_passes(tmp_path: Path) -> None:
         (GOOD.replace("A module", "A \u202emodule"), ["characters"]),
         (GOOD.replace("import torch\n", "import torch  # \u2066 \n"), ["characters", "format"]),
         (GOOD.replace("A module", "A \x08module"), ["characters"]),
-        ("\ufeff" + GOOD, ["characters", "parse"]),
+        ("\ufeff" + GOOD, ["characters", "digest", "parse"]),
         (GOOD.replace("import torch\n", "import numpy\nimport torch\n").replace(".pi", ".pi, numpy"), ["imports"]),
         (
             GOOD.replace("import torch\n", "import torch\n\nimport generator\n").replace(".pi", ".pi, generator"),

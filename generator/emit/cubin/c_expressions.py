@@ -1,4 +1,4 @@
-"""Expressions in C of the numbers of a call, and in C and Python of a chain's formulas in double precision."""
+"""Expressions in C of the numbers of a call, and of a chain's formulas in double precision."""
 
 from __future__ import annotations
 
@@ -52,27 +52,11 @@ _FORMULAS: Mapping[str, Callable[..., str]] = {
 }
 
 
-#: The same in Python, with `math`.
-_IN_PYTHON: Mapping[str, Callable[..., str]] = {
-    **_FORMULAS,
-    "**": lambda x, exponent: f"({x} ** {exponent})",
-    "where": lambda condition, x, y: f"({x} if {condition} else {y})",
-    **{name: _called(name) for name in ("max", "min", "abs")},
-    **{name: _called(f"math.{name}") for name in ("exp", "log", "sqrt", "erf", "tanh")},
-    "exp2": lambda x: f"(2.0 ** {x})",
-    "rsqrt": lambda x: f"(1.0 / math.sqrt({x}))",
-    "sigmoid": lambda x: f"(1.0 / (1.0 + math.exp(-{x})))",
-    "softplus": lambda x: f"math.log1p(math.exp({x}))",
-}
-
-
 def why_not_in_c(tree: ast.expr) -> str | None:
     """The function of a formula that has no C expression, or None."""
     return next((name for name in sorted(formula.called(tree)) if name not in _FORMULAS), None)
 
 
-def formula_text(tree: ast.expr, names: Mapping[str, str], *, python: bool = False) -> str:
-    """A checked formula as an expression of doubles in C, or in Python, with each name replaced by its text."""
-    text = formula.evaluate(tree, names, _IN_PYTHON if python else _FORMULAS, lambda value: repr(float(value)))
-    # Python's own spelling has no parentheses that are not needed.
-    return ast.unparse(ast.parse(text, mode="eval")) if python else text
+def formula_text(tree: ast.expr, names: Mapping[str, str]) -> str:
+    """A checked formula as an expression of doubles in C, with each name replaced by its text."""
+    return formula.evaluate(tree, names, _FORMULAS, lambda value: repr(float(value)))

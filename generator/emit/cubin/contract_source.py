@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 from generator.emit.cubin.compiled_contracts import CubinContract, CubinOperand, CubinPackage
@@ -40,15 +40,15 @@ class OperandFields:
 
 
 @dataclass(frozen=True)
-class ContractSource:
+class ContractSource(CubinContract):
     """A contract as the files have it."""
 
-    contract: CubinContract
     package: CubinPackage
 
-    @property
-    def name(self) -> str:
-        return self.contract.name
+    @classmethod
+    def of(cls, contract: CubinContract, package: CubinPackage) -> ContractSource:
+        """The contract of a package."""
+        return cls(**{x.name: getattr(contract, x.name) for x in fields(contract)}, package=package)
 
     @property
     def symbol(self) -> str:
@@ -56,29 +56,17 @@ class ContractSource:
         return f"{self.package.name}_{self.name}"
 
     @property
-    def formula(self) -> str:
-        return self.contract.formula
-
-    @property
-    def counted(self) -> str:
-        return self.contract.counted
-
-    @property
-    def needs_memory(self) -> bool:
-        return self.contract.needs_memory
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
+    def size_lines(self) -> tuple[str, ...]:
         """The sizes that it takes, in lines that are not too long."""
         counted = f"{self.counted} = {self.package.count}; " if self.counted else ""
-        return tuple(f"{counted}{line}" for text in self.contract.sizes for line in _folded(text))
+        return tuple(f"{counted}{line}" for text in self.sizes for line in _folded(text))
 
     @cached_property
-    def operands(self) -> tuple[OperandFields, ...]:
+    def arguments(self) -> tuple[OperandFields, ...]:
         """The operands in their order, each with names of its own."""
         taken = set(TAKEN)
         found = []
-        for x in self.contract.operands:
+        for x in self.operands:
             name = x.name
             while {name, *(f"{name}_{end}" for _, end in x.strides)} & taken:
                 name += "_"
@@ -92,17 +80,17 @@ class ContractSource:
         """The operands as aligned lines: name, shape, type, layout."""
         rows = [
             (each.name, each.operand.told, each.operand.dtype or "float", each.layout or "-", _written(each.operand))
-            for each in self.operands
+            for each in self.arguments
         ]
         widths = [max(map(len, column)) for column in zip(*rows)]
         return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 
     @property
-    def fields(self) -> list[str]:
+    def c_fields(self) -> list[str]:
         """The fields of a call in C, in order."""
         found = ["int64_t m, n, k"]
         found += [f"int64_t {self.counted}"] if self.counted else []
-        for each in self.operands:
+        for each in self.arguments:
             if not each.operand.extents:
                 found.append(f"float {each.name}")
                 continue
@@ -115,7 +103,7 @@ class ContractSource:
         """The same for ctypes: names and types."""
         sizes = ["m", "n", "k", *([self.counted] if self.counted else [])]
         found = [(name, "c_int64") for name in sizes]
-        for each in self.operands:
+        for each in self.arguments:
             found.append((each.name, "c_void_p" if each.operand.extents else "c_float"))
             found += [(name, "c_int64") for _, name in each.strides]
         return [*found, *([("workspace", "c_void_p"), ("workspace_size", "c_size_t")] if self.needs_memory else [])]
@@ -123,7 +111,7 @@ class ContractSource:
     @property
     def filling(self) -> Iterator[str]:
         """The statements that take the fields of a call."""
-        for index, each in enumerate(self.operands):
+        for index, each in enumerate(self.arguments):
             if not each.operand.extents:
                 yield f"values[{index}].number = call->{each.name};"
                 continue

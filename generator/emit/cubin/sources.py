@@ -2,8 +2,8 @@
 
     NAME.h, NAME.c             what a program includes and compiles; the cubins are arrays in NAME.c
     NAME.py                    the same by ctypes, of a shared library that NAME.c was compiled to
-    CMakeLists.txt             targets for both, and for the examples
-    example/                   a program in C, in C++ and in Python: one contract, compared with float64 on the GPU
+    CMakeLists.txt             targets for both, and for the example
+    example.c                  one contract, compared with float64 on the GPU
     README.md                  what it is and how it is used
 
 The cubins are in the C file, so that a program needs one more file, or one object, and finds it without a path.
@@ -12,16 +12,13 @@ The cubins are in the C file, so that a program needs one more file, or one obje
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-
-import jinja2
+from collections.abc import Iterator
 
 from generator.emit.cubin.compiled_contracts import CubinPackage
 from generator.emit.cubin.contract_source import TAKEN, ContractSource
-from generator.emit.cubin.example import Example, example_of
-from generator.emit.cubin.tables import ImageTable, TableRow, Tables
+from generator.emit.cubin.example import example_of
+from generator.emit.cubin.tables import Tables
+from generator.emit.render import environment
 from generator.files.package_data import data
 from generator.language.errors import CallError, shown
 from generator.language.family_names import why_no_family
@@ -70,27 +67,6 @@ _CUDA_WORDS = (
 )
 
 
-@dataclass(frozen=True)
-class _ContractTable:
-    """A contract with its rows of the tables; what else is asked of it is that of `source`."""
-
-    source: ContractSource
-    operands: Sequence[TableRow]
-    runs: Sequence[str]
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.source, name)
-
-
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(data("emit", "cubin")),
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-
-
 def require_c_name(name: str) -> None:
     """Raise `CallError` for a name that files and functions of C cannot begin with."""
     if not _NAME.fullmatch(name) or name in TAKEN:
@@ -111,48 +87,11 @@ class CubinSources:
             told = f"{len(package.images)} cubins have {size} bytes, and a C file may have {MOST_BYTES}"
             raise CallError(f"package --format cubin: {told}: give fewer --shapes, or select contracts by --only")
         self.package = package
-        self.contracts = [ContractSource(each, package) for each in package.contracts]
-        self.example: Example | None = next(filter(None, map(example_of, self.contracts)), None)
+        self.contracts = [ContractSource.of(each, package) for each in package.contracts]
 
     def files(self) -> Iterator[tuple[str, str]]:
         """The path and the text of each file."""
-        name = self.package.name
-        yield f"{name}.h", self._text("package.h.j2")
-        tables = self._tables()
-        parts = {part: self._text(f"{part}.c.j2", **tables) for part in ("driver", "launching")}
-        yield f"{name}.c", self._text("package.c.j2", **tables, **parts)
-        yield f"{name}.py", self._text("package.py.j2")
-        yield "CMakeLists.txt", self._text("CMakeLists.txt.j2")
-        yield "README.md", self._text("README.md.j2")
-        if self.example is not None:
-            for file in ("driver.h", "product.h", "example.c", "example.cpp", "example.py"):
-                yield f"example/{file}", self._text(f"{file}.j2")
-
-    @cached_property
-    def _made(self) -> Tables:
-        return Tables(self.package)
-
-    def _tables(self) -> dict[str, object]:
-        made = self._made
-        contracts = [
-            _ContractTable(each, operands, runs)
-            for each, operands, runs in zip(self.contracts, made.operands, made.runs, strict=True)
-        ]
-        return {
-            "images": [ImageTable(image) for image in self.package.images],
-            "numbers": list(made.numbers),
-            "used": " ".join(made.numbers),
-            "maps": made.maps,
-            "memories": made.memories,
-            "arguments": made.arguments,
-            "launches": made.launches,
-            "entries": made.entries,
-            "contracts": contracts,
-            "most": made.most,
-        }
-
-    def _text(self, template: str, **more: object) -> str:
-        package = self.package
+        package, example = self.package, next(filter(None, map(example_of, self.contracts)), None)
         major, minor = package.device.capability
         words = {
             "name": package.name,
@@ -161,14 +100,16 @@ class CubinSources:
             "device": package.device.name,
             "triton": package.triton,
             "count": package.count,
-            "capability": f"{major}.{minor}",
             "major": major,
             "minor": minor,
-            "statuses": [{"name": name, "words": text} for name, text in STATUSES.items()],
+            "statuses": STATUSES,
             "cuda_words": _CUDA_WORDS,
             "contracts": self.contracts,
             "left_out": package.left_out,
-            "images": package.images,
-            "example": self.example,
+            "tables": Tables(package),
+            "example": example,
         }
-        return _ENVIRONMENT.get_template(template).render({**words, **more})
+        templates = environment(data("emit", "cubin"))
+        for file in ("package.h", "package.c", "package.py", "CMakeLists.txt", "README.md", "example.c"):
+            if file != "example.c" or example is not None:
+                yield file.replace("package", package.name), templates.get_template(f"{file}.j2").render(words)

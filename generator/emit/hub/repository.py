@@ -22,15 +22,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-import jinja2
-
 import generator
 from generator.emit.apply import MANIFEST
 from generator.emit.family_package import LinearContract, linear
 from generator.emit.licenses import license_expression
 from generator.emit.manifest_reader import Rendered
 from generator.emit.packed_family import Packed
-from generator.emit.render import PACKAGE, RUNTIME, with_new_body
+from generator.emit.render import PACKAGE, RUNTIME, environment, with_new_body
 from generator.files.package_data import data
 from generator.language.elements import ELEMENTS
 from generator.language.errors import CallError, shown
@@ -178,7 +176,7 @@ class Repository:
         return json.dumps(found, indent=2) + "\n"
 
     def _text(self, template: str) -> str:
-        made: str = _environment().get_template(template).render(self._values)
+        made: str = environment(data("emit", "hub")).get_template(template).render(self._values)
         return made
 
     @cached_property
@@ -266,13 +264,3 @@ def _tolerance(results: Sequence[str]) -> str:
     """A relative error that sums of products and their rounding to a result's type stay below."""
     bits = [ELEMENTS[word].mantissa for word in results if ELEMENTS[word].floating]
     return f"2**-{min(10, *bits)}"
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data("emit", "hub")),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )

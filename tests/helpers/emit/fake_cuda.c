@@ -91,21 +91,13 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
     *context = current;
     return device;
 }
-int cuDevicePrimaryCtxRelease_v2(int device) { return device; }
 int cuCtxSetCurrent(void *context) { return context != current; }
-int cuCtxSynchronize(void) { return 0; }
 int cuStreamCreate(void **stream, unsigned flags)
 {
     *stream = (void *)0x77;
     return flags != 1;
 }
 int cuStreamSynchronize(void *stream) { return stream != (void *)0x77; }
-int cuStreamDestroy_v2(void *stream) { return stream != (void *)0x77; }
-int cuDeviceGetName(char *name, int length, int device)
-{
-    snprintf(name, (size_t)length, "no GPU");
-    return device;
-}
 int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     void *found = aligned_alloc(256, (bytes + 255) / 256 * 256);

@@ -7,8 +7,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from generator.verify.compile import _fresh_cache
-from generator.verify.machine_code import MachineCode, compile_to_machine_code
+from generator.verify.machine_code import MachineCode, compile_to_machine_code, own_cache
 from generator.verify.specialise import Specialisation
 
 #: Rows of 64 numbers, which several products of one step read from registers.
@@ -50,5 +49,5 @@ def compiled(waits: bool) -> MachineCode:
     kinds = signature | dict.fromkeys(constants, "constexpr")
     options = {"num_warps": 8, "num_stages": 3}
     wanted = Specialisation(weights_kernel, kinds, constants, known, options, True)
-    with _fresh_cache():
+    with own_cache():
         return compile_to_machine_code(wanted, "sm90")
