@@ -11,7 +11,7 @@ from generator.language.model import Dtype, Tile
 from generator.plan import default_configurations, legality
 from generator.plan.configurations import row_of_tile
 from generator.plan.shared_memory import shared_memory
-from tests.helpers.support import BASE, family_of, mistakes_of, variant
+from tests.helpers.support import BASE, family_of, variant
 
 SPLIT = BASE + "schedule: split_k\nload: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]\n"
 BOTH = SPLIT.replace("split_k", "[paired, split_k]")
@@ -71,26 +71,6 @@ def test_a_schedule_that_is_named_itself_has_its_rows_alone() -> None:
     assert found == {"split_k": [(64, 64, 4)], "split_k_paired_m": [(272, 128, 4)]}
 
 
-def test_what_excludes_split_k_excludes_what_its_rows_ask_for() -> None:
-    text = BOTH + rows("m: 144, n: 128", "m: 272, n: 128, split: 3")
-    told = mistakes_of(text + "exclude: [{schedule: split_k, because: of this}]\n")
-    assert any("'split_k' survives in no variant: excluded: of this" in line for line in told)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "m", "n", "reason"),
-    [
-        ("split_k_paired_m", 208, 64, "m is 208, and split_k_paired_m needs a sum of two different powers of two, such "
-         "as 160 = 128 + 32; use split_k_tripled_m"),
-        ("split_k_paired", 64, 128, "n is 128, and split_k_paired needs a sum of two different powers of two, such as "
-         "160 = 128 + 32"),
-        ("split_k", 64, 96, "n is 96, and split_k needs a power of two; use paired"),
-    ],
-)  # fmt: skip
-def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, m: int, n: int, reason: str) -> None:
-    assert legality.why_no_row(variant(schedule=schedule), Tile(m, n, 64, warps=4)) == reason
-
-
 @pytest.mark.parametrize("schedule", DIVIDED)
 @pytest.mark.parametrize(
     "axes",
@@ -110,21 +90,6 @@ def test_what_they_may_be_combined_with(schedule: str, axes: dict[str, object]) 
     tiles = default_configurations.defaults(v)
     assert tiles and all(legality.why_no_row(v, tile) is None for tile in tiles)
     assert any(legality.why_no_row_on(v, tile, "sm90") is None for tile in tiles)
-
-
-@pytest.mark.parametrize("schedule", DIVIDED)
-@pytest.mark.parametrize(
-    ("axes", "words"),
-    [
-        ({"batch": "strided"}, "divides the K of a single product"),
-        ({"batch": "grouped"}, "handles no groups of rows"),
-        ({"load": "block_pointer"}, "handles no block pointers"),
-        ({"dtype": Dtype.of("fp32")}, "too few for two products"),
-    ],
-    ids=str,
-)
-def test_what_they_cannot_be_combined_with_is_told(schedule: str, axes: dict[str, object], words: str) -> None:
-    assert words in (legality.why_not(variant(schedule=schedule, **axes)) or "")
 
 
 @pytest.mark.parametrize("schedule", DIVIDED)

@@ -16,7 +16,6 @@ from tests.helpers.support import family_of, mistakes_of, variant
 
 #: What the kernel of a gradient adds to the name of an operand.
 MADE = ("{}_gate", "{}_up", "d_{}")
-WRITTEN = "accumulate writes over C, of which a gradient would be needed"
 
 #: The value of `backward` is at 2:11; what a test adds begins on line 5.
 BACKWARD = "summary: A product.\nbackward: kernels\nlayout: rcr\ndtype: bf16\n"
@@ -36,29 +35,6 @@ def contracts(text: str) -> list[str]:
 
 
 # The two products.
-
-
-@pytest.mark.parametrize(
-    ("layout", "a", "b"),
-    [
-        # The gradient of a column-major operand is the transposed of a row-major product.
-        ("rrr", "rcr", "crr"),
-        ("rcr", "rrr", "crr transposed"),
-        ("crr", "rcr transposed", "rrr"),
-        ("ccr", "ccr transposed", "ccr transposed"),
-        # The layout of C makes no difference: the gradient of C is copied to a row-major matrix.
-        ("rcc", "rrr", "crr transposed"),
-        ("ccs", "ccr transposed", "ccr transposed"),
-        # The gradient of a strided operand is row-major.
-        ("srr", "rcr", "srr"),
-        ("rsr", "rsr", "crr"),
-        ("ssr", "rsr", "srr"),
-    ],
-)
-def test_the_products_of_a_layout(layout: str, a: str, b: str) -> None:
-    (gradient,) = gradients(variant(layout=Layout.of(layout)))
-    said = [product.contract.split("_")[2] + " transposed" * product.turned for product in (gradient.a, gradient.b)]
-    assert said == [a, b]
 
 
 @pytest.mark.parametrize("layout", list(map("".join, itertools.product(LAYOUT_LETTERS, repeat=3))))
@@ -217,50 +193,9 @@ def test_without_the_key_nothing_is_added(line: str) -> None:
 # Refusals, each at the value of `backward`.
 
 
-@pytest.mark.parametrize(
-    ("dtype", "added", "contract", "reason"),
-    [
-        ("bf16", "epilogue: accumulate\n", "bf16_rcr_accumulate", WRITTEN),
-        ("bf16", "epilogue: bias+accumulate\n", "bf16_rcr_bias_accumulate", WRITTEN),
-        ("int8", "", "int8_rcr_none", "a result in int32 has no gradient"),
-        ("{a: int8, out: bf16}", "", "int8_int32_bf16_rcr_none", "operands in int8 have no gradient"),
-        ("{a: bf16, out: int8}", "", "bf16_fp32_int8_rcr_none", "a result in int8 has no gradient"),
-        ("{a: bf16, out: fp8e4m3}", "", "bf16_fp32_fp8e4m3_rcr_none", "a result in fp8e4m3 has no gradient"),
-        ("{a: fp16, out: fp8e5m2}", "", "fp16_fp32_fp8e5m2_rcr_none", "a result in fp8e5m2 has no gradient"),
-        ("fp8e4m3", "", "fp8e4m3_rcr_none", "operands in fp8e4m3 have no gradient"),
-        *(
-            (
-                "bf16",
-                OPERATION.format(name),
-                "bf16_rcr_mine",
-                f"its operand {name!r} has a name that the kernel of a gradient uses itself",
-            )
-            for name in ("grad", "grad_out", "x0", "gate2", "d_sum", "gradient_kernel")
-        ),
-    ],
-)
-def test_a_contract_without_gradients_is_refused(dtype: str, added: str, contract: str, reason: str) -> None:
-    # All targets that can multiply these types.
-    text = BACKWARD.replace("bf16", dtype) + "targets: [sm90]\n" + added
-    assert mistakes_of(text) == [
-        f"family.yaml:2:11: backward: 'kernels' is not possible for gemm_{contract}: {reason}; exclude it"
-    ]
-    assert family_of(text.replace("backward: kernels", "backward: none")).kernels
-
-
 @pytest.mark.parametrize("name", ["gradient", "gated", "weight", "up", "rate_up", "d_rate", "inside"])
 def test_other_names_of_operands_are_free(name: str) -> None:
     assert "gemm_bf16_rcr_mine" in found(BACKWARD + OPERATION.format(name))
-
-
-@pytest.mark.parametrize("form", MADE)
-def test_a_name_made_of_another_operand_s_is_refused(form: str) -> None:
-    name = form.format("rate")
-    operation = f"{{formula: x * rate + {name}, operands: {{rate: [N], {name}: [N]}}}}"
-    assert mistakes_of(f"{BACKWARD}ops: {{mine: {operation}}}\nepilogue: mine\n") == [
-        "family.yaml:2:11: backward: 'kernels' is not possible for gemm_bf16_rcr_mine: "
-        f"its operand {name!r} has a name that the kernel of a gradient uses itself; exclude it"
-    ]
 
 
 #: Operands of every shape, in front of a gate and behind it.
@@ -293,60 +228,3 @@ def test_every_other_name_of_a_gradient_s_kernel_is_one_that_no_operand_has() ->
         used -= {form.format(name) for name in operands for form in MADE}
         for name in sorted(name for name in used if not is_taken(name)):
             assert mistakes_of(BACKWARD + OPERATION.format(name)), name
-
-
-def test_each_contract_without_gradients_is_named() -> None:
-    text = BACKWARD.replace("rcr", "[rcr, rrr]") + "epilogue: [none, accumulate]\n"
-    assert [line.partition(" for ")[2].partition(":")[0] for line in mistakes_of(text)] == [
-        "gemm_bf16_rcr_accumulate",
-        "gemm_bf16_rrr_accumulate",
-    ]
-
-
-def test_what_is_excluded_is_not_asked_for_its_gradient() -> None:
-    text = BACKWARD.replace("bf16", "[bf16, fp16]") + "epilogue: [none, accumulate]\n"
-    text += "exclude:\n  - {epilogue: accumulate, dtype: fp16, because: no caller}\n"
-    (line,) = mistakes_of(text)
-    assert "gemm_bf16_rcr_accumulate" in line
-
-
-def test_a_product_that_the_spec_excludes_is_an_error() -> None:
-    text = BACKWARD.replace("rcr", "[rcr, rrr]") + "epilogue: [none, bias]\n"
-    text += 'exclude:\n  - {layout: rrr, epilogue: none, because: "no caller"}\n'
-    assert mistakes_of(text) == [
-        f"family.yaml:2:11: backward: 'kernels' is not possible for gemm_bf16_rcr_{epilogue}: "
-        "gemm_bf16_rrr_none has no kernel: excluded: no caller; exclude it"
-        for epilogue in ("bias", "none")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("added", "contract", "reason"),
-    [
-        # The products are rounded to bf16, and the result is not.
-        (
-            "dtype: {a: bf16, out: fp32}\nschedule: split_k_atomic\n",
-            "gemm_bf16_fp32_fp32_rcr_none: gemm_bf16_rrr_none",
-            "partial sums are added in the result's type, and bf16 rounds each addition; use split_k",
-        ),
-        # The contract that saves the sum stores a second tile.
-        (
-            "dtype: bf16\nepilogue: gelu\nschedule: persistent\nload: descriptor\n",
-            "gemm_bf16_rcr_gelu: gemm_bf16_rcr_save_1whole_gelu",
-            "a tile of whole would need shared memory beside the loads in flight; use 'store: pointer'",
-        ),
-    ],
-)
-def test_a_product_that_no_kernel_can_compute_is_an_error(added: str, contract: str, reason: str) -> None:
-    text = BACKWARD.replace("dtype: bf16\n", added)
-    assert mistakes_of(text) == [
-        f"family.yaml:2:11: backward: 'kernels' is not possible for {contract} has no kernel: {reason}; exclude it"
-    ]
-    assert family_of(text.replace("kernels", "none")).kernels
-
-
-def test_another_value_is_refused_at_its_place() -> None:
-    told = "unknown value 'kernel'; did you mean 'kernels'? legal: none, kernels"
-    assert mistakes_of(BACKWARD.replace("kernels", "kernel")) == [f"family.yaml:2:11: backward: {told}"]
-    listed = mistakes_of(BACKWARD.replace("kernels", "[none, kernels]"))
-    assert len(listed) == 1 and listed[0].startswith("family.yaml:2:11: backward: ")

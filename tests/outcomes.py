@@ -1,0 +1,73 @@
+"""What specs come to, word for word: tests/outcomes.txt, which `python -m tests.outcomes` writes again.
+
+The only place where the whole text of a message about a spec stands. A new case is a few lines of a spec; what is
+written behind `=>` is for a reviewer to read. A spec has those of summary, layout and dtype that a case leaves out,
+but in the sections of whole files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from generator.language.errors import SpecError
+from tests.helpers.support import BASE, family_of
+
+PATH = Path(__file__).with_suffix(".txt")
+GIVES, SECTION, WHOLE = "=> ", "== ", "whole files: "
+
+#: The texts of a section, each with what it comes to.
+Sections = dict[str, list[tuple[str, list[str]]]]
+
+
+def sections() -> Sections:
+    """The cases as they are written."""
+    found: Sections = {}
+    cases: list[tuple[str, list[str]]] = []
+    behind = True
+    for line in PATH.read_text(encoding="utf-8").split("\n"):
+        if line.startswith(SECTION):
+            cases = found[line.removeprefix(SECTION)] = []
+            behind = True
+        elif line.startswith(GIVES):
+            cases[-1][1].append(line.removeprefix(GIVES))
+            behind = True
+        elif not behind:
+            cases[-1] = (f"{cases[-1][0]}{line}\n", [])
+        elif line:
+            cases.append((f"{line}\n", []))
+            behind = False
+    return found
+
+
+def whole(section: str, text: str) -> str:
+    """The file of a case."""
+    own = {line.partition(":")[0] for line in text.splitlines()}
+    added = [line for line in BASE.splitlines(keepends=True) if line.partition(":")[0] not in own]
+    return text if section.startswith(WHOLE) else "".join(added) + text
+
+
+def outcome(section: str, text: str) -> list[str]:
+    """The mistakes of a spec with their places; of one without, its kernels, and what is left out for which reason."""
+    try:
+        family = family_of(whole(section, text))
+    except SpecError as error:
+        return [f"{m.line}:{m.column}: {m.message}" for m in error.mistakes]
+    tiles = "tile:" in text
+    kernels = [f"{k.name} on {' '.join(k.targets)}" + f", {len(k.tiles)} tiles" * tiles for k in family.kernels]
+    left = [left for left in family.left_out if tiles or not left.reason.startswith("tile ")]
+    return kernels + [f"no {x.name}" + f" on {x.target}" * bool(x.target) + f": {x.reason}" for x in left]
+
+
+def main() -> None:
+    """Write what every case comes to now."""
+    lines = []
+    for section, cases in sections().items():
+        lines.append(f"{SECTION}{section}\n")
+        lines += [
+            text + "".join(f"{GIVES}{each}\n" for each in outcome(section, text)) for text in dict.fromkeys(dict(cases))
+        ]
+    PATH.write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
