@@ -43,6 +43,7 @@ def test_out(family: Cli) -> None:
     [
         ("family.yaml", "--out"),
         ("verify", "family.yaml", "--out"),
+        ("verify", "family.yaml", "--cache"),
         ("bench", "family.yaml", "--out"),
         ("tune", "family.yaml", "--out"),
         ("package", "generated/family", "--format", "wheel", "--out"),
@@ -80,12 +81,6 @@ def test_check_of_what_was_not(family: Cli) -> None:
     assert lines[-1] == f"{4 + LIMITED} files to change; render with: python -m generator family.yaml"
 
 
-def test_check_names_the_call_that_renders(family: Cli) -> None:
-    Path("a b.yaml").write_text(FAMILY + "name: family\n")
-    said = family("a b.yaml", "--check", "--out", "far away", "--only", "*_bias__*")
-    assert said.err.splitlines()[-1].endswith("python -m generator 'a b.yaml' --out 'far away' --only '*_bias__*'")
-
-
 def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
     family("family.yaml")
     Path("family.yaml").write_text(FAMILY.replace("masking: [none, mnk]", "masking: [mnk, k]"))
@@ -103,16 +98,6 @@ def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
         f"{folder}_shared_memory.py": "updated",
         f"{folder}manifest.json": "updated",
     }
-
-
-@pytest.mark.parametrize("option", ["--check", "--diff"])
-def test_an_edit_by_hand_is_a_difference(family: Cli, option: str) -> None:
-    family("family.yaml")
-    edited = Path("generated/family", f"{NAMES[0]}.py")
-    edited.write_text(edited.read_text() + "# mine\n")
-    said = family("family.yaml", option)
-    assert said.status == 1
-    assert "-# mine" in said.out if option == "--diff" else f"{edited}: would be updated (edited by hand)\n" in said.err
 
 
 def test_a_manifest_that_is_missing_from_the_folder_is_a_difference(family: Cli) -> None:
@@ -213,27 +198,8 @@ def test_all(family: Cli) -> None:
     assert family("--all", "--check").out == "5 kernels of 2 families as the specs say\n"
 
 
-@pytest.mark.parametrize("option", ["--check", "--diff"])
-def test_all_finds_families_that_no_spec_makes(family: Cli, option: str) -> None:
-    Path("specs").mkdir()
-    Path("specs/one.yaml").write_text(BASE)
-    family("--all")
-    family("family.yaml")
-    said = family("--all", option)
-    assert said.status == 1 and "generated/family: no spec makes this family; bring" in said.err
-    # One spec says nothing of the others, and a folder that was not rendered is nobody's family.
-    assert family("specs/one.yaml", option).status == 0
-    Path("generated/family/manifest.json").unlink()
-    assert family("--all", option).status == 0
-
-
 def test_all_without_specs(family: Cli) -> None:
     assert family("--all") == Spoken(2, "", "python -m generator: --all: no spec found as specs/*.yaml\n")
-
-
-def test_a_spec_given_twice_is_rendered_once(family: Cli) -> None:
-    paths = ("family.yaml", "./family.yaml", Path("family.yaml").resolve())
-    assert family(*paths).out == f"generated/family: 4 kernels; {4 + LIMITED} created\n"
 
 
 def test_two_specs_of_one_name(family: Cli) -> None:
@@ -342,12 +308,6 @@ def test_an_output_that_is_full_is_one_line(family: Cli, tmp_path: Path, command
     assert (ran.returncode, ran.stderr) == (1, "standard output: cannot be written: No space left on device\n")
 
 
-@pytest.mark.parametrize("command", ["family.yaml --list", "family.yaml", "schema"])
-def test_an_output_may_be_closed(family: Cli, tmp_path: Path, command: str) -> None:
-    ran = python("-c", "import os, sys; os.close(1); " + RUN.format(command.split()), cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-
-
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("option", ["--check", "--diff"])
 def test_a_difference_is_status_1_whoever_reads(family: Cli, tmp_path: Path, option: str, both: bool) -> None:
@@ -426,12 +386,6 @@ def test_a_folder_that_was_removed(family: Cli, tmp_path: Path) -> None:
     assert run("verify", tmp_path / "generated" / "family") == Spoken(2, "", message)
 
 
-def test_no_home_and_no_input(family: Cli, tmp_path: Path) -> None:
-    code = "import os, sys; os.environ.pop('HOME', None); os.close(0); " + RUN.format(["family.yaml"])
-    ran = python("-c", code, cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-
-
 @pytest.mark.parametrize("options", [("--list", "--json"), ("--diff",), ("--out", "größer")])
 def test_an_output_may_lack_characters(family: Cli, tmp_path: Path, options: tuple[str, ...]) -> None:
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Größe ∑."))
@@ -481,14 +435,6 @@ def test_new_where_the_system_has_only_ascii(family: Cli, tmp_path: Path) -> Non
     text = Path("mine.yaml").read_bytes()
     assert python("-m", "generator", "new", "mine", cwd=tmp_path, env=ASCII).returncode == 1
     assert Path("mine.yaml").read_bytes() == text
-
-
-def test_every_text_file_is_opened_with_an_encoding(family: Cli, tmp_path: Path) -> None:
-    for call in (("family.yaml",), ("family.yaml", "--diff"), ("new", "mine"), ("schema",), ("explain", "family.yaml")):
-        ran = python(
-            "-X", "warn_default_encoding", "-W", "error::EncodingWarning", "-m", "generator", *call, cwd=tmp_path
-        )
-        assert ran.returncode == 0 and "EncodingWarning" not in ran.stderr, ran.stderr
 
 
 #: A call of the module in a fresh interpreter, and one whose standard output is a file.
