@@ -27,8 +27,10 @@ LONG: dict[str, tuple[str, ...]] = {
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
     "bounds/test_order_proof.py": (),
     "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
-    "bounds/test_symmetric.py": (),
-    "bounds/test_two_kernels.py": ("test_a_mistake_between",),
+    "bounds/test_verdicts.py": tuple(
+        f"test_a_mistake_has_its_verdict[{section}"
+        for section in ("two", "orders", "symmetric", "batches", "groups", "blocks", "saved", "programs", "outputs")
+    ),
     "bounds/test_where.py": (),
     "cost/test_family_costs.py": ("test_the_choice_has_the_least_predicted_seconds[contracts",),
     "drawn/test_drawn.py": (),

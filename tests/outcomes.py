@@ -1,19 +1,25 @@
-"""What specs come to, word for word: tests/outcomes.txt, which `python -m tests.outcomes` writes again.
+"""What specs and wrong calls come to, word for word: outcomes.txt, which `python -m tests.outcomes` writes again.
 
-The only place where the whole text of a message about a spec stands. A new case is a few lines of a spec; what is
-written behind `=>` is for a reviewer to read. A spec has those of summary, layout and dtype that a case leaves out,
-but in the sections of whole files.
+The only place where the whole text of such a message stands. A new case is a few lines of a spec, or a call behind `$`;
+what is written behind `=>` is for a reviewer to read. A spec has those of summary, layout and dtype that a case leaves
+out, but in the sections of whole files. A call is made in a folder with family.yaml and the committed families.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import shlex
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from generator.commands.command_line import main as command_line
 from generator.language.errors import SpecError
-from tests.helpers.support import BASE, family_of
+from tests.helpers.support import BASE, GENERATED, ROOT, family_of
 
 PATH = Path(__file__).with_suffix(".txt")
-GIVES, SECTION, WHOLE = "=> ", "== ", "whole files: "
+GIVES, SECTION, WHOLE, CALL = "=> ", "== ", "whole files: ", "$ "
 
 #: The texts of a section, each with what it comes to.
 Sections = dict[str, list[tuple[str, list[str]]]]
@@ -48,6 +54,8 @@ def whole(section: str, text: str) -> str:
 
 def outcome(section: str, text: str) -> list[str]:
     """The mistakes of a spec with their places; of one without, its kernels, and what is left out for which reason."""
+    if text.startswith(CALL):
+        return call(text.removeprefix(CALL))
     try:
         family = family_of(whole(section, text))
     except SpecError as error:
@@ -56,6 +64,27 @@ def outcome(section: str, text: str) -> list[str]:
     kernels = [f"{k.name} on {' '.join(k.targets)}" + f", {len(k.tiles)} tiles" * tiles for k in family.kernels]
     left = [left for left in family.left_out if tiles or not left.reason.startswith("tile ")]
     return kernels + [f"no {x.name}" + f" on {x.target}" * bool(x.target) + f": {x.reason}" for x in left]
+
+
+def call(words: str) -> list[str]:
+    """What a call that does nothing says, less how it is used, and with which status it ends."""
+    said, before = io.StringIO(), Path.cwd()
+    with TemporaryDirectory() as folder, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        here = Path(folder)
+        (here / "family.yaml").write_text(f"{BASE}epilogue: [none, bias]\n")
+        for name, at in (("generated", GENERATED), ("specs", ROOT / "specs")):
+            (here / name).symlink_to(at)
+        os.chdir(here)
+        try:
+            status: object = command_line(shlex.split(words))
+        except SystemExit as ended:
+            status = ended.code
+        finally:
+            os.chdir(before)
+        assert {path.name for path in here.iterdir()} == {"family.yaml", "generated", "specs"}, words
+    lines = [line for line in said.getvalue().splitlines() if not line.startswith(("usage: ", " "))]
+    # Versions of Python list the choices in different ways.
+    return [*(line.partition(" (choose from ")[0].replace(str(ROOT), "ROOT") for line in lines), f"status {status}"]
 
 
 def main() -> None:

@@ -38,26 +38,6 @@ def test_out(family: Cli) -> None:
     assert Path("vendor/kernels/family/__init__.py").exists() and not Path("generated").exists()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        ("family.yaml", "--out"),
-        ("verify", "family.yaml", "--out"),
-        ("verify", "family.yaml", "--cache"),
-        ("bench", "family.yaml", "--out"),
-        ("tune", "family.yaml", "--out"),
-        ("package", "generated/family", "--format", "wheel", "--out"),
-        ("prepare", "generated/family", "--gpu", "h100", "--shapes", "8x8", "--cache"),
-    ],
-    ids=lambda call: call[0],
-)
-def test_an_empty_text_is_no_folder(family: Cli, call: tuple[str, ...]) -> None:
-    """As of a variable that is not set: it is not the current folder, which would be filled."""
-    said = family(*call, "")
-    assert said.status == 2 and f"argument {call[-1]}: expected the path of a folder, got an empty text" in said.err
-    assert [path.name for path in Path().iterdir()] == ["family.yaml"]
-
-
 def test_the_path_of_a_spec_is_not_in_what_it_renders(family: Cli, tmp_path: Path) -> None:
     Path("far/away").mkdir(parents=True)
     Path("far/away/family.yaml").write_text(FAMILY)
@@ -181,12 +161,6 @@ def test_only_goes_with_every_mode(family: Cli) -> None:
     assert family("family.yaml", "--only", glob, "--diff").status == 0
 
 
-def test_only_that_matches_nothing(family: Cli) -> None:
-    said = family("family.yaml", "--only", "bmm*")
-    assert said.status == 2 and not Path("generated").exists()
-    assert said.err == (f"python -m generator: --only 'bmm*' matches no kernel; there are 4, the first {NAMES[0]}\n")
-
-
 def test_all(family: Cli) -> None:
     Path("specs").mkdir()
     Path("specs/one.yaml").write_text(BASE)
@@ -229,59 +203,6 @@ def test_a_wrong_spec_is_status_2_in_every_mode(family: Cli, options: tuple[str,
     assert family("wrong.yaml", *options) == Spoken(2, "", message)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("absent.yaml",), "absent.yaml:1:1: cannot be read: No such file or directory\n"),
-        (
-            ("verfiy", "family.yaml", "--level", "static"),
-            "python -m generator: there is no command and no file 'verfiy'; did you mean 'verify'? legal: verify, "
-            "prepare, bench, tune, schema, new, explain, package; a spec is rendered without a command: "
-            "python -m generator SPEC.yaml\n",
-        ),
-        (("./family",), "python -m generator: there is no file or folder 'family'; did you mean family.yaml?\n"),
-        (("bench", "."), "bench: . is a folder; a spec is a YAML file, such as family.yaml\n"),
-        (("verify", "generated/none"), "error: there is no file or folder 'generated/none'\n"),
-        ((".",), "python -m generator: . is a folder; a spec is a YAML file, such as family.yaml\n"),
-        (
-            (),
-            "python -m generator: no spec given; "
-            "name one, such as specs/fp16_rcr.yaml, or use --all (--help for more)\n",
-        ),
-        (("family.yaml", "--json"), "python -m generator: --json goes with --list\n"),
-        *(
-            (
-                ("family.yaml", "--force", option),
-                "python -m generator: --force goes with rendering, not with --check, --diff or --list\n",
-            )
-            for option in ("--check", "--diff", "--list")
-        ),
-    ],
-)
-def test_a_wrong_call(family: Cli, arguments: tuple[str, ...], message: str) -> None:
-    assert family(*arguments) == Spoken(2, "", message)
-    assert not Path("generated").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("family.yaml", "--frobnicate"),
-        ("family.yaml", "--forc"),  # no abbreviations: a later option must not change what a script means
-        ("family.yaml", "--check", "--diff"),
-        ("family.yaml", "--out"),
-    ],
-)
-def test_an_option_that_is_none(family: Cli, arguments: tuple[str, ...]) -> None:
-    said = family(*arguments)
-    assert said.status == 2 and "python -m generator: error: " in said.err and not Path("generated").exists()
-
-
-def test_an_option_that_is_nearly_one(family: Cli) -> None:
-    said = family("family.yaml", "--output", "here")
-    assert said.status == 2 and "did you mean '--out'?" in said.err and not Path("here").exists()
-
-
 LONG = "x" * 300
 
 
@@ -289,11 +210,6 @@ LONG = "x" * 300
 def test_what_the_system_refuses_is_one_line(family: Cli, arguments: tuple[str, ...]) -> None:
     said = family(*arguments)
     assert (said.status, said.out) == (1, "") and re.fullmatch(f"{LONG}.*: File name too long\n", said.err)
-
-
-def test_a_pattern_that_is_empty_matches_nothing(family: Cli) -> None:
-    said = family("family.yaml", "--only", "")
-    assert said.status == 2 and "--only '' matches no kernel" in said.err
 
 
 COMMANDS = [

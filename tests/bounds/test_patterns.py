@@ -140,28 +140,6 @@ def test_words_and_spelling_are_free(kernel: str, tmp_path: Path) -> None:
     assert "not proved" not in {access.state for access in after.accesses} and after.order.state == "proved"
 
 
-STEPS = "    steps = max(tl.cdiv(K, BLOCK_K), tl.num_programs(1))\n"
-
-
-@pytest.mark.parametrize(
-    ("kernel", "old", "new", "reason"),
-    [
-        # Names that the kernel changes behind what is known of them.
-        (DEALT, STEPS, STEPS + "    steps += 1\n", "the loop over"),
-        (DEALT, STEPS, STEPS + "    if M > N:\n        steps = 1\n", "the loop over"),
-        (DEALT, STEPS, "    K = K + BLOCK_K\n" + STEPS, "the loop over"),
-        (DEALT, STEPS, STEPS + "    steps, other = 1, 1\n", "the loop over"),
-    ],
-)
-def test_another_meaning_is_not_taken_for_the_known_one(
-    kernel: str, old: str, new: str, reason: str, tmp_path: Path
-) -> None:
-    accesses = proof_of(tmp_path, planted(kernel, (old, new))).accesses
-    assert accesses
-    for access in accesses:
-        assert access.state == "not proved" and reason in access.detail, access
-
-
 RESET = "tl.store(counters_ptr + pid, 0)"
 
 

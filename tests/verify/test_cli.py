@@ -141,16 +141,7 @@ def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--only", "nothing*"], "matches no kernel"),
-        (["--shard", "3/2"], "expected I/N"),
-        (["--level", "speed"], "invalid choice"),
-        (["--jobs", "0"], "expected a whole number from 1 to 1024, got '0'"),
-        (["--target", "sm90"], "--target goes with --level compile"),
-        (["--level", "compile", "--target", "sm91"], "invalid choice"),
-        (["--coverage", "some"], "expected all, pairs, triples"),
-        (["--only", KERNEL, "--coverage", "0.001%"], "chooses no job at the static level"),
         (["--results", "README.md"], "is not a file that verify --results wrote"),
-        (["--table", "nothing.json"], "there is no file nothing.json"),
         (["--level", "interpret", "--only", KERNEL, "--case", "nothing"], "matches no case"),
     ],
 )
