@@ -29,9 +29,19 @@ LONG: dict[str, tuple[str, ...]] = {
     "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
     "bounds/test_verdicts.py": tuple(
         f"test_a_mistake_has_its_verdict[{section}"
-        for section in ("two", "orders", "symmetric", "batches", "groups", "blocks", "saved", "programs", "outputs")
+        for section in (
+            "two",
+            "orders",
+            "counters",
+            "symmetric",
+            "batches",
+            "groups",
+            "blocks",
+            "saved",
+            "programs",
+            "outputs",
+        )
     ),
-    "bounds/test_where.py": (),
     "cost/test_family_costs.py": ("test_the_choice_has_the_least_predicted_seconds[contracts",),
     "drawn/test_drawn.py": (),
     "emit/test_copies.py": (),
