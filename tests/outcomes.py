@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from generator.commands.command_line import main as command_line
 from generator.language.errors import SpecError
+from generator.plan.configurations import told
 from tests.helpers.support import BASE, GENERATED, ROOT, family_of
 
 PATH = Path(__file__).with_suffix(".txt")
@@ -61,9 +62,16 @@ def outcome(section: str, text: str) -> list[str]:
     except SpecError as error:
         return [f"{m.line}:{m.column}: {m.message}" for m in error.mistakes]
     tiles = "tile:" in text
-    kernels = [f"{k.name} on {' '.join(k.targets)}" + f", {len(k.tiles)} tiles" * tiles for k in family.kernels]
+    lines = [f"warning: {m.line}:{m.column}: {m.message}" for m in family.spec.warnings]
+    for kernel in family.kernels:
+        rows = [told(kernel.variant, tile).removeprefix("tile ") for tile in kernel.tiles] if tiles else []
+        lines.append("; ".join([f"{kernel.name} on {' '.join(kernel.targets)}", *rows]))
+    for each in family.gradients:
+        products = [f"{x.contract}{' transposed' * x.turned}" for x in (each.a, each.b)]
+        saved = [f"{name} {value}" for name, value in (("saving", each.saving), ("sum", each.sum)) if value]
+        lines.append(f"gradient of {each.contract}: {', '.join([*products, *saved, *['chained'] * each.chained])}")
     left = [left for left in family.left_out if tiles or not left.reason.startswith("tile ")]
-    return kernels + [f"no {x.name}" + f" on {x.target}" * bool(x.target) + f": {x.reason}" for x in left]
+    return lines + [f"no {x.name}" + f" on {x.target}" * bool(x.target) + f": {x.reason}" for x in left]
 
 
 def call(words: str) -> list[str]:

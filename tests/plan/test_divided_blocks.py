@@ -14,61 +14,12 @@ from generator.plan.shared_memory import shared_memory
 from tests.helpers.support import BASE, family_of, variant
 
 SPLIT = BASE + "schedule: split_k\nload: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]\n"
-BOTH = SPLIT.replace("split_k", "[paired, split_k]")
 DIVIDED = ("split_k_paired", "split_k_paired_m", "split_k_tripled", "split_k_tripled_m")
 WEIGHTS = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
 
 
-def kernels_of(text: str) -> dict[str, list[tuple[int, int, int]]]:
-    return {
-        kernel.variant.schedule: [(tile.m, tile.n, tile.split) for tile in kernel.tiles]
-        for kernel in family_of(text).kernels
-    }
-
-
 def rows(*tiles: str) -> str:
     return "tile:\n" + "".join(f"  - {{{tile}, k: 64, warps: 8, stages: 3}}\n" for tile in tiles)
-
-
-def test_split_k_asks_for_the_schedule_of_each_row() -> None:
-    found = kernels_of(SPLIT + rows("m: 272, n: 128", "m: 208, n: 64, split: 3", "m: 64, n: 192", "m: 64, n: 64"))
-    assert found == {
-        "split_k": [(64, 64, 4)],
-        "split_k_paired": [(64, 192, 4)],
-        "split_k_paired_m": [(272, 128, 4)],
-        "split_k_tripled_m": [(208, 64, 3)],
-    }
-
-
-def test_the_key_split_tells_which_of_two_schedules_a_sum_is_for() -> None:
-    found = kernels_of(BOTH + rows("m: 272, n: 128", "m: 272, n: 128, split: 3", "m: 144, n: 128, split: 2"))
-    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 3), (144, 128, 2)]}
-
-
-def test_a_row_and_the_same_with_the_usual_split_are_two() -> None:
-    found = kernels_of(BOTH + rows("m: 272, n: 128", "m: 272, n: 128, split: 4"))
-    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 4)]}
-    found = kernels_of(BOTH + rows("m: 272, n: 128", *["m: 272, n: 128, split: 4"] * 2))
-    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 4)]}
-
-
-def test_rows_without_split_are_as_before_beside_split_k() -> None:
-    listed = SPLIT.replace("split_k", "[tiled, split_k, paired_m]")
-    found = kernels_of(listed + rows("m: 192, n: 128", "m: 64, n: 64", "m: 128, n: 64, split: 3"))
-    assert found == {
-        "tiled": [(64, 64, 4), (128, 64, 4)],
-        "split_k": [(64, 64, 4), (128, 64, 3)],
-        "paired_m": [(192, 128, 4)],
-    }
-
-
-def test_a_schedule_that_is_named_itself_has_its_rows_alone() -> None:
-    named = SPLIT.replace("split_k", "[paired, split_k_paired_m]")
-    found = kernels_of(named + rows("m: 144, n: 128", "m: 272, n: 128, split: 3"))
-    assert found == {"paired_m": [(144, 128, 4)], "split_k_paired_m": [(272, 128, 3)]}
-    named = SPLIT.replace("split_k", "[split_k, split_k_paired_m]")
-    found = kernels_of(named + rows("m: 64, n: 64", "m: 272, n: 128"))
-    assert found == {"split_k": [(64, 64, 4)], "split_k_paired_m": [(272, 128, 4)]}
 
 
 @pytest.mark.parametrize("schedule", DIVIDED)

@@ -35,13 +35,6 @@ def test_the_order_is_that_of_the_axes_and_of_the_values() -> None:
     assert names(text) == [f"gemm_{d}_{a}_{e}__{s}_pointer_{m}_{o}" for a, d, e, m, o, s in product]
 
 
-def test_rows_that_differ_in_the_split_alone_are_one_where_k_is_not_divided() -> None:
-    rows = "".join(f"  - {{m: 64, n: 64, k: 64, warps: 4, split: {split}}}\n" for split in (2, 8))
-    divided, whole = family_of(f"{BASE}schedule: [split_k, tiled]\ntile:\n{rows}").kernels
-    assert [tile.split for tile in divided.tiles] == [2, 8]
-    assert len(whole.tiles) == 1
-
-
 def test_the_order_of_the_keys_in_the_file_says_nothing() -> None:
     lines = [*BASE.splitlines(), "masking: [none, mnk]", "swizzle: [linear, grouped]"]
     assert names("\n".join(lines)) == names("\n".join(reversed(lines)))

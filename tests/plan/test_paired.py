@@ -10,7 +10,6 @@ from generator.emit.render import kernel_sources
 from generator.language.built_in import BUILT_IN, chain_of
 from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Tile, Variant
-from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations, legality
 from generator.plan.configurations import row_of_tile
 from generator.plan.resources import heights, matrix_instruction, tensor_memory, widths
@@ -86,48 +85,12 @@ def test_what_blocks_may_be_combined_with(schedule: str, axes: dict[str, object]
     assert any(legality.why_no_row_on(v, row, "sm90") is None for row in rows)
 
 
-def test_rows_of_one_table_go_to_the_schedules_that_can_have_them() -> None:
-    rows = "tile: [{m: 64, n: 160, k: 64, warps: 4}, {m: 64, n: 128, k: 64, warps: 4}]\n"
-    family = family_of(PAIRED.replace("paired", "[paired, tiled]") + rows)
-    found = {kernel.variant.schedule: [tile.n for tile in kernel.tiles] for kernel in family.kernels}
-    assert found == {"paired": [160], "tiled": [128]}
-    (one,) = (kernel for kernel in family.kernels if kernel.variant.schedule == "paired")
-    assert '"BLOCK_N": 160, "BLOCK_K": 64, "GROUP_M": 8, "LEFT_N": 128' in view(one).configs.partition("\n")[0]
-
-
 TILES = """tile:
   - {m: 272, n: 128, k: 64, warps: 8, stages: 4}
   - {m: 208, n: 128, k: 64, warps: 8, stages: 5}
   - {m: 128, n: 160, k: 64, warps: 4, stages: 5}
   - {m: 128, n: 208, k: 64, warps: 8, stages: 5}
 """
-
-
-def test_paired_asks_for_the_schedule_of_each_row() -> None:
-    family = family_of(PAIRED + "product: [exchanged, direct]\ntargets: [sm90]\n" + TILES)
-    found = {
-        (kernel.variant.schedule, kernel.variant.product): [(tile.m, tile.n) for tile in kernel.tiles]
-        for kernel in family.kernels
-    }
-    assert found == {
-        ("paired_m", "exchanged"): [(272, 128)],
-        ("tripled_m", "exchanged"): [(208, 128)],
-        ("paired", "direct"): [(128, 160)],
-        ("tripled", "direct"): [(128, 208)],
-    }
-
-
-def test_a_row_of_whole_columns_is_two_equal_halves_of_an_exchanged_product() -> None:
-    rows = "tile: [{m: 128, n: 128, k: 64, warps: 4}, {m: 144, n: 64, k: 64, warps: 4}]\n"
-    family = family_of(PAIRED + "product: exchanged\ntargets: [sm90]\n" + rows)
-    found = {kernel.variant.schedule: [(tile.m, tile.n) for tile in kernel.tiles] for kernel in family.kernels}
-    assert found == {"paired": [(128, 128)], "paired_m": [(144, 64)]}
-
-
-def test_a_schedule_that_is_named_itself_is_not_asked_for_twice() -> None:
-    rows = "tile: [{m: 64, n: 160, k: 64, warps: 4}, {m: 64, n: 208, k: 64, warps: 4}]\n"
-    family = family_of(PAIRED.replace("paired", "[paired, tripled]") + rows)
-    assert [kernel.variant.schedule for kernel in family.kernels] == ["paired", "tripled"]
 
 
 def test_each_block_has_its_own_load_product_and_store() -> None:
@@ -170,17 +133,3 @@ def test_its_sums_take_the_memory_of_their_own_widths() -> None:
 def test_most_operations_stand_in_its_epilogues() -> None:
     there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=chain_of((name,)))) is None}
     assert set(BUILT_IN) - there == {"row_sum", "col_sum", "row_amax", "quantize"}
-
-
-@pytest.mark.parametrize(
-    ("words", "tile", "schedule"),
-    [
-        ("schedule: paired\nproduct: exchanged\ntargets: [sm90]", "{m: 80, n: 64, k: 64, warps: 4}", "paired_m"),
-        ("schedule: paired", "{m: 64, n: 208, k: 32, warps: 4}", "tripled"),
-        ("schedule: split_k", "{m: 64, n: 192, k: 64, warps: 4, split: 3}", "split_k_paired"),
-    ],
-)
-def test_gradients_have_the_schedule_that_a_row_asks_for(words: str, tile: str, schedule: str) -> None:
-    family = family_of(f"{BASE}{words}\nbackward: kernels\ntile: [{tile}]\n")
-    assert {kernel.variant.schedule for kernel in family.kernels} == {schedule}
-    assert {kernel.variant.contract for kernel in family.kernels} > {"gemm_fp16_rcr_none"}
