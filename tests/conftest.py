@@ -85,7 +85,6 @@ LONG: dict[str, tuple[str, ...]] = {
     "language/test_reserved_names.py": ("test_no_two_variants",),
     "runtime/test_private.py": ("test_a_family_does_without",),
     "test_docs.py": ("test_a_command_prints", "test_a_session_prints"),
-    "test_llama.py": (),
     "tune/test_executors.py": (),
     "tune/test_public_calls.py": (),
     "tune/test_tuning_run.py": (),

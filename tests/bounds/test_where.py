@@ -17,79 +17,7 @@ from generator.bounds.sites import ExecutionPoint
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import LaneConditions, LaneIntegers, Opaque, Pointer, Value, Width
 from generator.bounds.terms import at_most, below, variable
-from tests.helpers.bounds.kernels import planted, proof_of
-from tests.helpers.bounds.replay import Replay
 from tests.helpers.support import ROOT, python
-
-TILES = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_mnk_"
-LINEAR, BANDS, COLUMNS = TILES + "linear", TILES + "grouped", TILES + "linearn"
-
-#: Each a shipped order, the text that is replaced in it, and an order that turns back, or chooses in another way.
-ROWS = "    pid_m = pid // num_n\n    pid_n = pid % num_n\n"
-BAND = "    pid_m = first_m + within % height\n    pid_n = within // height\n"
-SERPENTINE = """\
-    pid_m = pid // num_n
-    along = pid % num_n
-    pid_n = tl.where(pid_m % 2 == 0, along, num_n - 1 - along)
-"""
-#: The coordinate is named first, and changed then.
-CHANGED = ROWS + "    pid_n = tl.where(pid_m % 2 == 1, num_n - 1 - pid_n, pid_n)\n"
-IN_BANDS = """\
-    pid_n = within // height
-    pid_m = first_m + tl.where(pid_n % 2 == 1, height - 1 - within % height, within % height)
-"""
-ACROSS_BANDS = """\
-    pid_m = first_m + within % height
-    pid_n = tl.where(band % 2 == 1, num_n - 1 - within // height, within // height)
-"""
-HALVES = """\
-    num_m = tl.cdiv(M, BLOCK_M)
-    half = num_m // 2 * num_n
-    rest = tl.where(pid < half, pid, pid - half)
-    pid_m = tl.where(pid < half, 0, num_m // 2) + rest // num_n
-    pid_n = rest % num_n
-"""
-NESTED = """\
-    pid_m = pid // num_n
-    along = pid % num_n
-    pid_n = tl.where(num_n < 4, along, tl.where(pid_m % 2 == 0, along, num_n - 1 - along))
-"""
-BY_KEYWORDS = """\
-    pid_m = pid // num_n
-    along = pid % num_n
-    pid_n = tl.where(pid_m % 2, y=along, x=num_n - 1 - along)
-"""
-HEIGHT = "tl.where(num_m - first_m < GROUP_M, num_m - first_m, GROUP_M)"
-LONGER = """\
-    num_m = tl.cdiv(M, BLOCK_M)
-    pid_m = tl.where(num_m > num_n, pid % num_m, pid // num_n)
-    pid_n = tl.where(num_m > num_n, pid // num_m, pid % num_n)
-"""
-ORDERS = {
-    "serpentine": (LINEAR, ROWS, SERPENTINE),
-    "changed": (LINEAR, ROWS, CHANGED),
-    "in bands": (BANDS, BAND, IN_BANDS),
-    "across bands": (BANDS, BAND, ACROSS_BANDS),
-    "halves": (LINEAR, ROWS, HALVES),
-    "nested": (LINEAR, ROWS, NESTED),
-    "keywords": (LINEAR, ROWS, BY_KEYWORDS),
-    "height": (BANDS, "min(num_m - first_m, GROUP_M)", HEIGHT),
-    "longer side": (LINEAR, ROWS, LONGER),
-}
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_an_order_by_where_is_proved(order: str, tmp_path: Path) -> None:
-    kernel, old, new = ORDERS[order]
-    text = planted(kernel, (old, new))
-    proof = proof_of(tmp_path, text)
-    assert proof.order.state == "proved", proof.order
-    assert {access.state for access in proof.accesses} == {"proved"}, proof.accesses
-    # And it is what it is proved to be: run in plain numbers, nothing is left out.
-    sizes = {"M": 129 * 5, "N": 128 * 3 + 1, "K": 1}
-    row = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 3}
-    replay = Replay(text, row, sizes)
-    assert replay.outside() == [] and replay.stored() == sizes["M"] * sizes["N"]
 
 
 def test_a_function_is_run_as_the_machine_would() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,12 @@ import pytest
 
 from generator.commands.command_line import main
 from generator.cost import tuned
-from generator.emit.package_files import package_names, package_source
+from generator.emit.package_files import package_names
 from generator.emit.render import TUNED
 from generator.language import tuned_file
 from generator.language.spec import read
 from generator.plan.expand import expand
-from tests.helpers.support import BASE, assert_formatted, family_of, mistakes_of, read_text
+from tests.helpers.support import BASE, family_of, mistakes_of, read_text
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, SPEC, TILES, changed, measured
 
 
@@ -340,26 +339,6 @@ def test_what_was_measured_of_the_same_type_comes_before_another_of_its_width() 
 
 
 # The source.
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (SPEC, GOOD),
-        (f"{SPEC}epilogue: [none, bias+gelu_tanh]\n", GOOD),
-        (SPEC.replace("fp16", "bf16"), GOOD),
-        (SPEC, changed(lambda f: f["winners"].clear())),
-        (SPEC, json.dumps(measured("gemm_fp16_rrr_none"))),
-    ],
-    ids=["a family", "epilogues", "another type", "rates alone", "nothing"],
-)
-def test_the_source_parses_and_is_formatted(tmp_path: Path, text: str, found: str) -> None:
-    family = family_of(text, beside={"found.json": found})
-    assert TUNED in package_names(family)
-    source = package_source(family, TUNED)
-    ast.parse(source)
-    (tmp_path / TUNED).write_text(source)
-    assert_formatted(tmp_path)
 
 
 def test_a_family_that_was_not_measured_has_no_such_source() -> None:
