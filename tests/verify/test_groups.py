@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from generator.bounds import prove
-from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered
 from generator.problem.grouping import spans
 from generator.problem.reference import references
@@ -132,35 +131,6 @@ def test_groups_come_one_after_the_other(family: Rendered) -> None:
     assert "tile 0 in the order of stores is (2, 0, 0)" in str(
         wrong_order(kernel.variant, tile, (24, 40, 1), 1, swapped, groups)
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ("batch: grouped_k\nload: descriptor\nlayout: rcr", "contiguous elements along K"),
-        ("batch: grouped_k\nmasking: mn", "use k, mnk or auto"),
-        ("batch: grouped_k\nschedule: split_k", "groups along K have one each; use tiled"),
-        ("schedule: stream_k", "only the device knows; use split_k"),
-        ("schedule: split_k_atomic\ndtype: {a: fp16, out: fp32}", "only the device knows; use split_k"),
-        ("schedule: split_k\nload: descriptor", "rows of the next one"),
-        ("schedule: split_k\nepilogue: row_sum", "reduced over tiles"),
-        ("schedule: elementwise", "only the device knows"),
-        ("load: descriptor", "rows of the next one"),
-        ("masking: k", "use mn, mnk or auto"),
-        ("load: block_pointer", "not made for groups"),
-        ("load: descriptor\nstore: pointer\nlayout: crr", "column-major A"),
-        ("epilogue: row_sum", "reduced over tiles"),
-        ("select: autotune", "autotune is not made for groups"),
-    ],
-)
-def test_what_groups_cannot_have_is_refused_with_a_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: str, words: str
-) -> None:
-    lines = {"summary": "S.", "layout": "rrr", "dtype": "fp16", "batch": "grouped"}
-    lines |= dict(line.split(": ", 1) for line in changes.splitlines())
-    (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
-    assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
-    assert words in capsys.readouterr().err
 
 
 SPEC_OF_K = """\
