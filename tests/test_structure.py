@@ -52,7 +52,7 @@ BOUNDS = {
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 53310,
+    "tests": 47276,
     "generated": 346000,
 }
 
