@@ -32,9 +32,21 @@ LONG: dict[str, tuple[str, ...]] = {
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
     "bounds/test_order_proof.py": (),
     "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
-    "bounds/test_symmetric.py": (),
-    "bounds/test_two_kernels.py": ("test_a_mistake_between",),
-    "bounds/test_where.py": (),
+    "bounds/test_verdicts.py": tuple(
+        f"test_a_mistake_has_its_verdict[{section}"
+        for section in (
+            "two",
+            "orders",
+            "counters",
+            "symmetric",
+            "batches",
+            "groups",
+            "blocks",
+            "saved",
+            "programs",
+            "outputs",
+        )
+    ),
     "cost/test_family_costs.py": ("test_the_choice_has_the_least_predicted_seconds[contracts",),
     "drawn/test_drawn.py": (),
     "emit/test_copies.py": (),
@@ -78,7 +90,6 @@ LONG: dict[str, tuple[str, ...]] = {
     "language/test_reserved_names.py": ("test_no_two_variants",),
     "runtime/test_private.py": ("test_a_family_does_without",),
     "test_docs.py": ("test_a_command_prints", "test_a_session_prints"),
-    "test_llama.py": (),
     "tune/test_executors.py": (),
     "tune/test_public_calls.py": (),
     "tune/test_tuning_run.py": (),

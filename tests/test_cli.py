@@ -38,25 +38,6 @@ def test_out(family: Cli) -> None:
     assert Path("vendor/kernels/family/__init__.py").exists() and not Path("generated").exists()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        ("family.yaml", "--out"),
-        ("verify", "family.yaml", "--out"),
-        ("bench", "family.yaml", "--out"),
-        ("tune", "family.yaml", "--out"),
-        ("package", "generated/family", "--format", "wheel", "--out"),
-        ("prepare", "generated/family", "--gpu", "h100", "--shapes", "8x8", "--cache"),
-    ],
-    ids=lambda call: call[0],
-)
-def test_an_empty_text_is_no_folder(family: Cli, call: tuple[str, ...]) -> None:
-    """As of a variable that is not set: it is not the current folder, which would be filled."""
-    said = family(*call, "")
-    assert said.status == 2 and f"argument {call[-1]}: expected the path of a folder, got an empty text" in said.err
-    assert [path.name for path in Path().iterdir()] == ["family.yaml"]
-
-
 def test_the_path_of_a_spec_is_not_in_what_it_renders(family: Cli, tmp_path: Path) -> None:
     Path("far/away").mkdir(parents=True)
     Path("far/away/family.yaml").write_text(FAMILY)
@@ -80,12 +61,6 @@ def test_check_of_what_was_not(family: Cli) -> None:
     assert lines[-1] == f"{4 + LIMITED} files to change; render with: python -m generator family.yaml"
 
 
-def test_check_names_the_call_that_renders(family: Cli) -> None:
-    Path("a b.yaml").write_text(FAMILY + "name: family\n")
-    said = family("a b.yaml", "--check", "--out", "far away", "--only", "*_bias__*")
-    assert said.err.splitlines()[-1].endswith("python -m generator 'a b.yaml' --out 'far away' --only '*_bias__*'")
-
-
 def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
     family("family.yaml")
     Path("family.yaml").write_text(FAMILY.replace("masking: [none, mnk]", "masking: [mnk, k]"))
@@ -103,16 +78,6 @@ def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
         f"{folder}_shared_memory.py": "updated",
         f"{folder}manifest.json": "updated",
     }
-
-
-@pytest.mark.parametrize("option", ["--check", "--diff"])
-def test_an_edit_by_hand_is_a_difference(family: Cli, option: str) -> None:
-    family("family.yaml")
-    edited = Path("generated/family", f"{NAMES[0]}.py")
-    edited.write_text(edited.read_text() + "# mine\n")
-    said = family("family.yaml", option)
-    assert said.status == 1
-    assert "-# mine" in said.out if option == "--diff" else f"{edited}: would be updated (edited by hand)\n" in said.err
 
 
 def test_a_manifest_that_is_missing_from_the_folder_is_a_difference(family: Cli) -> None:
@@ -196,12 +161,6 @@ def test_only_goes_with_every_mode(family: Cli) -> None:
     assert family("family.yaml", "--only", glob, "--diff").status == 0
 
 
-def test_only_that_matches_nothing(family: Cli) -> None:
-    said = family("family.yaml", "--only", "bmm*")
-    assert said.status == 2 and not Path("generated").exists()
-    assert said.err == (f"python -m generator: --only 'bmm*' matches no kernel; there are 4, the first {NAMES[0]}\n")
-
-
 def test_all(family: Cli) -> None:
     Path("specs").mkdir()
     Path("specs/one.yaml").write_text(BASE)
@@ -213,27 +172,8 @@ def test_all(family: Cli) -> None:
     assert family("--all", "--check").out == "5 kernels of 2 families as the specs say\n"
 
 
-@pytest.mark.parametrize("option", ["--check", "--diff"])
-def test_all_finds_families_that_no_spec_makes(family: Cli, option: str) -> None:
-    Path("specs").mkdir()
-    Path("specs/one.yaml").write_text(BASE)
-    family("--all")
-    family("family.yaml")
-    said = family("--all", option)
-    assert said.status == 1 and "generated/family: no spec makes this family; bring" in said.err
-    # One spec says nothing of the others, and a folder that was not rendered is nobody's family.
-    assert family("specs/one.yaml", option).status == 0
-    Path("generated/family/manifest.json").unlink()
-    assert family("--all", option).status == 0
-
-
 def test_all_without_specs(family: Cli) -> None:
     assert family("--all") == Spoken(2, "", "python -m generator: --all: no spec found as specs/*.yaml\n")
-
-
-def test_a_spec_given_twice_is_rendered_once(family: Cli) -> None:
-    paths = ("family.yaml", "./family.yaml", Path("family.yaml").resolve())
-    assert family(*paths).out == f"generated/family: 4 kernels; {4 + LIMITED} created\n"
 
 
 def test_two_specs_of_one_name(family: Cli) -> None:
@@ -263,59 +203,6 @@ def test_a_wrong_spec_is_status_2_in_every_mode(family: Cli, options: tuple[str,
     assert family("wrong.yaml", *options) == Spoken(2, "", message)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("absent.yaml",), "absent.yaml:1:1: cannot be read: No such file or directory\n"),
-        (
-            ("verfiy", "family.yaml", "--level", "static"),
-            "python -m generator: there is no command and no file 'verfiy'; did you mean 'verify'? legal: verify, "
-            "prepare, bench, tune, schema, new, explain, package; a spec is rendered without a command: "
-            "python -m generator SPEC.yaml\n",
-        ),
-        (("./family",), "python -m generator: there is no file or folder 'family'; did you mean family.yaml?\n"),
-        (("bench", "."), "bench: . is a folder; a spec is a YAML file, such as family.yaml\n"),
-        (("verify", "generated/none"), "error: there is no file or folder 'generated/none'\n"),
-        ((".",), "python -m generator: . is a folder; a spec is a YAML file, such as family.yaml\n"),
-        (
-            (),
-            "python -m generator: no spec given; "
-            "name one, such as specs/fp16_rcr.yaml, or use --all (--help for more)\n",
-        ),
-        (("family.yaml", "--json"), "python -m generator: --json goes with --list\n"),
-        *(
-            (
-                ("family.yaml", "--force", option),
-                "python -m generator: --force goes with rendering, not with --check, --diff or --list\n",
-            )
-            for option in ("--check", "--diff", "--list")
-        ),
-    ],
-)
-def test_a_wrong_call(family: Cli, arguments: tuple[str, ...], message: str) -> None:
-    assert family(*arguments) == Spoken(2, "", message)
-    assert not Path("generated").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("family.yaml", "--frobnicate"),
-        ("family.yaml", "--forc"),  # no abbreviations: a later option must not change what a script means
-        ("family.yaml", "--check", "--diff"),
-        ("family.yaml", "--out"),
-    ],
-)
-def test_an_option_that_is_none(family: Cli, arguments: tuple[str, ...]) -> None:
-    said = family(*arguments)
-    assert said.status == 2 and "python -m generator: error: " in said.err and not Path("generated").exists()
-
-
-def test_an_option_that_is_nearly_one(family: Cli) -> None:
-    said = family("family.yaml", "--output", "here")
-    assert said.status == 2 and "did you mean '--out'?" in said.err and not Path("here").exists()
-
-
 LONG = "x" * 300
 
 
@@ -323,11 +210,6 @@ LONG = "x" * 300
 def test_what_the_system_refuses_is_one_line(family: Cli, arguments: tuple[str, ...]) -> None:
     said = family(*arguments)
     assert (said.status, said.out) == (1, "") and re.fullmatch(f"{LONG}.*: File name too long\n", said.err)
-
-
-def test_a_pattern_that_is_empty_matches_nothing(family: Cli) -> None:
-    said = family("family.yaml", "--only", "")
-    assert said.status == 2 and "--only '' matches no kernel" in said.err
 
 
 COMMANDS = [
@@ -340,12 +222,6 @@ COMMANDS = [
 def test_an_output_that_is_full_is_one_line(family: Cli, tmp_path: Path, command: str) -> None:
     ran = python("-c", INTO.format(command.split(), "/dev/full"), cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (1, "standard output: cannot be written: No space left on device\n")
-
-
-@pytest.mark.parametrize("command", ["family.yaml --list", "family.yaml", "schema"])
-def test_an_output_may_be_closed(family: Cli, tmp_path: Path, command: str) -> None:
-    ran = python("-c", "import os, sys; os.close(1); " + RUN.format(command.split()), cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -426,12 +302,6 @@ def test_a_folder_that_was_removed(family: Cli, tmp_path: Path) -> None:
     assert run("verify", tmp_path / "generated" / "family") == Spoken(2, "", message)
 
 
-def test_no_home_and_no_input(family: Cli, tmp_path: Path) -> None:
-    code = "import os, sys; os.environ.pop('HOME', None); os.close(0); " + RUN.format(["family.yaml"])
-    ran = python("-c", code, cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-
-
 @pytest.mark.parametrize("options", [("--list", "--json"), ("--diff",), ("--out", "größer")])
 def test_an_output_may_lack_characters(family: Cli, tmp_path: Path, options: tuple[str, ...]) -> None:
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Größe ∑."))
@@ -481,14 +351,6 @@ def test_new_where_the_system_has_only_ascii(family: Cli, tmp_path: Path) -> Non
     text = Path("mine.yaml").read_bytes()
     assert python("-m", "generator", "new", "mine", cwd=tmp_path, env=ASCII).returncode == 1
     assert Path("mine.yaml").read_bytes() == text
-
-
-def test_every_text_file_is_opened_with_an_encoding(family: Cli, tmp_path: Path) -> None:
-    for call in (("family.yaml",), ("family.yaml", "--diff"), ("new", "mine"), ("schema",), ("explain", "family.yaml")):
-        ran = python(
-            "-X", "warn_default_encoding", "-W", "error::EncodingWarning", "-m", "generator", *call, cwd=tmp_path
-        )
-        assert ran.returncode == 0 and "EncodingWarning" not in ran.stderr, ran.stderr
 
 
 #: A call of the module in a fresh interpreter, and one whose standard output is a file.

@@ -1,4 +1,4 @@
-"""Measurements in the repository: they have a limit, and are read."""
+"""Measurements in the repository: they have a limit, and each is read by what reads such files."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ BOUNDS = {
     "commands": 1300,
     "files": 920,
     "templates": 3130,
-    "tests": 53375,
+    "tests": 47400,
     "generated": 120000,
 }
 

@@ -128,24 +128,6 @@ def test_without_a_gpu_it_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--table"], "name it with --json FILE"),
-        (["--json", "x.json", "--table", "x.yaml"], "leave out SPEC"),
-        (["--suite", "types", "--json", "x.json", "--summary", "--rounds", "9"], "leave out --rounds"),
-        (["--shapes", "x.yaml"], "--shapes goes with SPEC"),
-        (["--rounds", "0"], "expected a whole number from 1 to 1000000, got '0'"),
-        (["--peer", "mkl"], "invalid choice: 'mkl'"),
-    ],
-)
-def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        parse(arguments)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("swizzle: grouped}", "swizzle: spiral}", "unknown value 'spiral'"),

@@ -13,7 +13,6 @@ import pytest
 from generator.bench import plain_rows
 from generator.bench.measurements import ComparisonRecord
 from generator.bench.summary import BEST
-from generator.commands.bench import main
 from tests.helpers.bench import records as samples
 from tests.helpers.support import ROOT, Spoken
 
@@ -72,16 +71,3 @@ def test_the_command_prints_them(cli: Cli, mode: str) -> None:
         assert best["smallest_at"].count("x") == 2
     else:
         assert {row["role"] for row in plain} == {"contract", "peer"} and len(plain) == 5 * 4
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--format", "xml"], "invalid choice: 'xml'"),
-        (["--format", "csv", "--by-rows"], "--by-rows adds a table in Markdown"),
-    ],
-)
-def test_a_wrong_format(capsys: pytest.CaptureFixture[str], options: list[str], message: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--json", str(FUSED), "--summary", *options])
-    assert ended.value.code == 2 and message in capsys.readouterr().err

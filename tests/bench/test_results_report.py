@@ -32,21 +32,6 @@ def rows(found: RunReport) -> list[dict[str, Cell]]:
     return [dict(zip(found.table.columns, cells, strict=True)) for cells in found.table.cells]
 
 
-def test_a_row_has_the_figures_of_the_table() -> None:
-    results = samples.results(*sample())
-    found = report(results, sample())
-    first, _, second, _, third, _ = rows(found)
-    assert (first["µs on the GPU (mean ± std)"].text, first["ratio"].text) == (
-        "210 (210 ± 10)",
-        "1.000 (0.975 to 1.023)",
-    )
-    assert (second["case"].text, second["MxNxK"].text, second["ratio"].text[:5]) == ("small", "512x512x512", "0.525")
-    failed = third["µs on the GPU (mean ± std)"]
-    assert failed.state == "failed" and "relative error" in failed.text and third["ratio"].text == "—"
-    for row in rows(found):
-        assert row["MxNxK"].text in (printed := markdown(results, sample())) and row["TFLOP/s"].text in printed
-
-
 def test_a_plot_has_a_mark_for_each_row_with_a_time() -> None:
     roofline, ratios = plots(samples.results(*sample()), sample())
     assert [(mark.series, mark.row) for mark in roofline.marks] == [

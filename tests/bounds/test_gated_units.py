@@ -7,41 +7,8 @@ from pathlib import Path
 import pytest
 
 from generator.emit.render import kernel_source
-from tests.helpers.bounds.kernels import PARTS, planted, proof_of
+from tests.helpers.bounds.kernels import proof_of
 from tests.helpers.support import BASE, family_of
-
-TILED = "gated/gemm_bf16_rcr_bias_swiglu__tiled_pointer_auto_grouped"
-BY_TURNS = "gated/gemm_bf16_rcr_bias_geglutanh_interleaved__tiled_pointer_auto_grouped"
-ELEMENTS = "gated/gemm_bf16_rcr_swiglu_interleaved__elementwise_pointer_auto_grouped"
-
-
-@pytest.mark.parametrize("kernel", [TILED, BY_TURNS, ELEMENTS, PARTS])
-def test_a_gate_s_accesses_are_proved(kernel: str, tmp_path: Path) -> None:
-    proof = proof_of(tmp_path, planted(kernel))
-    assert {access.state for access in proof.accesses} == {"proved"} and proof.order.state == "proved"
-
-
-@pytest.mark.parametrize(
-    ("kernel", "old", "new", "operand"),
-    [
-        (TILED, "b_gate_ptrs + N * ldb", "b_gate_ptrs + (N + 1) * ldb", "b"),
-        (TILED, "bias_ptr + N + offs_n", "bias_ptr + N + 1 + offs_n", "bias"),
-        (TILED, 'Operand("b", "K 2*N"', 'Operand("b", "K N"', "b"),
-        (TILED, 'Operand("bias", "2*N"', 'Operand("bias", "N"', "bias"),
-        (BY_TURNS, "offs_b < 2 * N", "offs_b <= 2 * N", "b"),
-        (BY_TURNS, "offs_n * 2 + 1", "offs_n * 2 + 2", "bias"),
-        (ELEMENTS, "(n * 2 + 1)", "(n * 2 + 2)", "b"),
-        (
-            PARTS,
-            "sums_ptr + offs_m[:, None] * ldsums + offs_s",
-            "sums_ptr + offs_m[:, None] * ldsums + N + offs_s",
-            "sums",
-        ),
-    ],
-)
-def test_an_address_past_both_halves_is_refuted(kernel: str, old: str, new: str, operand: str, tmp_path: Path) -> None:
-    accesses = proof_of(tmp_path, planted(kernel, (old, new))).accesses
-    assert operand in {access.operand for access in accesses if access.state == "refuted"}, accesses
 
 
 def test_a_sum_of_a_gate_needs_room_for_both_halves(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from tests.helpers.bounds.kernels import (
     BLOCK,
     CHIPLET,
     DEALT,
-    DEALT_POINTERS,
     DESCRIPTOR,
     ELEMENT,
     HILBERT,
@@ -138,61 +137,6 @@ def test_words_and_spelling_are_free(kernel: str, tmp_path: Path) -> None:
     before, after = proof_of(tmp_path, text), proof_of(tmp_path, again)
     assert proved(before) == proved(after) and before.order == after.order
     assert "not proved" not in {access.state for access in after.accesses} and after.order.state == "proved"
-
-
-STEPS = "    steps = max(tl.cdiv(K, BLOCK_K), tl.num_programs(1))\n"
-
-
-@pytest.mark.parametrize(
-    ("kernel", "old", "new", "reason"),
-    [
-        # Names that the kernel changes behind what is known of them.
-        (DEALT, STEPS, STEPS + "    steps += 1\n", "the loop over"),
-        (DEALT, STEPS, STEPS + "    if M > N:\n        steps = 1\n", "the loop over"),
-        (DEALT, STEPS, "    K = K + BLOCK_K\n" + STEPS, "the loop over"),
-        (DEALT, STEPS, STEPS + "    steps, other = 1, 1\n", "the loop over"),
-    ],
-)
-def test_another_meaning_is_not_taken_for_the_known_one(
-    kernel: str, old: str, new: str, reason: str, tmp_path: Path
-) -> None:
-    accesses = proof_of(tmp_path, planted(kernel, (old, new))).accesses
-    assert accesses
-    for access in accesses:
-        assert access.state == "not proved" and reason in access.detail, access
-
-
-RESET = "tl.store(counters_ptr + pid, 0)"
-
-
-@pytest.mark.parametrize("kernel", [DEALT, DEALT_POINTERS], ids=["descriptors", "pointers"])
-@pytest.mark.parametrize(
-    ("new", "says"),
-    [
-        ("pass", "not set back"),
-        (f"{RESET}; {RESET}", "not set back"),
-        ("tl.store(counters_ptr + pid, 1)", "not set back"),
-        ("tl.store(counters_ptr, 0)", "not set back"),
-        ("tl.atomic_add(counters_ptr + pid, 0)", "not set back"),
-        (f"if K > 7:\n    {RESET}", "not set back"),
-    ],
-)
-def test_the_last_program_of_a_tile_sets_its_counter_back(kernel: str, new: str, says: str, tmp_path: Path) -> None:
-    text = planted(kernel)
-    (line,) = (line for line in text.splitlines() if line.strip() == RESET)
-    indent = line.removesuffix(RESET)
-    text = text.replace(line, "\n".join(indent + part for part in new.split("\n")))
-    order = proof_of(tmp_path, text).order
-    assert order.state == "refuted" and says in order.detail
-
-
-@pytest.mark.parametrize("kernel", [DEALT, DEALT_POINTERS], ids=["descriptors", "pointers"])
-def test_no_other_program_sets_a_counter(kernel: str, tmp_path: Path) -> None:
-    text = planted(kernel)
-    (line,) = (line for line in text.splitlines() if "tl.atomic_add(counters_ptr" in line)
-    indent = " " * (len(line) - len(line.lstrip()))
-    order = proof_of(tmp_path, text.replace(line, f"{indent}{RESET}\n{line}")).order
-    assert order.state != "proved"
 
 
 @pytest.mark.parametrize(

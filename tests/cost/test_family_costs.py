@@ -26,7 +26,7 @@ from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
 from generator.plan.kernels import Family, Kernel
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import BASE, assert_formatted, family_of, forget, ruff
+from tests.helpers.support import BASE, family_of, forget
 from tests.helpers.tuned_file import measured
 
 A100, H200 = DEVICES["nvidia_a100_sxm4_80gb"], DEVICES["nvidia_h200"]
@@ -250,39 +250,7 @@ def test_rows_alike_have_the_choice_that_loses_least_over_all_m(render: Render, 
             assert len(batched) == 1
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "told"),
-    [
-        ((8,), (8, 8), r"a must have two dimensions, got shape \(8,\)"),
-        ((2, 8, 8), (8, 8), "a must have two dimensions"),
-        ((8, 8), (8,), r"b must have two dimensions, got shape \(8,\)"),
-        ((8, 9), (8, 8), "K is 9 in a and 8 in b"),
-    ],
-)
-@pytest.mark.parametrize("invariant", ["none", "rows"])
-def test_wrong_shapes_are_reported_by_the_kernel(
-    render: Render, a: tuple[int, ...], b: tuple[int, ...], told: str, invariant: str
-) -> None:
-    package = render(f"{FASTEST}targets: [sm80]\ninvariant: {invariant}\n")
-    with standing_in_for(A100), FakeTensorMode(allow_non_fake_inputs=True):
-        operands = (torch.empty(size, dtype=torch.half, device=CUDA) for size in (a, b))
-        with pytest.raises(ValueError, match=f"^gemm_fp16_rcr_none: {told}"):
-            package.gemm_fp16_rcr_none.which(*operands)
-
-
 # The file.
-
-
-@pytest.mark.parametrize("invariant", ["none", "rows"])
-@pytest.mark.parametrize("text", [EVERYTHING, SCHEDULES, f"{FASTEST}schedule: elementwise\n", FASTEST])
-def test_the_file_is_formatted_and_clean(render: Render, tmp_path: Path, text: str, invariant: str) -> None:
-    if invariant == "rows":
-        text = text.replace(", split_k_atomic, stream_k", "").replace("[auto, none]", "auto")
-    render(f"{text}invariant: {invariant}\n")
-    assert_formatted(tmp_path / "predicted")
-    file = tmp_path / "predicted" / ANALYTIC
-    done = ruff("check", "--no-cache", "--isolated", "--line-length", "120", "--select", "E,F,I,W", file)
-    assert done.returncode == 0, done.stdout
 
 
 def test_only_families_that_are_left_the_choice_have_the_file() -> None:

@@ -73,21 +73,6 @@ def test_every_obstacle_is_named(rendered: Cli) -> None:
     )
 
 
-@pytest.mark.parametrize("line", ["# mine\n", "import os\n", "\f"], ids=["comment", "code", "form feed"])
-def test_any_edit_is_one(rendered: Cli, line: str) -> None:
-    text = (FOLDER / KERNEL).read_text()
-    (FOLDER / KERNEL).write_text(text + line)
-    assert rendered("family.yaml", "--check").status == 1
-    assert rendered("family.yaml").status == 1
-
-
-def test_force_overwrites_an_edit(rendered: Cli) -> None:
-    before = contents(FOLDER)
-    (FOLDER / KERNEL).write_text("mine\n")
-    assert rendered("family.yaml", "--force").out == f"generated/family: 4 kernels; 1 updated, {3 + LIMITED} same\n"
-    assert contents(FOLDER) == before
-
-
 def test_an_edited_file_that_no_longer_belongs_is_not_removed(rendered: Cli) -> None:
     Path("family.yaml").write_text(SMALLER)
     (FOLDER / OTHER).write_text("mine\n")
@@ -257,7 +242,3 @@ def test_the_manifest_names_every_file_with_its_digest(rendered: Cli) -> None:
     files = contents(FOLDER)
     manifest = json.loads(files.pop("manifest.json"))
     assert manifest["files"] == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-
-
-def test_nothing_is_left_beside(rendered: Cli) -> None:
-    assert [path.name for path in files_of(FOLDER) if path.name.startswith(".")] == [".gitattributes"]

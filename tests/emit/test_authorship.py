@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.emit.apply import is_unchanged
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Cli, render_family
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, SMALLER, Cli, render_family
 from tests.helpers.support import BESIDE_KERNELS, LIMITED, Spoken, contents, files_of
 
 
@@ -43,17 +42,6 @@ def test_a_change_above_the_digest_is_an_edit(rendered: Cli, head: str, manifest
     assert said.status == 1 and contents(FOLDER) == before
     assert f"{edited}: edited by hand; keep the edit elsewhere, or overwrite it with --force\n" in said.err
     assert rendered("family.yaml", "--force").status == 0 and rendered("family.yaml", "--check").status == 0
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_a_file_changed_above_the_digest_is_not_removed(rendered: Cli, head: str) -> None:
-    Path("family.yaml").write_text(SMALLER)
-    edited = FOLDER / OTHER
-    edited.write_text(HEADS[head](edited.read_text()))
-    before = contents(FOLDER)
-    said = rendered("family.yaml")
-    assert (said.status, said.err.partition(";")[0]) == (1, f"{edited}: edited by hand") and contents(FOLDER) == before
-    assert rendered("family.yaml", "--force").status == 0 and not edited.exists()
 
 
 def test_the_header_of_a_spec_is_no_edit(cli: Cli) -> None:
@@ -105,7 +93,7 @@ BYTES = {
 
 
 @pytest.mark.parametrize("change", BYTES)
-@pytest.mark.parametrize("name", [KERNEL, "__init__.py", ".gitattributes"])
+@pytest.mark.parametrize("name", [KERNEL, "__init__.py", ".gitattributes", "_runtime/launch.py"])
 def test_bytes_that_are_no_text_are_an_edit(rendered: Cli, name: str, change: str) -> None:
     whole = contents(FOLDER)
     (FOLDER / name).write_bytes(BYTES[change](whole[name]))
@@ -118,16 +106,6 @@ def test_bytes_that_are_no_text_are_an_edit(rendered: Cli, name: str, change: st
     assert rendered("family.yaml", "--diff").status == 1 and contents(FOLDER) == before
     assert rendered("family.yaml", "--list").status == 0
     assert rendered("family.yaml", "--force").status == 0 and contents(FOLDER) == whole
-
-
-def test_a_file_is_compared_without_its_line_ends(rendered: Cli) -> None:
-    path = FOLDER / KERNEL
-    recorded = json.loads((FOLDER / "manifest.json").read_text())["files"][KERNEL]
-    assert is_unchanged(path, recorded)
-    with_crlf(path)
-    assert is_unchanged(path, recorded)
-    path.write_bytes(path.read_bytes() + b"\xff")
-    assert not is_unchanged(path, recorded) and not is_unchanged(FOLDER / "absent.py", recorded)
 
 
 def test_a_folder_of_an_older_version_gets_the_attributes(rendered: Cli) -> None:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import random
-from unittest.mock import Mock
-
 import pytest
 
 from generator.emit.divided_text import divided_digest
-from generator.emit.file_digests import Digests, unformatted_digest
-from generator.emit.render import kernel_source
+from generator.emit.file_digests import unformatted_digest
 from tests.helpers import shipped
-from tests.helpers.support import family_of
 
 #: Kernels with every schedule, gradients, and the library.
 FOLDERS = ("fused", "ladder", "stream_k", "training", "stored")
@@ -79,35 +73,3 @@ def test_text_of_any_kind_has_the_same_digest_or_none(text: str) -> None:
 
 def test_the_example_is_divided() -> None:
     assert divided_digest(KERNEL, "gemm_one") == unformatted_digest(KERNEL) is not None
-
-
-PRODUCT = """
-summary: A product of many axes.
-package: plain
-layout: [rcr, rrr, crr]
-dtype: [fp16, bf16]
-epilogue: [none, bias, relu, bias+relu]
-masking: [none, k, auto]
-swizzle: [linear, grouped, grouped_n]
-load: [pointer, descriptor]
-schedule: [tiled, persistent]
-targets: [sm90]
-"""
-
-
-def test_no_kernel_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of a product has all statements: the kernels of the other half are further combinations of these."""
-    made = family_of(PRODUCT)
-    kernels = random.Random(0).sample(made.kernels, len(made.kernels))
-    half = len(kernels) // 2
-    digests = Digests()
-    counts = []
-    for part in (kernels[:half], kernels[half:]):
-        with monkeypatch.context() as patch:
-            parse = Mock(wraps=ast.parse)
-            patch.setattr(ast, "parse", parse)
-            for kernel in part:
-                digests.add(f"{kernel.name}.py", kernel_source(made.spec, kernel), Digests())
-        counts.append(parse.call_count)
-    assert digests.unformatted.keys() == {f"{kernel.name}.py" for kernel in made.kernels}
-    assert counts[0] < half and counts[1] <= half // 50, counts

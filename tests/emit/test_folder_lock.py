@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from generator.emit.apply import Refused
-from generator.emit.folder_lock import held
 from generator.files.locking import alone
 from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents, python
 
@@ -68,14 +66,6 @@ def test_a_process_waits_for_another_one(family: Cli) -> None:
         assert contents(FOLDER) == {}
     (said,) = ended([waiting])
     assert said == Spoken(0, f"generated/family: 6 kernels; {6 + LIMITED} created\n", "")
-
-
-def test_after_another_process_with_the_same_spec_all_is_the_same(family: Cli) -> None:
-    assert family("family.yaml").status == 0
-    with alone(FOLDER):
-        waiting = start("family.yaml")
-        first_line(waiting)
-    assert ended([waiting]) == [Spoken(0, f"generated/family: 6 kernels; {6 + LIMITED} same\n", "")]
 
 
 @pytest.mark.parametrize("other", ["other.yaml", "below/family.yaml"])
@@ -169,12 +159,3 @@ def test_two_names_of_one_folder(family: Cli) -> None:
     said = family("family.yaml", "other.yaml")
     assert said.status == 1 and "is the same folder as" in said.err
     assert contents(Path("generated/other")) == {}
-
-
-def test_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with held([tmp_path / "file" / "below", tmp_path / "new" / "folder"]) as found:
-        refused = found[tmp_path / "file" / "below"]
-        assert isinstance(refused, Refused) and "cannot be created: Not a directory" in str(refused)
-        assert found[tmp_path / "new" / "folder"] is False
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]

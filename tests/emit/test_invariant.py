@@ -18,7 +18,7 @@ from generator.emit.loading import library_module, load_family
 from generator.plan.devices import DEVICES
 from generator.runtime import memoryless
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import BASE, assert_formatted, forget
+from tests.helpers.support import BASE, forget
 from tests.helpers.tuned_file import AUTO, LARGE, RATES, SMALL, TILES, measured, one_seconds
 
 H200 = DEVICES["nvidia_h200"]
@@ -293,13 +293,3 @@ def test_what_is_prepared_is_what_runs(render: Family) -> None:
     options: dict[str, Any] = {"B": 1, "device": CUDA, "unaligned": ()}
     found = ahead.launches(family.gemm_fp16_rcr_none, 1024, 512, M=range(1, 65), **options)
     assert len({(launch.name, launch.row) for launch in found}) == 1
-
-
-def test_the_files_are_formatted(render: Family, tmp_path: Path) -> None:
-    found = json.dumps(measured() | {"winners": []})
-    text = SPEC.replace("targets: [sm90]", "targets: [sm80, sm90]") + "select: table\ntuned: found.json\n"
-    family = render(text, found)
-    assert Path(str(family.__path__[0]), "_runtime", "invariant.py").is_file()
-    assert_formatted(tmp_path / "alike")
-    manifest = json.loads((tmp_path / "alike" / "manifest.json").read_text())
-    assert {entry["invariant"] for entry in manifest["kernels"].values()} == {"rows"}

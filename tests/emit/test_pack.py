@@ -255,24 +255,9 @@ def test_a_batch_is_that_of_its_matrices() -> None:
         (torch.ones(12, 2), "fp16", ValueError, "K must be a multiple of 8 for fp16, got 12"),
         (torch.tensor([[1.0], [math.nan]]), "int8", ValueError, "weight must be finite in torch.float32"),
         (torch.full((8, 1), 1e5), "fp16", ValueError, "weight must be finite in torch.float16"),
-        (
-            torch.full((2, 1), 8.0),
-            "int4_plain",
-            ValueError,
-            "between -8 and 7, since int4_plain has no scales, got 8 to",
-        ),
-        (
-            torch.tensor([[1.0], [-0.1]]),
-            "uint4",
-            ValueError,
-            "between 0 and inf, since uint4 has no zeros, got -0.1 to",
-        ),
-        (
-            torch.full((2, 1), 4000.0),
-            "nvfp4",
-            ValueError,
-            "weight needs a scale of 571.429, but torch.float8_e4m3fn ends",
-        ),
+        (torch.full((2, 1), 8.0), "int4_plain", ValueError, "since int4_plain has no scales, got 8 to"),
+        (torch.tensor([[1.0], [-0.1]]), "uint4", ValueError, "since uint4 has no zeros, got -0.1 to"),
+        (torch.full((2, 1), 4000.0), "nvfp4", ValueError, "needs a scale of 571.429, but"),
     ],
 )
 def test_a_weight_that_does_not_fit(w: torch.Tensor, name: str, error: type[Exception], message: str) -> None:

@@ -142,24 +142,6 @@ def test_the_option_takes_the_place_of_the_key(tmp_path: Path, capsys: pytest.Ca
     assert "invalid choice: 'whole'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("package", "lines", "message"),
-    [
-        ("plain", "backward: kernels\n", "6:11: backward: 'kernels' needs 'package: torch'"),
-        ("files", "backward: kernels\n", "6:11: backward: 'kernels' needs 'package: torch'"),
-        ("files", "select: fastest\n", "6:9: select: 'fastest' is a choice among files"),
-        ("whole", "", "5:10: package: unknown value 'whole'"),
-    ],
-)
-def test_what_needs_more_host_code_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], package: str, lines: str, message: str
-) -> None:
-    path = tmp_path / "packaged.yaml"
-    path.write_text(f"{SPEC}package: {package}\n{lines}")
-    assert main([str(path), "--out", str(tmp_path)]) == 2
-    assert f"{path}:{message}" in capsys.readouterr().err and not (tmp_path / "packaged").exists()
-
-
 def test_files_without_functions_make_no_repository_of_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,11 +105,6 @@ def test_a_checkout_keeps_the_line_ends(repository: Path, cli: Cli, tmp_path_fac
     assert cli(clone / "specs" / "linear.yaml", "--out", clone / "generated", "--check").status == 0
 
 
-def test_it_goes_with_rendering(cli: Cli) -> None:
-    said = cli("family.yaml", "--stage", "--check")
-    assert said.status == 2 and "--stage goes with rendering, not with --check" in said.err
-
-
 @pytest.mark.install
 def test_the_hooks_check_and_render(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """As another project uses them: pre-commit installs the generator from its repository."""

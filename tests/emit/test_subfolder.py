@@ -23,24 +23,6 @@ def rendered(cli: Cli) -> Cli:
     return cli
 
 
-@pytest.mark.parametrize("above", [True, False])
-def test_an_edit_is_refused(rendered: Cli, above: bool) -> None:
-    text = MODULE.read_text()
-    MODULE.write_text(f"# SPDX-License-Identifier: MIT\n{text}" if above else f"{text}# mine\n")
-    before = contents(FOLDER)
-    said = rendered("family.yaml")
-    assert said.status == 1 and f"{MODULE}: edited by hand" in said.err and contents(FOLDER) == before
-    assert rendered("family.yaml", "--check").status == 1
-    assert rendered("family.yaml", "--force").status == 0 and MODULE.read_text() == text
-
-
-def test_a_file_that_is_missing_is_written(rendered: Cli) -> None:
-    MODULE.unlink()
-    said = rendered("family.yaml", "--check")
-    assert said.status == 1 and f"{MODULE}: would be created" in said.err
-    assert " 1 created," in rendered("family.yaml").out and MODULE.is_file()
-
-
 def test_what_a_killed_rendering_leaves_is_rendered_away(rendered: Cli) -> None:
     before = contents(FOLDER)
     (FOLDER / "manifest.json").unlink()

@@ -41,64 +41,6 @@ def test_the_value_goes_on_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("[[{save: a_b}]]", "4:20: epilogue.save: 'a_b' has an underscore, which the names of kernels drop; choose a"),
-        ("[[{save: out}]]", "4:20: epilogue.save: 'out' is a name that kernels or launchers use themselves; choo"),
-        ("[[{save: c}]]", "4:20: epilogue.save: 'c' is a name that kernels or launchers use themselves; choose"),
-        ("[[{save: x}]]", "4:20: epilogue.save: 'x' is the running value of a formula; choose another name"),
-        ("[[{save: exp}]]", "4:20: epilogue.save: 'exp' is a function of a formula; choose another name"),
-        ("[[{save: Z}]]", "4:20: epilogue.save: "),
-        ("[[{save: 3}]]", "4:20: epilogue.save: expected the name of the output, as in {save: hidden}, found 3"),
-        ("[[{row_sum: {a: 1}}]]", "4:23: epilogue.row_sum: expected the name of the output, as in {row_sum: hidden}"),
-        ("[[{save: abcdefghijklmno}]]", "4:20: epilogue.save: the name has 15 characters, at most 14 are allowed"),
-        ("[[{save: bias}, bias]]", "4:12: epilogue: two keywords of save(bias)+bias would be called 'bias'; rename"),
-        ("[[save, {row_sum: preact2}, save]]", "4:12: epilogue: two keywords of save+row_sum(preact2)+save would be"),
-        ("accumulate+relu+accumulate", "4:11: epilogue: 'accumulate' reads C, so a chain has it at most once"),
-        (
-            "[[bias, row_sum, swiglu]]",
-            "4:12: epilogue: bias+row_sum+swiglu has a sum or maximum before the gate, where",
-        ),
-        ("[[accumulate, reglu]]", "4:12: epilogue: accumulate+reglu has C before the gate, where there are two"),
-        ("sav", "4:11: epilogue: unknown operation 'sav'; did you mean 'save'?"),
-    ],
-)
-def test_mistakes(value: str, message: str) -> None:
-    (found,) = mistakes_of(f"{BASE}epilogue: {value}\n")
-    assert found.startswith(f"family.yaml:{message}")
-
-
-def test_an_operation_of_the_spec_is_not_called_as_an_output() -> None:
-    found = mistakes_of(f"{BASE}ops: {{save: {{formula: x + 1}}, rowsum: {{formula: x + 2}}}}\nepilogue: save\n")
-    assert [line.partition(": ")[2][:30] for line in found] == [
-        "ops: 'save' is a built-in oper",
-        "ops: 'rowsum' and 'row_sum' wo",
-    ]
-    # C is no operand of a spec's own operations, by whichever name.
-    assert (
-        "is not a shape of an operand" in mistakes_of(f"{BASE}ops: {{f: {{formula: x + y, operands: {{y: C}}}}}}\n")[0]
-    )
-    assert "use themselves" in mistakes_of(f"{BASE}ops: {{f: {{formula: x + c, operands: {{c: [M]}}}}}}\n")[0]
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ("epilogue: [none, col_sum]\nschedule: elementwise", "col_sum is reduced tile by tile"),
-        ("epilogue: [none, save]\nschedule: [split_k_atomic]\nstore: pointer", "an epilogue needs the whole sum"),
-        ("epilogue: [none, save]\nschedule: persistent\nload: descriptor", "a tile of preact would need shared"),
-        ("epilogue: [none, accumulate]\nschedule: persistent\nload: descriptor", "a tile of C would need shared"),
-        ("epilogue: [none, accumulate]\nselect: autotune", "the autotuner repeats a kernel, and accumulate"),
-        ("epilogue: [none, row_amax]\nselect: autotune", "the workspace of row_amax is allocated before"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_reason(more: str, words: str) -> None:
-    text = BASE.replace("fp16", "{a: fp16, out: fp32}") if "atomic" in more else BASE
-    (found,) = mistakes_of(f"{text}targets: [sm90]\n{more}\n")
-    assert "survives in no variant" in found and words in found
-
-
-@pytest.mark.parametrize(
     ("chain", "schedule", "most"),
     [
         ("bias+silu+row_sum+col_sum", "persistent", 64),

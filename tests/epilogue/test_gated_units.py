@@ -19,7 +19,7 @@ from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations, legality
 from generator.plan.resources import tensor_memory
 from generator.plan.shared_memory import shared_memory
-from tests.helpers.support import BASE, Spoken, family_of, mistakes_of
+from tests.helpers.support import BASE, Spoken, family_of
 
 INTERLEAVED = "[{swiglu: {order: interleaved}}]"
 
@@ -32,62 +32,6 @@ def variant(epilogue: Epilogue, schedule: str = "tiled", load: str = "pointer", 
 def gate(order: str = "concatenated") -> Epilogue:
     settings = () if order == "concatenated" else (("order", order),)
     return Epilogue.chain([("swiglu", OPERATIONS["swiglu"], settings)])
-
-
-@pytest.mark.parametrize(
-    ("ops", "chain", "expected"),
-    [
-        ("", "swiglu+geglu", "4:11: epilogue: swiglu+geglu has a second gate: b has two columns for each"),
-        (
-            "",
-            "[add+relu+reglu]",
-            "4:12: epilogue: add+relu+reglu has a matrix before the gate, where the product has 2N",
-        ),
-        (
-            "",
-            "[[{swiglu: {order: interleved}}]]",
-            "4:30: epilogue.swiglu.order: unknown value 'interleved'; did you mean 'interleaved'? "
-            "legal: concatenated, interleaved",
-        ),
-        ("", "[[{swiglu: {order: 1}}]]", "4:30: epilogue.swiglu.order: unknown value 1; legal: concatenated"),
-        ("", "[[{swiglu: {limit: 1}}]]", "4:23: epilogue.swiglu: no parameter 'limit'; legal: order"),
-        ("", "[[{silu: {order: interleaved}}]]", "4:20: epilogue: 'silu' takes no parameters"),
-        (
-            "f: {formula: gate * x * order, scalars: {order: 1}}",
-            "f",
-            "4:47: ops.f.scalars: 'order' is a parameter of every formula with 'gate'",
-        ),
-        ("f: {formula: gate + 1}", "f", "4:20: ops.f.formula: 'x' is not used"),
-        ("f: {formula: gate * y}", "f", "4:27: ops.f.formula: 'y' is unknown; names here: gate, x"),
-        (
-            "f: {formula: x + gate, operands: {gate: [N]}}",
-            "f",
-            "4:41: ops.f.operands: 'gate' is the gate's value of a formula; choose another name",
-        ),
-        ("f: {formula: x * gate, scalars: {gate: 1}}", "f", "4:40: ops.f.scalars: 'gate' is the gate's value"),
-        (
-            "interleaved: {formula: x}",
-            "interleaved",
-            "4:7: ops: 'interleaved' is the order of a gated linear unit in the names of kernels; choose another name",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused_where_it_stands(ops: str, chain: str, expected: str) -> None:
-    text = f"{BASE}ops: {{{ops}}}\n" if ops else BASE
-    (found,) = mistakes_of(f"{text}epilogue: {chain}\n")
-    assert found.startswith(f"family.yaml:{expected}"), found
-
-
-@pytest.mark.parametrize(
-    ("axes", "reason"),
-    [
-        ("load: block_pointer", "block pointers cannot load the two columns of B"),
-        ("schedule: split_k_atomic\ndtype: {a: fp16, out: fp32}", "an epilogue needs the whole sum"),
-    ],
-)
-def test_what_has_no_gates_says_why(axes: str, reason: str) -> None:
-    base = BASE.replace("dtype: fp16\n", "") if "dtype" in axes else BASE
-    assert any(reason in mistake for mistake in mistakes_of(f"{base}epilogue: swiglu\n{axes}\n"))
 
 
 def test_a_chain_with_a_gate() -> None:

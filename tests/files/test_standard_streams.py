@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import LONGEST, ROOT, python
-
-FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+from tests.helpers.support import ROOT, python
 
 PRINTS = """\
 import sys
@@ -48,27 +46,6 @@ def test_where_the_system_has_only_ascii_bytes_of_paths_stay_and_other_character
     code += "with standard_streams.replaced():\n    print(chr(0xdcc3) + chr(0xdca9) + chr(0xe9))"
     ran = python("-c", code, env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "é\\xe9\n", "")
-
-
-@pytest.mark.parametrize("options", [(), ("-u",)])
-def test_no_reader_is_no_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    call = [sys.executable, *options, "-c", PRINTS]
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(call, cwd=tmp_path, env=variables, stdout=writing, stderr=writing, timeout=LONGEST)
-    os.close(writing)
-    assert (ran.returncode, reason(tmp_path)) == (0, "None")
-
-
-@FULL
-@pytest.mark.parametrize("options", [(), ("-u",)])
-def test_a_full_device_is_the_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
-    with open("/dev/full", "wb") as full:
-        call = [sys.executable, *options, "-c", PRINTS]
-        variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-        ran = subprocess.run(call, cwd=tmp_path, env=variables, stdout=full, stderr=full, timeout=LONGEST)
-    assert (ran.returncode, reason(tmp_path)) == (0, "'No space left on device'")
 
 
 @pytest.mark.parametrize("closed", ["0,1,2", "1", "2"])

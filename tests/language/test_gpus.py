@@ -7,13 +7,10 @@ import re
 import pytest
 
 from generator.commands import explain, tune
-from generator.commands.command_line import main
 from generator.language import gpus
-from generator.language.errors import CallError
-from generator.language.gpus import gpu_of, nearest_target
+from generator.language.gpus import gpu_of
 from generator.language.targets import TARGETS
 from generator.plan.devices import DEVICES, named, of_gpu
-from tests.helpers.support import BASE, GENERATED, called, mistakes_of
 
 NAMES = {
     "h100": "sm90",
@@ -77,56 +74,6 @@ def test_each_name_has_one_architecture_that_exists() -> None:
     assert set(TARGETS) <= set(gpus._OF_ARCHITECTURE)
 
 
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        ("h100", "unknown value 'h100'; h100 is a GPU of sm90; legal: sm80, "),
-        ("RTX 4090", "unknown value 'RTX 4090'; RTX 4090 is a GPU of sm89; legal: "),
-        ("t4", "unknown value 't4'; t4 is a GPU of sm75, which is not supported; legal: "),
-        ("sm_90", "did you mean 'sm90'? legal: "),
-        ("SM90", "did you mean 'sm90'? legal: "),
-        ("sm91", "did you mean 'sm90'? legal: "),
-    ],
-)
-def test_a_spec_leads_to_the_target(word: str, told: str) -> None:
-    (mistake,) = mistakes_of(f"{BASE}targets: [{word}]\n")
-    assert told in mistake and "sm100'?" not in mistake
-
-
-def test_the_option_target_leads_to_it(capsys: pytest.CaptureFixture[str]) -> None:
-    said = called(capsys, "verify", GENERATED / "ladder", "--level", "compile", "--target", "h100")
-    assert said.status == 2 and "--target: invalid choice: 'h100'; h100 is a GPU of sm90; legal: all, sm80" in said.err
-    assert nearest_target("sm9O", ("all", "sm90")).startswith("did you mean 'sm90'? ")
-
-
-@pytest.mark.parametrize("command", ["explain", "prepare"])
-def test_the_option_device_leads_to_it(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    shape = ["--shape", "N=64,K=64,M=1"] if command == "prepare" else []
-    said = called(capsys, command, GENERATED / "ladder", "--device", "h100", *shape)
-    assert said.status == 2
-    if command == "explain":
-        assert "h100 is a GPU of sm90: write nvidia_h100_80gb_hbm3" in said.err
-
-
-@pytest.mark.parametrize(
-    ("word", "told"),
-    [
-        (
-            "h200",
-            "'h200' is not known; legal: nvidia_a100_sxm4_80gb, nvidia_h100_80gb_hbm3, nvidia_h200; h200 is a GPU",
-        ),
-        ("a100", "; a100 is a GPU of sm80: write nvidia_a100_sxm4_80gb"),
-        ("GH200", "; GH200 is a GPU of sm90: write nvidia_h100_80gb_hbm3 or nvidia_h200"),
-        ("rtx4090", "; rtx4090 is a GPU of sm89, and no figures of one are known"),
-        ("t4", "; t4 is a GPU of sm75, which is not supported, and no figures of one are known"),
-    ],
-)
-def test_a_device_leads_to_what_is_known(word: str, told: str) -> None:
-    with pytest.raises(CallError) as caught:
-        named(word)
-    assert told in str(caught.value)
-
-
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 def test_a_device_has_the_name_that_torch_reports(device: object) -> None:
     assert named(device.name) is device  # type: ignore[attr-defined]
@@ -144,40 +91,6 @@ def test_a_device_has_the_name_that_torch_reports(device: object) -> None:
 )
 def test_a_gpu_is_the_device_of_its_name(word: str, slug: str) -> None:
     assert of_gpu(word) is DEVICES[slug]
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("l4", "--gpu: l4 is a GPU of sm89, and no figures of one are known; known: a100, h100, h200"),
-        ("h800", "--gpu: h800 is a GPU of sm90, and no figures of one are known; known of sm90: h100, h200"),
-        ("t4", "--gpu: t4 is a GPU of sm75, which is not supported, and no figures of one are known; known: a100"),
-        ("mi300x", "--gpu: mi300x is a GPU of gfx942, and no figures of one are known; known: a100, h100, h200"),
-        ("sm90", "--gpu: sm90 is an architecture; kernels are chosen for a GPU: h100, h200"),
-        ("h10o", "--gpu: 'h10o' is not known; did you mean 'h100'? legal: a100, h100, h200"),
-        ("", "--gpu: '' is not known; legal: a100, h100, h200"),
-    ],
-)
-def test_a_gpu_without_figures(word: str, message: str) -> None:
-    with pytest.raises(CallError, match=re.escape(message)):
-        of_gpu(word)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        ("explain", GENERATED / "ladder"),
-        ("prepare", GENERATED / "ladder", "--shapes", "64x64,1"),
-        ("tune", "x.yaml", "--dry-run"),
-        ("package", GENERATED / "ladder", "--format", "cubin", "--shapes", "64x64,1", "--out", "made"),
-    ],
-)
-def test_gpu_stands_beside_device(capsys: pytest.CaptureFixture[str], call: tuple[object, ...]) -> None:
-    said = called(capsys, *call, "--gpu", "l4")
-    assert said.status == 2 and "--gpu: l4 is a GPU of sm89, and no figures" in said.err and said.out == ""
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, call), "--gpu", "h100", "--device", "nvidia_a100_sxm4_80gb"])
-    assert ended.value.code == 2 and "argument --device: not allowed with argument --gpu" in capsys.readouterr().err
 
 
 def test_gpu_gives_the_device() -> None:

@@ -17,7 +17,7 @@ from generator.language.errors import CallError
 from generator.lowering.kernel_lowering import view
 from generator.problem.error_propagation import Bounded
 from generator.problem.reference import finish
-from tests.helpers.support import BASE, Spoken, family_of, mistakes_of, python, read_text
+from tests.helpers.support import BASE, Spoken, family_of, python, read_text
 
 OPS = (
     "ops: {soften: {formula: log(1 + exp(abs(x) / t)), scalars: {t: null}}, double: {formula: x * 2}, "
@@ -61,61 +61,6 @@ def test_chains(chain: str, word: str, written: str, operands: list[str], tree: 
     assert [operand.name for operand in found.operands] == operands
     assert tree is None or ast.unparse(found.steps[0].tree) == tree
     assert chain_of(json.loads(json.dumps(found.data))) == found
-
-
-@pytest.mark.parametrize(
-    ("chain", "message"),
-    [
-        ("grad(gelo)", "5:11: epilogue: unknown operation 'gelo'; did you mean 'gelu'?"),
-        ("grad()", "5:11: epilogue: unknown operation ''"),
-        ("grad(none)", "5:11: epilogue: 'none' cannot be part of a chain"),
-        ("bias+grad", "5:11: epilogue: 'grad' needs an operation, as in grad(gelu)"),
-        ("grad(gelu", "5:11: epilogue: unknown operation 'grad(gelu'"),
-        ("grad(bias)", "5:11: epilogue: 'grad(bias)' is not available: 'bias' has the operand 'bias', and grad is for"),
-        ("grad(accumulate)", "5:11: epilogue: 'grad(accumulate)' is not available: 'accumulate' has the operand 'c'"),
-        ("grad(swiglu)", "5:11: epilogue: 'grad(swiglu)' is not available: 'swiglu' is a gated linear unit, which has"),
-        ("grad(save)", "5:11: epilogue: 'grad(save)' is not available: 'save' is an output, which leaves"),
-        ("grad(taken)", "5:11: epilogue: 'grad(taken)' is not available: 'taken' has a scalar 'preact', the name of"),
-        ("grad(grad(gelu))", "5:11: epilogue: 'grad(grad(gelu))' is a gradient of a gradient, which is not available"),
-        ("[[{grad: {op: grad(gelu)}}]]", "5:25: epilogue: 'grad(grad(gelu))' is a gradient of a gradient"),
-        ("grad(clamp)", "5:11: epilogue: 'grad(clamp)' needs one of min, max, as in [{grad: {op: clamp, min: 0}}]"),
-        ("[[{grad: {op: clamp}}]]", "5:20: epilogue: 'grad(clamp)' needs one of min, max"),
-        ("[[{grad: gelu}]]", "5:20: epilogue.grad: expected an operation, as in {grad: {op: leaky_relu, negative_"),
-        ("[[{grad: {negative_slope: 1}}]]", "5:20: epilogue.grad: expected an operation, as in {grad: {op: leaky"),
-        ("[[{grad: {op: 5}}]]", "5:25: epilogue.grad.op: expected text, found 5"),
-        ("[[{grad: {op: gelu, op: relu}}]]", "5:31: epilogue.grad: the key 'op' appears twice, first on line 5"),
-        ("[[{grad: {op: gelu, beta: 1}}]]", "5:20: epilogue: 'grad(gelu)' takes no parameters"),
-        ("[[{grad: {op: leaky_relu, slope: 1}}]]", "5:37: epilogue.grad(leaky_relu): no parameter 'slope'; legal: neg"),
-        ("[[{grad: {op: softplus, beta: 0}}]]", "5:20: epilogue.grad(softplus): with these parameters its formula"),
-        ("[[{grad(leaky_relu): {negative_slope: 1}}]]", "5:14: epilogue: unknown operation 'grad(leaky_relu)'"),
-        ("grad(double)", "5:11: epilogue.grad(double): with these parameters its formula 'x * 2' has the derivative 2"),
-        (
-            "grad(step)",
-            "5:11: epilogue.grad(step): with these parameters its formula 'where(x > 0, 1, 0)' has the deri",
-        ),
-        ("grad(steep)", "5:11: epilogue.grad(steep): with these parameters its formula 'x * x * 1e30 * 1e30' the numb"),
-        ("grad(gelu)+swiglu", "5:11: epilogue: grad(gelu)+swiglu has a matrix before the gate"),
-        ("[[{save: preact2}, save, grad(relu)]]", "5:12: epilogue: two keywords of save(preact2)+save+grad(relu)"),
-    ],
-)
-def test_mistakes(chain: str, message: str) -> None:
-    (found,) = mistakes_of(f"{BASE}{OPS}epilogue: {chain}\n")
-    assert found.startswith(f"family.yaml:{message}")
-
-
-@pytest.mark.parametrize(
-    ("ops", "expected"),
-    [
-        ("grad: {formula: x}", "4:7: ops: 'grad' is a built-in operation; choose another name"),
-        ("grad_relu: {formula: x + 1}", "4:7: ops: 'grad_relu' and 'grad(relu)' would be the same in the names of ker"),
-        ("gradgelutanh: {formula: x + 1}", "4:7: ops: 'gradgelutanh' and 'grad(gelu_tanh)' would be the same in the n"),
-        ("f: {formula: x * x}, grad_f: {formula: x + 1}", "4:28: ops: 'grad_f' and 'grad(f)' would be the same in the"),
-        ("grad_f: {formula: x + 1}, f: {formula: x * x}", "4:33: ops: 'grad(f)' and 'grad_f' would be the same in the"),
-    ],
-)
-def test_names_that_gradients_have(ops: str, expected: str) -> None:
-    (found,) = mistakes_of(f"{BASE}ops: {{{ops}}}\n")
-    assert found.startswith(f"family.yaml:{expected}")
 
 
 def test_names_like_those_of_gradients_that_cannot_be() -> None:

@@ -50,7 +50,6 @@ FUNCTIONS: dict[Callable[[torch.Tensor], Any], str] = {
     torch.exp: "exp",
     torch.neg: "neg",
 }
-FOREIGN = "nf4 fp4 int2 fp64 float64 uint8 fp8e4m3fnuz float8_e4m3fnuz fp6 e2m3 mxfp6 int64 bool double"
 CASES = [(name, function) for function, names in FUNCTIONS.items() for name in names.split()]
 
 
@@ -87,18 +86,6 @@ def test_what_needs_whole_rows_is_no_operation(name: str) -> None:
     assert nearest_operation(name, BUILT_IN).startswith("it needs whole rows, and ")
 
 
-@pytest.mark.parametrize("name", FOREIGN.split())
-@pytest.mark.parametrize("where", ["{}", "{{a: {}}}", "{{a: fp16, b: {}, scales: {{b: [64, 1]}}}}"])
-def test_a_type_of_others_gets_no_suggestion_of_another(name: str, where: str) -> None:
-    told = mistakes_of(BASE.replace("fp16", where.format(name)))
-    assert f"unknown value '{name}'; that type is not available here; legal: fp" in told[0]
-
-
-def test_a_misspelt_type_is_still_told() -> None:
-    for name, word in (("fp61", "fp16"), ("bf61", "bf16"), ("in8", "int8")):
-        assert f"unknown value '{name}'; did you mean '{word}'? " in mistakes_of(BASE.replace("fp16", name))[0]
-
-
 @pytest.mark.parametrize(
     ("key", "legal", "told"),
     [
@@ -133,22 +120,3 @@ def test_spaces_beside_a_plus_do_not_count() -> None:
     assert len(words) == 1
     for text in texts:
         fastjsonschema.validate(schema(), yaml.safe_load(f"{BASE}epilogue: {text}\n"))
-
-
-SPLIT = "no schedule of the spec reads it; add one that does (split_k, split_k_paired, "
-CHIPLETS = "no swizzle of the spec reads it; add one that does (chiplet), or leave it out"
-
-
-def test_a_key_of_a_tile_that_nothing_reads_is_a_mistake() -> None:
-    row = "{m: 64, n: 64, k: 64, warps: 4"
-    for more in ("", "schedule: [tiled, stream_k]\n", "schedule: paired\n"):
-        told = mistakes_of(f"{BASE}{more}tile: [{row}, split: 2}}, {row}, split: 4, chiplets: 8}}]\n")
-        assert [each.partition(": ")[2].partition(" (")[0] for each in told] == [
-            f"tile.split: {SPLIT}".partition(" (")[0],
-            f"tile.split: {SPLIT}".partition(" (")[0],
-            f"tile.chiplets: {CHIPLETS}".partition(" (")[0],
-        ]
-    for more in ("schedule: [tiled, split_k]\n", "schedule: split_k_atomic\n", "select: fastest\n"):
-        read_text(f"{BASE}{more}tile: [{row}, split: 2}}]\n")
-    for more in ("swizzle: [grouped, chiplet]\n", "select: fastest\n"):
-        read_text(f"{BASE}{more}tile: [{row}, chiplets: 8}}]\n")

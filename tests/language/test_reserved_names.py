@@ -30,7 +30,7 @@ from generator.epilogue.gradient_operation import gradient_name, gradient_of, wh
 from generator.epilogue.operations import EpilogueOperation, Settings
 from generator.epilogue.quantisation import DEFAULT_BLOCK, FP32, QUANTIZE, SCALES
 from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
-from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, PRECISIONS, RESULTS
+from generator.language.dtypes import ACCUMULATORS, PRECISIONS, RESULTS
 from generator.language.elements import FORMATS
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.quantised_results import BLOCKS, RESULT_TYPES
@@ -39,7 +39,7 @@ from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
 from generator.plan.expand import expand
 from tests.helpers import shipped
-from tests.helpers.support import BASE, ROOT, SPECS, Spoken, family_of, ops, python, read_text
+from tests.helpers.support import ROOT, SPECS, Spoken, ops, python, read_text
 
 GRAMMAR = re.compile(
     r"(gemm|bmm|gmmk?)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
@@ -59,23 +59,6 @@ def every_dtype() -> list[Dtype]:
 def test_a_type_is_written_in_one_way() -> None:
     dtypes = every_dtype()
     assert len(dtypes) > 500 and len({dtype.word for dtype in dtypes}) == len(dtypes)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "word"),
-    [
-        *((Dtype.of(shorthand), shorthand) for shorthand, each in DTYPE_SHORTHANDS.items() if each.naming),
-        (Dtype("fp16", "fp16", "fp32", "fp32", None), "fp16_fp32_fp32"),
-        (Dtype("fp16", "fp16", "fp16", "fp16", None), "fp16_fp16_fp16"),
-        (Dtype("fp16", "bf16", "fp32", "bf16", None), "fp16xbf16_fp32_bf16"),
-        (Dtype("fp32", "fp32", "fp32", "fp16", "ieee"), "fp32_fp32_fp16"),
-        (Dtype("fp32", "fp32", "fp32", "fp16", "tf32"), "fp32_fp32_fp16_tf32"),
-        (Dtype("fp8e4m3", "fp8e4m3", "fp32", "bf16", "fast"), "fp8e4m3_fp32_bf16_fast"),
-        (Dtype("fp8e4m3", "fp8e5m2", "fp32", "fp16", "full"), "fp8e4m3xfp8e5m2_fp32_fp16"),
-    ],
-)
-def test_dtype_word(dtype: Dtype, word: str) -> None:
-    assert dtype.word == word
 
 
 #: Numbers whose spellings could be taken for one another.
@@ -161,72 +144,6 @@ def test_no_two_variants_share_a_name() -> None:
 def test_operations_stay_apart_when_their_underscores_fall() -> None:
     written = [name.replace("_", "") for name in BUILT_IN]
     assert len(set(written)) == len(written)
-
-
-@pytest.mark.parametrize(
-    ("spec", "name"),
-    [
-        (
-            "epilogue: bias+gelu_tanh\nmasking: mnk\nswizzle: grouped_n",
-            "gemm_fp16_rcr_bias_gelutanh__tiled_pointer_mnk_groupedn",
-        ),
-        ("epilogue: bias+gelu+tanh", "gemm_fp16_rcr_bias_gelu_tanh__tiled_pointer_auto_grouped"),
-        ("load: block_pointer\nmasking: none", "gemm_fp16_rcr_none__tiled_blockpointer_none_grouped"),
-        ("load: block_pointer\nstore: pointer", "gemm_fp16_rcr_none__tiled_blockpointer_auto_grouped_storepointer"),
-        ("product: exchanged", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped_productexchanged"),
-        (
-            "load: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]",
-            "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped_storepointer_productexchanged",
-        ),
-        ("product: direct", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"),
-        ("epilogue: bias+relu\nrounding: torch", "gemm_fp16_rcr_bias_relu_roundingtorch__tiled_pointer_auto_grouped"),
-        ("rounding: late\nmath: auto", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"),
-        (
-            "epilogue: silu\nproduct: exchanged\nmath: fast",
-            "gemm_fp16_rcr_silu__tiled_pointer_auto_grouped_productexchanged_mathfast",
-        ),
-        ("epilogue: silu\nmath: exact", "gemm_fp16_rcr_silu__tiled_pointer_auto_grouped_mathexact"),
-        ("schedule: elementwise\nswizzle: swizzle2d", "gemm_fp16_rcr_none__elementwise_pointer_auto_swizzle2d"),
-        ("epilogue: [[bias_m, relu]]", "gemm_fp16_rcr_biasm_relu__tiled_pointer_auto_grouped"),
-        (
-            "epilogue: [[bias, {clamp: {min: 0, max: 6}}, {leaky_relu: {negative_slope: -0.5}}]]",
-            "gemm_fp16_rcr_bias_clamp_0_min_6_max_leakyrelu_0p5neg_negativeslope__tiled_pointer_auto_grouped",
-        ),
-        # What is set to its default is not named.
-        ("epilogue: [[{leaky_relu: {negative_slope: 1e-2}}]]", "gemm_fp16_rcr_leakyrelu__tiled_pointer_auto_grouped"),
-        ("epilogue: [[{clamp: {max: 1e-7}}]]", "gemm_fp16_rcr_clamp_1em07_max__tiled_pointer_auto_grouped"),
-        ("epilogue: [[{clamp: {max: 6.0, min: -.inf}}]]", "gemm_fp16_rcr_clamp_6_max__tiled_pointer_auto_grouped"),
-        (
-            "epilogue: [[bias, {swiglu: {order: interleaved}}]]",
-            "gemm_fp16_rcr_bias_swiglu_interleaved__tiled_pointer_auto_grouped",
-        ),
-        ("epilogue: [[{geglu: {order: concatenated}}, mul]]", "gemm_fp16_rcr_geglu_mul__tiled_pointer_auto_grouped"),
-        ("epilogue: bias+save+gelu+row_sum", "gemm_fp16_rcr_bias_save_gelu_rowsum__tiled_pointer_auto_grouped"),
-        (
-            "epilogue: [[{save: hidden}, {accumulate: {beta: 0.5}}, {row_amax: row_amax}]]",
-            "gemm_fp16_rcr_save_1hidden_accumulate_0p5_beta_rowamax__tiled_pointer_auto_grouped",
-        ),
-        ("batch: strided\nepilogue: bias", "bmm_fp16_rcr_bias__tiled_pointer_auto_grouped"),
-    ],
-)
-def test_examples(spec: str, name: str) -> None:
-    assert [kernel.name for kernel in family_of(f"{BASE}{spec}\n").kernels] == [name]
-
-
-def test_the_example_of_the_language() -> None:
-    v = Variant(
-        Layout.of("rcr"),
-        Dtype.of("fp16"),
-        "none",
-        chain_of(("bias", "gelu_tanh")),
-        "mnk",
-        "grouped_n",
-        "split_k",
-        "pointer",
-        "as_load",
-    )
-    assert v.name + ".py" == "gemm_fp16_rcr_bias_gelutanh__splitk_pointer_mnk_groupedn.py"
-    assert v.contract == "gemm_fp16_rcr_bias_gelutanh"
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)

@@ -19,10 +19,11 @@ from generator.language import keys
 from generator.language.document import compose, scalar
 from generator.language.errors import SpecError
 from generator.language.schema import FILE, MODELINE, schema, text
+from tests import outcomes
 from tests.drawn.specs import LAYOUTS, contracts, specs
 from tests.helpers.support import BASE, ROOT, SPECS, Spoken, read_text
-from tests.language import test_axis_values, test_spec
 
+SECTIONS = ("layouts", "types", "chains", "tiles", "keys and words", "the keys that every spec has", "formulas")
 VALIDATOR = jsonschema.Draft7Validator(schema())
 
 
@@ -75,37 +76,14 @@ def test_every_example_passes() -> None:
             assert refused(found) == [] and taken(found), found
 
 
-def marked(*tests: Any) -> list[tuple[Any, ...]]:
-    """The parameters of tests that are parametrized once."""
-    return [case for test in tests for mark in test.pytestmark for case in mark.args[1]]
-
-
-#: Specs with mistakes, of the reader's tests, each with the first message.
+#: Specs with mistakes, each with the first message.
 BAD = {
-    **{f"{BASE}{text}\n": lines[0] for text, lines in test_spec.MISTAKES.values()},
-    **{text: lines[0] for text, lines in marked(test_spec.test_required_keys)},
-    **{f"{BASE}{text}\n": line for text, line in test_spec.PLANNED},
-    **{
-        test_axis_values.spec(**{what: f"{before}{found}"}): lines[0]
-        for what, before, test in (
-            ("layout", "", test_axis_values.test_layout_mistakes),
-            ("dtype", "", test_axis_values.test_dtype_mistakes),
-            ("more", "epilogue: ", test_axis_values.test_epilogue_mistakes),
-            ("more", "tile: ", test_axis_values.test_tile_mistakes),
-        )
-        for found, lines in marked(test)
-    },
-    **{
-        f"{BASE}{text}": line
-        for text, line in {
-            "ops: {f: {formula: 'x +'}}": "ops.f.formula: ",
-            "ops: {b_ias: {formula: 'x * x'}}": "ops: 'b_ias' and 'bias' would be the same",
-            "tuned: [missing.json, 5]\nselect: table": "tuned: ",
-            'header: "a\\rb"': "header: the control character",
-            "tile: [{m: 64, n: 15, k: 64, warps: 4}]": "tile.n: expected a power of two, or two or three",
-        }.items()
-    },
-}
+    outcomes.whole(section, text): gives[0].partition(": ")[2]
+    for section, cases in outcomes.sections().items()
+    if section.removeprefix(outcomes.WHOLE) in SECTIONS
+    for text, gives in cases
+    if gives[0][0].isdigit()
+} | {f"{BASE}tuned: [missing.json, 5]\nselect: table\n": "tuned: "}
 
 #: What a schema cannot express, as docs/editor.md lists it, and the reader's messages for it.
 NOT_EXPRESSED = {
@@ -121,7 +99,7 @@ NOT_EXPRESSED = {
     "a range of Triton versions": r"triton: ",
     "a list, a chain or a text that is too long": r"at most [\d,]+ (are allowed|characters)",
     "a number that is not finite in fp32": r"a finite number|in fp32|found \.nan|a 0 has no sign|needs one of min",
-    "an `n` that is neither a power of two nor the sum of two": r"tile\.n: ",
+    "an `n` that is neither a power of two nor the sum of two": r"tile\.[mn]: ",
     "a result's type that the operands' types do not have, or operands of two types": r"dtype\.(out|b): ",
 }
 

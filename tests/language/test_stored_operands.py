@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from generator.language.dtypes import WEIGHTS
 from generator.language.model import Dtype
 from generator.language.storage import Block
-from tests.helpers.support import mistakes_of, read_text
+from tests.helpers.support import read_text
 
 
 def spec(dtype: str) -> str:
@@ -102,108 +101,3 @@ def test_a_format_has_scales_of_its_own() -> None:
 def test_scales_make_fp32_of_a_sum() -> None:
     assert dtype_of("{a: int8, scales: {a: [1, 0], b: [0, 1]}}").sum == "fp32"
     assert Dtype.of("int8").sum == "int32"
-
-
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [
-        (
-            "{a: bf16, b: int4, scales: {a: [1, 128], b: [128, 1]}}",
-            ["3:39: dtype.scales.a: a is bf16, and scales are of operands of 8 bits or fewer"],
-        ),
-        (
-            "{a: bf16, b: int4, scales: {b: [128, -1]}}",
-            [
-                "3:39: dtype.scales.b: expected [k, columns], the sizes of a block as whole numbers up to 1048576, "
-                "0 for the whole extent; found [128, -1]"
-            ],
-        ),
-        (
-            "{a: bf16, b: int4, scales: {}}",
-            ["3:35: dtype.scales: names no operand; expected {b: [k, columns]} or {a: [rows, k]}"],
-        ),
-        (
-            "{a: fp16, b: fp8e4m3, scales: {b: [0, 1]}, zeros: {b: true}}",
-            ["3:62: dtype.zeros.b: zero points go with int4, uint4, int8, and b is fp8e4m3"],
-        ),
-        (
-            "{a: fp16, b: uint4, zeros: {b: true}}",
-            ["3:39: dtype.zeros.b: zero points go with scales; give dtype.scales.b"],
-        ),
-        (
-            "{a: int8, b: fp16}",
-            ["3:21: dtype.b: 'fp16' cannot be multiplied with an a of int8; the operand of fewer bits is b"],
-        ),
-        (
-            "{a: fp8e4m3, b: fp8e5m2}",
-            [
-                "3:24: dtype.b: 'fp8e5m2' cannot be multiplied with an a of fp8e4m3; "
-                "fp8 operands of two types need `scales`"
-            ],
-        ),
-        (
-            "{a: fp32, b: int4}",
-            ["3:21: dtype.b: 'int4' cannot be multiplied with an a of fp32; legal with it: fp32"],
-        ),
-        (
-            "{a: fp16, b: int4, acc: fp16}",
-            ["3:32: dtype.acc: unknown value 'fp16'; that type is not available here; legal: fp32"],
-        ),
-        (
-            "{a: mxfp4, b: nvfp4}",
-            [
-                "3:22: dtype.b: 'nvfp4' cannot be multiplied with an a of mxfp4; "
-                "legal with it: mxfp8e4m3, mxfp8e5m2, mxfp4"
-            ],
-        ),
-        (
-            "{a: bf16, b: mxfp8e5m2}",
-            [
-                "3:21: dtype.b: 'mxfp8e5m2' cannot be multiplied with an a of bf16; legal with it: "
-                f"bf16, {', '.join(WEIGHTS)}"
-            ],
-        ),
-        (
-            "{a: nvfp4, b: int4}",
-            ["3:22: dtype.b: 'int4' cannot be multiplied with an a of nvfp4; legal with it: nvfp4"],
-        ),
-        (
-            "{a: bf16, b: mxfp4, scales: {b: [32, 1]}}",
-            ["3:40: dtype.scales.b: b is mxfp4, which has scales of its own; leave this out"],
-        ),
-        (
-            "{a: mxfp4, acc: fp16}",
-            ["3:24: dtype.acc: unknown value 'fp16'; that type is not available here; legal: fp32"],
-        ),
-        (
-            '{a: fp16, sparsity: {b: "1:4"}}',
-            ["3:32: dtype.sparsity.b: unknown value '1:4'; did you mean '2:4'? legal: 2:4"],
-        ),
-        (
-            '{a: fp16, acc: fp16, sparsity: {b: "2:4"}}',
-            ["3:23: dtype.acc: unknown value 'fp16'; that type is not available here; legal: fp32"],
-        ),
-        (
-            "{a: fp16, b: int4, packing: {b: fragment}}",
-            ["3:40: dtype.packing.b: unknown value 'fragment'; did you mean 'fragments'? legal: fragments"],
-        ),
-        (
-            "{a: fp16, b: fp8e4m3, packing: {b: fragments}}",
-            [
-                "3:43: dtype.packing.b: needs an a of 16 bits and a b of int4, uint4, int8, "
-                "and they are fp16 and fp8e4m3"
-            ],
-        ),
-        (
-            "{a: int8, packing: {b: fragments}}",
-            ["3:31: dtype.packing.b: needs an a of 16 bits and a b of int4, uint4, int8, and they are int8 and int8"],
-        ),
-        ("{a: fp16, b: int8, packing: {}}", ["3:36: dtype.packing: the key 'b' is missing"]),
-        (
-            '{a: int8, sparsity: {b: "2:4"}}',
-            ["3:32: dtype.sparsity.b: needs a and b of one 16-bit type, and they are int8 and int8"],
-        ),
-    ],
-)
-def test_mistakes(dtype: str, expected: list[str]) -> None:
-    assert mistakes_of(spec(dtype)) == [f"family.yaml:{line}" for line in expected]

@@ -61,17 +61,3 @@ def test_every_word_of_the_project_stands_for_itself() -> None:
     for word in (*DTYPE_SHORTHANDS, *WEIGHTS, *ELEMENTS, *FORMATS):
         assert type_of(word) == word
     assert type_of("fp16x") is None and type_of("") is None
-
-
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [
-        *(("gfx940", "gfx942"), ("gfx941", "gfx942"), ("gfx90c", "gfx90a"), ("gfx951", "gfx950")),
-        *(("gfx1101", "gfx1100"), ("gfx1102", "gfx1100"), ("gfx1200", "gfx1201"), ("gfx-942", "gfx942")),
-        *(("sm_90", "sm90"), ("sm90a", "sm90"), ("SM90", None), ("sm100a", "sm100"), ("sm103", "sm100")),
-        *(("sm121", "sm120"), ("sm_120a", "sm120"), ("sm88", "sm89")),
-    ],
-)
-def test_a_target_close_to_one_that_is_known(name: str, target: str | None) -> None:
-    (told,) = mistakes_of(f"{BASE}targets: [{name}]\n")
-    assert target is None or f"unknown value '{name}'; did you mean '{target}'? legal: " in told

@@ -33,47 +33,6 @@ def test_what_is_multiplied_is_dense() -> None:
     assert whole.multiplied is whole
 
 
-@pytest.mark.parametrize(
-    ("v", "told"),
-    [
-        (stored(), None),
-        (stored(block=(32, 1)), None),
-        (stored(load="descriptor", epilogue=chain_of(("swiglu",))), None),
-        (
-            stored(dtype=Dtype.of("bf16")),
-            "decoded makes B of the type that is multiplied, and B is stored as bf16 alre",
-        ),
-        (
-            stored(dtype=Dtype.of("tf32x3")),
-            "decoded makes B of the type that is multiplied, and B is stored as fp32 alre",
-        ),
-        (stored(dtype=FP32), None),
-        (stored(dtype=FP32, layout=Layout.of("ccc")), None),
-        (
-            stored(dtype=FP32, layout=Layout.of("rrr")),
-            "decoded makes B of fp32 row-major, and it is row-major already; use tiled",
-        ),
-        (stored(dtype=FP32, product="exchanged"), "an exchanged product converts B in registers"),
-        (stored(product="exchanged"), "an exchanged product converts B in registers, and a decoded B is dense already"),
-        (stored(batch="strided"), "a batch has a B for each matrix, which would all be decoded into memory; use tiled"),
-        (stored(load="block_pointer"), "block pointers take no operands that are stored as"),
-    ],
-)
-def test_it_is_for_a_b_that_is_converted_or_put_in_another_order(v: Variant, told: str | None) -> None:
-    found = legality.why_not(v)
-    assert found is None if told is None else found is not None and told in found
-
-
-def test_a_step_may_have_elements_of_several_blocks() -> None:
-    assert legality.why_no_row(stored(block=(32, 1)), TILE) is None
-    assert legality.why_no_row(variant(dtype=stored(block=(32, 1)).dtype), TILE) is not None
-
-
-def test_the_autotuner_does_not_choose() -> None:
-    reason = "the autotuner times one launch, and decoded has two; use 'select: heuristic' or 'table'"
-    assert legality.why_not_selected(stored(), "autotune") == reason
-
-
 def test_configurations_are_those_of_large_dense_tiles() -> None:
     assert TILE in defaults(stored()) and defaults(stored(block=(32, 1))) == defaults(stored())
     assert all(legality.why_no_row_on(stored(), tile, "sm90") is None for tile in defaults(stored()))

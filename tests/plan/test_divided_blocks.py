@@ -14,7 +14,6 @@ from generator.plan.shared_memory import shared_memory
 from tests.helpers.support import BASE, family_of, mistakes_of, variant
 
 SPLIT = BASE + "schedule: split_k\nload: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]\n"
-BOTH = SPLIT.replace("split_k", "[paired, split_k]")
 DIVIDED = ("split_k_paired", "split_k_paired_m", "split_k_tripled", "split_k_tripled_m")
 WEIGHTS = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
 
@@ -28,53 +27,6 @@ def kernels_of(text: str) -> dict[str, list[tuple[int, int, int]]]:
 
 def rows(*tiles: str) -> str:
     return "tile:\n" + "".join(f"  - {{{tile}, k: 64, warps: 8, stages: 3}}\n" for tile in tiles)
-
-
-def test_split_k_asks_for_the_schedule_of_each_row() -> None:
-    found = kernels_of(SPLIT + rows("m: 272, n: 128", "m: 208, n: 64, split: 3", "m: 64, n: 192", "m: 64, n: 64"))
-    assert found == {
-        "split_k": [(64, 64, 4)],
-        "split_k_paired": [(64, 192, 4)],
-        "split_k_paired_m": [(272, 128, 4)],
-        "split_k_tripled_m": [(208, 64, 3)],
-    }
-
-
-def test_the_key_split_tells_which_of_two_schedules_a_sum_is_for() -> None:
-    found = kernels_of(BOTH + rows("m: 272, n: 128", "m: 272, n: 128, split: 3", "m: 144, n: 128, split: 2"))
-    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 3), (144, 128, 2)]}
-
-
-def test_a_row_and_the_same_with_the_usual_split_are_two() -> None:
-    found = kernels_of(BOTH + rows("m: 272, n: 128", "m: 272, n: 128, split: 4"))
-    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 4)]}
-    found = kernels_of(BOTH + rows("m: 272, n: 128", *["m: 272, n: 128, split: 4"] * 2))
-    assert found == {"paired_m": [(272, 128, 4)], "split_k_paired_m": [(272, 128, 4)]}
-
-
-def test_rows_without_split_are_as_before_beside_split_k() -> None:
-    listed = SPLIT.replace("split_k", "[tiled, split_k, paired_m]")
-    found = kernels_of(listed + rows("m: 192, n: 128", "m: 64, n: 64", "m: 128, n: 64, split: 3"))
-    assert found == {
-        "tiled": [(64, 64, 4), (128, 64, 4)],
-        "split_k": [(64, 64, 4), (128, 64, 3)],
-        "paired_m": [(192, 128, 4)],
-    }
-
-
-def test_a_schedule_that_is_named_itself_has_its_rows_alone() -> None:
-    named = SPLIT.replace("split_k", "[paired, split_k_paired_m]")
-    found = kernels_of(named + rows("m: 144, n: 128", "m: 272, n: 128, split: 3"))
-    assert found == {"paired_m": [(144, 128, 4)], "split_k_paired_m": [(272, 128, 3)]}
-    named = SPLIT.replace("split_k", "[split_k, split_k_paired_m]")
-    found = kernels_of(named + rows("m: 64, n: 64", "m: 272, n: 128"))
-    assert found == {"split_k": [(64, 64, 4)], "split_k_paired_m": [(272, 128, 4)]}
-
-
-def test_what_excludes_split_k_excludes_what_its_rows_ask_for() -> None:
-    text = BOTH + rows("m: 144, n: 128", "m: 272, n: 128, split: 3")
-    told = mistakes_of(text + "exclude: [{schedule: split_k, because: of this}]\n")
-    assert any("'split_k' survives in no variant: excluded: of this" in line for line in told)
 
 
 def test_lists_of_blocks_ask_for_accumulators_in_tiled_and_split_k() -> None:
@@ -98,20 +50,6 @@ def test_a_list_of_no_blocks_is_refused(blocks: str) -> None:
     assert told and all("tile.n: expected" in line for line in told)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "m", "n", "reason"),
-    [
-        ("split_k_paired_m", 208, 64, "m is 208, and split_k_paired_m needs a sum of two different powers of two, such "
-         "as 160 = 128 + 32; use split_k_tripled_m"),
-        ("split_k_paired", 64, 128, "n is 128, and split_k_paired needs a sum of two different powers of two, such as "
-         "160 = 128 + 32"),
-        ("split_k", 64, 96, "n is 96, and split_k needs a power of two; use paired"),
-    ],
-)  # fmt: skip
-def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, m: int, n: int, reason: str) -> None:
-    assert legality.why_no_row(variant(schedule=schedule), Tile(m, n, 64, warps=4)) == reason
-
-
 @pytest.mark.parametrize("schedule", DIVIDED)
 @pytest.mark.parametrize(
     "axes",
@@ -131,21 +69,6 @@ def test_what_they_may_be_combined_with(schedule: str, axes: dict[str, object]) 
     tiles = default_configurations.defaults(v)
     assert tiles and all(legality.why_no_row(v, tile) is None for tile in tiles)
     assert any(legality.why_no_row_on(v, tile, "sm90") is None for tile in tiles)
-
-
-@pytest.mark.parametrize("schedule", DIVIDED)
-@pytest.mark.parametrize(
-    ("axes", "words"),
-    [
-        ({"batch": "strided"}, "divides the K of a single product"),
-        ({"batch": "grouped"}, "handles no groups of rows"),
-        ({"load": "block_pointer"}, "handles no block pointers"),
-        ({"dtype": Dtype.of("fp32")}, "too few for two products"),
-    ],
-    ids=str,
-)
-def test_what_they_cannot_be_combined_with_is_told(schedule: str, axes: dict[str, object], words: str) -> None:
-    assert words in (legality.why_not(variant(schedule=schedule, **axes)) or "")
 
 
 @pytest.mark.parametrize("schedule", DIVIDED)

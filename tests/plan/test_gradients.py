@@ -16,7 +16,6 @@ from tests.helpers.support import family_of, mistakes_of, variant
 
 #: What the kernel of a gradient adds to the name of an operand.
 MADE = ("{}_gate", "{}_up", "d_{}")
-WRITTEN = "accumulate writes over C, of which a gradient would be needed"
 
 #: The value of `backward` is at 2:11; what a test adds begins on line 5.
 BACKWARD = "summary: A product.\nbackward: kernels\nlayout: rcr\ndtype: bf16\n"
@@ -38,29 +37,6 @@ def contracts(text: str) -> list[str]:
 # The two products.
 
 
-@pytest.mark.parametrize(
-    ("layout", "a", "b"),
-    [
-        # The gradient of a column-major operand is the transposed of a row-major product.
-        ("rrr", "rcr", "crr"),
-        ("rcr", "rrr", "crr transposed"),
-        ("crr", "rcr transposed", "rrr"),
-        ("ccr", "ccr transposed", "ccr transposed"),
-        # The layout of C makes no difference: the gradient of C is copied to a row-major matrix.
-        ("rcc", "rrr", "crr transposed"),
-        ("ccs", "ccr transposed", "ccr transposed"),
-        # The gradient of a strided operand is row-major.
-        ("srr", "rcr", "srr"),
-        ("rsr", "rsr", "crr"),
-        ("ssr", "rsr", "srr"),
-    ],
-)
-def test_the_products_of_a_layout(layout: str, a: str, b: str) -> None:
-    (gradient,) = gradients(variant(layout=Layout.of(layout)))
-    said = [product.contract.split("_")[2] + " transposed" * product.turned for product in (gradient.a, gradient.b)]
-    assert said == [a, b]
-
-
 @pytest.mark.parametrize("layout", list(map("".join, itertools.product(LAYOUT_LETTERS, repeat=3))))
 def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s(layout: str) -> None:
     (gradient,) = gradients(variant(layout=Layout.of(layout)))
@@ -77,92 +53,7 @@ def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s
         assert operand in (result, "s")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "product"),
-    [
-        ("fp16", "fp16"),
-        ("tf32", "tf32"),
-        ("{a: fp16, acc: fp16}", "fp16_fp16_fp16"),
-        # A gradient has the type of its operand, not that of the result.
-        ("{a: bf16, out: fp32}", "bf16"),
-        ("{a: fp32, out: bf16}", "fp32"),
-    ],
-)
-def test_a_product_is_computed_as_its_contract_and_rounded_to_the_operand_s_type(dtype: str, product: str) -> None:
-    text = BACKWARD.replace("bf16", dtype)
-    (gradient,) = found(text).values()
-    assert (gradient.a.contract, gradient.b.contract) == (f"gemm_{product}_rrr_none", f"gemm_{product}_crr_none")
-
-
-def test_a_batch_has_products_of_batches() -> None:
-    names = contracts(BACKWARD + "batch: [none, strided]\n")
-    kinds = [f"{kind}_bf16_{layout}_none" for kind in ("gemm", "bmm") for layout in ("rrr", "crr")]
-    assert names == ["gemm_bf16_rcr_none", "bmm_bf16_rcr_none", *kinds]
-    assert {g.contract: (g.a.contract, g.b.contract) for g in found(BACKWARD + "batch: strided\n").values()} == {
-        "bmm_bf16_rcr_none": ("bmm_bf16_rrr_none", "bmm_bf16_crr_none")
-    }
-
-
 # What is kept of the sum.
-
-
-@pytest.mark.parametrize(
-    ("epilogue", "saving", "kept"),
-    [
-        # No derivative reads a value.
-        ("none", None, None),
-        ("bias+add", None, None),
-        ("bias+row_sum+save", None, None),
-        # A contract that also returns the sum is called in place of this one.
-        ("relu", "save_1whole_relu", "whole"),
-        ("bias+gelu", "save_1whole_bias_gelu", "whole"),
-        ("scale", "save_1whole_scale", "whole"),
-        ("bias+save+gelu", "save_1whole_bias_save_gelu", "whole"),
-        # The contract itself returns the sum, under any name.
-        ("save+gelu", None, "preact"),
-        ("[[{save: hidden}, bias, gelu]]", None, "hidden"),
-        # A sum over the columns of a row is not the product's sum.
-        ("row_sum+gelu", "save_1whole_rowsum_gelu", "whole"),
-        # In front of a gated linear unit it has two columns for each of C.
-        ("swiglu", "save_1whole_swiglu", "whole"),
-        ("bias+swiglu+add", "save_1whole_bias_swiglu_add", "whole"),
-        ("save+swiglu", None, "preact"),
-    ],
-)
-def test_what_is_kept_of_the_sum(epilogue: str, saving: str | None, kept: str | None) -> None:
-    text = f"{BACKWARD}epilogue: {epilogue}\n"
-    first, *others = found(text).values()
-
-    def contract(word: str | None) -> str | None:
-        return word and f"gemm_bf16_rcr_{word}"
-
-    assert first.contract == contracts(text)[0]
-    assert (first.saving, first.sum) == (contract(saving), kept)
-    # What is only added has the gradient of the result.
-    assert first.chained == (epilogue not in ("none", "bias+add") and saving is None)
-    # The contract that saves has gradients of its own, and needs no other.
-    assert [(g.contract, g.saving, g.sum, g.chained) for g in others] == (
-        [(contract(saving), None, kept, True)] if saving else []
-    )
-    assert first.contracts <= set(contracts(text))
-
-
-@pytest.mark.parametrize(
-    ("epilogue", "chained"),
-    [
-        ("add", False),
-        ("bias_m", False),
-        ("bias+plus", False),
-        ("offset", True),
-        ("bias+row_sum", True),
-        ("bias+scale_m", True),
-    ],
-)
-def test_a_chain_that_only_adds_vectors_and_matrices_runs_backwards_without_a_kernel(
-    epilogue: str, chained: bool
-) -> None:
-    ops = "ops: {plus: {formula: x + y, operands: {y: [M, N]}}, offset: {formula: x + s, operands: {s: []}}}\n"
-    assert any(each.chained for each in found(f"{BACKWARD}epilogue: {epilogue}\n{ops}").values()) is chained
 
 
 def test_the_output_that_keeps_the_sum_is_the_first_of_the_outputs() -> None:
@@ -173,94 +64,15 @@ def test_the_output_that_keeps_the_sum_is_the_first_of_the_outputs() -> None:
     assert saved.constant == ("row_amax",)
 
 
-def test_the_products_have_neither_the_chain_nor_its_rounding_and_accuracy() -> None:
-    names = contracts(BACKWARD + "epilogue: bias+relu\nrounding: torch\n")
-    assert names == [
-        "gemm_bf16_rcr_bias_relu_roundingtorch",
-        *("gemm_bf16_rrr_none", "gemm_bf16_crr_none"),
-        "gemm_bf16_rcr_save_1whole_bias_relu_roundingtorch",
-    ]
-    kernels = [kernel.name.partition("__") for kernel in family_of(BACKWARD + "epilogue: silu\nmath: fast\n").kernels]
-    assert {contract for contract, _, how in kernels if how.endswith("mathfast")} == {
-        *("gemm_bf16_rcr_silu", "gemm_bf16_rcr_save_1whole_silu")
-    }
-
-
 # The kernels.
-
-
-def test_kernels_for_the_backward_pass_alone_come_last_and_are_of_the_same_kinds() -> None:
-    text = BACKWARD + "epilogue: [none, swiglu]\nload: [descriptor, pointer]\n"
-    of = {
-        contract: [k.name.partition("__")[2] for k in family_of(text).kernels if k.variant.contract == contract]
-        for contract in contracts(text)
-    }
-    words = "rcr_none", "rcr_swiglu", "rrr_none", "crr_none", "rcr_save_1whole_swiglu"
-    assert list(of) == [f"gemm_bf16_{word}" for word in words]
-    assert set(map(tuple, of.values())) == {("tiled_descriptor_auto_grouped", "tiled_pointer_auto_grouped")}
-
-
-def test_a_spec_of_all_layouts_needs_no_other_contract() -> None:
-    layouts = "[rcr, rrr, crr, ccr]"
-    text = BACKWARD.replace("rcr", layouts)
-    assert contracts(text) == [f"gemm_bf16_{layout}_none" for layout in layouts.strip("[]").split(", ")]
-    assert len(family_of(text).kernels) == len(found(text)) == 4
-
-
-@pytest.mark.parametrize("line", ["", "backward: none\n"])
-def test_without_the_key_nothing_is_added(line: str) -> None:
-    family = family_of(BACKWARD.replace("backward: kernels\n", line) + "epilogue: relu\n")
-    assert [kernel.variant.contract for kernel in family.kernels] == ["gemm_bf16_rcr_relu"]
-    assert family.gradients == ()
 
 
 # Refusals, each at the value of `backward`.
 
 
-@pytest.mark.parametrize(
-    ("dtype", "added", "contract", "reason"),
-    [
-        ("bf16", "epilogue: accumulate\n", "bf16_rcr_accumulate", WRITTEN),
-        ("bf16", "epilogue: bias+accumulate\n", "bf16_rcr_bias_accumulate", WRITTEN),
-        ("int8", "", "int8_rcr_none", "a result in int32 has no gradient"),
-        ("{a: int8, out: bf16}", "", "int8_int32_bf16_rcr_none", "operands in int8 have no gradient"),
-        ("{a: bf16, out: int8}", "", "bf16_fp32_int8_rcr_none", "a result in int8 has no gradient"),
-        ("{a: bf16, out: fp8e4m3}", "", "bf16_fp32_fp8e4m3_rcr_none", "a result in fp8e4m3 has no gradient"),
-        ("{a: fp16, out: fp8e5m2}", "", "fp16_fp32_fp8e5m2_rcr_none", "a result in fp8e5m2 has no gradient"),
-        ("fp8e4m3", "", "fp8e4m3_rcr_none", "operands in fp8e4m3 have no gradient"),
-        *(
-            (
-                "bf16",
-                OPERATION.format(name),
-                "bf16_rcr_mine",
-                f"its operand {name!r} has a name that the kernel of a gradient uses itself",
-            )
-            for name in ("grad", "grad_out", "x0", "gate2", "d_sum", "gradient_kernel")
-        ),
-    ],
-)
-def test_a_contract_without_gradients_is_refused(dtype: str, added: str, contract: str, reason: str) -> None:
-    # All targets that can multiply these types.
-    text = BACKWARD.replace("bf16", dtype) + "targets: [sm90]\n" + added
-    assert mistakes_of(text) == [
-        f"family.yaml:2:11: backward: 'kernels' is not possible for gemm_{contract}: {reason}; exclude it"
-    ]
-    assert family_of(text.replace("backward: kernels", "backward: none")).kernels
-
-
 @pytest.mark.parametrize("name", ["gradient", "gated", "weight", "up", "rate_up", "d_rate", "inside"])
 def test_other_names_of_operands_are_free(name: str) -> None:
     assert "gemm_bf16_rcr_mine" in found(BACKWARD + OPERATION.format(name))
-
-
-@pytest.mark.parametrize("form", MADE)
-def test_a_name_made_of_another_operand_s_is_refused(form: str) -> None:
-    name = form.format("rate")
-    operation = f"{{formula: x * rate + {name}, operands: {{rate: [N], {name}: [N]}}}}"
-    assert mistakes_of(f"{BACKWARD}ops: {{mine: {operation}}}\nepilogue: mine\n") == [
-        "family.yaml:2:11: backward: 'kernels' is not possible for gemm_bf16_rcr_mine: "
-        f"its operand {name!r} has a name that the kernel of a gradient uses itself; exclude it"
-    ]
 
 
 #: Operands of every shape, in front of a gate and behind it.
@@ -293,60 +105,3 @@ def test_every_other_name_of_a_gradient_s_kernel_is_one_that_no_operand_has() ->
         used -= {form.format(name) for name in operands for form in MADE}
         for name in sorted(name for name in used if not is_taken(name)):
             assert mistakes_of(BACKWARD + OPERATION.format(name)), name
-
-
-def test_each_contract_without_gradients_is_named() -> None:
-    text = BACKWARD.replace("rcr", "[rcr, rrr]") + "epilogue: [none, accumulate]\n"
-    assert [line.partition(" for ")[2].partition(":")[0] for line in mistakes_of(text)] == [
-        "gemm_bf16_rcr_accumulate",
-        "gemm_bf16_rrr_accumulate",
-    ]
-
-
-def test_what_is_excluded_is_not_asked_for_its_gradient() -> None:
-    text = BACKWARD.replace("bf16", "[bf16, fp16]") + "epilogue: [none, accumulate]\n"
-    text += "exclude:\n  - {epilogue: accumulate, dtype: fp16, because: no caller}\n"
-    (line,) = mistakes_of(text)
-    assert "gemm_bf16_rcr_accumulate" in line
-
-
-def test_a_product_that_the_spec_excludes_is_an_error() -> None:
-    text = BACKWARD.replace("rcr", "[rcr, rrr]") + "epilogue: [none, bias]\n"
-    text += 'exclude:\n  - {layout: rrr, epilogue: none, because: "no caller"}\n'
-    assert mistakes_of(text) == [
-        f"family.yaml:2:11: backward: 'kernels' is not possible for gemm_bf16_rcr_{epilogue}: "
-        "gemm_bf16_rrr_none has no kernel: excluded: no caller; exclude it"
-        for epilogue in ("bias", "none")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("added", "contract", "reason"),
-    [
-        # The products are rounded to bf16, and the result is not.
-        (
-            "dtype: {a: bf16, out: fp32}\nschedule: split_k_atomic\n",
-            "gemm_bf16_fp32_fp32_rcr_none: gemm_bf16_rrr_none",
-            "partial sums are added in the result's type, and bf16 rounds each addition; use split_k",
-        ),
-        # The contract that saves the sum stores a second tile.
-        (
-            "dtype: bf16\nepilogue: gelu\nschedule: persistent\nload: descriptor\n",
-            "gemm_bf16_rcr_gelu: gemm_bf16_rcr_save_1whole_gelu",
-            "a tile of whole would need shared memory beside the loads in flight; use 'store: pointer'",
-        ),
-    ],
-)
-def test_a_product_that_no_kernel_can_compute_is_an_error(added: str, contract: str, reason: str) -> None:
-    text = BACKWARD.replace("dtype: bf16\n", added)
-    assert mistakes_of(text) == [
-        f"family.yaml:2:11: backward: 'kernels' is not possible for {contract} has no kernel: {reason}; exclude it"
-    ]
-    assert family_of(text.replace("kernels", "none")).kernels
-
-
-def test_another_value_is_refused_at_its_place() -> None:
-    told = "unknown value 'kernel'; did you mean 'kernels'? legal: none, kernels"
-    assert mistakes_of(BACKWARD.replace("kernels", "kernel")) == [f"family.yaml:2:11: backward: {told}"]
-    listed = mistakes_of(BACKWARD.replace("kernels", "[none, kernels]"))
-    assert len(listed) == 1 and listed[0].startswith("family.yaml:2:11: backward: ")

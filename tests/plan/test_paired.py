@@ -10,12 +10,11 @@ from generator.emit.render import kernel_sources
 from generator.language.built_in import BUILT_IN, chain_of
 from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Tile, Variant
-from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations, legality
 from generator.plan.configurations import row_of_tile
 from generator.plan.resources import heights, matrix_instruction, tensor_memory, widths
 from generator.plan.shared_memory import shared_memory
-from tests.helpers.support import BASE, family_of, mistakes_of, variant
+from tests.helpers.support import BASE, family_of, variant
 
 PAIRED = BASE + "schedule: paired\nload: descriptor\nstore: pointer\n"
 
@@ -49,57 +48,6 @@ def test_the_blocks_of_a_size_are_powers_of_two_from_16_on(size: int) -> None:
     assert [row[name] for name in rows.traits.columns] == list(blocks[:-1])
 
 
-@pytest.mark.parametrize(
-    ("schedule", "n", "reason"),
-    [
-        ("paired", 128, "n is 128, and paired needs a sum of two different powers of two, such as 160 = 128 + 32"),
-        ("paired", 1, "n is 1, and paired needs a sum of two different powers of two, such as 160 = 128 + 32"),
-        (
-            "paired",
-            208,
-            "n is 208, and paired needs a sum of two different powers of two, such as 160 = 128 + 32; use tripled",
-        ),
-        (
-            "tripled",
-            160,
-            "n is 160, and tripled needs a sum of three different powers of two, such as 208 = 128 + 64 + 16; "
-            "use paired",
-        ),
-        ("paired_m", 160, "n is 160, and paired_m needs a power of two"),
-        ("paired", 136, "m and n are 64 and 128 + 8, and the matrix unit needs at least 16 of each"),
-        ("tiled", 160, "n is 160, and tiled needs a power of two; use paired"),
-        ("split_k", 96, "n is 96, and split_k needs a power of two; use paired"),
-    ],
-)
-def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, n: int, reason: str) -> None:
-    m = 80 if schedule == "paired_m" else 64
-    assert legality.why_no_row(paired(schedule=schedule), Tile(m, n, 64, warps=4)) == reason
-
-
-def test_rows_of_a_direct_product_are_multiplied_by_one_instruction() -> None:
-    told = "m is 64 + 16, and the matrix unit of sm90 has 64 rows; use 'product: exchanged'"
-    few, many = Tile(80, 128, 64, warps=4), Tile(192, 128, 64, warps=8)
-    direct, exchanged = paired(schedule="paired_m"), paired(schedule="paired_m", product="exchanged")
-    assert legality.why_no_row_on(direct, few, "sm90") == told
-    assert legality.why_no_row_on(direct, many, "sm90") is None
-    assert legality.why_no_row_on(exchanged, few, "sm90") is None
-    assert legality.why_no_row_on(paired(schedule="paired_m", load="pointer"), few, "sm80") is None
-
-
-@pytest.mark.parametrize(
-    ("n", "reason"),
-    [
-        (128, None),
-        (192, None),
-        (256, None),
-        (160, "n is 128 + 32, too few columns of C for the 64 rows of the matrix unit in an exchanged product"),
-        (64, "n is 32 + 32, too few columns of C for the 64 rows of the matrix unit in an exchanged product"),
-    ],
-)
-def test_each_width_of_an_exchanged_product_fills_the_rows_of_the_matrix_unit(n: int, reason: str | None) -> None:
-    assert legality.why_no_row(paired(product="exchanged"), Tile(64, n, 64, warps=4)) == reason
-
-
 def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b() -> None:
     blocks = paired(product="exchanged", dtype=BLOCKS)
     assert legality.why_not(blocks) is None
@@ -112,19 +60,6 @@ def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b() -> None:
     (source,) = kernel_sources(family.spec, family.kernels)
     assert "acc_left += tl.dot(b_left.T, a.T) * (a_scale * b_scale)[None, :]" in source
     assert source.count("tl.load(b_scale_ptrs") == 2
-
-
-@pytest.mark.parametrize(
-    ("axes", "words"),
-    [
-        ({"store": "as_load"}, "use 'store: pointer'"),
-        ({"dtype": Dtype.of("fp32")}, "too few for two products; use tiled"),
-        ({"load": "block_pointer"}, "paired handles no block pointers"),
-    ],
-)
-def test_what_it_cannot_be_combined_with_is_told(axes: dict[str, object], words: str) -> None:
-    assert words in (legality.why_not(paired(**axes)) or "")
-    assert legality.why_not(paired()) is None
 
 
 @pytest.mark.parametrize("schedule", ["paired", "paired_m", "tripled", "tripled_m"])
@@ -150,70 +85,12 @@ def test_what_blocks_may_be_combined_with(schedule: str, axes: dict[str, object]
     assert any(legality.why_no_row_on(v, row, "sm90") is None for row in rows)
 
 
-def test_sums_over_a_tile_are_refused() -> None:
-    reason = "row_sum is reduced tile by tile, and a tile of paired has several accumulators; use tiled"
-    told = mistakes_of(PAIRED.replace("paired", "[paired, tiled]") + "epilogue: bias+row_sum\n")
-    assert told == [f"family.yaml:4:12: schedule: 'paired' survives in no variant: {reason}"]
-
-
-def test_rows_of_one_table_go_to_the_schedules_that_can_have_them() -> None:
-    rows = "tile: [{m: 64, n: 160, k: 64, warps: 4}, {m: 64, n: 128, k: 64, warps: 4}]\n"
-    family = family_of(PAIRED.replace("paired", "[paired, tiled]") + rows)
-    found = {kernel.variant.schedule: [tile.n for tile in kernel.tiles] for kernel in family.kernels}
-    assert found == {"paired": [160], "tiled": [128]}
-    (one,) = (kernel for kernel in family.kernels if kernel.variant.schedule == "paired")
-    assert '"BLOCK_N": 160, "BLOCK_K": 64, "GROUP_M": 8, "LEFT_N": 128' in view(one).configs.partition("\n")[0]
-
-
-@pytest.mark.parametrize(("n", "nearest"), [(240, "224, 256"), (478, "448, 512"), (15, "8, 16"), (100, "96, 112")])
-def test_four_powers_of_two_and_narrow_ones_are_told_at_their_place(n: int, nearest: str) -> None:
-    wanted = f"expected a power of two, or two or three together, as 208 is, found {n}; nearest: {nearest}"
-    rows = f"tile: [{{m: 64, n: {n}, k: 64, warps: 4}}]\n", f"tile: [{{m: {n}, n: 64, k: 64, warps: 4}}]\n"
-    assert mistakes_of(PAIRED + rows[0]) == [f"family.yaml:7:19: tile.n: {wanted}"]
-    assert mistakes_of(PAIRED + rows[1]) == [f"family.yaml:7:12: tile.m: {wanted}"]
-
-
 TILES = """tile:
   - {m: 272, n: 128, k: 64, warps: 8, stages: 4}
   - {m: 208, n: 128, k: 64, warps: 8, stages: 5}
   - {m: 128, n: 160, k: 64, warps: 4, stages: 5}
   - {m: 128, n: 208, k: 64, warps: 8, stages: 5}
 """
-
-
-def test_paired_asks_for_the_schedule_of_each_row() -> None:
-    family = family_of(PAIRED + "product: [exchanged, direct]\ntargets: [sm90]\n" + TILES)
-    found = {
-        (kernel.variant.schedule, kernel.variant.product): [(tile.m, tile.n) for tile in kernel.tiles]
-        for kernel in family.kernels
-    }
-    assert found == {
-        ("paired_m", "exchanged"): [(272, 128)],
-        ("tripled_m", "exchanged"): [(208, 128)],
-        ("paired", "direct"): [(128, 160)],
-        ("tripled", "direct"): [(128, 208)],
-    }
-
-
-def test_what_excludes_paired_excludes_what_its_rows_ask_for() -> None:
-    text = PAIRED + "product: [exchanged, direct]\ntargets: [sm90]\n" + TILES
-    text += "exclude: [{schedule: paired, product: exchanged, because: of this}]\n"
-    told = mistakes_of(text)
-    assert len(told) == 3 and "product: 'exchanged' survives in no variant: excluded: of this" in told[0]
-    assert "tile: no target can run this configuration: m is 256 + 16" in told[1]
-
-
-def test_a_row_of_whole_columns_is_two_equal_halves_of_an_exchanged_product() -> None:
-    rows = "tile: [{m: 128, n: 128, k: 64, warps: 4}, {m: 144, n: 64, k: 64, warps: 4}]\n"
-    family = family_of(PAIRED + "product: exchanged\ntargets: [sm90]\n" + rows)
-    found = {kernel.variant.schedule: [(tile.m, tile.n) for tile in kernel.tiles] for kernel in family.kernels}
-    assert found == {"paired": [(128, 128)], "paired_m": [(144, 64)]}
-
-
-def test_a_schedule_that_is_named_itself_is_not_asked_for_twice() -> None:
-    rows = "tile: [{m: 64, n: 160, k: 64, warps: 4}, {m: 64, n: 208, k: 64, warps: 4}]\n"
-    family = family_of(PAIRED.replace("paired", "[paired, tripled]") + rows)
-    assert [kernel.variant.schedule for kernel in family.kernels] == ["paired", "tripled"]
 
 
 def test_each_block_has_its_own_load_product_and_store() -> None:
@@ -256,17 +133,3 @@ def test_its_sums_take_the_memory_of_their_own_widths() -> None:
 def test_most_operations_stand_in_its_epilogues() -> None:
     there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=chain_of((name,)))) is None}
     assert set(BUILT_IN) - there == {"row_sum", "col_sum", "row_amax", "quantize"}
-
-
-@pytest.mark.parametrize(
-    ("words", "tile", "schedule"),
-    [
-        ("schedule: paired\nproduct: exchanged\ntargets: [sm90]", "{m: 80, n: 64, k: 64, warps: 4}", "paired_m"),
-        ("schedule: paired", "{m: 64, n: 208, k: 32, warps: 4}", "tripled"),
-        ("schedule: split_k", "{m: 64, n: 192, k: 64, warps: 4, split: 3}", "split_k_paired"),
-    ],
-)
-def test_gradients_have_the_schedule_that_a_row_asks_for(words: str, tile: str, schedule: str) -> None:
-    family = family_of(f"{BASE}{words}\nbackward: kernels\ntile: [{tile}]\n")
-    assert {kernel.variant.schedule for kernel in family.kernels} == {schedule}
-    assert {kernel.variant.contract for kernel in family.kernels} > {"gemm_fp16_rcr_none"}

@@ -13,7 +13,7 @@ from generator.lowering.shuffled import shuffle_of
 from generator.plan import default_configurations, legality
 from generator.plan.contract_call import call
 from generator.plan.resources import in_registers
-from tests.helpers.support import family_of, mistakes_of, variant
+from tests.helpers.support import variant
 
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
 SPARSE = replace(Dtype.of("fp16"), sparse=True)
@@ -25,24 +25,6 @@ FP8 = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
 
 def stored(dtype: Dtype = INT4, **axes: object) -> Variant:
     return variant(**({"dtype": dtype} | axes))
-
-
-@pytest.mark.parametrize(
-    ("axes", "words"),
-    [
-        ({"schedule": "elementwise"}, "use tiled, persistent or split_k"),
-        ({"schedule": "naive"}, "use tiled, persistent or split_k"),
-        ({"schedule": "split_k_atomic"}, "use tiled, persistent or split_k"),
-        ({"load": "block_pointer"}, "use pointer or descriptor"),
-        ({"dtype": INT4.scaled_by({"b": [24, 1]})}, "24 elements along K, and a step needs a multiple of 16"),
-        ({"dtype": FP8.scaled_by({"a": [1, 16]})}, "16 elements along K, and a step needs a multiple of 32"),
-        ({"dtype": NVFP4, "load": "descriptor"}, "a descriptor copies at least 16 bytes of a row"),
-        ({"dtype": MX, "schedule": "decoded"}, "a dense B by a dense A, and A is stored as mxfp8e4m3"),
-    ],
-)
-def test_what_no_kernel_has_is_refused(axes: dict[str, object], words: str) -> None:
-    assert words in (legality.why_not(stored(**axes)) or "")
-    assert legality.why_not(stored()) is None
 
 
 @pytest.mark.parametrize("dtype", [INT4, ZEROS, FP8, MX, SPARSE])
@@ -65,16 +47,6 @@ def test_a_step_has_one_scale() -> None:
             v = stored(dtype, product=product)
             for tile in default_configurations.defaults(v):
                 assert legality.why_no_row(v, tile) is None, tile
-
-
-def test_a_keyword_of_an_operand_as_it_is_stored_is_taken() -> None:
-    text = (
-        "summary: A product.\nlayout: rcr\ndtype: {a: bf16, b: int4, scales: {b: [128, 1]}}\n"
-        "ops: {mine: {formula: x * b_scale, operands: {b_scale: [N]}}}\nepilogue: mine\n"
-    )
-    (mistake,) = mistakes_of(text)
-    assert "'b_scale' is the keyword of an operand as it is stored" in mistake
-    assert family_of(text.replace("b: int4, scales: {b: [128, 1]}", "b: bf16")).kernels
 
 
 def test_a_call_describes_containers_and_scales() -> None:
@@ -100,11 +72,6 @@ def test_a_call_describes_a_packed_a_and_the_scales_of_formats() -> None:
     assert mixed.stored[0].torch_dtype == "(torch.float8_e8m0fnu, torch.uint8)"
     turned = call(stored(Dtype("mxfp4", "mxfp8e4m3", "fp32", "bf16", None)))
     assert turned.a.extents == ("M", "K // 2") and turned.b.extents == ("K", "N")
-
-
-def test_targets_without_fp8_take_formats_of_four_bits_alone() -> None:
-    assert legality.why_not_on(stored(NVFP4), "sm80") is None
-    assert legality.why_not_on(stored(MX), "sm80") == "sm80 does not multiply fp8e4m3"
 
 
 def test_scales_of_a_batch_and_of_a_gate() -> None:
@@ -191,12 +158,3 @@ def test_a_thread_reads_whole_words_of_what_is_kept(depth: int, pairs: int) -> N
         own = [order[2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
         # Elements that are neighbours, in groups of four of which none is another thread's.
         assert own == list(range(2 * pairs * thread, 2 * pairs * (thread + 1)))
-
-
-def test_the_keyword_of_positions_is_taken() -> None:
-    text = (
-        'summary: A product.\nlayout: rcr\ndtype: {a: fp16, sparsity: {b: "2:4"}}\n'
-        "ops: {mine: {formula: x * b_index, operands: {b_index: [N]}}}\nepilogue: mine\n"
-    )
-    (mistake,) = mistakes_of(text)
-    assert "'b_index' is the keyword of an operand as it is stored" in mistake

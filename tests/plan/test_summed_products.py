@@ -13,23 +13,6 @@ FP32 = Dtype.of("fp32")
 SUMMED = variant(dtype=FP32, product="summed")
 
 
-@pytest.mark.parametrize(
-    ("axes", "what", "instead"),
-    [
-        ({"dtype": Dtype.of("fp16")}, "is for fp32", "'product: direct'"),
-        ({"dtype": Dtype.of("tf32")}, "is for fp32", "'product: direct'"),
-        ({"dtype": Dtype.of("tf32x3")}, "is for fp32", "'product: direct'"),
-        ({"schedule": "persistent"}, "leave persistent nothing", "tiled or split_k"),
-        ({"schedule": "stream_k"}, "leave stream_k nothing", "tiled or split_k"),
-        ({"schedule": "naive"}, "leave naive nothing", "tiled or split_k"),
-        ({"load": "descriptor"}, "loads by pointers only", "'load: pointer'"),
-    ],
-)
-def test_what_gains_nothing_is_refused(axes: dict[str, object], what: str, instead: str) -> None:
-    reason = legality.why_not(variant(**{"dtype": FP32, "product": "summed", **axes})) or ""
-    assert what in reason and reason.endswith(f"use {instead}")
-
-
 @pytest.mark.parametrize("schedule", ["tiled", "split_k", "split_k_atomic"])
 @pytest.mark.parametrize("target", ["sm80", "sm90", "sm100", "gfx942"])
 def test_every_gpu_multiplies_so_without_a_matrix_unit(schedule: str, target: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from generator.language.built_in import chain_of
 from generator.language.model import Tile
 from generator.plan import legality
-from tests.helpers.support import BASE, mistakes_of, variant
+from tests.helpers.support import variant
 
 
 def test_the_kernel_that_sums_parts_of_k_reads_no_matrix_of_the_epilogue() -> None:
@@ -24,14 +24,3 @@ def test_the_kernel_that_adds_partial_sums_has_four_warps() -> None:
         legality.shared_memory(variant(schedule="split_k", epilogue=chain), tile, "gfx942") for tile in (one, four)
     ]
     assert sizes[0] == sizes[1]
-
-
-def test_the_autotuner_takes_no_schedule_of_two_launches() -> None:
-    v = variant(schedule="split_k")
-    reason = "the autotuner times one launch, and split_k has two; use 'select: heuristic' or 'table'"
-    assert legality.why_not_selected(v, "autotune") == reason
-    assert all(legality.why_not_selected(v, select) is None for select in ("fixed", "heuristic", "table"))
-    for schedule in ("tiled", "stream_k"):
-        assert legality.why_not_selected(variant(schedule=schedule), "autotune") is None
-    (line,) = mistakes_of(f"{BASE}select: autotune\nschedule: [tiled, split_k]\n")
-    assert line.endswith(f"5:19: schedule: 'split_k' survives in no variant: {reason}")

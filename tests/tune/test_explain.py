@@ -68,24 +68,6 @@ def test_a_folder_and_a_kernel_without_their_spec(cli: Cli) -> None:
     assert said.out.startswith("ladder: 1 kernel of 1 contract\n") and "What is left out:\n  excluded: " in said.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("missing.yaml",), "missing.yaml:1:1: cannot be read"),
-        (("missing/kernel.py",), "missing holds no rendered family"),
-        ((GENERATED / "ladder" / "gemm.py",), "explain: gemm is no kernel of"),
-        ((GENERATED / "ladder", "--only", "x"), "explain: --only 'x' matches no kernel; the first is"),
-        ((GENERATED / "ladder", "--sizes", "1,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
-        ((GENERATED / "ladder", "--sizes", f"2,{2**31},2"), "each from 1 to 2147418112"),
-        ((shipped.folder("batched"), "--sizes", "2147418112,2147418112,16,16"), "explain: --sizes: a matrix has "),
-        ((GENERATED / "ladder", "--device", "h200"), "--device: 'h200' is not known"),
-    ],
-)
-def test_a_wrong_call(cli: Cli, arguments: tuple[object, ...], message: str) -> None:
-    said = cli("explain", *arguments)
-    assert said.status == 2 and message in said.err and said.out == ""
-
-
 def _without_interpreter() -> None:
     os.environ.pop("TRITON_INTERPRET", None)
 

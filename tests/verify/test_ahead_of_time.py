@@ -93,46 +93,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
     return called(capsys, "prepare", *arguments)
 
 
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"--device": "sm90"}, "sm90 is an architecture; kernels are chosen for a device: nvidia_h100_80gb_hbm3, "),
-        ({"--device": "nvidia_h20"}, "--device: 'nvidia_h20' is not known; did you mean 'nvidia_h200'?"),
-        ({"--shapes": "4096"}, "--shapes: expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines, got"),
-        ({"--shapes": "64x64,9-8"}, "--shapes: '64x64,9-8' has an empty range of M"),
-        ({"--only": "bmm*"}, "--only 'bmm*' matches no function; there are gemm_fp16_rcr_none, "),
-        ({"--batch": "-1"}, "--batch: expected a whole number from 0 to 2147418112, got '-1'"),
-        ({"--batch": "2147483647"}, "--batch: expected a whole number from 0 to 2147418112, got '2147483647'"),
-        ({"--shapes": "64x2147483647,1"}, "--shapes: expected a whole number from 0 to 2147418112, got '2147483647'"),
-        ({"--shapes": "2147418112x2147418112,1"}, "--shapes: 2147418112x2147418112: a matrix has "),
-        ({"--batch": "3"}, "--batch 3: none of these has a batch or groups: gemm_fp16_rcr_none, gemm_fp16_rcr_bias"),
-        ({"--batch": "\u00b2"}, "--batch: expected a whole number from 0 to 2147418112, got"),
-        (
-            {"--shapes": "64x64,1-99999999999"},
-            "--shapes: expected a whole number from 0 to 2147418112, got '99999999999'",
-        ),
-        ({"--shapes": "64x64,1-2147418112"}, "--shapes: at most 10000 sizes are possible, got '1-2147418112'"),
-        ({"--shapes": "64x64,1-9000,20000-29000"}, "--shapes: at most 10000 sizes are possible, got 18001"),
-        ({"--shapes": f"64x64,{'9' * 5000}"}, "--shapes: expected a whole number from 0 to 2147418112, got '999"),
-        ({"--shapes": "64x64,\u0663"}, "--shapes: expected NxK,M..., as in 4096x14336,1-64,128, or a file of such"),
-        ({"--shapes": "4294967296x64,1"}, "--shapes: expected a whole number from 0 to 2147418112, got '4294967296'"),
-        ({"--shapes": "/dev/zero"}, "--shapes: /dev/zero: is a device or a pipe, not a file"),
-        ({"--shapes": "/"}, "--shapes: /: is a folder, not a file"),
-    ],
-)
-def test_wrong_calls(capsys: pytest.CaptureFixture[str], tmp_path: Path, changed: dict[str, str], told: str) -> None:
-    options = {"--device": "nvidia_h200", "--shapes": "64x64,1-8", "--cache": str(tmp_path / "cache"), **changed}
-    said = refused(capsys, GENERATED / "fp16_rcr", *(word for option in options.items() for word in option))
-    forget("fp16_rcr")
-    assert said.status == 2 and told in said.err and not said.out
-    assert not (tmp_path / "cache").exists()
-
-
-def test_a_folder_that_is_no_family(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    said = refused(capsys, tmp_path, "--device", "nvidia_h200", "--shapes", "64x64,1")
-    assert said.status == 2 and "has no manifest.json: name the folder of a rendered family" in said.err
-
-
 def test_sizes_are_those_of_each_contract(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A batch is that of the contracts that have one, and of a symmetric result M is N."""
     (tmp_path / "ahead.yaml").write_text(f"{SPEC}batch: [none, strided]\nresult: symmetric\n")
@@ -180,11 +140,6 @@ def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(
     said = called(capsys, *call)
     assert said.status == 0 and said.out.startswith(f"left out: gemm_fp16_rcr_quantize_fp8e4m3: {reason}\n")
     forget("lacking")
-
-
-def test_sizes_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(capsys, GENERATED / "fp16_rcr", "--device", "nvidia_h200")
-    assert said.status == 2 and "--shapes" in said.err
 
 
 def test_the_interpreter_compiles_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

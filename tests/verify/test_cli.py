@@ -25,10 +25,9 @@ from generator.verify import result_cache, worker_pool
 from generator.verify.coverage import Coverage
 from generator.verify.job_costs import JobCosts
 from generator.verify.job_selection import covered, plan, rendered, shard
-from generator.verify.jobs import LEVELS, Failure, Job, JobResult, Subject, command
+from generator.verify.jobs import LEVELS, Failure, Job, JobResult, command
 from generator.verify.launches import launches
-from generator.verify.proof_records import write
-from generator.verify.run_report import summary, write_junit
+from generator.verify.run_report import summary
 from tests.helpers.support import ROOT, python, unread
 
 SPEC = ROOT / "specs" / "fp16_rcr.yaml"
@@ -133,17 +132,6 @@ def test_a_file_that_raises_is_a_failure(call: Call, tmp_path: Path) -> None:
     assert status == 1 and "RuntimeError: no luck" in out
 
 
-def test_a_file_that_ends_its_process_is_a_failure_and_the_others_are_run(call_alone: Call, tmp_path: Path) -> None:
-    folder = tmp_path / "fp16_rcr"
-    shutil.copytree(ROOT / "generated" / "fp16_rcr", folder)
-    (folder / f"{KERNEL}.py").write_text("import os\n\nos._exit(3)\n")
-    only = KERNEL.replace("silu", "*")
-    arguments = (SPEC, "--only", only, "--level", "interpret", "--out", tmp_path, "--case", "one", "--jobs", 2)
-    status, out, _ = call_alone(*arguments)
-    assert status == 1
-    assert "the worker process died" in out and re.search(r"^1 of \d failed", out, re.M)
-
-
 def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call, tmp_path: Path) -> None:
     status, _, err = call(SPEC, "--level", "static", "--out", tmp_path)
     assert status == 2
@@ -153,16 +141,7 @@ def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--only", "nothing*"], "matches no kernel"),
-        (["--shard", "3/2"], "expected I/N"),
-        (["--level", "speed"], "invalid choice"),
-        (["--jobs", "0"], "expected a whole number from 1 to 1024, got '0'"),
-        (["--target", "sm90"], "--target goes with --level compile"),
-        (["--level", "compile", "--target", "sm91"], "invalid choice"),
-        (["--coverage", "some"], "expected all, pairs, triples"),
-        (["--only", KERNEL, "--coverage", "0.001%"], "chooses no job at the static level"),
         (["--results", "README.md"], "is not a file that verify --results wrote"),
-        (["--table", "nothing.json"], "there is no file nothing.json"),
         (["--level", "interpret", "--only", KERNEL, "--case", "nothing"], "matches no case"),
     ],
 )
@@ -170,21 +149,6 @@ def test_a_wrong_call_is_status_2(call: Call, arguments: list[str], words: str) 
     status, _, err = call(SPEC, "--level", "static", *arguments)
     assert status == 2
     assert words in err
-
-
-def test_files_are_written_into_new_folders(call: Call, tmp_path: Path) -> None:
-    files = {option: tmp_path / option / "a" / "file" for option in ("html", "junit", "results", "costs")}
-    options = [word for option, path in files.items() for word in (f"--{option}", path)]
-    status, _, err = call(SPEC, "--only", KERNEL, "--level", "static", *options)
-    assert (status, err) == (0, "")
-    assert all(path.stat().st_size for path in files.values())
-
-
-def test_nothing_is_proved_if_a_file_cannot_be_written(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    page = tmp_path / "file" / "a" / "page.html"
-    wrong = f"{page}: cannot be written: a part of its path is a file, where a folder must be\n"
-    assert call(SPEC, "--level", "interpret", "--html", page) == (1, "", wrong)
 
 
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
@@ -422,20 +386,6 @@ def test_what_was_left_out_is_said_with_its_reason_and_is_no_success() -> None:
     assert summary(results[:1], 1.5)[-1] == "nothing ran: 1 left out in 1.5 s"
 
 
-def test_results_hold_only_what_passed(tmp_path: Path) -> None:
-    failed = JobResult(JOB, subject=Subject(JOB.name, "d1", "h1"), failures=(Failure("one", "r", "m\x00"),))
-    passed = JobResult(
-        JOB, cases=9, subject=Subject(JOB.name, "d2", "h2"), vendor_error=1.25, place=(("device", "a GPU"),)
-    )
-    write(tmp_path / "r.json", [failed, passed])
-    ran = {"gpu": {"cases": 9, "worst_error": 0.0, "vendor_error": 1.25}}
-    expected = {"kernel": "gemm__x", "device": "d2", "hosts": {"h2": ran}}
-    assert json.loads((tmp_path / "r.json").read_text()) == {"place": {"device": "a GPU"}, "kernels": [expected]}
-    write_junit(tmp_path / "j.xml", [failed, passed])
-    (suite,) = ET.parse(tmp_path / "j.xml").getroot()
-    assert suite.get("failures") == "1"
-
-
 def test_a_spec_and_its_folder_under_several_paths_are_one_family(call: Call, tmp_path: Path) -> None:
     spec, folder = ROOT / "specs" / "ladder.yaml", ROOT / "generated" / "ladder"
     (tmp_path / "other").symlink_to(folder)
@@ -512,13 +462,6 @@ def test_a_second_run_proves_nothing_unless_it_is_fresh(
         assert status == 1 and re.search(r"^1 of 4 failed", out, re.M)
 
 
-def test_a_cache_without_a_name_is_refused(ladder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As `--cache "$VARIABLE"` is, where that is not set."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(ladder), "--level", "static", "--cache", ""])
-    assert ended.value.code == 2 and "--cache: expected the path of a folder" in capsys.readouterr().err
-
-
 def test_a_report_is_not_written_into_what_is_proved(ladder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in (ladder / "report.py", ladder / "nn" / "__init__.py", ladder / ".." / ladder.name / "x.xml"):
         assert main([str(ladder), "--level", "static", "--junit", str(path)]) == 2
@@ -555,23 +498,3 @@ def test_a_cache_that_cannot_be_used_stops_no_proof(
     assert status == 0 and "all 4 passed" in out and error.count("warning: ") == 1
     (ladder / "nn.py").unlink()
     assert static(capsys, ladder, *fresh)[0] == 1
-
-
-def test_text_that_is_not_ascii_is_proved_in_any_locale(tmp_path: Path) -> None:
-    """Rendered, proved and packaged by processes that warn of each file opened in the locale's encoding."""
-    (tmp_path / "family.yaml").write_text(
-        "summary: A möduł ©\nheader: '© Ünder the Licence'\nlayout: rcr\ndtype: fp16\n", encoding="utf-8"
-    )
-    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder-é")
-    variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONWARNDEFAULTENCODING": "1"}
-    variables["XDG_CACHE_HOME"] = str(tmp_path / "user")
-    for arguments in (
-        ("family.yaml",),
-        ("family.yaml", "--check"),
-        ("verify", "family.yaml", "ladder-é", "--level", "static", "--level", "bounds", "--html", "page.html"),
-        ("package", "generated/family", "--format", "wheel", "--out", "dist"),
-    ):
-        done = python("-W", "always::EncodingWarning", "-m", "generator", *arguments, cwd=tmp_path, env=variables)
-        assert done.returncode == 0, done.stdout + done.stderr
-        ours = [line for line in done.stderr.splitlines() if "EncodingWarning" in line and f"{ROOT}/generator" in line]
-        assert not ours

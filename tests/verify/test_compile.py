@@ -88,45 +88,21 @@ WRONG = {
 }  # fmt: skip
 
 RIGHT = {
-    "approximations": ("fast", TANH, "sm80", "row5-aligned", {"mma.sync", "cp.async", "approximation"}),
-    "no approximations": ("fast", TANH, "gfx942", "row5-aligned", {"mfma"}),
-    "wgmma": ("fp16_rcr", RELU, "sm90", "row2-aligned", {"wgmma", "cp.async"}),
-    "wgmma from registers": ("tf32", HELD, "sm90", "row4-aligned", {"wgmma", "wgmma from registers", "cp.async"}),
-    "weights from registers": (
-        "int4_rcr",
-        WEIGHTS,
-        "sm90",
-        "row5-aligned",
-        {"wgmma", "wgmma from registers", "cp.async"},
-    ),
-    "half of the weights from registers": (
-        "sparse24",
-        SPARSE,
-        "sm90",
-        "row7-aligned",
-        {"wgmma", "wgmma from registers", "cp.async"},
-    ),
-    "mma.sync": ("fp16_rcr", RELU, "sm80", "row5-aligned", {"mma.sync", "cp.async"}),
-    "tcgen05": ("fp16_rcr", RELU, "sm100", "row4-aligned", {"tcgen05", "cp.async"}),
-    "tcgen05 with scales": ("mx_scaled", MIXED, "sm100", "row2-aligned", {"tcgen05", "scaled", "cp.async"}),
-    "tcgen05 of 4 bits with scales": (
-        "mx_scaled",
-        SCALED,
-        "sm100",
-        "row2-aligned",
-        {"tcgen05", "scaled", "scaled 4 bits", "cp.async"},
-    ),
-    "mma.sync with scales": (
-        "mx_scaled",
-        SCALED,
-        "sm120",
-        "row2-aligned",
-        {"mma.sync", "scaled", "scaled 4 bits", "cp.async"},
-    ),
-    "mfma": ("fp16_rcr", RELU, "gfx942", "row5-aligned", {"mfma"}),
-    "wmma": ("fp16_rcr", RELU, "gfx1100", "row5-aligned", {"wmma"}),
-    "descriptor": ("fp16_rcr", DESCRIPTOR, "sm90", "row5-aligned", {"mma.sync", "bulk copy in", "bulk copy out"}),
-    "refused": ("fp16_rcr", RELU, "gfx942", "row3-refused", set()),
+    "approximations": ("fast", TANH, "sm80", "row5-aligned", "approximation, cp.async, mma.sync"),
+    "no approximations": ("fast", TANH, "gfx942", "row5-aligned", "mfma"),
+    "wgmma": ("fp16_rcr", RELU, "sm90", "row2-aligned", "cp.async, wgmma"),
+    "wgmma from registers": ("tf32", HELD, "sm90", "row4-aligned", "cp.async, wgmma, wgmma from registers"),
+    "weights from registers": ("int4_rcr", WEIGHTS, "sm90", "row5-aligned", "cp.async, wgmma, wgmma from registers"),
+    "half of the weights": ("sparse24", SPARSE, "sm90", "row7-aligned", "cp.async, wgmma, wgmma from registers"),
+    "mma.sync": ("fp16_rcr", RELU, "sm80", "row5-aligned", "cp.async, mma.sync"),
+    "tcgen05": ("fp16_rcr", RELU, "sm100", "row4-aligned", "cp.async, tcgen05"),
+    "tcgen05 with scales": ("mx_scaled", MIXED, "sm100", "row2-aligned", "cp.async, scaled, tcgen05"),
+    "tcgen05 of 4 bits": ("mx_scaled", SCALED, "sm100", "row2-aligned", "cp.async, scaled, scaled 4 bits, tcgen05"),
+    "mma.sync with scales": ("mx_scaled", SCALED, "sm120", "row2-aligned", "cp.async, mma.sync, scaled, scaled 4 bits"),
+    "mfma": ("fp16_rcr", RELU, "gfx942", "row5-aligned", "mfma"),
+    "wmma": ("fp16_rcr", RELU, "gfx1100", "row5-aligned", "wmma"),
+    "descriptor": ("fp16_rcr", DESCRIPTOR, "sm90", "row5-aligned", "bulk copy in, bulk copy out, mma.sync"),
+    "refused": ("fp16_rcr", RELU, "gfx942", "row3-refused", ""),
 }
 
 
@@ -172,7 +148,8 @@ def test_the_instructions_are_those_of_the_target(name: str, results: dict[str, 
     ((launch, figures),) = result.measured
     found = dict(figures)
     assert launch == RIGHT[name][3]
-    assert found.keys() - {"shared", "tensor_memory", "registers", "spilled", "plain max"} == RIGHT[name][4]
+    own = found.keys() - {"shared", "tensor_memory", "registers", "spilled", "plain max"}
+    assert ", ".join(sorted(own)) == RIGHT[name][4]
     # What does not fit is compiled until that is seen, no further.
     assert (found.get("registers", 0) > 0) == (name != "refused") and found["shared"] > 0
     assert (found["tensor_memory"] > 0) == name.startswith("tcgen05")

@@ -23,7 +23,6 @@ from generator.language.errors import CallError
 from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import ProductSizes
 from generator.verify.cubin_package import compiled_package
-from tests.helpers import shipped
 from tests.helpers.emit.cubins import STRICT, Built, compiled_with, fake_driver, of_kind
 from tests.helpers.support import GENERATED, ROOT, Spoken, contents, python
 
@@ -364,78 +363,6 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     assert cli(*call, "--out", "made", "--name", "mine").out == "made: same\n"
     said = cli(*call, "--out", "made", "--name", "other")
     assert said.status == 1 and "is not empty, and nothing is overwritten" in said.err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "--format cubin needs --device and --shapes"),
-        (("--shapes", "64x64,1"), "--format cubin needs --device"),
-        (("--device", "sm90", "--shapes", "64x64,1"), "sm90 is an architecture"),
-        (("--device", "nvidia_h200", "--shapes", "64,1"), "expected NxK,M..., as in 4096x14336,1-64,128"),
-        (("--device", "nvidia_h200", "--shapes", "0x64,1"), "N and K must be above 0"),
-        (("--device", "nvidia_h200", "--shapes", "64x64,0"), "--shapes gives no M above 0"),
-        (("--device", "nvidia_h200", "--shapes", "64x64,1", "--batch", "0"), "--batch: expected a whole number"),
-        (
-            ("--device", "nvidia_h200", "--shapes", "64x64,1", "--batch", "3", "--only", "*fp16_rcr_none"),
-            "--batch 3: none of these has a batch or groups: gemm_fp16_rcr_none",
-        ),
-        (
-            (
-                "--device",
-                "nvidia_h200",
-                "--shapes",
-                "64x64,64,1",
-                "--only",
-                "gemm_bf16_rcr_none*",
-                str(shipped.folder("symmetric")),
-            ),
-            "64x64: M = 1: gemm_bf16_rcr_none_resultsymmetric: M is 1 and N is 64: they must be equal",
-        ),
-        (("--device", "nvidia_h200", "--shapes", "64x64,1", "--only", "x"), "--only 'x' matches no function"),
-        (("--device", "nvidia_h200", "--shapes", "64x64,1", "--name", "int"), "no word of C or C++"),
-        (("--device", "nvidia_h200", "--shapes", "64x64,1", "--name", "A-b"), "is no name for C"),
-        (("--device", "nvidia_h200", "--shapes", "64x64,1", "--name", "random"), "'random'"),
-        (
-            ("--device", "nvidia_h200", "--shapes", "64x64,1", "--repo-id", "a/b"),
-            "--repo-id goes with --format kernels",
-        ),
-        (
-            ("--device", "nvidia_h200", "--shapes", "64x64,1", "--license", "mit"),
-            "--license goes with --format kernels or",
-        ),
-        (
-            ("--device", "nvidia_h200", "--shapes", "64x64,1", "--version", "2"),
-            "--version goes with --format kernels or",
-        ),
-        ((str(shipped.folder("tf32")), "--device", "nvidia_h200", "--shapes", "64x64,1"), "takes one family, found 2"),
-    ],
-)
-def test_a_wrong_command_makes_nothing(cli: Cli, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    (tmp_path / "generated").symlink_to(GENERATED)
-    family = [] if str(shipped.folder("symmetric")) in words else ["generated/split_k"]
-    said = cli("package", *family, *words, "--format", "cubin", "--out", "made")
-    assert said.status == 2 and message in said.err
-    assert not (tmp_path / "made").exists()
-
-
-def test_other_formats_take_no_device(cli: Cli) -> None:
-    for words in (("--device", "x"), ("--shapes", "64x64,1"), ("--only", "*"), ("--batch", "2")):
-        said = cli("package", GENERATED / "split_k", "--format", "wheel", "--out", "made", *words)
-        assert said.status == 2 and f"{words[0]} goes with --format cubin" in said.err
-
-
-@pytest.mark.parametrize(
-    ("family", "contract", "reason"),
-    [
-        ("autotune", "*none", "it measures its configurations at a call (select: autotune)"),
-        ("outputs", "*fp16_rcr*rowamax", "torch reduces gradient, row_sum, row_amax after the kernel"),
-    ],
-)
-def test_what_needs_python_at_a_launch_is_refused(cli: Cli, family: str, contract: str, reason: str) -> None:
-    call = ("--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x64,32", "--only", contract, "--out", "made")
-    said = cli("package", shipped.folder(family), *call)
-    assert said.status == 2 and "no contract can be packed" in said.err and reason in said.err
 
 
 def test_families_of_files_are_refused(cli: Cli) -> None:

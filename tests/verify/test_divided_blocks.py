@@ -55,30 +55,6 @@ def test_each_partial_sum_is_stored_once(family: Rendered, name: str) -> None:
     assert {access.state for access in proof.accesses} - {"hardware"} == {proof.order.state} == {"proved"}, proof
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "words"),
-    [
-        (ROWS, BOTTOM, BOTTOM.replace("bottom", "top"), "not every program is known to store its tile of sums once"),
-        (
-            ROWS,
-            BOTTOM,
-            BOTTOM.replace("in_bottom", "in_bottom & (offs_m < M - 1)"),
-            "its mask may leave out an element",
-        ),
-        (COLUMNS, MIDDLE, MIDDLE.replace("+ tl", "+ 1 + tl"), "not every program is known to store its tile of sums"),
-        (COLUMNS, MIDDLE, MIDDLE.replace("MIDDLE_N)", "MIDDLE_N // 2)"), "not every program is known to store"),
-        (COLUMNS, "cdiv(N, LEFT_N),)", "cdiv(N, BLOCK_N),)", "computes tile"),
-        (GATE, "2 * (pid_n * BLOCK_N + LEFT_N) +", "2 * (pid_n * BLOCK_N) +", "not every program is known to store"),
-        (HALVES, '"BLOCK_N": LEFT_N', '"BLOCK_N": MIDDLE_N', "computes tile"),
-    ],
-)
-def test_a_block_that_is_not_stored_is_not_proved(
-    family: Rendered, tmp_path: Path, name: str, old: str, new: str, words: str
-) -> None:
-    proof = prove(changed(family, tmp_path / "blocks", name, old, new) / f"{name}.py")
-    assert proof.order.state != "proved" and words in proof.order.detail, proof.order
-
-
 def test_sums_are_right_and_mistakes_in_them_are_found(
     family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]
 ) -> None:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+import triton
+from triton.compiler import ASTSource
 
 from generator.commands.command_line import main
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import Rendered, read
 from generator.epilogue.quantisation import quantisation
 from generator.language.elements import FORMATS
@@ -19,7 +22,10 @@ from generator.problem.error_propagation import Bounded
 from generator.problem.quantised_values import compare_elements, compare_scales
 from generator.runtime import pack
 from generator.runtime.pack import Stored
+from generator.verify.launches import launches
+from generator.verify.specialise import gpu_target, specialise
 from generator.verify.worker_pool import _initialize
+from tests.helpers import shipped
 from tests.helpers.verify.quantised_blocks import by_library, differing, differing_of, differing_where_fused, hard
 
 #: Each type with a block, and each way to find a scale where there are two.
@@ -140,3 +146,15 @@ def test_a_block_with_nan_has_a_scale_of_nan_and_one_of_zeros_a_scale_above_zero
         assert scales[0, 0].float().isnan() and (scales[1].float() > 0).all()
         assert compare_scales(scales, value, found).fault is None
         assert compare_scales(scales.flip(0), value, found).fault is not None
+
+
+def test_a_compiled_kernel_divides_for_scales_and_not_for_elements() -> None:
+    name = "gemm_bf16_rcr_quantize_fp8e4m3__persistent_descriptor_auto_grouped"
+    kernel = read(shipped.folder("quantised_blocks")).by_name[name]
+    launch = next(each for each in launches(kernel, "sm90") if "aligned" in each.name)
+    wanted = specialise(load_kernel(shipped.folder("quantised_blocks") / f"{name}.py"), kernel, launch, "sm90")[0]
+    source = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
+    text = triton.compile(source, target=gpu_target("sm90"), options=wanted.options).asm["ptx"]
+    elements_of_a_thread = launch.tile.m * launch.tile.n // (32 * launch.tile.warps)
+    assert text.count("div.rn.f32") + text.count("div.full.f32") < elements_of_a_thread / 2
+    assert text.count("fma.rn.f32") >= 2 * elements_of_a_thread

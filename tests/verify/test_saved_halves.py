@@ -45,26 +45,6 @@ def test_both_halves_are_inside_and_each_is_stored_once(family: Rendered, name: 
     assert sum(access.operand == "preact" for access in proof.accesses) == 2
 
 
-@pytest.mark.parametrize(
-    ("how", "old", "new", "words"),
-    [
-        (PLAIN, "ldpreact + N + offs_n", "ldpreact + offs_n", "not every program is known to store its tile of preact"),
-        (PLAIN, "ldpreact + N + offs_n", "ldpreact + N + 1 + offs_n", "not every program is known"),
-        (PLAIN, "acc_gate.to(tl.float16)" + MASK,
-         "acc_gate.to(tl.float16), mask=in_m[:, None] & (offs_n < N - 1)[None, :])",
-         "its mask may leave out an element"),
-        (BIASED, "(offs_n[None, :] * 2 + 1)", "(offs_n[None, :] * 2)", "not every program is known"),
-        (BIASED, "(offs_n[None, :] * 2 + 1)", "(offs_n[None, :] * 2 + N)", "is not one of 16 elements of each tile"),
-    ],
-)  # fmt: skip
-def test_a_half_that_is_not_stored_is_not_proved(
-    family: Rendered, tmp_path: Path, how: str, old: str, new: str, words: str
-) -> None:
-    name = how.format("splitk_pointer")
-    proof = prove(changed(family, tmp_path / "halves", name, old, new) / f"{name}.py")
-    assert proof.order.state != "proved" and words in proof.order.detail, proof.order
-
-
 def test_halves_are_right_and_mistakes_in_them_are_found(
     family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]
 ) -> None:

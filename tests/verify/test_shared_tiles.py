@@ -14,8 +14,7 @@ from generator.verify.expectations import _partial_sums
 from generator.verify.jobs import Job, JobState
 from generator.verify.machine_code import MachineCode
 from generator.verify.worker_pool import Pool
-from tests.helpers.bounds.kernels import proof_of
-from tests.helpers.verify.rendered import changed, rendered, replaced
+from tests.helpers.verify.rendered import changed, rendered
 
 SPEC = """\
 summary: A product by programs that share tiles.
@@ -38,7 +37,6 @@ exclude:
 """
 SPLIT = "gemm_bf16_rcr_bias_relu__splitk_pointer_auto_grouped"
 ADDED = "gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
-BLOCKS = "gemm_bf16_rcr_bias_relu__splitk_blockpointer_auto_grouped"
 STREAM = "gemm_bf16_rcr_bias_relu__streamk_pointer_auto_grouped"
 SCHEDULES = {"split_k", "split_k_atomic", "stream_k"}
 
@@ -55,91 +53,6 @@ def test_every_access_is_proved_and_one_program_stores_each_tile(family: Rendere
         assert proof.order.state == "proved", (kernel.name, proof.order)
         assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, (kernel.name, proof.accesses)
         assert not any(access.detail == "never reached" for access in proof.accesses), kernel.name
-
-
-STORED = "tl.store(sums_ptrs, acc, mask=in_m[:, None] & in_n[None, :])"
-OTHERWISE = "\n    else:\n        tl.store(c_block, "
-COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="gpu")'
-
-
-@pytest.mark.parametrize(
-    ("kernel", "old", "new", "told"),
-    [
-        (SPLIT, "sums_ptr + part * stride_sumsp + ", "sums_ptr + ", "store their sums in one place"),
-        (SPLIT, "sums_ptr + part * stride_sumsp + ", "sums_ptr + (SPLIT - part) * stride_sumsp + ", "in one place"),
-        (SPLIT, STORED, f"if first < last:\n        {STORED}", "not every program is known to store its tile of sums"),
-        (SPLIT, STORED, f"{STORED}\n    {STORED}", "not every program is known to store its tile of sums"),
-        (SPLIT, "cdiv(M, 16)", "cdiv(M, 32)", "tiles of 16 are not known to be those of"),
-        (
-            SPLIT,
-            "cdiv(N, BLOCK_N), SPLIT)",
-            "cdiv(N, BLOCK_N), 2)",
-            "parts of K, not",
-        ),
-        (SPLIT, '"SPLIT": SPLIT,', '"SPLIT": 2,', "parts of K, not"),
-        (SPLIT, '"sums", "SPLIT ', '"sums", "8 ', "parts of K, not"),
-        (
-            BLOCKS,
-            OTHERWISE,
-            "\n    if EVEN_M:\n        tl.store(c_block, ",
-            "not every program is known to store its tile of out",
-        ),
-        (STREAM, COUNTED, COUNTED.replace("acq_rel", "relaxed"), "without a barrier and a release"),
-        (STREAM, COUNTED, COUNTED.replace('"gpu"', '"cta"'), "without a barrier and a release"),
-        (STREAM, COUNTED, COUNTED.replace("+ pid", "+ pid_m"), "not every program of its tile increments exactly once"),
-        (STREAM, "work_ptr + place * (", "work_ptr + (place + 1) * (", "which other programs may use, too"),
-        (STREAM, "work_ptr + place * (", "work_ptr + 2 * others * (", "a place that several programs use"),
-        (STREAM, "place = 2 * program + 1 if", "place = 2 * program if", "a place that several programs use"),
-        (STREAM, ", cleared=True", "", "counters, which are not zero"),
-        (ADDED, "tl.atomic_add(c_ptrs, acc", "tl.store(c_ptrs, acc", "not understood"),
-        (STREAM, "if before == others:", "if before == others - 1:", "in the counter computes the result"),
-        (STREAM, "if before == others:", "if before <= others:", "not understood"),
-        (STREAM, "            tl.debug_barrier()\n", "", "without a barrier"),
-        (
-            STREAM,
-            "if others > 0:\n            # Write",
-            "if others > 1:\n            # Write",
-            "not every program of its tile increments exactly once",
-        ),
-        (STREAM, "(start + steps - 1) // share", "(start + steps) // share", "not understood"),
-        (STREAM, "min(begin + share, total)", "begin + share", "the loop over"),
-        (STREAM, "tl.cdiv(total, tl.num_programs(0))", "total // tl.num_programs(0)", "the loop over"),
-    ],
-)
-def test_a_tile_that_may_be_stored_twice_or_too_early_is_not_proved(
-    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str, pools: Callable[[str], Pool]
-) -> None:
-    order = proof_of(tmp_path, replaced(family, kernel, old, new)).order
-    assert order.state != "proved" and told in order.detail
-
-
-def test_sums_added_to_a_result_that_is_not_set_to_zero_are_refuted(family: Rendered, tmp_path: Path) -> None:
-    text = replaced(family, ADDED, '    cleared=("out",),\n', "")
-    order = proof_of(tmp_path, text).order
-    assert order.state == "refuted" and "a result that is not set to zero before" in order.detail
-
-
-@pytest.mark.parametrize(
-    ("kernel", "old", "new", "operand"),
-    [
-        (SPLIT, "static_range(1, SPLIT)", "static_range(1, SPLIT + 1)", "sums"),
-        (BLOCKS, "    if EVEN_M and EVEN_N:\n        tl.store(c_", "    if EVEN_M:\n        tl.store(c_", "out"),
-        (SPLIT, STORED, "tl.store(sums_ptrs, acc, mask=in_n[None, :])", "sums"),
-        (SPLIT, "index_type(a, b, sums, out),\n            }", "index_type(a, b, out),\n            }", "sums"),
-        (STREAM, "2*PROGRAMS", "1*PROGRAMS", "work"),
-        (STREAM, "range(1, others + 1)", "range(1, others + 2)", "work"),
-        (STREAM, "last = min(tl.cast(", "last = max(tl.cast(", "a"),
-    ],
-)
-def test_a_partial_sum_outside_the_room_for_them_is_refuted(
-    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str
-) -> None:
-    refuted = [
-        access
-        for access in proof_of(tmp_path, replaced(family, kernel, old, new)).accesses
-        if access.state == "refuted"
-    ]
-    assert operand in {access.operand for access in refuted}
 
 
 def test_each_schedule_is_right_with_every_load_and_accumulator_in_the_interpreter(

@@ -20,7 +20,7 @@ from generator.verify.jobs import Job
 from generator.verify.rendered_text import Listed
 from generator.verify.result_cache import ResultCache
 from generator.verify.static_checks import check, run
-from tests.helpers.support import GENERATED, Spoken
+from tests.helpers.support import GENERATED
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 
@@ -107,13 +107,6 @@ def test_line_ends_of_windows_are_no_edit(tmp_path: Path) -> None:
     assert found(file, listed) == []
 
 
-def test_an_edit_above_the_digest_shows(tmp_path: Path) -> None:
-    file = written(tmp_path, GOOD)
-    listed = Listed(hashlib.sha256(file.read_bytes()).hexdigest())
-    file.write_text("# Another head.\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
-    assert found(file, listed) == ["manifest"]
-
-
 @pytest.fixture
 def ladder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(GENERATED / "ladder", tmp_path / "ladder"))
@@ -180,27 +173,6 @@ def test_other_files_and_folders_are_no_ones_business(ladder: Path) -> None:
     (ladder / "data" / "one.json").write_text("{}", encoding="utf-8")
     py_compile.compile(str(ladder / "nn.py"), str(ladder / "__pycache__" / "nn.cpython-311.pyc"))
     assert not any(result.failures for result in run([Job("static", ladder, KERNEL)]))
-
-
-@pytest.mark.parametrize("name", ["nn.py", "_runtime/limits.py"])
-def test_any_choice_of_kernels_has_the_failure_of_a_helper(name: str, ladder: Path) -> None:
-    (ladder / name).unlink()
-    for kernel in read(ladder).kernels:
-        (result,) = run([Job("static", ladder, kernel.name)])
-        assert [failure.case for failure in result.failures] == [f"{name} manifest"]
-
-
-@pytest.mark.parametrize("change", [_renewed, Path.unlink])
-def test_a_changed_library_is_found_with_only_and_never_answered_from_the_cache(
-    change: Callable[[Path], object], ladder: Path, cli: Callable[..., Spoken]
-) -> None:
-    call = ("verify", ladder, "--only", KERNEL, "--level", "static", "--jobs", "1")
-    for cached in (0, 1):
-        said = cli(*call)
-        assert said.status == 0 and said.out.splitlines()[-2].split()[-2] == str(cached), said
-    change(ladder / "_runtime" / "limits.py")
-    said = cli(*call)
-    assert said.status == 1 and "_runtime/limits.py manifest" in said.out
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[tuple[Any, ...]]:

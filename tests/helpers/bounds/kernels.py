@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 from generator import runtime
@@ -16,7 +15,6 @@ STRIDED = "layouts/gemm_fp16_sss_bias_add__tiled_pointer_auto_grouped"
 BLOCK = "load_block_pointer/gemm_fp16_crc_bias_add__tiled_blockpointer_auto_grouped"
 NAIVE = "load_block_pointer/gemm_fp16_crc_none__naive_blockpointer_k_grouped"
 ELEMENT = "ladder/gemm_fp16_rcr_none__elementwise_pointer_mnk_linear"
-BANDS = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_none_grouped"
 SWIZZLE = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_none_swizzle2d"
 HILBERT = "orders/gemm_bf16_rcr_none__tiled_pointer_auto_hilbert"
 CHIPLET = "orders/gemm_bf16_rcr_none__tiled_pointer_auto_chiplet"
@@ -26,13 +24,11 @@ SCALE = "bf16_rrr/gemm_bf16_rrr_scale_bias__tiled_pointer_auto_grouped"
 MADE = "gemm_fp16_rcr_bias_biasm_save_1hidden_silu_colsum_1gradient_rowsum_rowamax"
 OUTPUTS = f"outputs/{MADE}__persistent_pointer_auto_grouped"
 DEALT = "stream_k/gemm_fp16_rcr_bias_silu__streamk_descriptor_auto_grouped"
-DEALT_POINTERS = "stream_k/gemm_fp16_rcr_bias_silu__streamk_pointer_auto_grouped"
 SUMS = "split_k/gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped"
 SUMS_DESCRIPTORS = "split_k/gemm_fp16_rcr_bias_silu__splitk_descriptor_auto_grouped"
 PARTS = "gated/gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped"
 PARTS_DESCRIPTORS = "gated/gemm_bf16_rcr_bias_swiglu__splitk_descriptor_auto_grouped"
 DECODED = "int4_rcr/gemm_bf16xint4_fp32_bf16_b128x1_rcr_bias__decoded_pointer_auto_grouped_storepointer"
-DECODED_FP32 = "fp32/gemm_fp32_ccr_none__decoded_pointer_auto_grouped"
 DECODED_DESCRIPTORS = DECODED.replace("pointer_auto", "descriptor_auto")
 ADDS = "split_k/gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
 
@@ -48,12 +44,6 @@ def planted(kernel: str, *changes: tuple[str, str]) -> str:
         assert old in text, f"{kernel} has no {old!r} any more"
         text = text.replace(old, new)
     return with_names(text)
-
-
-def configs(text: str) -> list[dict[str, int]]:
-    """The table of a kernel."""
-    rows: list[dict[str, int]] = ast.literal_eval(text.split("CONFIGS = ", 1)[1].split("\n]\n")[0] + "]")
-    return rows
 
 
 def proof_of(folder: Path, text: str) -> FileProof:

@@ -1,0 +1,14 @@
+"""What the proof says of kernels with mistakes is what planted.txt says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bounds.planted import sections, verdicts
+
+
+@pytest.mark.parametrize("name", sections())
+def test_a_mistake_has_its_verdict(name: str) -> None:
+    section = sections()[name]
+    for case, said in zip(section.cases, verdicts(section), strict=True):
+        assert said == case.verdict, f"{case}\nif this is meant: python -m tests.bounds.planted"
