@@ -130,6 +130,7 @@ _WORDS = {
     "invariant": vocabulary.INVARIANT,
     "package": vocabulary.PACKAGE,
     "with": vocabulary.ADDITIONS,
+    "backends": vocabulary.BACKENDS,
 }
 
 

@@ -24,6 +24,7 @@ from triton import knobs
 
 from . import torch_products
 from .launch import Function, Step, kind_of, remember
+from .precision import fp32_precision
 from .private import as_plain
 from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
 
@@ -151,7 +152,7 @@ class Override(Installed):
         kinds = [kind_of(x) if isinstance(x, Tensor) else x for x in asked[:-1]]
         set_to = (
             torch.are_deterministic_algorithms_enabled(),
-            asked.a.dtype == torch.float32 and torch_products.fp32_precision(),
+            asked.a.dtype == torch.float32 and fp32_precision(),
         )
         key = name, *set_to, *kinds
         if key not in self._decided:
@@ -175,7 +176,8 @@ class Override(Installed):
         chosen = ChosenContract(self.function(name), chain[0].operands[0] if chain else "", shape)
         try:
             chosen.function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **chosen.operands(asked)})
-            chosen.step(asked)
+            if callable(chosen.step(asked)[1]):
+                return f"{name}: torch's own product is the faster one", None
         except (RuntimeError, TypeError, ValueError) as error:
             return f"{name}: {error}", None
         return name, chosen
