@@ -184,17 +184,18 @@ def _int_mm(known: TorchOperator, table: Call, given: Operands) -> Run | None:
 def _scaled_mm(known: TorchOperator, table: Call, given: Operands) -> Run | None:
     a, b, out = given["a"], given["b"], given["out"]
     blocks, fast, dtype = known.detail == "blocks", known.detail == "fast", table.results[0].dtype
-    # Torch neither pads the scales of blocks, which cuBLAS reads in fours along K, nor refuses others.
-    whole = a.shape[1] % (512 if blocks else 16) == b.shape[1] % 16 == 0 and a.stride(1) == b.stride(0) == 1
-    ready = whole and _aligned(a, b, out) and (out is None or out.is_contiguous())
+    scaled = blocks or known.detail == "rows"
+    # Torch neither pads the scales of blocks, which cuBLAS reads in fours along K and M, nor refuses others.
+    whole = a.shape[1] % (512 if blocks else 16) == b.shape[1] % 16 == 0 and not (blocks and a.shape[0] % 4)
+    ready = whole and a.stride(1) == b.stride(0) == 1 and _aligned(a, b, out) and (out is None or out.is_contiguous())
     # A scale that is made while a graph is captured would be written only where the graph is replayed.
     ready = ready and not (a.is_cuda and torch.cuda.is_current_stream_capturing())
-    if not ready or (blocks and not given["a_scale"].dtype == given["b_scale"].dtype == torch.float32):
+    if not ready or (scaled and not given["a_scale"].dtype == given["b_scale"].dtype == torch.float32):
         return None
-    one = None if blocks else _one(a.device)
+    one = None if scaled else _one(a.device)
 
     def run(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Tensor:
-        # Torch takes scales whose columns are contiguous.
+        # Torch takes scales of blocks whose columns are contiguous, and vectors.
         scales = [one, one] if one is not None else [operands[x].mT.contiguous().mT for x in ("a_scale", "b_scale")]
         found: Any = torch._scaled_mm(a, b, *scales, out_dtype=dtype, use_fast_accum=fast, out=out)
         return found  # type: ignore[no-any-return]
