@@ -96,12 +96,12 @@ def parse(argv: Sequence[str]) -> TuningOptions:
     )
     parser.add_argument(
         "--torch",
-        action="append",
+        nargs="+",
         default=[],
         type=Path,
         metavar="FILE",
-        help="fit at which sizes torch's own product is faster to results of bench, which may be given several times, "
-        "print how that does at sizes that it was not fitted to, and write it to --tuned FILE; needs no GPU and no "
+        help="fit at which sizes torch's own product is faster to results of bench, print "
+        "how that does at sizes that it was not fitted to, and write it to --tuned FILE; needs no GPU and no "
         "SPEC, whose key `tuned` names the file",
     )
     parser.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")

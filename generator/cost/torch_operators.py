@@ -1,7 +1,7 @@
 """Torch's own products as candidates of a family's choice (`backends: [triton, aten]`), as its source holds them.
 
 A contract is one of torch's if a single operator computes the product and all that follows. Torch's products of groups
-are not among them: they read memory outside the operands where `offsets` are not ascending or pass the last row.
+are not among them: at no measured size of equal groups was one of them faster.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from generator.epilogue.chain import Epilogue
 from generator.language.elements import ELEMENTS
 from generator.language.measured_winners import Measured
-from generator.language.model import Layout, Variant
+from generator.language.model import Variant
 from generator.language.storage import Block
-from generator.language.vocabulary import DEFAULTS
 from generator.plan import portfolio
 from generator.plan.kernels import Family
 
@@ -34,8 +32,8 @@ _SCALED = {
 
 
 @dataclass(frozen=True)
-class TorchOperator:
-    """What computes a contract (`runtime.aten_product.TorchOperator`)."""
+class AtenContract:
+    """What computes a contract (`runtime.aten_product.AtenOperator`)."""
 
     contract: str
     operator: str
@@ -85,7 +83,7 @@ def rule_of(v: Variant) -> str:
     return f"{v.products.prefix}_{dtype.word}"
 
 
-def operators(family: Family) -> tuple[TorchOperator, ...]:
+def operators(family: Family) -> tuple[AtenContract, ...]:
     """The contracts of a family that torch computes too; none if its spec does not ask for them."""
     found = []
     for name, kernels in family.contracts.items() if "aten" in family.spec.backends else ():
@@ -98,11 +96,11 @@ def operators(family: Family) -> tuple[TorchOperator, ...]:
             names = names if as_measured else [v.contract]
             source = next((each for each in names if any(_times(x, each) for x in family.measured)), "")
             precision = (v.dtype.precision or "") if v.dtype.a == "fp32" else ""
-            found.append(TorchOperator(name, *known, rule_of(v) if as_measured else "", source, precision))
+            found.append(AtenContract(name, *known, rule_of(v) if as_measured else "", source, precision))
     return tuple(found)
 
 
-def measured(family: Family, found: Sequence[TorchOperator]) -> dict[tuple[str, str], dict[tuple[int, ...], bool]]:
+def measured(family: Family, found: Sequence[AtenContract]) -> dict[tuple[str, str], dict[tuple[int, ...], bool]]:
     """By device and contract the sizes at which both were measured, and whether torch's product was the faster one."""
     sources = dict.fromkeys(each.measured for each in found if each.measured)
     made: dict[tuple[str, str], dict[tuple[int, ...], bool]] = {}
@@ -113,7 +111,7 @@ def measured(family: Family, found: Sequence[TorchOperator]) -> dict[tuple[str, 
     return {key: own for key, own in made.items() if own}
 
 
-def rules(family: Family, found: Sequence[TorchOperator]) -> dict[tuple[str, str], Sequence[Sequence[object]]]:
+def rules(family: Family, found: Sequence[AtenContract]) -> dict[tuple[str, str], Sequence[Sequence[object]]]:
     """The rule of each device and class; of several files, the first that has one counts."""
     wanted = dict.fromkeys(each.rule for each in found if each.rule)
     made: dict[tuple[str, str], Sequence[Sequence[object]]] = {}

@@ -279,7 +279,7 @@ def _backends(family: Family) -> str:
     for each in found:
         words = [each.operator, each.detail, each.rule, each.measured]
         parts = [f'"{word}"' for word in words] + [f'precision="{each.precision}"'] * bool(each.precision)
-        entries.append(bracketed(f'"{each.contract}": TorchOperator(', parts, "),", INDENT))
+        entries.append(bracketed(f'"{each.contract}": AtenOperator(', parts, "),", INDENT))
     sizes = [(*key, tuple(own.items())) for key, own in torch_operators.measured(family, found).items()]
     rules = []
     for key, rule in torch_operators.rules(family, found).items():

@@ -36,8 +36,8 @@ from generator.plan.kernels import Kernel
 from generator.plan.memory_needs import differing_needs_of
 
 #: The family's files other than kernels and the library: the package, its types, what tells type checkers that it has
-#: any, layers, those of torchao, the pass of Inductor, products of torch, winners, costs, torch's products as candidates,
-#: the packing of weights, and the shared memory of configurations.
+#: any, layers, those of torchao, the pass of Inductor, products of torch, winners, costs, products of torch that may
+#: run, the packing of weights, and the shared memory of configurations.
 PACKAGE, STUBS, TYPED, NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, BACKENDS, PACK, SHARED_MEMORY = (
     "__init__.py",
     "__init__.pyi",

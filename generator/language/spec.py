@@ -127,9 +127,7 @@ class _SpecReader(Reader):
             self.word(found[key], key, words) if key in found else DEFAULTS[key] for key, words in scalars.items()
         )
         additions = self.words(found["with"], "with", ADDITIONS) if "with" in found else ()
-        backends = ("triton",)
-        if "backends" in found:
-            backends = self.backends(found["backends"], select, invariant)
+        backends = self.backends(found["backends"], select, invariant) if "backends" in found else ("triton",)
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
         if select == "table" and "tuned" not in found:
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")

@@ -10,7 +10,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ TILE, TOGETHER = 128, 132
 ALIGNED = 16
 
 
-class TorchOperator(NamedTuple):
+class AtenOperator(NamedTuple):
     """The operator of torch that computes a contract.
 
     `detail` is the keyword of what it adds, or how it multiplies fp8. `rule` names the rule of the contract's types,
@@ -74,7 +74,7 @@ def faster(rule: Rule, given: Mapping[str, float]) -> str:
     return at
 
 
-class Candidates:
+class AtenProducts:
     """The products of torch for the contracts of a family.
 
     `measured` has, for a device and a contract, the sizes at which both were measured, and whether torch's product was
@@ -83,7 +83,7 @@ class Candidates:
 
     def __init__(
         self,
-        contracts: Mapping[str, TorchOperator],
+        contracts: Mapping[str, AtenOperator],
         measured: Mapping[tuple[str, str], Mapping[tuple[int, ...], bool]],
         rules: Mapping[tuple[str, str], Rule],
     ) -> None:
@@ -154,15 +154,15 @@ def _aligned(*tensors: Tensor | None) -> bool:
 # What runs an operator, or None if it does not take the operands of a call.
 
 
-def _alone(operator: Callable[..., Tensor]) -> Callable[[TorchOperator, Call, Operands], Run | None]:
+def _alone(operator: Callable[..., Tensor]) -> Callable[[AtenOperator, Call, Operands], Run | None]:
     def run(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Tensor:
         return operator(a, b) if out is None else operator(a, b, out=out)
 
     return lambda known, table, given: run
 
 
-def _added(operator: Callable[..., Tensor]) -> Callable[[TorchOperator, Call, Operands], Run | None]:
-    def made(known: TorchOperator, table: Call, given: Operands) -> Run | None:
+def _added(operator: Callable[..., Tensor]) -> Callable[[AtenOperator, Call, Operands], Run | None]:
+    def made(known: AtenOperator, table: Call, given: Operands) -> Run | None:
         name = known.detail
 
         def run(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Tensor:
@@ -174,14 +174,14 @@ def _added(operator: Callable[..., Tensor]) -> Callable[[TorchOperator, Call, Op
     return made
 
 
-def _int_mm(known: TorchOperator, table: Call, given: Operands) -> Run | None:
+def _int_mm(known: AtenOperator, table: Call, given: Operands) -> Run | None:
     a, b, out = given["a"], given["b"], given["out"]
     whole = a.shape[0] > 16 and a.shape[1] % 8 == b.shape[1] % 8 == 0
     ready = whole and _aligned(a, b) and (out is None or out.is_contiguous())
     return _alone(torch._int_mm)(known, table, given) if ready else None
 
 
-def _scaled_mm(known: TorchOperator, table: Call, given: Operands) -> Run | None:
+def _scaled_mm(known: AtenOperator, table: Call, given: Operands) -> Run | None:
     a, b, out = given["a"], given["b"], given["out"]
     blocks, fast, dtype = known.detail == "blocks", known.detail == "fast", table.results[0].dtype
     scaled = blocks or known.detail == "rows"
@@ -192,13 +192,12 @@ def _scaled_mm(known: TorchOperator, table: Call, given: Operands) -> Run | None
     ready = ready and not (a.is_cuda and torch.cuda.is_current_stream_capturing())
     if not ready or (scaled and not given["a_scale"].dtype == given["b_scale"].dtype == torch.float32):
         return None
-    one = None if scaled else _one(a.device)
+    one, product = None if scaled else _one(a.device), cast(Any, torch._scaled_mm)
 
     def run(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Tensor:
         # Torch takes scales of blocks whose columns are contiguous, and vectors.
         scales = [one, one] if one is not None else [operands[x].mT.contiguous().mT for x in ("a_scale", "b_scale")]
-        found: Any = torch._scaled_mm(a, b, *scales, out_dtype=dtype, use_fast_accum=fast, out=out)
-        return found  # type: ignore[no-any-return]
+        return product(a, b, *scales, out_dtype=dtype, use_fast_accum=fast, out=out)  # type: ignore[no-any-return]
 
     return run
 
@@ -210,7 +209,7 @@ def _one(device: torch.device) -> Tensor:
 
 
 #: By the name of an operator.
-_RUNS: Mapping[str, Callable[[TorchOperator, Call, Operands], Run | None]] = {
+_RUNS: Mapping[str, Callable[[AtenOperator, Call, Operands], Run | None]] = {
     "mm": _alone(torch.mm),
     "bmm": _alone(torch.bmm),
     "addmm": _added(torch.addmm),

@@ -24,7 +24,7 @@ class Ranking:
     """What a call of a function does next, by the modules `_tuned` and `_analytic` of the family.
 
     `copies`, if operands may be copied, says where another contract or a copy is faster (`copies.Copies`); `aten`, if
-    torch's own products may run, says where they are (`aten_product.Candidates`): the step has a call for the kernel.
+    torch's own products may run, says where they are (`aten_product.AtenProducts`): the step has a call for the kernel.
     """
 
     def __init__(self, tuned: Any = None, analytic: Any = None, copies: Any = None, aten: Any = None) -> None:

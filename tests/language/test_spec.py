@@ -14,7 +14,8 @@ from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 KEY_LIST = (
     "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, "
-    "math, result, tile, select, backward, invariant, package, with, tuned, targets, triton, ops, exclude, header"
+    "math, result, tile, select, backward, invariant, package, with, backends, tuned, targets, triton, ops, "
+    "exclude, header"
 )
 AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math, result"
 WITH_LIST = "legal: inductor, aten, prepare, dtensor, experts, torchao"
@@ -385,6 +386,7 @@ def test_the_keys_are_those_of_the_language() -> None:
             "invariant",
             "package",
             "with",
+            "backends",
             "tuned",
             "targets",
             "triton",
