@@ -21,7 +21,7 @@ LIMITS = {
     "measured/first_hour.json": 20,
     "measured/nvidia_h100_80gb_hbm3/bench_bands.json": 60,
     "measured/nvidia_h100_80gb_hbm3/bench_grouped.json": 10,
-    "measured/nvidia_h100_80gb_hbm3/bench_models.json": 1015,
+    "measured/nvidia_h100_80gb_hbm3/bench_models.json": 779,
     "measured/nvidia_h100_80gb_hbm3/bench_spine.json": 5,
     "measured/nvidia_h100_80gb_hbm3/bench_stored.json": 120,
     "measured/nvidia_h100_80gb_hbm3/bench_types.json": 80,
@@ -122,10 +122,11 @@ LIMITS = {
     "specs/tuned/nvidia_h200/int8_rcr.json": 80,
     "specs/tuned/nvidia_h200/sparse24.json": 65,
     "specs/tuned/nvidia_h200/tf32.json": 130,
+    "specs/tuned/nvidia_h200/torch.json": 2,
     "specs/tuned/nvidia_h200/weights8_rcr.json": 155,
 }
 #: The most of all files together, in the same unit.
-TOTAL = 24_200
+TOTAL = 24_950
 
 FILES = {
     path.relative_to(ROOT).as_posix(): path
@@ -146,8 +147,9 @@ def test_a_file_stays_below_its_limit(name: str) -> None:
 
 
 def _tuned(path: Path) -> object:
-    assert tuned_file.parse(path.read_text()).winners
-    return winners.read(path).winners
+    found = tuned_file.parse(path.read_text())
+    # Rules of when torch's product is faster are in a file of their own.
+    return found.aten or (found.winners and winners.read(path).winners)
 
 
 #: How files of the commands are read: a pattern of their names, and what a file holds, which is never empty.

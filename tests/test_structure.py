@@ -42,7 +42,7 @@ BOUNDS = {
     "plan": 3900,
     "lowering": 4400,
     "emit": 8850,
-    "runtime": 8510,
+    "runtime": 8520,
     "cost": 790,
     "problem": 2150,
     "verify": 8000,
@@ -57,7 +57,7 @@ BOUNDS = {
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 32800
+WORDS = 33330
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 

@@ -10,11 +10,12 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from . import private
 from .alignment import crosses
 from .call import Call
 from .launch import Function, Operands, Result, deterministic
@@ -178,7 +179,7 @@ def _int_mm(known: AtenOperator, table: Call, given: Operands) -> Run | None:
     a, b, out = given["a"], given["b"], given["out"]
     whole = a.shape[0] > 16 and a.shape[1] % 8 == b.shape[1] % 8 == 0
     ready = whole and _aligned(a, b) and (out is None or out.is_contiguous())
-    return _alone(torch._int_mm)(known, table, given) if ready else None
+    return _alone(private.int_mm)(known, table, given) if ready and private.int_mm else None
 
 
 def _scaled_mm(known: AtenOperator, table: Call, given: Operands) -> Run | None:
@@ -189,10 +190,10 @@ def _scaled_mm(known: AtenOperator, table: Call, given: Operands) -> Run | None:
     whole = a.shape[1] % (512 if blocks else 16) == b.shape[1] % 16 == 0 and not (blocks and a.shape[0] % 4)
     ready = whole and a.stride(1) == b.stride(0) == 1 and _aligned(a, b, out) and (out is None or out.is_contiguous())
     # A scale that is made while a graph is captured would be written only where the graph is replayed.
-    ready = ready and not (a.is_cuda and torch.cuda.is_current_stream_capturing())
+    ready = ready and private.scaled_mm and not (a.is_cuda and torch.cuda.is_current_stream_capturing())
     if not ready or (scaled and not given["a_scale"].dtype == given["b_scale"].dtype == torch.float32):
         return None
-    one, product = None if scaled else _one(a.device), cast(Any, torch._scaled_mm)
+    one, product = None if scaled else _one(a.device), private.scaled_mm
 
     def run(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Tensor:
         # Torch takes scales of blocks whose columns are contiguous, and vectors.

@@ -46,7 +46,7 @@ _TRANSPOSED = 2.0
 _PRODUCTS = ("torch.matmul", "torch.bmm", "torch._int_mm", "torch._scaled_mm")
 
 
-class Comparison(NamedTuple):
+class ComparedSize(NamedTuple):
     """A size at which both were timed: what rules read of it, and torch's time relative to ours, as a logarithm."""
 
     pair: tuple[int, int]
@@ -93,9 +93,9 @@ def write(paths: Sequence[Path], out: Path) -> int:
     return 0
 
 
-def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[Comparison]]:
+def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[ComparedSize]]:
     """The comparisons of contracts that torch computes, by the contracts that share a rule."""
-    found: dict[str, list[Comparison]] = defaultdict(list)
+    found: dict[str, list[ComparedSize]] = defaultdict(list)
     for record in records:
         problem, peer = record.problem, record.peer
         words = {axis: DEFAULTS[axis] for axis in IMPLEMENTATION_AXES}
@@ -112,11 +112,11 @@ def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[Compariso
         aligned = math.gcd(*pitches(v.layout, sizes, v.dtype.stored_a.width))
         compared = features(sizes, aligned, **lies)
         torchs = peer.gpu.median + _TRANSPOSED * peer.name.endswith(" by blocks")
-        found[rule_of(v)].append(Comparison((sizes[-2], sizes[-1]), compared, math.log(torchs / own.gpu.median)))
+        found[rule_of(v)].append(ComparedSize((sizes[-2], sizes[-1]), compared, math.log(torchs / own.gpu.median)))
     return dict(found)
 
 
-def halves(given: Sequence[Comparison]) -> Held:
+def halves(given: Sequence[ComparedSize]) -> Held:
     """What rules do that are fitted to one half of the pairs of N and K, at the sizes of the other half; of both."""
     pairs = sorted({x.pair for x in given}, key=lambda pair: (zlib.crc32(repr(pair).encode()), pair))
     ours: list[float] = []
@@ -136,7 +136,7 @@ def _summary(logarithms: Sequence[float]) -> list[str]:
     return [f"{math.exp(x):.3f}" for x in (math.fsum(ordered) / len(ordered), ordered[len(ordered) // 20], ordered[0])]
 
 
-def fit(given: Sequence[Comparison]) -> Rule:
+def fit(given: Sequence[ComparedSize]) -> Rule:
     """The rule of the least squared errors of the ratios' logarithms; at each end it says what loses less.
 
     The end whose split explains most is split next.
@@ -157,7 +157,7 @@ def fit(given: Sequence[Comparison]) -> Rule:
 class _Node:
     """A part of the comparisons: an end of the tree, or split in two."""
 
-    def __init__(self, given: tuple[Comparison, ...]) -> None:
+    def __init__(self, given: tuple[ComparedSize, ...]) -> None:
         self.given = given
         self.parts: tuple[_Node, _Node] | None = None
         self.gain, self.name, self.limit = max(map(self._best, FEATURES))
@@ -180,7 +180,7 @@ class _Node:
 
     def split(self) -> tuple[_Node, _Node]:
         """Both parts."""
-        parts = [[], []]  # type: list[list[Comparison]]
+        parts = [[], []]  # type: list[list[ComparedSize]]
         for x in self.given:
             parts[x.features[self.name] >= self.limit].append(x)
         self.parts = _Node(tuple(parts[0])), _Node(tuple(parts[1]))
@@ -206,5 +206,5 @@ class _Node:
         return at
 
 
-def _limited(x: Comparison) -> float:
+def _limited(x: ComparedSize) -> float:
     return max(-_MOST, min(_MOST, x.ratio))

@@ -86,8 +86,8 @@ def test_an_absent_value_is_null() -> None:
 TOO_DEEP = "not a spec: nested too deeply"
 NOT_A_MAPPING = (
     "spec: expected a mapping with the keys summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, "
-    "load, store, product, rounding, math, result, tile, select, backward, invariant, package, with, tuned, targets, "
-    "triton, ops, exclude, header, found "
+    "load, store, product, rounding, math, result, tile, select, backward, invariant, package, with, backends, tuned, "
+    "targets, triton, ops, exclude, header, found "
 )
 
 

@@ -13,16 +13,16 @@ from generator.language import tuned_file
 from generator.language.errors import CallError
 from generator.runtime.aten_product import Rule, faster, features
 from generator.tune import torch_rule, winners
-from generator.tune.torch_rule import Comparison, fit, halves
+from generator.tune.torch_rule import ComparedSize, fit, halves
 from tests.helpers.support import ROOT
 
 MEASURED = ROOT / "measured" / "nvidia_h200"
 FP8 = MEASURED / "bench_unseen_fp8.json"
 
 
-def compared(M: int, N: int, K: int, ratio: float, alignment: int = 16) -> Comparison:
+def compared(M: int, N: int, K: int, ratio: float, alignment: int = 16) -> ComparedSize:
     found = features((M, N, K), alignment, a_column=False, b_row=False)
-    return Comparison((N, K), found, math.log(ratio))
+    return ComparedSize((N, K), found, math.log(ratio))
 
 
 def says(rule: Rule, *sizes: int, alignment: int = 16) -> str:
