@@ -125,3 +125,13 @@ def test_winners_of_a_specs_own_file_say_where_torch_was_faster(tmp_path: Path) 
         in text
     )
     assert '("NVIDIA A100", "gemm_fp16"): (\n        ("M", 100, "triton", "aten"),\n    ),' in text
+
+
+def test_what_a_call_would_run_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "products.yaml"
+    path.write_text(ATEN)
+    device = ["--device", "nvidia_h200", "--sizes"]
+    assert main(["explain", str(path), *device, "4500,5120,5120"]) == 0
+    assert "gemm_fp16_rcr_none runs aten\n    torch's own product" in capsys.readouterr().out
+    assert main(["explain", str(path), *device, "3,512,512"]) == 0
+    assert "gemm_fp16_rcr_none runs gemm_fp16_rcr_none__" in capsys.readouterr().out
