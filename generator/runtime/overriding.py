@@ -176,7 +176,8 @@ class Override(Installed):
         chosen = ChosenContract(self.function(name), chain[0].operands[0] if chain else "", shape)
         try:
             chosen.function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **chosen.operands(asked)})
-            if callable(chosen.step(asked)[1]):
+            copier, target, _ = chosen.step(asked)
+            if copier is None and callable(target):
                 return f"{name}: torch's own product is the faster one", None
         except (RuntimeError, TypeError, ValueError) as error:
             return f"{name}: {error}", None

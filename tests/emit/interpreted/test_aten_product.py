@@ -177,6 +177,11 @@ def test_overriding_leaves_such_products_to_torch(family: ModuleType) -> None:
     kept = "gemm_fp16_rcr_none: torch's own product is the faster one"
     assert dict(override.report.kept) == {("mm", kept): 2}
     assert dict(override.report.replaced) == {("mm", "gemm_fp16_rcr_none"): 2}
+    # These may go on as calls of another contract's function, which reads a row as a column.
+    with family.override_aten() as override:
+        torch.mm(drawn((1, K), torch.float16), operands(1)[1].contiguous())
+        torch.mm(drawn((K, 1), torch.float16).t(), operands(1)[1].contiguous())
+    assert not override.report.kept and override.report.replaced.total() == 2
 
 
 def test_graphs_leave_such_products_to_inductor(family: ModuleType) -> None:
