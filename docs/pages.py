@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import fnmatch
 import io
 import json
@@ -130,6 +131,7 @@ _WORDS = {
     "invariant": vocabulary.INVARIANT,
     "package": vocabulary.PACKAGE,
     "with": vocabulary.ADDITIONS,
+    "backends": vocabulary.BACKENDS,
 }
 
 
@@ -147,6 +149,29 @@ def _axis(name: str) -> Callable[[], str]:
         return markdown((_code(name), "meaning"), rows)
 
     return table
+
+
+def _torch_candidate() -> str:
+    """The ratios at sizes to which nothing was fitted, of our kernels alone and with torch's product beside them."""
+    words = {
+        "bf16_rcr": "bf16, weights as in `nn.Linear`",
+        "fp16_rcr": "fp16, the same",
+        "bf16_rrr": "bf16, B row-major",
+        "fp8_full": "fp8, `full`",
+        "fp8_fast": "fp8, `fast`",
+    }
+    with (MEASURED / "nvidia_h100_80gb_hbm3" / "torch_candidate.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    found = []
+    for case, told in words.items():
+        own = [row for row in rows if row["case"] == case]
+        cells = [told, str(len(own)), str(sum(row["runs"] == "aten" for row in own))]
+        for column in ("own_us", "with_aten_us"):
+            ratios = sorted(float(row["torch_us"]) / float(row[column]) for row in own)
+            cells.append(f"{geometric_mean(ratios):.3f}, {ratios[len(ratios) // 20]:.3f}, {ratios[0]:.3f}")
+        found.append(tuple(cells))
+    head = ("products", "sizes", "torch runs", "our kernels: mean, 5 % worst, least", "with `aten`")
+    return markdown(head, found)
 
 
 def _dtypes() -> str:
@@ -347,6 +372,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "legality": _legality,
     "features": _features,
     **{f"axis_{name}": _axis(name) for name in _WORDS},
+    "torch_candidate": _torch_candidate,
     "proofs": _proofs,
     "speed": _speed,
     **{f"bench_{suite}": _bench(suite) for suite in RESULTS if suite not in _NO_TABLE},

@@ -84,7 +84,9 @@ def call(words: str) -> list[str]:
         (here / "family.yaml").write_text(f"{BASE}epilogue: [none, bias]\n")
         (here / "specs").symlink_to(ROOT / "specs")
         (here / "generated").mkdir()
-        for name in {*re.findall(r"(?:generated|specs)/(\w+)", words)} & {path.stem for path in (ROOT / "specs").glob("*.yaml")}:
+        for name in {*re.findall(r"(?:generated|specs)/(\w+)", words)} & {
+            path.stem for path in (ROOT / "specs").glob("*.yaml")
+        }:
             (here / "generated" / name).symlink_to(shipped.folder(name))
         os.chdir(here)
         try:

@@ -28,8 +28,9 @@ def test_files_stay_below_their_limits(folder: str) -> None:
 
 
 def _tuned(path: Path) -> object:
-    assert tuned_file.parse(path.read_text()).winners
-    return winners.read(path).winners
+    found = tuned_file.parse(path.read_text())
+    # Rules of when torch's product is faster are in a file of their own.
+    return found.aten or (found.winners and winners.read(path).winners)
 
 
 #: How files of the commands are read: a pattern of their names, and what a file holds, which is never empty.

@@ -48,7 +48,7 @@ BOUNDS = {
     "verify": 7930,
     "bounds": 5620,
     "bench": 3760,
-    "tune": 3475,
+    "tune": 3700,
     "commands": 1300,
     "files": 920,
     "templates": 3130,

@@ -94,6 +94,16 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         help="measure how much longer what the family's function chooses takes than the fastest configuration, and "
         "write that to FILE instead of winners",
     )
+    parser.add_argument(
+        "--torch",
+        nargs="+",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="fit at which sizes torch's own product is faster to results of bench, print "
+        "how that does at sizes that it was not fitted to, and write it to --tuned FILE; needs no GPU and no "
+        "SPEC, whose key `tuned` names the file",
+    )
     parser.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")
     parser.add_argument(
         "--report",
@@ -131,7 +141,9 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         parser.error("--report prints a file of winners or of regret: name it with --tuned FILE or --regret FILE")
     if call.html is not None and not call.report:
         parser.error("--html goes with --report")
-    if not call.report and not call.specs:
+    if call.torch and (call.tuned is None or call.specs or call.report):
+        parser.error("--torch reads results of bench and writes rules to --tuned FILE, and nothing else")
+    if not (call.report or call.torch or call.specs):
         parser.error("the following arguments are required: SPEC")
     if call.device is not None and not call.dry_run and not call.again:
         parser.error(

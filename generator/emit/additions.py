@@ -1,9 +1,10 @@
-"""What the words of a spec's key `with` bring to a family, and why a word brings nothing."""
+"""What the words of a spec's keys `with` and `backends` bring to a family, and why a word brings nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from generator.cost import torch_operators
 from generator.emit import family_package
 from generator.emit.torchao_layers import torchao_layers
 from generator.language.errors import Mistake, SpecError, shown
@@ -34,7 +35,7 @@ def suits(family: Family, word: str) -> bool:
 
 
 def require_additions(families: Iterable[Family]) -> None:
-    """Raise `SpecError` for words of the key `with` that bring nothing."""
+    """Raise `SpecError` for words that bring nothing."""
     mistakes = []
     for family in families:
         for word in family.spec.additions:
@@ -42,5 +43,9 @@ def require_additions(families: Iterable[Family]) -> None:
                 position = family.spec.positions.get(("with", word), (1, 1))
                 told = f"with: {shown(word)} brings nothing: {_NEEDS[word][1]}"
                 mistakes.append(Mistake(family.spec.path, *position, told))
+        if "aten" in family.spec.backends and not torch_operators.operators(family):
+            position = family.spec.positions.get(("backends", "aten"), (1, 1))
+            told = "backends: 'aten' brings nothing: no contract is what one operator of torch computes"
+            mistakes.append(Mistake(family.spec.path, *position, told))
     if mistakes:
         raise SpecError(mistakes)

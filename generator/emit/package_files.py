@@ -9,13 +9,14 @@ import ast
 from collections.abc import Sequence
 from functools import cache
 
-from generator.cost import analytic, family_costs, tuned
+from generator.cost import analytic, family_costs, torch_operators, tuned
 from generator.emit import family_package
 from generator.emit.additions import has, suits
 from generator.emit.render import (
     ALIKE_LINE,
     ANALYTIC,
     AO,
+    BACKENDS,
     INDUCTOR,
     LIBRARY,
     LIBRARY_FOLDER,
@@ -38,7 +39,7 @@ from generator.emit.render import (
 from generator.emit.torchao_layers import torchao_layers
 from generator.lowering.docstrings import escaped
 from generator.lowering.gradient_lowering import GradientView
-from generator.lowering.lines import INDENT, WIDTH, collected, import_of, needed_entries, paragraph, tuple_of
+from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, import_of, needed_entries, paragraph, tuple_of
 from generator.lowering.runtime_values import called
 from generator.plan.kernels import Family
 from generator.plan.memory_needs import needs_of, needs_of_all
@@ -56,6 +57,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     modules = (*modules, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     modules = (*modules, TUNED) if family.measured else modules
     modules = (*modules, ANALYTIC) if family.spec.select == "fastest" else modules
+    modules = (*modules, BACKENDS) if torch_operators.operators(family) else modules
     modules = (*modules, SHARED_MEMORY) if any(map(needs_of, family.kernels)) else modules
     library = [f"{RUNTIME}/{name}.py" for name in runtime_modules(family)]
     return (PACKAGE, STUBS, TYPED, *modules, *library)
@@ -82,6 +84,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "analytic_choice": fastest,
         "ranking": ranked(family),
         "copies": copies(family),
+        "aten_product": bool(torch_operators.operators(family)),
         "fast": torch and (ranked(family) or bool(family.gradients) or family.spec.select == "autotune"),
         "spreading": ranked(family),
         "combine" if torch else "combined": family_package.combines(family),
@@ -199,6 +202,7 @@ def package_source(family: Family, name: str) -> str:
             fastest=spec.select == "fastest",
             rows_alike=spec.rows_alike,
             workspaces=workspaces(family),
+            aten=bool(torch_operators.operators(family)),
             summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
         )
     elif name == STUBS:
@@ -240,6 +244,8 @@ def package_source(family: Family, name: str) -> str:
         chained = "applied(" in str(entries)
         template = environment().get_template("products.py.j2")
         body = template.render(products=entries, chained=chained)
+    elif name == BACKENDS:
+        body = _backends(family)
     elif name == SHARED_MEMORY:
         needed = [
             (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))
@@ -264,6 +270,22 @@ def package_source(family: Family, name: str) -> str:
         named = {"name": gradient.file, "text": view.text.replace("gradient_kernel", gradient.file)}
         body = environment().get_template("gradient.py.j2").render(k=view, **named, **macros)
     return with_head(spec, body, ALIKE_LINE if is_alike(name) else None)
+
+
+def _backends(family: Family) -> str:
+    """The text of `_backends.py`, without its head."""
+    found = torch_operators.operators(family)
+    entries = []
+    for each in found:
+        words = [each.operator, each.detail, each.rule, each.measured]
+        parts = [f'"{word}"' for word in words] + [f'precision="{each.precision}"'] * bool(each.precision)
+        entries.append(bracketed(f'"{each.contract}": AtenOperator(', parts, "),", INDENT))
+    sizes = [(*key, tuple(own.items())) for key, own in torch_operators.measured(family, found).items()]
+    rules = []
+    for key, rule in torch_operators.rules(family, found).items():
+        steps = [(name, limit, *(x if isinstance(x, int) else f'"{x}"' for x in after)) for name, limit, *after in rule]
+        rules.append((*key, steps))
+    return environment().get_template("backends.py.j2").render(contracts=entries, measured=sizes, rules=rules)
 
 
 def pack_source(contracts: Sequence[str], converters: Sequence[str]) -> str:

@@ -36,9 +36,9 @@ from generator.plan.kernels import Kernel
 from generator.plan.memory_needs import differing_needs_of
 
 #: The family's files other than kernels and the library: the package, its types, what tells type checkers that it has
-#: any, layers, those of torchao, the pass of Inductor, products of torch, winners, costs, the packing of weights, and
-#: the shared memory of configurations.
-PACKAGE, STUBS, TYPED, NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, PACK, SHARED_MEMORY = (
+#: any, layers, those of torchao, the pass of Inductor, products of torch, winners, costs, products of torch that may
+#: run, the packing of weights, and the shared memory of configurations.
+PACKAGE, STUBS, TYPED, NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, BACKENDS, PACK, SHARED_MEMORY = (
     "__init__.py",
     "__init__.pyi",
     "py.typed",
@@ -48,6 +48,7 @@ PACKAGE, STUBS, TYPED, NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, PACK, SHARED
     "_products.py",
     "_tuned.py",
     "_analytic.py",
+    "_backends.py",
     "_pack.py",
     "_shared_memory.py",
 )

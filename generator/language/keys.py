@@ -51,6 +51,7 @@ KEYS: Mapping[str, Key] = {
     "invariant": Key("What the bits of a row of the result may depend on"),
     "package": Key("How much host code comes with the kernels"),
     "with": Key("What the family brings beside its functions; needs `package: torch`", (["prepare", "inductor"],)),
+    "backends": Key("What a call can run; `aten` needs `select: fastest` or `table`", (["triton", "aten"],)),
     "tuned": Key(
         "Files that `tune` wrote, relative to the spec; needs `select: table` or `fastest`", ("tuned/mine.json",)
     ),

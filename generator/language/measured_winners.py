@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: The rates of one configuration, for `generator.cost.fitted.seconds`.
 Rates = tuple[float, ...]
@@ -32,6 +32,10 @@ class Fitted:
     rates: Rates
 
 
+#: Comparisons of features with limits (`generator.runtime.aten_product.Rule`).
+Rule = tuple[tuple[str, float, int | str, int | str], ...]
+
+
 @dataclass(frozen=True)
 class Measured:
     """What was measured on one device."""
@@ -42,5 +46,7 @@ class Measured:
     #: The fitted model's median relative error, and the mean loss of its choice, on its own measurements.
     error: float
     regret: float
+    #: At which sizes torch's product is faster: rules, by the contracts that share one.
+    aten: Mapping[str, Rule] = field(default_factory=dict, hash=False)
     #: The name of the file, as the spec has it; None for a file that the package ships.
     file: str | None = None

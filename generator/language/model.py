@@ -394,6 +394,8 @@ class Spec:
     package: str = DEFAULTS["package"]
     #: The words of the key `with`, in the order of `vocabulary.ADDITIONS`.
     additions: tuple[str, ...] = ()
+    #: What a call can run, in the order of `vocabulary.BACKENDS`.
+    backends: tuple[str, ...] = ("triton",)
     #: The files that the spec names, whether they exist or not.
     tuned_files: tuple[Path, ...] = ()
     #: What a reader of the spec should know, and is no mistake.

@@ -33,6 +33,7 @@ from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.vocabulary import (
     ADDITIONS,
     AXES,
+    BACKENDS,
     BACKWARD,
     DEFAULTS,
     INVARIANT,
@@ -55,6 +56,8 @@ _LINE: Schema = {**_TEXT, "pattern": r"\S"}
 _NUMBER: Schema = {"type": "number"}
 _SIZE: Schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_BLOCK}
 _BLOCK: Schema = {"type": "array", "items": _SIZE, "minItems": 2, "maxItems": 2}
+#: What measurements need.
+_MEASURED: Schema = {"required": ["select"], "properties": {"select": {"enum": ["table", "fastest"]}}}
 _NAME: Schema = {**_TEXT, "pattern": f"^{NAME}$", "maxLength": LONGEST_NAME}
 
 
@@ -70,6 +73,7 @@ def schema() -> Schema:
         "tile": _list(_tile()),
         **one_value,
         "with": {"anyOf": [_words(ADDITIONS), {**_list(_words(ADDITIONS)), "minItems": 0}], "default": []},
+        "backends": {**_list(_words(BACKENDS)), "contains": {"const": "triton"}, "default": ["triton"]},
         "tuned": _listed(_TEXT),
         "targets": {**_list({"enum": list(TARGETS)}), "default": list(DEFAULT_TARGETS)},
         "triton": _TEXT,
@@ -84,9 +88,10 @@ def schema() -> Schema:
         **_mapping(keys.KEYS, made, keys.REQUIRED),
         "allOf": [
             _if(_has("select", "table"), {"required": ["tuned"]}),
+            _if({"required": ["tuned"]}, _MEASURED),
             _if(
-                {"required": ["tuned"]},
-                {"required": ["select"], "properties": {"select": {"enum": ["table", "fastest"]}}},
+                {"required": ["backends"], "properties": {"backends": {"contains": {"const": "aten"}}}},
+                {**_MEASURED, "not": _has("invariant", "rows")},
             ),
             # Without operations of the spec's own, all names in a chain are known.
             {"if": {"required": ["ops"]}, "else": {"properties": {"epilogue": _listed(_chain(strict=True))}}},

@@ -32,6 +32,7 @@ from generator.language.versions import SUPPORTED, minor_versions, spelled
 from generator.language.vocabulary import (
     ADDITIONS,
     AXES,
+    BACKENDS,
     BACKWARD,
     DEFAULTS,
     INVARIANT,
@@ -43,6 +44,7 @@ from generator.language.vocabulary import (
     SWIZZLE,
     WORDS,
 )
+from generator.language.word_traits import Word
 
 #: The most characters of a header.
 LONGEST_HEADER = 20_000
@@ -124,7 +126,8 @@ class _SpecReader(Reader):
         backward, invariant, package = (
             self.word(found[key], key, words) if key in found else DEFAULTS[key] for key, words in scalars.items()
         )
-        additions = self.additions(found["with"]) if "with" in found else ()
+        additions = self.words(found["with"], "with", ADDITIONS) if "with" in found else ()
+        backends = self.backends(found["backends"], select, invariant) if "backends" in found else ("triton",)
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
         if select == "table" and "tuned" not in found:
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
@@ -154,6 +157,7 @@ class _SpecReader(Reader):
             invariant,
             package,
             additions,
+            backends,
             tuple(self.tuned_files),
             tuple(self.warnings),
         )
@@ -271,15 +275,30 @@ class _SpecReader(Reader):
                 self.wrong(where, f"{what}: {shown(line)} would declare an encoding; reword 'coding:' or 'coding='")
         return lines
 
-    def additions(self, node: Node) -> tuple[str, ...]:
-        """The words of the key `with`, in the order of the vocabulary."""
+    def words(self, node: Node, key: str, words: Mapping[str, Word]) -> tuple[str, ...]:
+        """The words of a key that lists some, in the order of the vocabulary."""
         if isinstance(node, SequenceNode) and not node.value:
             return ()
-        values = self.distinct(node, "with", lambda item: self.word(item, "with", ADDITIONS), str)
+        values = self.distinct(node, key, lambda item: self.word(item, key, words), str)
         for word, item in values:
-            self.positions["with", word] = (place(item).line, place(item).column)
+            self.positions[key, word] = (place(item).line, place(item).column)
         found = {word for word, _ in values}
-        return tuple(word for word in ADDITIONS if word in found)
+        return tuple(word for word in words if word in found)
+
+    def backends(self, node: Node, select: str | None, invariant: str | None) -> tuple[str, ...]:
+        """The words of the key `backends`."""
+        if not isinstance(node, SequenceNode):
+            self.wrong(node, f"backends: expected a list such as [triton, aten], found {described(node)}")
+            return ()
+        known = len(self.mistakes)
+        found = self.words(node, "backends", BACKENDS)
+        if "triton" not in found and len(self.mistakes) == known:
+            self.wrong(node, "backends: 'triton' is missing: the family's kernels are always there")
+        if "aten" in found and select not in (None, "table", "fastest"):
+            self.wrong(node, f"backends: 'aten' needs 'select: table' or 'fastest', but select is {shown(select)}")
+        if "aten" in found and invariant == "rows":
+            self.wrong(node, "backends: 'aten' changes the bits of rows with M, which 'invariant: rows' forbids")
+        return found
 
     def tuned(self, node: Node) -> tuple[tuple[Measured, ...], bytes]:
         """The measurements in the files of `tuned`, one or a list of them, and the files' bytes.

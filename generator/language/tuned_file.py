@@ -44,6 +44,15 @@ _USUAL = ("library_seconds", "runner_up", "batch", "divided", "routing", "inner"
 WINNER = values.mapping(_WINNER, optional=_USUAL)
 #: The device and versions that measurements are of (`generator.tune.winners.Place`).
 PLACE = {"device": values.NAME, "multiprocessors": values.SIZE, "torch": values.NAME, "triton": values.NAME}
+#: What the comparisons of a rule read of a call (`generator.runtime.aten_product.features`).
+FEATURES = ("M", "N", "K", "work", "intensity", "tiles", "filled", "aligned", "a_column", "b_row")
+_NEXT = {"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["triton", "aten"]}]}
+_COMPARISON = {
+    "type": "array",
+    "items": [{"enum": list(FEATURES)}, {"type": "number"}, _NEXT, _NEXT],
+    "additionalItems": False,
+    "minItems": 4,
+}
 #: What only `tune` reads.
 OF_TUNE = ("multiprocessors", "torch", "triton", "kernels")
 SCHEMA = Schema(
@@ -61,9 +70,10 @@ SCHEMA = Schema(
                     {"contract": values.NAME, "kernel": values.NAME, "config": values.CONFIG, "rates": _RATES}
                 )
             ),
+            "aten": values.by_name(values.entries(_COMPARISON, 1)),
         },
         # A family needs no more than the device; `tune` asks for the others, too.
-        optional=OF_TUNE,
+        optional=(*OF_TUNE, "aten"),
     )
 )
 
@@ -89,7 +99,8 @@ def _measured(data: Any) -> Measured:
         Fitted(entry["contract"], _how(entry["kernel"]), entry["config"], tuple(entry["rates"]))
         for entry in found["rates"]
     )
-    return Measured(found["device"], winners, fitted, float(found["error"]), float(found["regret"]))
+    rules = {name: tuple(map(tuple, rule)) for name, rule in found.get("aten", {}).items()}
+    return Measured(found["device"], winners, fitted, float(found["error"]), float(found["regret"]), rules)
 
 
 def contents(data: Any) -> Any:
@@ -111,6 +122,10 @@ def contents(data: Any) -> Any:
         if row in rows:
             raise Unfit("rates of the same configuration are above", "rates", index)
         rows.add(row)
+    for name, rule in data.get("aten", {}).items():
+        for index, (*_, below, above) in enumerate(rule):
+            if any(isinstance(x, int) and not index < x < len(rule) for x in (below, above)):
+                raise Unfit("goes on to no later comparison", "aten", name, index)
     if data["format"] == 1:
         rates = [{**entry, "rates": [*entry["rates"], *[0.0] * _EXPONENTS]} for entry in data["rates"]]
         return {**data, "format": FORMAT, "rates": rates}

@@ -341,6 +341,15 @@ ADDITIONS: Mapping[str, Word] = {
     "torchao": Word("`family.ao`: weights of linear layers that torchao's `quantize_` packs"),
 }
 
+#: The words of the key `backends`, of which the first is always there.
+BACKENDS: Mapping[str, Word] = {
+    "triton": Word("the family's kernels"),
+    "aten": Word(
+        "torch's own product, where one operator of torch computes the contract, at sizes where the measurements of "
+        "the device say that it is faster"
+    ),
+}
+
 DEFAULTS: Mapping[str, str] = {
     "batch": "none",
     "epilogue": "none",

@@ -69,6 +69,9 @@ def _check_package(spec: Spec) -> None:
         for word in spec.additions:
             message = f"with: {shown(word)} needs 'package: torch', and the package is {shown(spec.package)}"
             mistakes.append(Mistake(spec.path, *spec.positions.get(("with", word), (1, 1)), message))
+        if "aten" in spec.backends:
+            message = f"backends: 'aten' needs 'package: torch', and the package is {shown(spec.package)}"
+            mistakes.append(Mistake(spec.path, *spec.positions.get(("backends", "aten"), (1, 1)), message))
     if mistakes:
         raise SpecError(mistakes)
 

@@ -195,6 +195,9 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         why = _why_refused(function, {x: given[x].meta["val"] for x in ("a", "b", "offsets") if x in given})
         if why:
             return why
+        aten_product = getattr(function.choice, "aten", None)
+        if aten_product and aten_product.prefers(function, {x: each.meta["val"] for x, each in nodes.items()}):
+            return "torch's own product is the faster one"
         before = {*graph.nodes}
         with graph.inserting_before(output):
             try:

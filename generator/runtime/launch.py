@@ -439,6 +439,10 @@ class Function:
 
             remember(self.cached, kind, copied)
             return copied(a, b, out, operands)
+        if callable(target):
+            # A product of torch, which follows the stream and the device itself.
+            remember(self.cached, kind, target)
+            return target(a, b, out, operands)  # type: ignore[no-any-return]
         call = target.CALL
         if not on_gpu(a):
             return call(row, **given)  # type: ignore[no-any-return]
@@ -495,13 +499,16 @@ class Function:
     def which(self, a: Tensor, b: Tensor, *more: Any, out: Tensor | None = None, **operands: Any) -> tuple[str, Row]:
         """The name of the kernel that such a call would run, and its configuration; nothing is launched.
 
-        The configuration is empty if it is measured at the call (`select: autotune`), or if the result is empty.
+        The configuration is empty if it is measured at the call (`select: autotune`), or if the result is empty. The
+        name is "aten" if torch's own product runs.
         """
         operands = self.by_place(more, operands) if more else operands
         self.check(operands)
         try:
             self.table.checked({"a": a, "b": b, "out": out, **operands})
             _, kernel, row, given = self.followed({"a": a, "b": b, "out": out, **operands})
+            if callable(kernel):
+                return "aten", {}
             call, state = kernel.CALL, kernel.CALL.checked(given)
             empty = 0 in [state.numbers[size] for size in call.outer]
             row = {} if empty or (row is None and call.tunes) else call.row(row, state)

@@ -24,6 +24,7 @@ from triton import knobs
 
 from . import torch_products
 from .launch import Function, Step, remember, signature_of
+from .precision import fp32_precision
 from .private import as_plain
 from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
 
@@ -151,7 +152,7 @@ class Override(Installed):
         tensors = signature_of(*[x for x in asked[:-1] if x is None or isinstance(x, Tensor)])
         if tensors is None:
             return "of a tensor without memory, or of another class", None
-        precision = asked.a.dtype == torch.float32 and torch_products.fp32_precision()
+        precision = asked.a.dtype == torch.float32 and fp32_precision()
         key = name, precision, *tensors, asked.batch, asked.dtype, asked.alpha, asked.beta
         if key not in self._decided:
             remember(self._decided, key, self.decide(asked))
@@ -174,7 +175,9 @@ class Override(Installed):
         chosen = ChosenContract(self.function(name), chain[0].operands[0] if chain else "", shape)
         try:
             chosen.function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **chosen.operands(asked)})
-            chosen.step(asked)
+            copier, target, *_ = chosen.step(asked)
+            if copier is None and callable(target):
+                return f"{name}: torch's own product is the faster one", None
         except (RuntimeError, TypeError, ValueError) as error:
             return f"{name}: {error}", None
         return name, chosen

@@ -131,6 +131,9 @@ def launches(
                     # A call with these operands raises this error.
                     refusal = error
                     continue
+                if callable(kernel):
+                    # Torch's own product, which is not compiled.
+                    continue
                 copies = [_Launch("copies", None, *each) for each in copying]
                 for launch in (*copies, *_launches(kernel, row, operands)):
                     # Two values of M of which Triton knows the same are compiled once.

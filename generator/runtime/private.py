@@ -34,6 +34,9 @@ active_modes: Callable[[], list[Any]] = named(_MODES, "_get_current_dispatch_mod
 is_tracing: Callable[[], bool] = named("torch", "_C._is_tracing", vars(torch.jit)["is_tracing"])
 # Whether a transform of torch.func is open. Where that is not known, every call with gradients is one of an operator.
 transforming: Callable[[], bool] = named("torch", "_C._are_functorch_transforms_active", lambda: True)
+# Torch's products of integers and of fp8, which calls may run in the place of kernels; None where there are none.
+int_mm: Any = named("torch", "_int_mm", None)
+scaled_mm: Any = named("torch", "_scaled_mm", None)
 # What makes a tensor of a subclass that has no memory of its own; None where that is not known.
 make_wrapper: Any = named("torch", "Tensor._make_wrapper_subclass", None)
 

@@ -23,13 +23,17 @@ Lies: TypeAlias = tuple[tuple[bool, bool], tuple[bool, bool]]
 class Ranking:
     """What a call of a function does next, by the modules `_tuned` and `_analytic` of the family.
 
-    `copies`, if operands may be copied, says where another contract or a copy is faster (`copies.Copies`).
+    `copies`, if operands may be copied, says where another contract or a copy is faster (`copies.Copies`); `aten`, if
+    torch's own products may run, says where they are (`aten_product.AtenProducts`): the step has a call for the kernel.
     """
 
-    def __init__(self, tuned: Any = None, analytic: Any = None, copies: Any = None) -> None:
-        self.tuned, self.analytic, self.copies = tuned, analytic, copies
+    def __init__(self, tuned: Any = None, analytic: Any = None, copies: Any = None, aten: Any = None) -> None:
+        self.tuned, self.analytic, self.copies, self.aten = tuned, analytic, copies, aten
 
     def __call__(self, function: Function, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Step:
+        run = self.aten and self.aten.chosen(function, {"a": a, "b": b, "out": out, **operands})
+        if run is not None:
+            return None, run, {}, None
         # Products that `offsets` divide are not copied.
         copies: Any = self.copies if function.places == 2 else None
         gpu = on_gpu(a)

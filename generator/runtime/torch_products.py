@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from .launchable import surely
+from .precision import fp32_precision
 
 _I = TypeVar("_I", bound="Installed")
 
@@ -123,13 +124,6 @@ def letters(x: Any) -> str:
     order = "cr" if across and (not along or row) else "rc"
     fits = {"r": along or narrow, "c": across or single}
     return "".join(letter for letter in order if fits[letter]) + "s"
-
-
-def fp32_precision() -> str:
-    """How torch multiplies fp32 on a GPU now: "ieee", or "tf32"."""
-    backends: Any = torch.backends
-    words = backends.cuda.matmul.fp32_precision, backends.fp32_precision
-    return "tf32" if next((word for word in words if word != "none"), "") == "tf32" else "ieee"
 
 
 def grouped(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> tuple[str, Any, Any, str]:

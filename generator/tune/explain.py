@@ -216,7 +216,9 @@ def _call(subject: ExplainedFamily, found: PredictedChoice, variant: Variant, de
         yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.refused.splitlines()))
         return
     yield f"  {found.contract} runs {found.kernel}"
-    if found.config is None:
+    if found.kernel == "aten":
+        yield "    torch's own product, which is measured or predicted to be the faster one"
+    elif found.config is None:
         yield f"    the tuner measures {counted(found.candidates, 'configuration')} at the first call"
     else:
         yield f"    configuration: {_config(found.config)}"
@@ -250,7 +252,7 @@ def _briefly(choice: PredictedChoice) -> str:
         return f"cannot run: {choice.refused.splitlines()[0]}"
     config = "tuned at the first call" if choice.config is None else _config(choice.config)
     kernel = choice.kernel.removeprefix(f"{choice.contract}__")
-    return f"{kernel}, {config}" + ", an operand copied first" * choice.copied
+    return f"{kernel}, {config}".removesuffix(", ") + ", an operand copied first" * choice.copied
 
 
 def _product(sizes: tuple[int, ...]) -> str:

@@ -86,6 +86,9 @@ def _chosen(
     except ValueError as error:
         return replace(call, refused=str(error).removeprefix(f"{call.contract}: "))
     first = next((each for each in launches if each.row is not None), None)
+    if first is None and 0 not in call.sizes:
+        # Torch's own product is not compiled.
+        return replace(call, kernel="aten", config={})
     if first is None:
         return replace(call, refused="the result is empty: nothing runs")
     if first.tuned:

@@ -27,6 +27,7 @@ from generator.problem.product import Shape
 from generator.tune import (
     public_calls,
     regret,
+    torch_rule,
     trial_worker,
     tuning_report,
     tuning_run,
@@ -75,6 +76,7 @@ class TuningOptions:
     device: str | None = None
     workers: int = 0
     regret: Path | None = None
+    torch: list[Path] = field(default_factory=list)
 
     @property
     def most(self) -> int | None:
@@ -89,6 +91,8 @@ def answer(call: TuningOptions) -> int:
     wrong = output_files.clash(outputs, [path for path in call.specs if path.is_file()])
     if wrong is not None:
         raise CallError(wrong)
+    if call.torch and call.tuned is not None:
+        return torch_rule.write(call.torch, call.tuned)
     if call.report:
         return show(call)
     if call.again:

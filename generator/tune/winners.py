@@ -56,6 +56,8 @@ def read(path: Path) -> Winners:
 def _winners(data: Any) -> Winners:
     """The contents of a file with the schema; raises `Unfit` for values that no file has."""
     data = contents(data)
+    if data.get("aten"):
+        raise Unfit("has rules of torch's products, which are in a file of their own", "aten")
     for name in OF_TUNE:
         if name not in data:
             raise Unfit(f"must contain {name!r}")

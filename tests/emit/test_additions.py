@@ -30,8 +30,8 @@ exclude:
 #: The files that a word brings.
 BRINGS = {
     "inductor": {"inductor.py", "_products.py", "_runtime/graph_pass.py", "_runtime/chain_search.py"}
-    | {"_runtime/torch_products.py"},
-    "aten": {"_products.py", "_runtime/overriding.py", "_runtime/torch_products.py"},
+    | {"_runtime/torch_products.py", "_runtime/precision.py"},
+    "aten": {"_products.py", "_runtime/overriding.py", "_runtime/torch_products.py", "_runtime/precision.py"},
     "prepare": {"_runtime/prepare.py", "_runtime/memoryless.py"},
     "dtensor": {"_runtime/sharding.py"},
     "experts": {"_runtime/experts.py"},

@@ -17,6 +17,7 @@ from generator.emit.kernel_names import ROLES, by_role
 from generator.emit.render import (
     ANALYTIC,
     AO,
+    BACKENDS,
     INDUCTOR,
     NN,
     PACK,
@@ -191,7 +192,7 @@ def test_names_that_an_operand_may_have() -> None:
 
 
 def test_names_of_the_families_own_files_are_free() -> None:
-    names = (NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, PACK, SHARED_MEMORY)
+    names = (NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, BACKENDS, PACK, SHARED_MEMORY)
     own = {"family.py.j2", "gradient.py.j2", "stubs.pyi.j2"}
     own.update(f"{name.removeprefix('_')}.j2" for name in names)
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2", "standalone.j2"}

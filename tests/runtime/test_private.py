@@ -29,6 +29,8 @@ NAMES = [
     "torch.autograd.forward_ad:_current_level",
     "torch:_C._is_tracing",
     "torch:_C._are_functorch_transforms_active",
+    "torch:_int_mm",
+    "torch:_scaled_mm",
     "torch:Tensor._make_wrapper_subclass",
     "torch:_C._disabled_torch_function_impl",
 ]

@@ -1,0 +1,205 @@
+"""Torch's own product among the candidates of the choice: `backends: [triton, aten]`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
+
+from generator.emit.loading import library_module
+from tests.helpers.emit.calls import drawn
+
+SPEC = """\
+summary: Products with torch's among the candidates.
+layout: [rcr, rrc]
+dtype: [fp16, fp32]
+batch: [none, strided]
+epilogue: [none, bias, add, bias+gelu]
+select: fastest
+backward: kernels
+backends: [triton, aten]
+with: [aten, inductor, prepare]
+schedule: tiled
+load: pointer
+tile: [{m: 16, n: 16, k: 32, warps: 1}]
+exclude:
+  - {batch: strided, epilogue: [bias, bias+gelu], because: "one product is enough"}
+"""
+#: Torch's product is the faster one from this number of rows on, and at one measured size below.
+ROWS, MEASURED = 16, (5, 24, 64)
+N, K = 24, 64
+
+Render = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def rendered(render: Render) -> ModuleType:
+    return render("with_aten", SPEC)
+
+
+@pytest.fixture(autouse=True)
+def family(rendered: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The family, with a decision table for the device of the tests."""
+    found = rendered._contract("gemm_fp16_rcr_none").choice.aten
+    rule = (("M", ROWS, "triton", "aten"),)
+    monkeypatch.setattr(found, "rules", {("cpu", name): rule for name in ("gemm_fp16", "gemm_fp32", "bmm_fp16")})
+    sizes = {MEASURED: True, (ROWS, N, K): False}
+    monkeypatch.setattr(found, "measured", {("cpu", "gemm_fp16_rcr_none"): sizes})
+    for name in rendered._KERNELS:
+        rendered._contract(name).cached.clear()
+    yield rendered
+
+
+@pytest.fixture
+def products() -> Iterator[list[str]]:
+    """The operators of torch's products that ran."""
+    ran: list[str] = []
+
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+            if function in (torch.mm, torch.addmm, torch.bmm, torch.baddbmm):
+                ran.append(function.__name__)
+            return function(*arguments, **(options or {}))
+
+    with Seen():
+        yield ran
+
+
+def operands(rows: int, dtype: torch.dtype = torch.float16) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A, a column-major B, and a bias."""
+    return drawn((rows, K), dtype), drawn((N, K), dtype, seed=1).t(), drawn((N,), dtype, seed=2)
+
+
+@pytest.mark.parametrize(("rows", "word"), [(5, "aten"), (6, ""), (ROWS, ""), (ROWS + 1, "aten"), (0, ""), (1, "")])
+def test_the_table_and_the_rule_decide(family: ModuleType, products: list[str], rows: int, word: str) -> None:
+    a, b, bias = operands(rows)
+    for function, more in ((family.gemm_fp16_rcr_none, {}), (family.gemm_fp16_rcr_bias, {"bias": bias})):
+        name, row = function.which(a, b, **more)
+        assert (name, row) == ("aten", {}) if word else "__tiled" in name
+        products.clear()
+        wanted = a.double() @ b.double() + sum(x.double() for x in more.values())
+        for _ in range(2):
+            found = function(a, b, **more)
+            out = torch.full_like(found, torch.nan)
+            assert function(a, b, **more, out=out) is out and torch.equal(out, found)
+            torch.testing.assert_close(found.double(), wanted, rtol=1e-2, atol=1e-2)
+        assert bool(products) == bool(word)
+    # What torch has no operator for, and what is copied before it is added to, has no candidate.
+    assert family.gemm_fp16_rcr_bias_gelu.which(a, b, bias=bias)[0] != "aten"
+    assert family.gemm_fp16_rcr_add.which(a, b, add=drawn((rows, N), torch.float16))[0] != "aten"
+
+
+def test_a_configuration_runs_the_kernels(family: ModuleType, products: list[str]) -> None:
+    a, b, _ = operands(40)
+    assert family.gemm_fp16_rcr_none.which(a, b) == ("aten", {})
+    family.gemm_fp16_rcr_none(a, b, config=0)
+    assert not products
+
+
+def test_a_result_by_columns_and_a_batch(family: ModuleType) -> None:
+    a, b, _ = operands(40)
+    for _ in range(2):
+        found = family.gemm_fp16_rrc_none(a, b.contiguous())
+        assert found.stride() == (1, 40)
+        torch.testing.assert_close(found, a @ b, rtol=1e-2, atol=1e-2)
+    left, right = drawn((3, 40, K), torch.float16), drawn((3, N, K), torch.float16).mT
+    assert family.bmm_fp16_rcr_none.which(left, right) == ("aten", {})
+    assert torch.equal(family.bmm_fp16_rcr_none(left, right), torch.bmm(left, right))
+
+
+def test_wrong_operands_are_refused_as_ever(family: ModuleType) -> None:
+    a, b, bias = operands(40)
+    function = family.gemm_fp16_rcr_bias
+    with pytest.raises(ValueError, match="gemm_fp16_rcr_bias: K is 64 in a and 24 in b"):
+        function(a, b.t(), bias=bias)
+    with pytest.raises(TypeError, match=r"b must be torch.float16"):
+        function(a, b.float(), bias=bias)
+    with pytest.raises(ValueError, match="bias must have shape"):
+        function(a, b, bias=bias[:8])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="out shares memory with a"):
+            function(a, b, bias=bias, out=a[:, :N])
+        function(a, b, bias=bias, out=torch.empty(40, N, dtype=a.dtype))
+    strided = drawn((40, 2 * K), torch.float16)[:, ::2]
+    with pytest.raises(ValueError, match="stride 1"):
+        function(strided, b, bias=bias)
+    padded = drawn((40, K + 8), torch.float16)[:, :K]
+    assert function.which(padded, b, bias=bias) == ("aten", {})
+    assert torch.equal(function(padded, b, bias=bias), torch.addmm(bias, padded, b))
+
+
+def test_the_settings_of_torch_hold(family: ModuleType, products: list[str]) -> None:
+    a, b, _ = operands(40, torch.float32)
+    function, matmul = family.gemm_fp32_rcr_none, torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    try:
+        matmul.fp32_precision = "ieee"
+        assert function.which(a, b) == ("aten", {})
+        exact = function(a, b)
+        matmul.fp32_precision = "tf32"
+        products.clear()
+        # The call that is cached is one of fp32.
+        torch.testing.assert_close(function(a, b), exact)
+        assert not products and function.which(a, b)[0] != "aten"
+    finally:
+        matmul.fp32_precision = before
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert family.gemm_fp16_rcr_none.which(*operands(40)[:2])[0] != "aten"
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_layers_and_each_product_of_a_gradient_ask(family: ModuleType) -> None:
+    layer = family.nn.Linear(K, N, dtype=torch.float16)
+    x = drawn((ROWS + 8, K), torch.float16).requires_grad_()
+    for _ in range(2):
+        x.grad = None
+        found = layer(x)
+        torch.testing.assert_close(found, functional.linear(x, layer.weight, layer.bias))
+        found.sum().backward()
+        # Of a family that is interpreted, only calls of torch are cached.
+        assert all(family._contract(f"gemm_fp16_{each}").cached for each in ("rcr_bias", "rrr_none", "crr_none"))
+        torch.testing.assert_close(x.grad, torch.ones_like(found) @ layer.weight, rtol=1e-2, atol=1e-2)
+
+
+def test_overriding_leaves_such_products_to_torch(family: ModuleType) -> None:
+    with family.override_aten() as override:
+        for rows in (40, 7):
+            a, b, _ = operands(rows)
+            assert torch.equal(torch.mm(a, b), torch.mm(a, b))
+    kept = "gemm_fp16_rcr_none: torch's own product is the faster one"
+    assert dict(override.report.kept) == {("mm", kept): 2}
+    assert dict(override.report.replaced) == {("mm", "gemm_fp16_rcr_none"): 2}
+    # These may go on as calls of another contract's function, which reads a row as a column.
+    with family.override_aten() as override:
+        torch.mm(drawn((1, K), torch.float16), operands(1)[1].contiguous())
+        torch.mm(drawn((K, 1), torch.float16).t(), operands(1)[1].contiguous())
+    assert not override.report.kept and override.report.replaced.total() == 2
+
+
+def test_graphs_leave_such_products_to_inductor(family: ModuleType) -> None:
+    products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
+    made = library_module(family, "graph_pass").GraphPass(products, family._contract)
+    try:
+        for rows in (40, 7):
+            a, b, bias = operands(rows)
+            traced = make_fx(lambda a, b, bias: torch.ops.aten.addmm.default(bias, a, b), tracing_mode="fake")
+            made(traced(a, b, bias).graph)
+    finally:
+        made.remove()
+    kept = "gemm_fp16_rcr_bias: torch's own product is the faster one"
+    assert dict(made.report.kept) == {("addmm", kept): 1}
+    assert dict(made.report.replaced) == {("addmm", "gemm_fp16_rcr_bias"): 1}
+
+
+def test_a_traced_call_runs_what_its_operator_chooses(family: ModuleType) -> None:
+    a, b, _ = operands(40)
+    compiled = torch.compile(lambda a, b: family.gemm_fp16_rcr_none(a, b).relu(), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(a, b), (a @ b).relu())
