@@ -73,14 +73,14 @@ def write(paths: Sequence[Path], out: Path) -> int:
         raise CallError(f"--torch: results of one device are needed, found {', '.join(devices) or 'none'}")
     found = comparisons(record for each in results for record in each.records)
     rules: dict[str, Rule] = {}
-    print("| contracts | sizes | our kernels: mean | 5 % worst | least | with torch's: mean | 5 % worst | least |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| contracts | sizes | our kernels: mean, 5 % worst, least | with torch's |")
+    print("| --- | --- | --- | --- |")
     for name, own in sorted(found.items()):
         if len(own) < FEWEST:
             continue
         held = halves(own)
         worth = math.fsum(held.both) > math.fsum(held.ours)
-        cells = [*_summary(held.ours), *_summary(held.both)]
+        cells = [", ".join(_summary(each)) for each in (held.ours, held.both)]
         print(f"| `{name}`{'' if worth else ' (no rule)'} | {len(own)} | {' | '.join(cells)} |")
         if worth:
             rules[name] = fit(own)
