@@ -37,7 +37,7 @@ ORDER = (
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
 BOUNDS = {
-    "language": 5100,
+    "language": 5200,
     "epilogue": 1650,
     "plan": 3900,
     "lowering": 4400,
@@ -52,12 +52,12 @@ BOUNDS = {
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 53310,
+    "tests": 53480,
     "generated": 346000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 32800
+WORDS = 33000
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 
