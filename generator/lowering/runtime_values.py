@@ -99,7 +99,7 @@ def argument(x: Argument, *more: str) -> str:
     if x.number:
         return f'Number("{x.name}")'
     kind = [x.torch_dtype] * (x.dtype is not None)
-    unit = [f"unit={x.unit}"] * (x.unit is not None)
+    unit = [f"unit={x.unit}"] * (x.unit is not None) + ["shared=True"] * x.shared
     return bracketed("Operand(", [f'"{x.name}"', f'"{x.words}"', *kind, *unit, *more], ")", 2 * INDENT)
 
 

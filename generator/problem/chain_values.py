@@ -68,9 +68,9 @@ def spread(
 ) -> torch.Tensor:
     """An operand of `shape`, reshaped to broadcast to (M, N), or to the given `rows` and `columns` of it."""
     if shape == ROWS:
-        value = value[:, None]
+        value = value[..., None]
     elif shape in (COLUMNS, HALVES):
-        value = value[None, :]
+        value = value[..., None, :]
     if rows is not None and value.dim() == 2 and value.shape[0] > 1:
         value = value[rows]
     if columns is not None and value.dim() == 2 and value.shape[1] > 1:

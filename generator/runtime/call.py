@@ -97,6 +97,8 @@ class Operand:
     read: bool = False
     #: The operand that, where it is given, names the rows of a result to fill, which must be given then, with S rows.
     named: str | None = None
+    #: Whether the products may share one, which then lacks the first dimension.
+    shared: bool = False
 
     def __post_init__(self) -> None:
         # Torch's compiler, which may trace a call, evaluates no text.
@@ -178,6 +180,9 @@ class Operand:
         x, shape, unit = self.typed(x, state.given), self.sized(state.numbers), self.unit
         if self.named is not None:
             shape = (state.numbers["S"], *shape[1:])
+        whole = shape
+        if self.shared and x.dim() == len(shape) - 1:
+            shape, unit = shape[1:], 0
         if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
             raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}")
         if x.layout != torch.strided:
@@ -190,7 +195,7 @@ class Operand:
             hint = "was .T forgotten? its transposed is dense there; " * turned
             hint += f"pass {self.name}{turn}.contiguous(){turn}"
             raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}; {hint}")
-        return x
+        return x if shape is whole else x.expand(whole)
 
     def rows(self, given: Mapping[str, Any], known: Mapping[str, int]) -> int:
         """S, of a result with `named`; raises TypeError or ValueError for a tensor of which `named` can name no row."""

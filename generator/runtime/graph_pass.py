@@ -187,9 +187,10 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         value = output.meta["val"]
         if not _contiguous(value) or value.dtype != self._products[name].out:
             return "its result has another layout or type"
-        words = {x.name: x.words for x in function.table.operands}
+        # Of a vector for each matrix of a batch, all share the one that is found.
+        dimensions = {x.name: len(x.words) - x.shared for x in function.table.operands}
         nodes = {x: each for x, each in given.items() if is_node(each)}
-        short = [x for x, each in nodes.items() if len(words[x]) == 2 and each.meta["val"].dim() < 2]
+        short = [x for x, each in nodes.items() if dimensions[x] == 2 and each.meta["val"].dim() < 2]
         if short and self._products[name].batch.startswith("grouped"):
             return "a vector that all groups share"
         why = _why_refused(function, {x: given[x].meta["val"] for x in ("a", "b", "offsets") if x in given})
@@ -199,8 +200,8 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         with graph.inserting_before(output):
             try:
                 for x, each in nodes.items():
-                    if each.meta["val"].dim() != len(words[x]):
-                        given[x] = _reshaped(graph, each, _flat(each, len(words[x]), shape_of(node)))
+                    if each.meta["val"].dim() != dimensions[x]:
+                        given[x] = _reshaped(graph, each, _flat(each, dimensions[x], shape_of(node)))
                 function.register()
                 result = call = _made(graph, operator(name), _arguments(function.signature, given))
                 if shape_of(call) != shape_of(output):

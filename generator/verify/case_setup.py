@@ -230,6 +230,8 @@ class _Builder:
         if x.number and not self.case.scalar_tensor:
             setup.scalars[x.name] = 0.0 if self.case.beta_zero and x.name == self.variant.epilogue.beta else -1.3
             return
+        if x.shared and (self.case.repeated or self.case.interleaved):
+            x = replace(x, dimensions=x.dimensions[1:])
         setup.tensors[x.name] = operand = self.tensor(x)
         self.fill(operand, 1.0 if x.number or x.extents == ("1",) else spread)
 
