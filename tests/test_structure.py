@@ -41,7 +41,7 @@ BOUNDS = {
     "epilogue": 1650,
     "plan": 3900,
     "lowering": 4400,
-    "emit": 8820,
+    "emit": 8830,
     "runtime": 8270,
     "cost": 670,
     "problem": 2150,
@@ -52,12 +52,12 @@ BOUNDS = {
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 53580,
+    "tests": 53690,
     "generated": 346000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 33000
+WORDS = 33070
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 

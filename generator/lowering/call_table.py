@@ -76,7 +76,10 @@ class CallTable:
     @cached_property
     def text(self) -> str:
         """The statement that assigns the table."""
-        reductions = [f'Reduction("{x.name}", "{x.matrix.variable}", "{x.reduction}")' for x in self.reductions]
+        reductions = [
+            f'Reduction("{x.name}", "{x.matrix.variable}", "{x.reduction}"{", along=False" * x.single})'
+            for x in self.reductions
+        ]
         arguments = ["CONFIGS"]
         arguments += entries("operands", [self._operand(x) for x in self.operands])
         arguments += entries("results", [self._result(x) for x in self.call.results])

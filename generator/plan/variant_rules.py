@@ -10,7 +10,7 @@ from itertools import islice
 
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.operations import COLUMNS, ELEMENT, MATRIX, SCALAR
+from generator.epilogue.operations import ELEMENT, MATRIX, ROWS, SCALAR
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.features import Feature
@@ -365,7 +365,7 @@ def _outputs_of_rows(v: Variant) -> str | None:
         found = step.meaning
         if not isinstance(found, AuxiliaryOutput) or not found.reduction:
             continue
-        if found.shape == COLUMNS:
+        if found.shape != ROWS:
             return f"{step.operation} is computed from all rows together; compute it from the result {WITH_ROWS}"
         if found.reduction == "sum":
             return (

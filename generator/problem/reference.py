@@ -176,7 +176,7 @@ def auxiliary_value(writer: AuxiliaryOutput, x: Bounded, out: str, *, integer: b
     x = read(x) if integer else x
     if writer.reduction == "sum":
         return sum_along(x, writer.dimension)
-    value, error = x.value, x.error.expand(x.value.shape)
+    value, error = writer.lines(x.value), writer.lines(x.error.expand(x.value.shape))
     if not value.shape[writer.dimension]:
         return Bounded(value.sum(writer.dimension), value.sum(writer.dimension))
     # No rounding; the error of a maximum is at most the largest error of the values.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import triton
 
-from generator.epilogue.operations import BOTH, ELEMENT, MATRIX, SCALAR
+from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, MATRIX, ROWS, SCALAR
 from generator.language.storage import Storage, element_of
 from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
@@ -302,11 +302,12 @@ def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         spoil = changed(name, lambda x: x.double())
         yield Refusal(f"{name}-dtype", f"{name} is float64", TypeError, (name, "float64"), spoil)
         if output.reduced:
-            size = str((*leading_extents(v, case), {"M": m, "N": n}[output.shape] + 1))
+            size = str((*leading_extents(v, case), {ROWS: m, COLUMNS: n}.get(output.shape, 1) + 1))
             spoil = changed(name, lambda x: torch.cat([x, x[..., :1]], -1))
             yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
-            spoil = changed(name, lambda x: x.repeat_interleave(2, -1)[..., ::2])
-            yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
+            if output.shape != ELEMENT:
+                spoil = changed(name, lambda x: x.repeat_interleave(2, -1)[..., ::2])
+                yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
             if v.batch == "strided":
                 spoil = changed(name, lambda x: x[:1].expand_as(x))
                 reason = f"{name} is one vector for the whole batch"

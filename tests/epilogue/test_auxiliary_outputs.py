@@ -206,3 +206,23 @@ def test_the_function_returns_a_tuple_where_there_are_outputs_alone() -> None:
         returned[chain] = ", ".join(names), ast.unparse(function.returns)
     assert returned["none"] == returned["accumulate"] == ("out", "Tensor")
     assert returned["save+row_amax"] == ("out, preact, row_amax", "tuple[Tensor, Tensor, Tensor]")
+
+
+def test_an_output_without_settings_is_written_with_an_empty_mapping() -> None:
+    first, second = family_of(f"{BASE}epilogue: [[bias, {{amax: {{}}}}], [bias, {{row_sum: {{}}}}]]\n").kernels
+    assert [x.variant.epilogue.word for x in (first, second)] == ["bias+amax", "bias+row_sum"]
+    assert first.variant.epilogue.told == ("amax is the largest absolute value of A @ B + bias",)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("schedule: elementwise", "amax is reduced tile by tile"),
+        ("batch: grouped", "amax would be reduced over tiles whose number only the device knows"),
+        ("result: symmetric", "amax would be reduced over all elements"),
+        ("invariant: rows", "amax is computed from all rows together"),
+    ],
+)
+def test_where_no_program_knows_the_largest_magnitude(more: str, words: str) -> None:
+    (found,) = mistakes_of(f"{BASE}epilogue: amax\n{more}\n")
+    assert words in found
