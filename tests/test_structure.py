@@ -42,7 +42,7 @@ BOUNDS = {
     "plan": 3900,
     "lowering": 4400,
     "emit": 8830,
-    "runtime": 8270,
+    "runtime": 8275,
     "cost": 670,
     "problem": 2150,
     "verify": 8000,
@@ -52,12 +52,12 @@ BOUNDS = {
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 53690,
+    "tests": 53770,
     "generated": 346000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 33070
+WORDS = 33080
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 
