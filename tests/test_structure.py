@@ -42,22 +42,22 @@ BOUNDS = {
     "plan": 3900,
     "lowering": 4400,
     "emit": 8830,
-    "runtime": 8275,
+    "runtime": 8290,
     "cost": 670,
     "problem": 2150,
-    "verify": 8000,
+    "verify": 8010,
     "bounds": 5620,
     "bench": 3760,
     "tune": 3475,
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 53770,
+    "tests": 53860,
     "generated": 346000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 33080
+WORDS = 33130
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 import triton
@@ -31,6 +31,8 @@ Row: TypeAlias = dict[str, int]
 Config: TypeAlias = Row | int | None
 #: The types that scales may have.
 SCALES = (torch.float32, torch.float16, torch.bfloat16)
+#: The types of masks, which an operand of any floating type may have too.
+MASKS = (torch.bool, torch.uint8)
 # The largest size: the offsets of a tile that begins below it are 32-bit integers.
 MOST = 2**31 - 2**16
 # One for all families of a process, which interpret by the same module.
@@ -84,7 +86,7 @@ class State:
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor of a call: `shape` has a word for each dimension, "M K//2"; `dtype` None is any floating type."""
+    """A tensor of a call: `shape` has a word for each dimension, "M K//2"; `dtype` None is any floating or a mask's."""
 
     name: str
     shape: str
@@ -99,6 +101,8 @@ class Operand:
     named: str | None = None
     #: Whether the products may share one, which then lacks the first dimension.
     shared: bool = False
+    #: Whether an operand of any floating type may be a mask.
+    masks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         # Torch's compiler, which may trace a call, evaluates no text.
@@ -131,8 +135,11 @@ class Operand:
             hint = "; torch.fx.symbolic_trace does not record it, use torch.export" * isinstance(x, torch.fx.Proxy)
             raise TypeError(f"{self.name} must be a torch.Tensor, got {type(x).__name__}{hint}")
         dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
-        if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
-            wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
+        taken = x.is_floating_point() or (self.masks and x.dtype in MASKS) if self.dtype is None else x.dtype in dtypes
+        if not taken:
+            wanted = (
+                " or ".join(map(str, dtypes)) if self.dtype else "of a floating type" + ", bool or uint8" * self.masks
+            )
             stored = self.name == "b" and not {"b_scale", "b_index"}.isdisjoint(given)
             # What converts it, if no more than rounding is lost.
             near = x.dtype.itemsize > 1 and dtypes[0] and x.is_floating_point() == dtypes[0].is_floating_point
@@ -195,6 +202,8 @@ class Operand:
             hint = "was .T forgotten? its transposed is dense there; " * turned
             hint += f"pass {self.name}{turn}.contiguous(){turn}"
             raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}; {hint}")
+        # A kernel, and a descriptor, read the bytes of a mask.
+        x = x.view(torch.uint8) if x.dtype == torch.bool else x
         return x if shape is whole else x.expand(whole)
 
     def rows(self, given: Mapping[str, Any], known: Mapping[str, int]) -> int:

@@ -34,7 +34,7 @@ _PADDING = {"a": 3, "b": 7, "c": 11}
 #: A stride that no layout has and no hardware copy accepts.
 _ODD = 7
 #: The type of scales, or of zero points where a byte is one of their types, by the type of the case's operands.
-_SCALE_TYPE = {"fp32": "fp32", "fp64": "fp32", "bf16": "bf16", "fp16": "fp16"}
+_SCALE_TYPE = {"fp32": "fp32", "fp64": "fp32", "bf16": "bf16", "fp16": "fp16", "uint8": "fp32"}
 _ZERO_TYPE = {**_SCALE_TYPE, "bf16": CONTAINER}
 _E8M0 = "e8m0"
 _E8M0_TYPE = {word: CONTAINER if word == "bf16" else _E8M0 for word in _SCALE_TYPE}
@@ -121,6 +121,9 @@ class _CaseDraw(Draw):
         return partial(self.bits, 256) if bits else partial(self.plain, deviation=deviation)
 
     def plain(self, shape: tuple[int, ...], dtype: torch.dtype, deviation: float = 1.0) -> torch.Tensor:
+        if dtype == torch.uint8:
+            # A mask, with zeros.
+            return self.whole(shape, dtype, 0, 3)
         if not dtype.is_floating_point:
             limits = torch.iinfo(dtype).min, torch.iinfo(dtype).max
             found = self.whole(shape, dtype, *(_SATURATING_WHOLE if self.dtype.out in QUANTISED else limits))

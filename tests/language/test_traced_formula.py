@@ -96,7 +96,7 @@ def _doubles(x):  # type: ignore[no-untyped-def]
         (lambda x: torch.nn.functional.silu(x), 0, "unknown function 'silu'"),
         (lambda x: torch.maximum(x, other=x), 0, "unknown function 'max' with other"),
         (lambda x: formula.sinh(x), 0, "unknown function 'sinh'"),
-        (lambda x: formula.where(x, 1, 2), 0, "the first argument of where is a comparison"),
+        (lambda x: formula.where(x + 1, 1, 2), 0, "the first argument of where is a comparison"),
         (lambda x: formula.exp(x, x), 0, "exp takes 1 argument"),
         (lambda x: x**0.5, 0, "whole number from 2 to 8"),
         (lambda x: 2**x, 0, "whole number from 2 to 8"),
