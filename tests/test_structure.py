@@ -48,16 +48,16 @@ BOUNDS = {
     "verify": 8010,
     "bounds": 5620,
     "bench": 3760,
-    "tune": 3475,
+    "tune": 3640,
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 53860,
+    "tests": 54000,
     "generated": 346000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 33130
+WORDS = 33270
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 
