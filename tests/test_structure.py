@@ -38,11 +38,11 @@ ORDER = (
 #: a user gains.
 BOUNDS = {
     "language": 5200,
-    "epilogue": 1650,
-    "plan": 3900,
+    "epilogue": 1655,
+    "plan": 3905,
     "lowering": 4400,
     "emit": 8830,
-    "runtime": 8290,
+    "runtime": 8295,
     "cost": 670,
     "problem": 2150,
     "verify": 8010,
@@ -52,12 +52,12 @@ BOUNDS = {
     "commands": 1300,
     "files": 920,
     "templates": 3150,
-    "tests": 54000,
+    "tests": 54180,
     "generated": 346000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 33270
+WORDS = 33330
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 
