@@ -53,6 +53,7 @@ _DEFINED_IN = {
     "NotInstalled": "generator.files.package_data",
     "Refused": "generator.emit.apply",
     "SpecError": "generator.language.errors",
+    "formula": "generator.language.traced_formula",
 }
 
 __all__ = (*_DEFINED_IN, "verify")

@@ -18,6 +18,7 @@ from generator.files.reading import FileError as FileError
 from generator.language.errors import CallError as CallError
 from generator.language.errors import Mistake as Mistake
 from generator.language.errors import SpecError as SpecError
+from generator.language.traced_formula import formula as formula
 from generator.plan.kernels import Kernel as Kernel
 from generator.plan.kernels import LeftOut as LeftOut
 from generator.verify.jobs import Failure as Failure

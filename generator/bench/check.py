@@ -13,7 +13,7 @@ import torch
 
 from generator.bench.random_operands import Operands
 from generator.epilogue.chain import Output
-from generator.epilogue.operations import ROWS
+from generator.epilogue.operations import ELEMENT, ROWS
 from generator.language.elements import ELEMENTS
 from generator.plan.contract_call import Argument
 from generator.plan.extents import N
@@ -182,8 +182,8 @@ def _parts(
             return matrix(x, (..., columns_of(columns, problem.shape.n, problem.epilogue.order)))
         if not writer.reduction:
             return matrix(x)
-        # A sum over a column needs all rows, and a sum over a row all columns.
-        if (columns if writer.shape == ROWS else rows) is not None:
+        # A sum over a column needs all rows, a sum over a row all columns, and a single element both.
+        if (columns if writer.shape == ROWS else rows) is not None or (writer.shape == ELEMENT and columns is not None):
             return None
         exact = auxiliary_value(writer, Bounded(x, x.new_zeros(())), problem.dtype.out, integer=integer)
         norm, scale = float(exact.value.norm()), _scale(problem, x)

@@ -213,11 +213,15 @@ class Launcher:
         self._check_parameters()
 
     def _check_reduction(self, reduction: Any) -> None:
-        """Raise unless `Reduction.run` reduces parts of the result's shape, along the last dimension but one."""
+        """Raise unless `Reduction.run` reduces parts of the result's shape, along the last dimension but one.
+
+        Of a single element the parts may have any last dimension.
+        """
         parts = next((x for x in self.call.memory if x.name == reduction.parts), None)
         result = next((x for x in self.call.results if x.name == reduction.name), None)
         known = reduction.how in ("sum", "amax") and parts is not None and len(parts.shape) > 1
-        if not known or result is None or parts is None or (*parts.shape[:-2], parts.shape[-1]) != result.shape:
+        reduced = (*parts.shape[:-2], parts.shape[-1] if reduction.along else 1) if parts is not None else ()
+        if not known or result is None or reduced != result.shape:
             raise NotUnderstood(self.call.line, f"{reduction.name}, made of parts of another shape")
 
     def _check_results(self) -> None:

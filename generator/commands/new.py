@@ -22,7 +22,8 @@ def parser() -> argparse.ArgumentParser:
     made = Parser(
         prog=f"{program()} new",
         description="Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",
-        epilog="Nothing is overwritten. A value is written as in a spec: --layout '[rcr, rrr]' gives two layouts.",
+        epilog="Nothing is overwritten. A value is written as in a spec: --layout '[rcr, rrr]' gives two layouts. "
+        "MODULE:FUNCTION in an epilogue is the operation that this Python function computes.",
         allow_abbrev=False,
     )
     made.add_argument("name", metavar="NAME", help="the family's name, or the path of the spec")

@@ -66,6 +66,17 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         "--refine", action="store_true", help="also measure the N best by the cost model fitted to earlier measurements"
     )
     parser.add_argument(
+        "--import",
+        dest="imported",
+        nargs=2,
+        metavar=("vllm", "FILE"),
+        help="also measure the tiles of a JSON file of vLLM, of fused experts or of fp8 with scaled blocks, at "
+        "the sizes in the file's name or those of --shapes",
+    )
+    parser.add_argument(
+        "--trust", action="store_true", help="with --import: write its tiles as winners, without a measurement"
+    )
+    parser.add_argument(
         "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="start no measurement after this time"
     )
     parser.add_argument(
@@ -145,10 +156,14 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         parser.error("--torch reads results of bench and writes rules to --tuned FILE, and nothing else")
     if not (call.report or call.torch or call.specs):
         parser.error("the following arguments are required: SPEC")
-    if call.device is not None and not call.dry_run and not call.again:
+    if call.device is not None and not (call.dry_run or call.again or call.trust):
         parser.error(
-            "--device goes with --dry-run and --again, as --gpu does; measurements use the GPU of this machine"
+            "--device goes with --dry-run, --again and --trust, as --gpu does; measurements use the GPU of this machine"
         )
+    if call.trust and (call.imported is None or call.device is None):
+        parser.error("--trust goes with --import, and with --device DEVICE or --gpu GPU, which the tiles are for")
+    if call.imported is not None and (call.again or call.report):
+        parser.error("--import gives candidates, and --again and --report measure none")
     if call.again and call.device is None:
         parser.error("--again chooses for a device: name it with --device DEVICE or --gpu GPU")
     if call.smallest and not call.again:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from generator.language.keys import KEYS
 from generator.language.model import Layout, Spec, word_of
 from generator.language.spec import decoded
 from generator.language.targets import DEFAULT_TARGETS
+from generator.language.traced_formula import imported_operation
 from generator.language.vocabulary import (
     BACKWARD,
     DEFAULTS,
@@ -38,6 +40,8 @@ GIVEN = {
     "select": DEFAULTS["select"],
     "targets": f"[{', '.join(DEFAULT_TARGETS)}]",
 }
+#: A Python function in an epilogue; YAML has a space behind a colon.
+_FUNCTION = re.compile(r"\b([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _WORDS = {**WORDS, "select": SELECT, "backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
 
 
@@ -51,6 +55,10 @@ def create(name: str, given: dict[str, str], summary: str | None) -> None:
     path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
     if path.exists():
         raise Refused(f"{path}: is there already, and is never overwritten; choose another name")
+    if found := {name: imported_operation(module, name) for module, name in _FUNCTION.findall(given["epilogue"])}:
+        # JSON is YAML, but for an infinity.
+        ops = json.dumps(found).replace("Infinity", ".inf")
+        given = {**given, "epilogue": _FUNCTION.sub(r"\2", given["epilogue"]), "ops": ops}
     text = _checked(path, given, summary)
     _create(path, text)
     print(f"{path}: created")

@@ -8,40 +8,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from generator.epilogue.formula import X
-from generator.epilogue.operations import COLUMNS, MATRIX, OUT, ROWS, EpilogueOperation
+from generator.epilogue.operations import COLUMNS, ELEMENT, MATRIX, OUT, ROWS, EpilogueOperation
 
 
 @dataclass(frozen=True)
 class AuxiliaryOutput(EpilogueOperation):
     """An operation that writes an output: the output's name, its shape, and the reduction over the other dimension.
 
-    An output of shape M is computed from the rows, one of shape N from the columns, of the running value.
+    An output of shape M is computed from the rows, one of shape N from the columns, of the running value, one of a
+    single element from all of it.
     """
 
     output: str = ""
     shape: str = MATRIX
     #: `sum` or `amax` as torch calls it; empty where the value itself is stored.
     reduction: str = ""
+    #: The operand of the product, "a" or "b", that is reduced along K; empty where the running value is.
+    source: str = ""
 
     @property
     def differentiable(self) -> bool:
-        """Whether the output has a gradient: not a maximum, whose element the backward pass could not find again."""
-        return self.reduction != "amax"
+        """Whether the output has a gradient: not a maximum, whose element the backward pass could not find again.
+
+        That of an operand's sum would be added to the operand's, by a product of another form.
+        """
+        return self.reduction != "amax" and not self.source
 
     @property
     def dimension(self) -> int:
         """The dimension of the running value that the reduction removes, as torch counts it."""
         return -1 if self.shape == ROWS else -2
 
+    def lines(self, x: Any) -> Any:
+        """A running value (..., M, N) as it is reduced along `dimension`: for a single element in one column."""
+        return x.flatten(-2)[..., None] if self.shape == ELEMENT else x
+
     @property
     def meaning(self) -> str:
         """The output in words, as a function of the running value `{}`."""
         if not self.reduction:
             return "{}"
-        each = "row" if self.shape == ROWS else "column"
-        return f"the {'sum' if self.reduction == 'sum' else 'largest absolute value'} of each {each} of {{}}"
+        each = {ROWS: " of each row", COLUMNS: " of each column"}.get(self.shape, "")
+        of = self.source.upper() or "{}"
+        return f"the {'sum' if self.reduction == 'sum' else 'largest absolute value'}{each} of {of}"
 
 
 AUXILIARY: Mapping[str, AuxiliaryOutput] = {
@@ -49,6 +61,9 @@ AUXILIARY: Mapping[str, AuxiliaryOutput] = {
     "row_sum": AuxiliaryOutput(X, output="row_sum", shape=ROWS, reduction="sum", built_in=True),
     "col_sum": AuxiliaryOutput(X, output="col_sum", shape=COLUMNS, reduction="sum", built_in=True),
     "row_amax": AuxiliaryOutput(X, output="row_amax", shape=ROWS, reduction="amax", built_in=True),
+    "a_sum": AuxiliaryOutput(X, output="a_sum", shape=ROWS, reduction="sum", source="a", built_in=True),
+    "b_sum": AuxiliaryOutput(X, output="b_sum", shape=COLUMNS, reduction="sum", source="b", built_in=True),
+    "amax": AuxiliaryOutput(X, output="amax", shape=ELEMENT, reduction="amax", built_in=True),
 }
 
 #: The operation that reads C before it writes it.

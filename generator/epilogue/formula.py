@@ -49,7 +49,10 @@ _ROUNDED = "rounded to {}, then converted back to fp32"
 
 FUNCTIONS: Mapping[str, FormulaFunction] = {
     "where": FormulaFunction(
-        "c, x, y", "`x` where the comparison `c` holds, else `y`", "tl.where({}, {}, {})", integer=True
+        "c, x, y",
+        "`x` where the comparison `c` holds, or the mask `c` is not 0, else `y`",
+        "tl.where({}, {}, {})",
+        integer=True,
     ),
     # A plain maximum compiles to max.f32, which drops NaN.
     "max": FormulaFunction(
@@ -255,7 +258,7 @@ def _foreign(node: ast.expr) -> tuple[str, str]:
     return "this expression", ""
 
 
-def _call(node: ast.expr, name: str, arguments: list[ast.expr], names: frozenset[str]) -> None:
+def _call(node: ast.Call, name: str, arguments: list[ast.expr], names: frozenset[str]) -> None:
     if name not in FUNCTIONS:
         raise FormulaError(f"unknown function {name!r}; functions: {', '.join(FUNCTIONS)}", column_of(node))
     arity = FUNCTIONS[name].arity
@@ -264,8 +267,15 @@ def _call(node: ast.expr, name: str, arguments: list[ast.expr], names: frozenset
         raise FormulaError(told, column_of(node))
     if name == "where":
         condition, *arguments = arguments
-        if _kind(condition, names) != "truth":
-            raise FormulaError("the first argument of where is a comparison", column_of(condition))
+        kind = _kind(condition, names)
+        if isinstance(condition, ast.Name):
+            # A mask: what is not 0 is true.
+            zero = ast.copy_location(ast.Constant(0), condition)
+            node.args[0] = ast.copy_location(ast.Compare(condition, [ast.NotEq()], [zero]), condition)
+        elif kind != "truth":
+            raise FormulaError(
+                "the first argument of where is a comparison or the name of a mask", column_of(condition)
+            )
     for argument in arguments:
         _number(argument, names)
 

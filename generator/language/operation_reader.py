@@ -200,6 +200,8 @@ def read_output(reader: Reader, node: Node, word: str) -> AuxiliaryOutput | None
     """The auxiliary output `word` with the name in `node`; None if the name is illegal, with the mistake recorded."""
     before = len(reader.mistakes)
     name, what = plain(node), f"epilogue.{word}"
+    if isinstance(node, MappingNode) and not node.value:
+        return AUXILIARY[word]
     if isinstance(node, (MappingNode, SequenceNode)) or not isinstance(name, str):
         told = f"expected the name of the output, as in {{{word}: hidden}}, found {described(node)}"
         reader.wrong(node, f"{what}: {told}")

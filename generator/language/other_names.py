@@ -35,7 +35,6 @@ _SAME = {
     "{clamp: {min: -1, max: 1}}": "hard_tanh",
     "clamp": "clip",
     "save": "aux",
-    "row_amax": "amax",
     "grad(relu)": "drelu",
     "quantize": "quantise quant",
 }

@@ -218,7 +218,8 @@ def _with_parameters(strict: bool) -> Schema:
         for name, operation in BUILT_IN.items()
         if operation.parameters and name not in AUXILIARY
     }
-    made |= {name: {"description": f"Name of the output {name}.", **_NAME} for name in AUXILIARY}
+    name_or_none = {"anyOf": [_NAME, {"type": "object", "maxProperties": 0}]}
+    made |= {name: {"description": f"Name of the output {name}.", **name_or_none} for name in AUXILIARY}
     made[QUANTIZE] = {"description": "Stores C in another type, with scales that are found from it.", **_quantisation()}
     gradient: Schema = {"type": "object", "properties": {"op": _TEXT}, "required": ["op"]}
     made[GRAD] = {"description": "The gradient of an operation with parameters.", **gradient}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
-from generator.epilogue.operations import MATRIX
+from generator.epilogue.operations import ELEMENT, MATRIX, SCALAR
 from generator.epilogue.quantisation import OUT_SCALE
 from generator.language.elements import every_target
 from generator.language.model import Variant
@@ -18,7 +18,7 @@ from generator.language.vocabulary import MASKING, SWIZZLE
 from generator.lowering.docstring_numbers import quantised, rounding, stored
 from generator.lowering.lines import paragraph
 from generator.lowering.view import View
-from generator.plan.contract_call import Argument
+from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.plan.target_rules import packed_from_sm90, scaling_targets
 
@@ -145,9 +145,12 @@ def batch(v: Variant) -> str:
     if not v.products.several or v.products.divided:
         return ""
     text = "matrix i of the result is computed from matrix i of each operand, for any batch size B, including 0."
-    shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]
+    shared = [operand.name for operand in v.epilogue.operands if operand.shape in (SCALAR, ELEMENT)]
     if shared:
         text += f" All of them share {' and '.join(shared)}."
+    vectors = [x.name for x in call(v).operands if x.shared]
+    if vectors:
+        text += f" A vector without the dimension B is shared by all: {' and '.join(vectors)} may be one."
     if v.loading.descriptors:
         those = "The batch strides" if v.store == "as_load" else "The batch strides of a and b"
         return f"{text} {those} are multiples of 16 bytes, and not 0."

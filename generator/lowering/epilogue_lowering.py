@@ -97,7 +97,7 @@ def _operand(operand: EpilogueOperand, c: Matrix, products: Products) -> Matrix 
     if operand.shape == MATRIX:
         lies = c.number, c.first_row, c.first_column
         return Matrix(operand.name, operand.name, "M", "N", c.layout, *lies)
-    if not products.divided or operand.shape in (SCALAR, ELEMENT):
+    if operand.shape in (SCALAR, ELEMENT):
         return Vector(operand.name, operand.shape)
     first = c.first_row if operand.shape == ROWS else ""
     return Vector(operand.name, operand.shape, product="" if first else products.number, first=first)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from generator.epilogue.chain import EpilogueOperand
 from generator.epilogue.gated_units import CONCATENATED, PLACES
-from generator.epilogue.operations import BOTH, COLUMNS, HALVES, MATRIX, ROWS, SCALAR
+from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
 from generator.lowering.lines import bracketed
@@ -93,7 +93,8 @@ class GradientTensors:
             return self.incoming(operand.name, MATRIX)
         if self.of_groups(operand):
             return Matrix(operand.name, operand.name, "G", "N", "row", place=place, loaded=loaded, line="group")
-        return Vector(operand.name, operand.shape, place, loaded=loaded)
+        number = "" if operand.shape in (SCALAR, ELEMENT) else self.number
+        return Vector(operand.name, operand.shape, place, product=number, loaded=loaded)
 
     def outgoing(self, operand: EpilogueOperand, place: str = "{}") -> Matrix:
         """What the kernel stores for the gradient of an operand: the gradient, or parts that are added."""

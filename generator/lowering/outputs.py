@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from generator.epilogue.chain import Output
-from generator.epilogue.operations import BOTH, COLUMNS, MATRIX, ROWS
+from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, MATRIX, ROWS
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS
 from generator.lowering.operands import Matrix
@@ -25,10 +25,20 @@ class OutputView:
     reduction: str
     matrix: Matrix
     value: str
+    #: Whether the launcher makes a single element of all parts.
+    single: bool = False
+    #: The operand of the product whose sums along K the loop over K has made; empty where the running value is reduced.
+    source: str = ""
 
     @property
     def reduced(self) -> bool:
         return bool(self.reduction)
+
+    @property
+    def made(self) -> str:
+        """What the launcher makes the output by, as source."""
+        more = ", along=False" * self.single + f', source="{self.source}"' * bool(self.source)
+        return f'Reduction("{self.name}", "{self.matrix.variable}", "{self.reduction}"{more})'
 
     @property
     def halved(self) -> bool:
@@ -39,13 +49,6 @@ class OutputView:
     def across(self) -> str:
         """The dimension that a reduction leaves no trace of."""
         return "N" if self.shape == ROWS else "M"
-
-    def parts(self, rows: str) -> str:
-        """The expression for the room that the parts of tiles with so many `rows` need."""
-        front = "B, " if self.matrix.batched else ""
-        side = rows if self.across == "M" else 'row["BLOCK_N"]'
-        tiles = f"triton.cdiv({self.across}, {side})"
-        return f"torch.empty(({front}{tiles}, {self.shape}), dtype=torch.float32, device=a.device)"
 
 
 def output_view(
@@ -60,8 +63,11 @@ def output_view(
         # Outputs beside C stay by the rows of the product.
         matrix = replace(like, name=output.name, variable=output.name, place=place, scattered=False, line="offs_m")
         return OutputView(output.name, output.shape, writer.reduction, matrix, stored(x, kind, out, whole=whole))
-    parts = Matrix(output.name, f"{output.name}_parts", "tiles", writer.shape, "row", like.number)
-    return OutputView(output.name, writer.shape, writer.reduction, parts, stored(x, kind, REDUCED, whole=whole))
+    # Of a single element a tile writes what it has of each column.
+    shape = COLUMNS if writer.shape == ELEMENT else writer.shape
+    parts = Matrix(output.name, f"{output.name}_parts", "tiles", shape, "row", like.number)
+    value = stored(x, kind, REDUCED, whole=whole)
+    return OutputView(output.name, shape, writer.reduction, parts, value, shape != writer.shape, writer.source)
 
 
 def stored(x: str, kind: str, out: str, *, whole: bool) -> str:

@@ -100,7 +100,7 @@ def argument(x: Argument, *more: str, kind: str = "Operand") -> str:
     if x.number:
         return f'Number("{x.name}")'
     dtype = [x.torch_dtype] * (x.dtype is not None)
-    unit = [f"unit={x.unit}"] * (x.unit is not None)
+    unit = [f"unit={x.unit}"] * (x.unit is not None) + ["shared=True"] * x.shared
     return bracketed(f"{kind}(", [f'"{x.name}"', f'"{x.words}"', *dtype, *unit, *more], ")", 2 * INDENT)
 
 

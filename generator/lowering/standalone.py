@@ -155,7 +155,9 @@ class Standalone:
         declared = ["grid: tuple[Any, ...]"] * (len(self.table.launches) > 1)
         lines = [*declared, *["out.zero_()"] * self.table.adds]
         lines += [line for launch in self.table.launches for line in self._launch(launch)]
-        lines += [f"torch.{x.reduction}({x.matrix.variable}, -2, out={x.name})" for x in self.table.reductions]
+        for x in self.table.reductions:
+            parts = f"{x.matrix.variable}{'.flatten(-2)[..., None]' * x.single}"
+            lines.append(f"torch.{x.reduction}({parts}, -2, out={x.name})")
         yield from ("    " + line.replace("\n", "\n    ") for line in lines)
 
     def _launch(self, launch: LaunchTable) -> Iterator[str]:

@@ -49,6 +49,8 @@ class Argument:
     dtype: str | tuple[str, ...] | None = None
     #: The layout of a matrix, or of each matrix of a batch; empty for vectors and numbers.
     layout: str = ""
+    #: Whether the products may share one, which then lacks the first dimension.
+    shared: bool = False
 
     @property
     def extents(self) -> tuple[str, ...]:
@@ -183,9 +185,10 @@ def call(v: Variant) -> ContractCall:
     def operand(name: str, shape: str) -> Argument:
         if shape == MATRIX:
             return matrix(name, (M, N), layout.c, None)
-        # All matrices of a batch share what is no matrix; each group has its own.
-        own = products.divided and shape not in (SCALAR, ELEMENT)
-        return Argument(name, _of_all(products, _SHAPES[shape]) if own else _SHAPES[shape])
+        if shape in (SCALAR, ELEMENT):
+            return Argument(name, _SHAPES[shape])
+        # Each group has its own vector; the matrices of a batch may share one.
+        return Argument(name, _of_all(products, _SHAPES[shape]), shared=products.several and not products.divided)
 
     def output(name: str, shape: str) -> Argument:
         if shape in (MATRIX, BOTH):

@@ -325,7 +325,7 @@ def _spills(v: Variant, tile: Tile) -> bool:
     """
     reduced = {output.shape for output in v.epilogue.outputs if output.reduced}
     vectors = any(operand.shape in (ROWS, COLUMNS, HALVES) for operand in v.epilogue.operands)
-    return v.traits.walks_tiles and len(reduced) == 2 and vectors and tile.m * tile.n >= 128 * 32 * tile.warps
+    return v.traits.walks_tiles and len(reduced) > 1 and vectors and tile.m * tile.n >= 128 * 32 * tile.warps
 
 
 def halved(v: Variant, tile: Tile) -> Tile:

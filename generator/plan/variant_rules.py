@@ -10,7 +10,7 @@ from itertools import islice
 
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.operations import COLUMNS, ELEMENT, MATRIX, SCALAR
+from generator.epilogue.operations import ELEMENT, MATRIX, ROWS, SCALAR
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.features import Feature
@@ -94,6 +94,20 @@ def _elementwise_reduction(v: Variant) -> str | None:
         return f"{reduction} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
     if v.traits.pairs and not v.traits.joins and reduction:
         return f"{reduction} is reduced tile by tile, and a tile of {v.schedule} has several accumulators; use tiled"
+    return None
+
+
+def _operand_sums(v: Variant) -> str | None:
+    found = next((step for step in v.epilogue.steps if step.output and step.output.writer.source), None)
+    if found is None or found.output is None:
+        return None
+    where = f"{found.operation} is added up by programs that have all of K of a dense operand"
+    if v.traits.divides_k or v.traits.decodes or not v.traits.looped or not v.dtype.plain or v.product != "direct":
+        return f"{where}; use tiled or persistent, plain types and 'product: direct'"
+    if not v.dtype.stored_a.element.floating or v.dtype.stored_a.bits < 16:
+        return f"{found.operation} is a sum in fp32 of elements of 16 or 32 bits, and operands are {v.dtype.word}"
+    if found.output.writer.source == "b" and v.epilogue.gate is not None:
+        return f"{found.operation} has one element for a column of C, and with a gate B has two; compute it apart"
     return None
 
 
@@ -315,6 +329,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _descriptor_matrices,
     _integer_output,
     _elementwise_reduction,
+    _operand_sums,
     _batch_schedule,
     _groups,
     _atomic_result,
@@ -365,7 +380,7 @@ def _outputs_of_rows(v: Variant) -> str | None:
         found = step.meaning
         if not isinstance(found, AuxiliaryOutput) or not found.reduction:
             continue
-        if found.shape == COLUMNS:
+        if found.shape != ROWS:
             return f"{step.operation} is computed from all rows together; compute it from the result {WITH_ROWS}"
         if found.reduction == "sum":
             return (

@@ -15,7 +15,13 @@ FP32_ROUNDOFF = 2.0**-24
 FP32_TINY = 2.0**-126
 
 #: Real types that an epilogue operand may have.
-OPERAND_TYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
+OPERAND_TYPES = {
+    "fp32": torch.float32,
+    "fp64": torch.float64,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "uint8": torch.uint8,
+}
 
 
 #: The types that results are saturated to, each with its smallest and largest number.

@@ -54,6 +54,7 @@ def references(
     if (beta := variant.epilogue.beta) and operands[beta] == 0:
         # As in BLAS, C is not read, whatever is in it.
         operands = {**operands, "c": torch.zeros_like(torch.as_tensor(operands["c"]))}
+    operands = {"a": a, "b": b, **operands}
     multiply = product_of_decoded if variant.traits.decodes else product
     exact, error = multiply(variant.dtype, a, b, operands, hardware=hardware)
     outputs: list[Bounded] = []
@@ -176,7 +177,7 @@ def auxiliary_value(writer: AuxiliaryOutput, x: Bounded, out: str, *, integer: b
     x = read(x) if integer else x
     if writer.reduction == "sum":
         return sum_along(x, writer.dimension)
-    value, error = x.value, x.error.expand(x.value.shape)
+    value, error = writer.lines(x.value), writer.lines(x.error.expand(x.value.shape))
     if not value.shape[writer.dimension]:
         return Bounded(value.sum(writer.dimension), value.sum(writer.dimension))
     # No rounding; the error of a maximum is at most the largest error of the values.

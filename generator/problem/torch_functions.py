@@ -128,4 +128,4 @@ def auxiliary_value(writer: AuxiliaryOutput, x: torch.Tensor) -> torch.Tensor:
     """The auxiliary output `writer` of the running value `x`. Sums are at least fp32, because fp16 may overflow."""
     if writer.reduction == "sum":
         return x.sum(writer.dimension, dtype=torch.promote_types(x.dtype, torch.float32))
-    return x.abs().amax(writer.dimension) if writer.reduction else x
+    return writer.lines(x).abs().amax(writer.dimension) if writer.reduction else x

@@ -107,8 +107,8 @@ def _functions(contract: Operator) -> Autograd:
         if constant:
             ctx.mark_non_differentiable(*[every[place] for place in constant])
         ctx.names, ctx.numbers = (*kept, *numbers), tuple(numbers.values())
-        # Of an operand that is only added, no more than the type is needed.
-        ctx.types = tuple([operands[x].dtype for x in sums])
+        # Of an operand that is only added, no more than the type is needed, and along which dimensions it is repeated.
+        ctx.types = tuple([(sums[x][operands[x].dim()], operands[x].dtype) for x in sums])
         ctx.shape, ctx.rows, ctx.dtype, ctx.of_layer = every[0].shape, a.shape[0], a.dtype, of_layer
 
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -156,7 +156,7 @@ def _functions(contract: Operator) -> Autograd:
             out = selected_rows.named(out, given["scatter"], turned=False)
         grads = {**grads, "out": out}
         found = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
-        for (x, dims), dtype in zip(sums.items(), ctx.types):
+        for x, (dims, dtype) in zip(sums, ctx.types):
             if needed[x]:
                 found[x] = _total(out, dims, dtype)
         rows = given.get("rows")
@@ -213,7 +213,7 @@ def _functions(contract: Operator) -> Autograd:
                 pair = len(at), at[other]
                 left, right = pair if (x == "a") != turned[x] else pair[::-1]
                 launches.append((_transposed(call) if turned[x] else call, left, right))
-        totals = [(dims, dtype) for (x, dims), dtype in zip(sums.items(), ctx.types) if needed[x]]
+        totals = [each for x, each in zip(sums, ctx.types) if needed[x]]
         # Where the gradients are in the list of the chain's launch, or without one that of the call.
         behind = [x for x in ("a", "b", *sums) if needed[x]]
         made = {**made, **{x: place - len(behind) for place, x in enumerate(behind)}}
@@ -244,12 +244,15 @@ def _transposed(call: Repeat) -> Repeat:
     return found
 
 
-def _sums(contract: Operator) -> dict[str, tuple[int, ...]]:
-    """The operands that are added to the sum, each with the dimensions of C along which it is repeated."""
+def _sums(contract: Operator) -> dict[str, dict[int, tuple[int, ...]]]:
+    """The operands that are added to the sum, each with the dimensions of C along which one of so many is repeated."""
     table = contract.table
     whole = table.results[0].words
     return {
-        x.name: tuple([place for place, size in enumerate(whole) if size not in x.words])
+        x.name: {
+            count: tuple([place for place, size in enumerate(whole) if size not in x.words[-count:]])
+            for count in range(1, len(x.words) + 1)
+        }
         for x in table.operands[2:]
         if x.shape and x.absent is None
     }

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 import triton
@@ -31,6 +31,8 @@ Row: TypeAlias = dict[str, int]
 Config: TypeAlias = Row | int | None
 #: The types that scales may have.
 SCALES = (torch.float32, torch.float16, torch.bfloat16)
+#: The types of masks, which an operand of any floating type may have too.
+MASKS = (torch.bool, torch.uint8)
 # The largest size: the offsets of a tile that begins below it are 32-bit integers.
 MOST = 2**31 - 2**16
 # One for all families of a process, which interpret by the same module.
@@ -84,7 +86,7 @@ class State:
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor of a call: `shape` has a word for each dimension, "M K//2"; `dtype` None is any floating type."""
+    """A tensor of a call: `shape` has a word for each dimension, "M K//2"; `dtype` None is any floating or a mask's."""
 
     name: str
     shape: str
@@ -95,6 +97,10 @@ class Operand:
     absent: str | None = None
     #: Whether a result must be given, because it is read.
     read: bool = False
+    #: Whether the products may share one, which then lacks the first dimension.
+    shared: bool = False
+    #: Whether an operand of any floating type may be a mask.
+    masks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         # Torch's compiler, which may trace a call, evaluates no text.
@@ -126,8 +132,10 @@ class Operand:
         if not isinstance(x, Tensor):
             raise TypeError(f"{self.name} must be a torch.Tensor, got {type(x).__name__}")
         dtypes = self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
-        if not (x.is_floating_point() if self.dtype is None else x.dtype in dtypes):
-            wanted = " or ".join(map(str, dtypes)) if self.dtype else "of a floating type"
+        taken = x.is_floating_point() or (self.masks and x.dtype in MASKS) if self.dtype is None else x.dtype in dtypes
+        if not taken:
+            masks = ", bool or uint8" * self.masks
+            wanted = " or ".join(map(str, dtypes)) if self.dtype else f"of a floating type{masks}"
             stored = " as `_pack` makes it" * (self.name == "b" and not {"b_scale", "b_index"}.isdisjoint(given))
             raise TypeError(f"{self.name} must be {wanted}{stored}, got {x.dtype}")
         return x
@@ -163,6 +171,9 @@ class Operand:
         if x is None and self.absent is not None:
             return None
         x, shape, unit = self.typed(x, state.given), self.sized(state.numbers), self.unit
+        whole = shape
+        if self.shared and x.dim() == len(shape) - 1:
+            shape, unit = shape[1:], 0
         if x.dim() != len(shape) or any(map(surely, map(operator.ne, x.shape, shape))):
             raise ValueError(f"{self.name} must have shape {shape}, got {tuple(x.shape)}")
         if x.layout != torch.strided:
@@ -173,7 +184,9 @@ class Operand:
             turned = x.dim() > 1 and surely(x.stride(2 * x.dim() - 3 - unit) == 1)
             hint = f"; was .mT forgotten? {self.name}.mT has it" * turned
             raise ValueError(f"{self.name} must have stride 1 along dimension {unit}, got strides {x.stride()}{hint}")
-        return x
+        # A kernel, and a descriptor, read the bytes of a mask.
+        x = x.view(torch.uint8) if x.dtype == torch.bool else x
+        return x if shape is whole else x.expand(whole)
 
     def learn(self, known: dict[str, int], given: Mapping[str, Any]) -> None:
         """Learn what other sizes a result has, when those of all operands are known (`scattered`)."""
@@ -317,6 +330,10 @@ class Call:
             for reduction in self.reduced:
                 if results[reduction.name] is not None:
                     results[reduction.name].zero_()
+                # An operand has its sums also where no program multiplies it.
+                if source := getattr(reduction, "source", ""):
+                    added = given[source].sum(-1 if source == "a" else -2, dtype=torch.float32)
+                    results[reduction.name].copy_(added)
             return Plan(results)
         if config is None and self.tunes:
             return self.tuner.plan(self, state, results)  # type: ignore[no-any-return]

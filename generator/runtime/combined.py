@@ -175,13 +175,19 @@ def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Ten
     return found
 
 
+class _Floating(Operand):
+    """An operand of any floating type, which is no mask."""
+
+    masks = False
+
+
 _INDEX = Operand("index", "T K", torch.int32)
-_WEIGHTS = Operand("weights", "T K", absent="T")
+_WEIGHTS = _Floating("weights", "T K", absent="T")
 
 # With `enable_fp_fusion`, a product and a sum in one instruction would be rounded once.
 SUM = Combination(
     BLOCKS,
-    operands=(Operand("y", "R N"), _INDEX, _WEIGHTS),
+    operands=(_Floating("y", "R N"), _INDEX, _WEIGHTS),
     results=(Like("out", "T N", like="y"),),
     launches=(
         Launch(
@@ -247,7 +253,7 @@ SPREAD = Combination(
 )
 DOTS = Combination(
     BLOCKS,
-    operands=(Operand("grad", "T N"), Operand("y", "R N"), _INDEX, Operand("weights", "T K")),
+    operands=(_Floating("grad", "T N"), _Floating("y", "R N"), _INDEX, _Floating("weights", "T K")),
     results=(Like("of_weights", "T K", unit=1, like="weights"),),
     launches=(
         Launch(

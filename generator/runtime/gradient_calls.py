@@ -86,5 +86,5 @@ class Total:
             self.run(result, parts)
 
     def run(self, result: torch.Tensor, parts: torch.Tensor) -> None:
-        """Add up parts that belong to no groups."""
-        result.copy_(parts.reshape(-1, *result.shape).sum(0))
+        """Add up parts that belong to no groups: those of each product, where each has an operand of its own."""
+        result.copy_(parts.sum(1) if result.dim() > 1 else parts.reshape(-1, *result.shape).sum(0))

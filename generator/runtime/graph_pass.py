@@ -22,7 +22,7 @@ from .launch import added
 from .launchable import surely
 from .operators import Operator
 from .registration import NAMESPACE, Signature, operator
-from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
+from .torch_products import SCALE, Applied, Installed, Matrices, Report, TorchProduct, addend, word_of
 
 aten: Any = torch.ops.aten
 #: A node of a graph, whose arguments may be anything.
@@ -151,8 +151,8 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         if why:
             return False, why
         given = {"a": a, "b": b, **({} if offsets is None else {"offsets": offsets})}
-        if start:
-            given[start[0].operands[0]] = term
+        for each in start:
+            given[each.operands[0]] = node.kwargs["alpha"] if each is SCALE else term
         matrices = Matrices(batch, x, y, result.dtype)
         reasons: list[str] = []
         apart: list[str] = []
@@ -173,12 +173,12 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             if why == READ_ELSEWHERE:
                 apart.append(reasons[-1])
         # That of the shortest chain, which is what the product itself needs.
-        return False, (reasons or [matrices.why_none(self._products, start[0].operation if start else "none")])[-1]
+        return False, (reasons or [matrices.why_none(self._products, word_of(start))])[-1]
 
     def _roundings(self, chain: tuple[Applied, ...], start: tuple[Applied, ...]) -> tuple[str, ...]:
         """The roundings that fit: what `addmm` adds is not rounded before, so that a chain behind it is not, either."""
         if start:
-            return ("late",) if self.rounding == "late" or len(chain) == 1 else ()
+            return ("late",) if self.rounding == "late" or len(chain) == len(start) else ()
         return ROUNDINGS[self.rounding]
 
     def _put(self, graph: Graph, node: AnyNode, name: str, given: dict[str, Any], found: Found) -> str:
@@ -187,9 +187,10 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         value = output.meta["val"]
         if not _contiguous(value) or value.dtype != self._products[name].out:
             return "its result has another layout or type"
-        words = {x.name: x.words for x in function.table.operands}
+        # Of a vector for each matrix of a batch, all share the one that is found.
+        dimensions = {x.name: len(x.words) - x.shared for x in function.table.operands}
         nodes = {x: each for x, each in given.items() if is_node(each)}
-        short = [x for x, each in nodes.items() if len(words[x]) == 2 and each.meta["val"].dim() < 2]
+        short = [x for x, each in nodes.items() if dimensions[x] == 2 and each.meta["val"].dim() < 2]
         if short and self._products[name].batch.startswith("grouped"):
             return "a vector that all groups share"
         why = _why_refused(function, {x: given[x].meta["val"] for x in ("a", "b", "offsets") if x in given})
@@ -202,8 +203,8 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         with graph.inserting_before(output):
             try:
                 for x, each in nodes.items():
-                    if each.meta["val"].dim() != len(words[x]):
-                        given[x] = _reshaped(graph, each, _flat(each, len(words[x]), shape_of(node)))
+                    if each.meta["val"].dim() != dimensions[x]:
+                        given[x] = _reshaped(graph, each, _flat(each, dimensions[x], shape_of(node)))
                 function.register()
                 result = call = _made(graph, operator(name), _arguments(function.signature, given))
                 if shape_of(call) != shape_of(output):

@@ -50,11 +50,15 @@ class Reduction:
     name: str
     parts: str
     how: str
+    #: Whether the result has an element for each of the parts' last dimension; else it has one in all.
+    along: bool = True
+    #: The operand, "a" or "b", whose sums along K they are; empty for those of the result.
+    source: str = ""
 
     def fill(self, plan: Plan) -> None:
         """Reduce the parts of a call whose kernel has run."""
         self.run(plan.results[self.name], plan.known[self.parts])
 
     def run(self, result: torch.Tensor, parts: torch.Tensor) -> None:
-        """Reduce the parts along the last dimension but one."""
-        getattr(torch, self.how)(parts, -2, out=result)
+        """Reduce the parts along the last dimension but one; all of them to a single element."""
+        getattr(torch, self.how)(parts if self.along else parts.flatten(-2)[..., None], -2, out=result)

@@ -291,12 +291,15 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
         if contract.batched is None:
             told = "torch.vmap needs the contract for a batch, which this family lacks"
             raise NotImplementedError(f"{contract.shown}: {told}")
+        shared = {x.name for x in contract.function(contract.batched).table.operands if x.shared}
         given = list(arguments)
         for index, (x, place) in enumerate(zip(signature.places, dimensions)):
             value = given[index]
             matrix = isinstance(value, Tensor) and value.dim() - (place is not None) == 2
             if matrix and x not in signature.numbers:
                 given[index] = value.expand(info.batch_size, *value.shape) if place is None else value.movedim(place, 0)
+            elif place is not None and x in shared:
+                given[index] = value.movedim(place, 0)
             elif place is not None:
                 told = f"torch.vmap over {x}, which all products of a batch share"
                 raise NotImplementedError(f"{contract.shown}: {told}")

@@ -26,7 +26,7 @@ from . import torch_products
 from .launch import Function, Step, remember, signature_of
 from .precision import fp32_precision
 from .private import as_plain
-from .torch_products import Applied, Installed, Matrices, Report, TorchProduct, addend
+from .torch_products import SCALE, Applied, Installed, Matrices, Report, TorchProduct, addend, word_of
 
 #: Those of the operators that no contract computes, which are reported as left to torch.
 UNKNOWN = ("_addmm_activation", "_scaled_mm", "_scaled_grouped_mm")
@@ -65,19 +65,22 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class ChosenContract:
-    """The contract of calls of one signature; what is added to the product is `operand`, of this shape."""
+    """The contract of calls of one signature, with its chain; what is added to the product has this shape."""
 
     function: Function
-    operand: str
+    chain: tuple[Applied, ...]
     shape: tuple[int, ...]
 
     def operands(self, asked: Asked) -> dict[str, Any]:
         """The operands besides `a`, `b` and `out`."""
-        found = {} if asked.offsets is None else {"offsets": asked.offsets}
+        found: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
         x, shape = asked.added, self.shape
-        if x is not None and self.operand:
-            reshaped = len(shape) == 1 or tuple(x.shape) == shape
-            found[self.operand] = x.reshape(shape) if reshaped else x.expand(shape).contiguous()
+        for operation, (keyword, *_), _ in self.chain:
+            if operation == SCALE.operation:
+                found[keyword] = asked.alpha
+            elif x is not None:
+                reshaped = len(shape) == 1 or tuple(x.shape) == shape
+                found[keyword] = x.reshape(shape) if reshaped else x.expand(shape).contiguous()
         return found
 
     def step(self, asked: Asked) -> Step:
@@ -171,8 +174,8 @@ class Override(Installed):
         # Torch rounds once, what is added too.
         name = matrices.fitting(self.products, chain, ("late",))
         if name is None:
-            return matrices.why_none(self.products, chain[0].operation if chain else "none"), None
-        chosen = ChosenContract(self.function(name), chain[0].operands[0] if chain else "", shape)
+            return matrices.why_none(self.products, word_of(chain)), None
+        chosen = ChosenContract(self.function(name), chain, shape)
         try:
             chosen.function.table.checked({"a": asked.a, "b": asked.b, "out": asked.out, **chosen.operands(asked)})
             copier, target, *_ = chosen.step(asked)

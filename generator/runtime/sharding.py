@@ -65,7 +65,7 @@ def laid_out(arguments: Sequence[Any], units: Sequence[int | None]) -> list[Any]
     """The tensors of one device, of which those that torch gathered row-major are contiguous along `units` again."""
     found = [*arguments]
     for place, (x, unit) in enumerate(zip(arguments, units)):
-        if unit is not None and isinstance(x, Tensor) and x.shape[unit] > 1 and x.stride(unit) != 1:
+        if unit is not None and isinstance(x, Tensor) and x.dim() > 1 and x.shape[unit] > 1 and x.stride(unit) != 1:
             found[place] = x.movedim(unit, -1).contiguous().movedim(-1, unit)
     return found
 
@@ -93,7 +93,11 @@ def _register(operator: Divisible) -> None:
         found = []
         for size in ("", *sizes):
             made = [placed(shape, size, Partial() if size else Replicate()) for shape in operator.results]
-            read = [placed(operator.operands.get(x, ()), size, Replicate()) for x in operator.arguments]
+            # A vector that a batch shares lacks the first dimension.
+            read = [
+                placed(operator.operands.get(x, ())[-getattr(each, "ndim", 0) :], size, Replicate())
+                for x, each in zip(operator.arguments, given)
+            ]
             found.append((made, [each if tensor else None for each, tensor in zip(read, tensors)]))
         return found
 

@@ -48,8 +48,13 @@ def applied(operation: str, *operands: str, **settings: float | str) -> Applied:
     return Applied(operation, operands, tuple(settings.items()))
 
 
-#: What is added to a product in the same rounding, as torch's `addmm` does.
-BIAS, ADD = applied("bias", "bias"), applied("add", "add")
+#: What a product is multiplied by, and what is added to it, in the same rounding, as torch's `addmm` does.
+SCALE, BIAS, ADD = applied("scale", "scale"), applied("bias", "bias"), applied("add", "add")
+
+
+def word_of(chain: tuple[Applied, ...]) -> str:
+    """A chain as a spec has it."""
+    return "+".join(each.operation for each in chain) or "none"
 
 
 class Matrices(NamedTuple):
@@ -102,7 +107,7 @@ class Matrices(NamedTuple):
         found = [x for x in found if x.layout in self.layouts]
         if not found:
             return f"no contract has the layout {self.layouts[0]}; this type has {has}"
-        chains = dict.fromkeys("+".join(step.operation for step in x.chain) or "none" for x in found)
+        chains = dict.fromkeys(word_of(x.chain) for x in found)
         return f"no contract of {found[0].layout} has {chain}; those there have {', '.join(chains)}"
 
 
@@ -143,16 +148,17 @@ def addend(
     Returns the chain, the shape in which `c` is its operand, and why no chain has it. With `alike` the number of rows
     has no part in it: a vector is a bias, and all else is a matrix of the result's shape, to which `c` is expanded.
     """
-    if alpha != 1 or beta not in (0, 1):
-        return (), (), f"alpha is {alpha}" if alpha != 1 else f"beta is {beta}"
+    if beta not in (0, 1):
+        return (), (), f"beta is {beta}"
+    scaled = () if alpha == 1 else (SCALE,)
     if beta == 0:
-        return (), (), ""
+        return scaled, (), ""
     if alike and len(own) > 1:
-        return (ADD,), shape, ""
+        return (*scaled, ADD), shape, ""
     if own and surely(own[-1] == shape[-1]) and all(surely(size == 1) for size in own[:-1]):
-        return (BIAS,), shape[-1:], ""
+        return (*scaled, BIAS), shape[-1:], ""
     if len(own) == len(shape) and all(surely(one == other) for one, other in zip(own, shape)):
-        return (ADD,), own, ""
+        return (*scaled, ADD), own, ""
     return (), (), f"what is added has the shape {own}, neither a row nor that of the result"
 
 

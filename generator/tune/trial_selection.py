@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -90,11 +90,12 @@ def plan(
     most: int | None,
     only: str | None = None,
     rates: Mapping[Row, tuple[float, ...]] = MappingProxyType({}),
+    also: Callable[[Shape, Mapping[str, int]], bool] | None = None,
 ) -> TrialPlan:
     """The trials of every contract of the families on every shape.
 
-    Each trial has the `most` best candidates by the analytic cost model, and the `most` best by the fitted `rates`;
-    with None it has all that can run.
+    Each trial has the `most` best candidates by the analytic cost model, the `most` best by the fitted `rates`, and
+    those that `also` takes for its sizes; with None it has all that can run.
 
     Raises `CallError` for a file that is not rendered, and if nothing can be measured.
     """
@@ -110,6 +111,7 @@ def plan(
             hopeful = [c for c in ordered if most is None or c.predicted <= _HOPELESS * ordered[0].predicted]
             fitted_best = by_rates(contract, comparison.problem, ordered, rates, device)
             best = hopeful[:most] + [candidate for _, candidate in fitted_best[:most]]
+            best += [c for c in ordered if also and also(comparison.problem.shape, c.config)]
             chosen = tuple(candidate for candidate in ordered if candidate in best)
             found.left_out[f"predicted to take over {_HOPELESS:g} times the best time"] += len(ordered) - len(hopeful)
             found.left_out["not among the best by the model"] += max(0, len(hopeful) - len(chosen))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from generator.bench import workers
@@ -21,10 +22,12 @@ from generator.emit.report import page
 from generator.files import output_files
 from generator.files.updating import require_regular
 from generator.language.errors import CallError
+from generator.language.tuned_file import FORMAT
 from generator.plan import devices
 from generator.plan.kernels import Family
 from generator.problem.product import Shape
 from generator.tune import (
+    imported_tiles,
     public_calls,
     regret,
     torch_rule,
@@ -73,6 +76,8 @@ class TuningOptions:
     smallest: bool = False
     also: list[Path] = field(default_factory=list)
     refine: bool = False
+    imported: tuple[str, str] | None = None
+    trust: bool = False
     device: str | None = None
     workers: int = 0
     regret: Path | None = None
@@ -82,6 +87,11 @@ class TuningOptions:
     def most(self) -> int | None:
         """How many candidates to measure; None for all."""
         return CANDIDATES if self.candidates is None and self.regret is None else self.candidates
+
+    @cached_property
+    def tiles(self) -> imported_tiles.ImportedTiles | None:
+        """What `--import` names; raises `CallError` for another file."""
+        return None if self.imported is None else imported_tiles.read(*self.imported)
 
 
 def answer(call: TuningOptions) -> int:
@@ -97,6 +107,8 @@ def answer(call: TuningOptions) -> int:
         return show(call)
     if call.again:
         return again(call)
+    if call.trust:
+        return trust(call)
     return dry_run(call) if call.dry_run else tune(call)
 
 
@@ -105,7 +117,8 @@ def shapes_of(call: TuningOptions) -> tuple[Shape, ...]:
 
     Sizes of the sample `unseen` are refused, except for regret.
     """
-    found = dict.fromkeys(shape for text in call.shapes or [DEFAULT_SHAPES] for shape in given_shapes(text))
+    texts = call.shapes or ([DEFAULT_SHAPES] if call.tiles is None else call.tiles.shapes)
+    found = dict.fromkeys(shape for text in texts for shape in given_shapes(text))
     padded = [str(shape) for shape in found if shape.pad]
     if padded:
         print(f"tune: left out, because winners are recorded without padding: {', '.join(padded)}", file=sys.stderr)
@@ -154,7 +167,7 @@ def dry_run(call: TuningOptions) -> int:
     else:
         device = devices.named(call.device)
     rates = _rates(call, _files(call, families, device.slug))
-    found = plan(families, shapes, device, versions()["triton"], call.most, call.only, rates)
+    found = _plan(call, families, shapes, device, versions()["triton"], rates)
     for trial in found.trials:
         print(f"{trial.contract} {trial.problem.shape}")
         for candidate in trial.candidates:
@@ -162,6 +175,43 @@ def dry_run(call: TuningOptions) -> int:
             print(f"  {candidate.predicted * 1e6:10.1f} µs  {how} [{candidate.index}] {tile(candidate.config)}")
     _print_counts(found, device)
     return DONE
+
+
+def _plan(
+    call: TuningOptions,
+    families: Families,
+    shapes: tuple[Shape, ...],
+    device: devices.Device,
+    triton: str,
+    rates: Mapping[Row, tuple[float, ...]],
+) -> TrialPlan:
+    """The trials of a call; prints what of the imported tiles is no configuration."""
+    tiles = call.tiles
+    found = plan(families, shapes, device, triton, call.most, call.only, rates, tiles.takes if tiles else None)
+    print(*(tiles.told(found.trials) if tiles else ()), sep="\n", end="\n" if tiles else "", file=sys.stderr)
+    return found
+
+
+def trust(call: TuningOptions) -> int:
+    """Write imported tiles as winners that nobody measured, and return the exit status.
+
+    Raises `CallError` where a file of winners is there already.
+    """
+    assert call.device is not None and call.tiles is not None
+    families, shapes, device = Families(call.specs, call.out), shapes_of(call), devices.named(call.device)
+    trials = _plan(call, families, shapes, device, versions()["triton"], {}).trials
+    status = NOTHING
+    for family, path in _files(call, families, device.slug).items():
+        if path.exists():
+            raise CallError(f"--trust: {path} is there, and may be measured; name another file with --tuned FILE")
+        found = call.tiles.winners(trial for trial in trials if trial.family == family)
+        head = {"format": FORMAT, "device": device.name, "error": 0.0, "regret": 0.0}
+        if found:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            output_files.put(path, winners.by_lines(head, {"winners": found, "rates": []}))
+            print(f"{path}: {len(found)} winners, none of them measured")
+            status = DONE
+    return status
 
 
 def again(call: TuningOptions) -> int:
@@ -214,12 +264,14 @@ def _files(call: TuningOptions, families: Families, slug: str) -> dict[str, Path
     Of several files that a spec names, it is the family's own, or else one that does not exist yet. If it names none,
     it is a file in the folder `tuned` beside the spec.
     """
+    if call.tuned is not None:
+        return dict.fromkeys(families.known, call.tuned)
     found = {}
     for name, family in families.known.items():
         own = family.spec.path.parent / TUNED / slug / f"{name}.json"
         new = [file for file in family.spec.tuned_files if not file.exists() or _of_family(file, slug, family)]
         preferred = [file for file in new if file.resolve() == own.resolve()] or sorted(new, key=Path.exists)
-        found[name] = call.tuned or (preferred[0] if preferred else own)
+        found[name] = preferred[0] if preferred else own
     return found
 
 
@@ -299,7 +351,7 @@ def _tune(
     )
     slug = facts.figures.slug
     files = _files(call, families, slug)
-    trials = plan(families, shapes, facts.figures, place.triton, call.most, call.only, _rates(call, files)).trials
+    trials = _plan(call, families, shapes, facts.figures, place.triton, _rates(call, files)).trials
     if call.regret is not None:
         trials = regret.trials_of(trials, families)
     for path in (*(files.values() if call.regret is None else [call.regret]), _journal(call, slug)):

@@ -34,7 +34,7 @@ _PADDING = {"a": 3, "b": 7, "c": 11}
 #: A stride that no layout has and no hardware copy accepts.
 _ODD = 7
 #: The type of scales, or of zero points where a byte is one of their types, by the type of the case's operands.
-_SCALE_TYPE = {"fp32": "fp32", "fp64": "fp32", "bf16": "bf16", "fp16": "fp16"}
+_SCALE_TYPE = {"fp32": "fp32", "fp64": "fp32", "bf16": "bf16", "fp16": "fp16", "uint8": "fp32"}
 _ZERO_TYPE = {**_SCALE_TYPE, "bf16": CONTAINER}
 _E8M0 = "e8m0"
 _E8M0_TYPE = {word: CONTAINER if word == "bf16" else _E8M0 for word in _SCALE_TYPE}
@@ -121,6 +121,9 @@ class _CaseDraw(Draw):
         return partial(self.bits, 256) if bits else partial(self.plain, deviation=deviation)
 
     def plain(self, shape: tuple[int, ...], dtype: torch.dtype, deviation: float = 1.0) -> torch.Tensor:
+        if dtype == torch.uint8:
+            # A mask, with zeros.
+            return self.whole(shape, dtype, 0, 3)
         if not dtype.is_floating_point:
             limits = torch.iinfo(dtype).min, torch.iinfo(dtype).max
             found = self.whole(shape, dtype, *(_SATURATING_WHOLE if self.dtype.out in QUANTISED else limits))
@@ -230,6 +233,8 @@ class _Builder:
         if x.number and not self.case.scalar_tensor:
             setup.scalars[x.name] = 0.0 if self.case.beta_zero and x.name == self.variant.epilogue.beta else -1.3
             return
+        if x.shared and (self.case.repeated or self.case.interleaved):
+            x = replace(x, dimensions=x.dimensions[1:])
         setup.tensors[x.name] = operand = self.tensor(x)
         self.fill(operand, 1.0 if x.number or x.extents == ("1",) else spread)
 

@@ -197,8 +197,8 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
         yield Case("special", "infinity and NaN propagate as in IEEE arithmetic", sizes, row, special=True)
     shapes = {operand.shape for operand in fit.variant.epilogue.operands}
     if shapes or fit.variant.dtype.scaled:
-        for word in ("fp64", "bf16", "fp16"):
-            tensor = word != "fp16"
+        for word in ("fp64", "bf16", "fp16", *["uint8"] * bool(shapes)):
+            tensor = word in ("fp64", "bf16")
             whose = "the epilogue's operands" if shapes else "scales"
             reason = f"{whose} are {word}" + (", a scalar is a tensor of one element" * tensor)
             yield Case(f"operands-{word}", reason, sizes, row, operand_type=word, scalar_tensor=tensor)

@@ -45,7 +45,7 @@ def placing(
         return (*[max(lead, 5) * rows | 1 for _ in front], *inner), offset
     along = len(shape) - 1 if operand.unit is None else operand.unit
     width, height = (columns, rows) if along == len(shape) - 1 else (rows, columns)
-    lead = _lead(max(width, 1), operand.bytes, alignment, least)
+    lead = _lead(max(width, 1), operand.bytes, _ANY if operand.loose else alignment, least)
     apart = _apart(lead * max(height, 1), operand.bytes, alignment, least)
     inner = (lead, 1) if along == len(shape) - 1 else (1, lead)
     return (*[apart for _ in front], *inner), offset

@@ -136,7 +136,7 @@ class _Packing:
             tuple(expression(extent, self.sizes) for extent in shape),
             x.unit,
             any(x is result for result in self.table.results),
-            x.unit is None and isinstance(x.dtype, tuple),
+            x.shared or (x.unit is None and isinstance(x.dtype, tuple)),
         )
 
     def contract(self, shapes: Sequence[ProductSizes]) -> CubinContract:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import triton
 
-from generator.epilogue.operations import BOTH, ELEMENT, MATRIX, SCALAR
+from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, MATRIX, ROWS, SCALAR
 from generator.language.storage import Storage, element_of
 from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
@@ -257,9 +257,10 @@ def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         name = output.name
         yield of(name, "{}-dtype", "{} is float64", ("float64",), double, TypeError)
         if output.reduced:
-            size = str((*leading_extents(v, case), {"M": m, "N": n}[output.shape] + 1))
+            size = str((*leading_extents(v, case), {ROWS: m, COLUMNS: n}.get(output.shape, 1) + 1))
             yield of(name, "{}-shape", "{} is too long", (size,), one_more)
-            yield of(name, "{}-gaps", "{} is not contiguous", ("stride",), spaced)
+            if output.shape != ELEMENT:
+                yield of(name, "{}-gaps", "{} is not contiguous", ("stride",), spaced)
             if v.batch == "strided":
                 reason = "{} is one vector for the whole batch"
                 yield of(name, "{}-repeated", reason, ("overlap",), lambda x: x[:1].expand_as(x))

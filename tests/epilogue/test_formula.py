@@ -122,6 +122,7 @@ def test_hostile_strings_are_formulas_or_refused_and_nothing_is_run() -> None:
         ("-x * (1 + tanh(x))", "-acc * (1.0 + _tanh(acc))"),
         ("x * sigmoid(2 * (x + bias))", "acc * tl.sigmoid(2.0 * (acc + bias[None, :]))"),
         ("where(x > 0, x * x, 0)", "tl.where(acc > 0.0, acc * acc, 0.0)"),
+        ("where(bias, x, -bias)", "tl.where(bias[None, :] != 0.0, acc, -bias[None, :])"),
         ("(x + 1) ** 3", "_power(acc + 1.0, 3)"),
         ("fp16(x + 1)", "tl.cast(tl.cast(acc + 1.0, tl.float16), tl.float32)"),
         ("  softplus(abs(x))  ", "_softplus(tl.abs(acc))"),

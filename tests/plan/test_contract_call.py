@@ -32,7 +32,7 @@ def test_a_batch_stands_in_front_of_matrices() -> None:
     assert listed(layout="crc", batch="strided", epilogue="[[bias, add, row_sum]]") == [
         "a B M K torch.bfloat16 1",
         "b B K N torch.bfloat16 2",
-        "bias N None 0",
+        "bias B N None 1",
         "add B M N None 1",
         "out B M N torch.bfloat16 1",
         "row_sum B M torch.float32 1",

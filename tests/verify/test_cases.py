@@ -118,7 +118,7 @@ def test_descriptors_get_lines_of_16_bytes_and_no_unaligned_views() -> None:
 
 def test_operands_come_in_every_floating_type_and_scalars_in_both_forms() -> None:
     found = by_name("epilogue: scale+bias\n")
-    assert {case.operand_type for case in found.values()} == {"fp32", "fp64", "bf16", "fp16"}
+    assert {case.operand_type for case in found.values()} == {"fp32", "fp64", "bf16", "fp16", "uint8"}
     assert {case.scalar_tensor for case in found.values()} == {True, False}
     assert not any(name.startswith("operands") for name in by_name("epilogue: relu\n"))
 

@@ -35,7 +35,7 @@ TILE = "tile: [{m: 32, n: 32, k: 32, warps: 4, stages: 2}]\n"
 SPECS: Mapping[str, str] = {
     "pointer": f"layout: rcr\ndtype: fp16\nload: pointer\n{TILE}",
     "chain": f"layout: rcr\ndtype: bf16\nepilogue: bias+gelu_tanh\nload: [descriptor, pointer]\n{TILE}",
-    "batch": f"layout: rrr\ndtype: fp16\nbatch: strided\nepilogue: add\nload: [descriptor, pointer]\n{TILE}",
+    "batch": f"layout: rrr\ndtype: fp16\nbatch: strided\nepilogue: bias+add\nload: [descriptor, pointer]\n{TILE}",
     "persistent": f"layout: rcr\ndtype: fp16\nschedule: persistent\nload: [descriptor, pointer]\n{TILE}",
     "split": "layout: rcr\ndtype: fp16\nepilogue: bias\nschedule: split_k\nload: [descriptor, pointer]\n"
     + TILE.replace("}]", ", split: 2}]"),
@@ -130,7 +130,7 @@ def given(case: Case, m: int, pad: int, offset: int) -> Given:
             strides[0] = max(shape[unit] + pad, 2) * shape[2 * len(shape) - 3 - unit] + pad % 2
         if operand.loose or (x.unit is None and pad % 2):
             # Only then is a stride of 1 no constant for Triton.
-            strides = [3 * shape[-1] + 2, 3]
+            strides = [3 * shape[-1] + 2, 3 if x.unit is None else 1]
         dtype = dtype_of(x, table)
         address = (place << 40) + offset * dtype.itemsize
         found.tensors[x.name] = memoryless.tensor(dtype, _DEVICE, shape, strides, offset)

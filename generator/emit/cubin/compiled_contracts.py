@@ -133,7 +133,8 @@ class CubinOperand:
     extents: tuple[str, ...]
     unit: int | None
     written: bool
-    #: Whether any strides of it are compiled for, whatever the class of the call.
+    #: Whether any strides of it are compiled for, whatever the class of the call: of scales, and of a vector for each
+    #: matrix of a batch, whose stride of 0 makes one that all share.
     loose: bool = False
 
     @property
@@ -142,6 +143,8 @@ class CubinOperand:
         rank = len(self.extents)
         if rank < 2:
             return ()
+        if self.loose and self.unit is not None:
+            return ((0, "batch"),)
         front = ((0, "batch"),) if rank == 3 else ()
         if self.unit is None:
             return (*front, (rank - 2, "row"), (rank - 1, "column"))

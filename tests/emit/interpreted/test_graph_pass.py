@@ -256,7 +256,7 @@ def test_what_no_contract_fits_stays(family: ModuleType, launches: list[str]) ->
     x, w = drawn((6, K), torch.float32), weights(torch.float32)["w"]
     calls = {
         "no contract multiplies float64 by float64 to float64": lambda x: x.double() @ w.double().T,
-        "alpha is 2": lambda x: torch.addmm(w[0, :N], x, w.T, alpha=2),
+        "beta is 2": lambda x: torch.addmm(w[0, :N], x, w.T, beta=2),
         "no contract has the layout crr; this type has rcr, rrr": lambda x: x.T @ x,
     }
     for reason, model in calls.items():

@@ -100,7 +100,9 @@ def test_every_product_of_a_model_is_a_contracts(family: ModuleType, launches: l
 def test_what_no_contract_fits_is_torchs_to_the_bit(family: ModuleType, launches: list[str]) -> None:
     x, w, bias = matrices()
     calls = {
-        "alpha is 2": lambda: torch.addmm(bias, x, w.T, alpha=2),
+        "no contract of rcr has scale+bias; those there have none, bias, add": lambda: torch.addmm(
+            bias, x, w.T, alpha=2
+        ),
         "beta is 0.5": lambda: torch.addmm(bias, x, w.T, beta=0.5),
         "what is added has the shape (7, 1)": lambda: torch.addmm(x[:, :1], x, w.T),
         "multiplies float64 by float64 to float64": lambda: x.double() @ w.double().T,
@@ -290,7 +292,8 @@ def test_the_report_is_printed(family: ModuleType) -> None:
         for _ in range(3):
             functional.linear(x, w, bias)
         torch.addmm(bias, x, w.T, alpha=2)
-    assert str(override) == "replaced: 3\n  3 addmm: gemm_fp16_rcr_bias\nleft to torch: 1\n  1 addmm: alpha is 2"
+    left = "no contract of rcr has scale+bias; those there have none, bias, add"
+    assert str(override) == f"replaced: 3\n  3 addmm: gemm_fp16_rcr_bias\nleft to torch: 1\n  1 addmm: {left}"
 
 
 def test_groups_and_rows_that_are_alike(render: Render) -> None:

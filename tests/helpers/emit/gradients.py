@@ -105,7 +105,7 @@ def bounds(variant: Variant, given: Tensors, of: Sequence[torch.Tensor | None]) 
         names = _names(step, x, given)
         for operand, tree in step.operands.values():
             term, like = _times(g, tree, names), given[operand.name]
-            found[operand.name] = _stored(_reduced(term, g.value.shape, operand.shape), like.dtype)
+            found[operand.name] = _stored(_reduced(term, g.value.shape, operand.shape, like.dim()), like.dtype)
         parts = [_times(g, tree, names) for tree in step.values.values()]
         g = parts[0] if len(parts) == 1 else _joined(parts, step.step.order)
     g = _stored(_expanded(g, total.value.shape), dtype)
@@ -165,11 +165,13 @@ def _expanded(x: Bounded, shape: torch.Size) -> Bounded:
     return Bounded(x.value.expand(shape), x.error.expand(shape))
 
 
-def _reduced(x: Bounded, shape: torch.Size, of: str) -> Bounded:
-    """The gradient of an operand of shape `of`, from what each element (M, N) adds to it."""
+def _reduced(x: Bounded, shape: torch.Size, of: str, dimensions: int) -> Bounded:
+    """The gradient of an operand of shape `of` with so many dimensions, from what each element (M, N) adds to it."""
     x = _expanded(x, torch.broadcast_shapes(x.value.shape, shape))
     if of == MATRIX:
         return x
+    if dimensions == 2:
+        return sum_along(x, -1 if of == ROWS else -2)
     kept = {ROWS: -2, COLUMNS: -1, HALVES: -1}.get(of)
     parts = [part[None] if kept is None else part.movedim(kept, 0) for part in (x.value, x.error)]
     return sum_along(Bounded(*(part.flatten(1) for part in parts)), 1)
