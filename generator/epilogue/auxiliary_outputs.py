@@ -26,16 +26,11 @@ class AuxiliaryOutput(EpilogueOperation):
     shape: str = MATRIX
     #: `sum` or `amax` as torch calls it; empty where the value itself is stored.
     reduction: str = ""
-    #: The operand of the product, "a" or "b", that is reduced along K; empty where the running value is.
-    source: str = ""
 
     @property
     def differentiable(self) -> bool:
-        """Whether the output has a gradient: not a maximum, whose element the backward pass could not find again.
-
-        That of an operand's sum would be added to the operand's, by a product of another form.
-        """
-        return self.reduction != "amax" and not self.source
+        """Whether the output has a gradient: not a maximum, whose element the backward pass could not find again."""
+        return self.reduction != "amax"
 
     @property
     def dimension(self) -> int:
@@ -52,8 +47,7 @@ class AuxiliaryOutput(EpilogueOperation):
         if not self.reduction:
             return "{}"
         each = {ROWS: " of each row", COLUMNS: " of each column"}.get(self.shape, "")
-        of = self.source.upper() or "{}"
-        return f"the {'sum' if self.reduction == 'sum' else 'largest absolute value'}{each} of {of}"
+        return f"the {'sum' if self.reduction == 'sum' else 'largest absolute value'}{each} of {{}}"
 
 
 AUXILIARY: Mapping[str, AuxiliaryOutput] = {
@@ -61,8 +55,6 @@ AUXILIARY: Mapping[str, AuxiliaryOutput] = {
     "row_sum": AuxiliaryOutput(X, output="row_sum", shape=ROWS, reduction="sum", built_in=True),
     "col_sum": AuxiliaryOutput(X, output="col_sum", shape=COLUMNS, reduction="sum", built_in=True),
     "row_amax": AuxiliaryOutput(X, output="row_amax", shape=ROWS, reduction="amax", built_in=True),
-    "a_sum": AuxiliaryOutput(X, output="a_sum", shape=ROWS, reduction="sum", source="a", built_in=True),
-    "b_sum": AuxiliaryOutput(X, output="b_sum", shape=COLUMNS, reduction="sum", source="b", built_in=True),
     "amax": AuxiliaryOutput(X, output="amax", shape=ELEMENT, reduction="amax", built_in=True),
 }
 

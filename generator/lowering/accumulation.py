@@ -103,23 +103,12 @@ class Accumulation(TileFactors):
         lines = [f"{acc} = tl.zeros(({shape}), tl.{dtype})" for acc, shape in zip(self.sums, shapes)]
         if self.adds_rows_of_a and not self._zeros_by_step:
             lines += [f"a_sum{end} = tl.zeros(({rows},), tl.float32)" for end, rows in self.pieces]
-        lines += [f"{name} = tl.zeros((BLOCK_{side},), tl.float32)" for name, _, side, _ in self._operand_sums]
         return "\n".join(lines)
-
-    @property
-    def _operand_sums(self) -> list[tuple[str, str, str, str]]:
-        """The sums of A and of B along K: the output, the operand, the side of a tile, and the other side."""
-        sources = [(x.name, x.writer.source) for x in self.v.epilogue.outputs if x.writer.source]
-        return [(name, source, *(("M", "N") if source == "a" else ("N", "M"))) for name, source in sources]
 
     @property
     def multiply(self) -> str:
         """The statements that add the products of operand tiles to the accumulators."""
         lines = []
-        for name, source, _, other in self._operand_sums:
-            # One line of tiles has all of the operand, once.
-            total = f"tl.sum({source}.to(tl.float32), {1 if source == 'a' else 0})"
-            lines += [f"if pid_{other.lower()} == 0:", f"    {name} += {total}"]
         if held := through_registers(self.v):
             names = [f"{held}{end}" for end, _ in (self.strips if held == "b" else self.pieces)]
             lines = [f"# Clearing the bits that tf32 drops puts {held.upper()} into registers: there any layout works."]

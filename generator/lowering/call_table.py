@@ -76,6 +76,10 @@ class CallTable:
     @cached_property
     def text(self) -> str:
         """The statement that assigns the table."""
+        reductions = [
+            f'Reduction("{x.name}", "{x.matrix.variable}", "{x.reduction}"{", along=False" * x.single})'
+            for x in self.reductions
+        ]
         arguments = ["CONFIGS"]
         arguments += entries("operands", [self._operand(x) for x in self.operands])
         arguments += entries("results", [self._result(x) for x in self.call.results])
@@ -88,7 +92,7 @@ class CallTable:
         arguments += [self._programs] if self.kernel.walks else []
         arguments += entries("memory", _written(self.memory))
         arguments += ['cleared=("out",)'] * self.adds
-        arguments += entries("reduced", [x.made for x in self.reductions])
+        arguments += entries("reduced", reductions)
         if self.kernel.autotune:
             arguments.append(f"tuner=Tuner({self.reset})")
         return called("CALL = Call(", arguments, ")")

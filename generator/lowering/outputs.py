@@ -27,18 +27,10 @@ class OutputView:
     value: str
     #: Whether the launcher makes a single element of all parts.
     single: bool = False
-    #: The operand of the product whose sums along K the loop over K has made; empty where the running value is reduced.
-    source: str = ""
 
     @property
     def reduced(self) -> bool:
         return bool(self.reduction)
-
-    @property
-    def made(self) -> str:
-        """What the launcher makes the output by, as source."""
-        more = ", along=False" * self.single + f', source="{self.source}"' * bool(self.source)
-        return f'Reduction("{self.name}", "{self.matrix.variable}", "{self.reduction}"{more})'
 
     @property
     def halved(self) -> bool:
@@ -67,7 +59,7 @@ def output_view(
     shape = COLUMNS if writer.shape == ELEMENT else writer.shape
     parts = Matrix(output.name, f"{output.name}_parts", "tiles", shape, "row", like.number)
     value = stored(x, kind, REDUCED, whole=whole)
-    return OutputView(output.name, shape, writer.reduction, parts, value, shape != writer.shape, writer.source)
+    return OutputView(output.name, shape, writer.reduction, parts, value, shape != writer.shape)
 
 
 def stored(x: str, kind: str, out: str, *, whole: bool) -> str:

@@ -136,10 +136,7 @@ class StandaloneChecks:
             yield f"if {condition}:"
             yield "    " + bracketed("raise ValueError(", [reason], ")", 2 * INDENT).replace("\n", "\n    ")
         yield f"if {' or '.join(f'{size} == 0' for size in dict.fromkeys(self.table.call.sizes[:-1]))}:"
-        for x in self.table.reductions:
-            # An operand has its sums also where no program multiplies it.
-            along = f"{x.source}, {-1 if x.source == 'a' else -2}, dtype=torch.float32, out={x.name}"
-            yield f"    torch.sum({along})" if x.source else f"    {x.name}.zero_()"
+        yield from (f"    {x.name}.zero_()" for x in self.table.reductions)
         yield f"    {self.returned}"
 
 

@@ -97,20 +97,6 @@ def _elementwise_reduction(v: Variant) -> str | None:
     return None
 
 
-def _operand_sums(v: Variant) -> str | None:
-    found = next((step for step in v.epilogue.steps if step.output and step.output.writer.source), None)
-    if found is None or found.output is None:
-        return None
-    where = f"{found.operation} is added up by programs that have all of K of a dense operand"
-    if v.traits.divides_k or v.traits.decodes or not v.traits.looped or not v.dtype.plain or v.product != "direct":
-        return f"{where}; use tiled or persistent, plain types and 'product: direct'"
-    if not v.dtype.stored_a.element.floating or v.dtype.stored_a.bits < 16:
-        return f"{found.operation} is a sum in fp32 of elements of 16 or 32 bits, and operands are {v.dtype.word}"
-    if found.output.writer.source == "b" and v.epilogue.gate is not None:
-        return f"{found.operation} has one element for a column of C, and with a gate B has two; compute it apart"
-    return None
-
-
 def _batch_schedule(v: Variant) -> str | None:
     if v.products.several and not v.products.divided and v.traits.divides_k:
         return f"{v.schedule} divides the K of a single product, not those of a batch; use tiled"
@@ -329,7 +315,6 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _descriptor_matrices,
     _integer_output,
     _elementwise_reduction,
-    _operand_sums,
     _batch_schedule,
     _groups,
     _atomic_result,

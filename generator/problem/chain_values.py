@@ -15,10 +15,6 @@ from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 Value = TypeVar("Value")
 
 
-#: The shapes of the operands of the product.
-_OPERANDS = {"a": "MK", "b": "KN"}
-
-
 def run_chain(
     steps: Iterable[Step],
     x: Value,
@@ -35,8 +31,7 @@ def run_chain(
     """
     for step in steps:
         if step.output is not None:
-            source = step.output.writer.source
-            write(step.output, operand(EpilogueOperand(source, _OPERANDS[source])) if source else x)
+            write(step.output, x)
             continue
         names = {formula.X: x}
         if step.meaning.gated:
@@ -76,7 +71,6 @@ def spread(
         value = value[..., None]
     elif shape in (COLUMNS, HALVES):
         value = value[..., None, :]
-    rows, columns = None if shape == "KN" else rows, None if shape == "MK" else columns
     if rows is not None and value.dim() == 2 and value.shape[0] > 1:
         value = value[rows]
     if columns is not None and value.dim() == 2 and value.shape[1] > 1:

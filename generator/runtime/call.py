@@ -330,10 +330,6 @@ class Call:
             for reduction in self.reduced:
                 if results[reduction.name] is not None:
                     results[reduction.name].zero_()
-                # An operand has its sums also where no program multiplies it.
-                if source := getattr(reduction, "source", ""):
-                    added = given[source].sum(-1 if source == "a" else -2, dtype=torch.float32)
-                    results[reduction.name].copy_(added)
             return Plan(results)
         if config is None and self.tunes:
             return self.tuner.plan(self, state, results)  # type: ignore[no-any-return]

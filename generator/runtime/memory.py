@@ -52,8 +52,6 @@ class Reduction:
     how: str
     #: Whether the result has an element for each of the parts' last dimension; else it has one in all.
     along: bool = True
-    #: The operand, "a" or "b", whose sums along K they are; empty for those of the result.
-    source: str = ""
 
     def fill(self, plan: Plan) -> None:
         """Reduce the parts of a call whose kernel has run."""

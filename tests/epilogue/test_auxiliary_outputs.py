@@ -168,32 +168,3 @@ def test_an_output_without_settings_is_written_with_an_empty_mapping() -> None:
 def test_where_no_program_knows_the_largest_magnitude(more: str, words: str) -> None:
     (found,) = mistakes_of(f"{BASE}epilogue: amax\n{more}\n")
     assert words in found
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ("schedule: split_k", "a_sum is added up by programs that have all of K of a dense operand; use tiled"),
-        ("schedule: stream_k", "a_sum is added up by programs that have all of K"),
-        ("schedule: elementwise", "a_sum is reduced tile by tile"),
-        ("schedule: naive", "a_sum is added up by programs that have all of K"),
-        ("product: exchanged", "use tiled or persistent, plain types and 'product: direct'"),
-        ("batch: grouped_k", "a_sum would be reduced over tiles whose number only the device knows"),
-        ("result: symmetric", "a_sum would be reduced over all elements"),
-        ("invariant: rows", "a_sum adds the sums of tiles by torch.sum"),
-        ("dtype: int8", "a_sum is a sum in fp32 of elements of 16 or 32 bits, and operands are int8"),
-        ("dtype: {a: bf16, b: int4, scales: {b: [128, 1]}}", "plain types and 'product: direct'"),
-    ],
-)
-def test_where_an_operand_is_not_summed(more: str, words: str) -> None:
-    base = BASE if not more.startswith("dtype") else "\n".join(x for x in BASE.splitlines() if "dtype" not in x) + "\n"
-    found = mistakes_of(f"{base}epilogue: a_sum\n{more}\n")
-    assert any(words in each for each in found), found
-
-
-def test_a_gates_two_columns_have_no_sum_of_b() -> None:
-    (found,) = mistakes_of(f"{BASE}epilogue: [none, [swiglu, b_sum]]\n")
-    assert "b_sum has one element for a column of C, and with a gate B has two" in found
-    assert family_of(f"{BASE}epilogue: [[swiglu, a_sum]]\n").kernels[0].variant.epilogue.told == (
-        "a_sum is the sum of each row of A",
-    )
