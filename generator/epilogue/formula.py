@@ -258,7 +258,7 @@ def _foreign(node: ast.expr) -> tuple[str, str]:
     return "this expression", ""
 
 
-def _call(node: ast.expr, name: str, arguments: list[ast.expr], names: frozenset[str]) -> None:
+def _call(node: ast.Call, name: str, arguments: list[ast.expr], names: frozenset[str]) -> None:
     if name not in FUNCTIONS:
         raise FormulaError(f"unknown function {name!r}; functions: {', '.join(FUNCTIONS)}", column_of(node))
     arity = FUNCTIONS[name].arity
