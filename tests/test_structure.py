@@ -37,27 +37,27 @@ ORDER = (
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
 BOUNDS = {
-    "language": 5010,
+    "language": 5270,
     "epilogue": 1650,
     "plan": 3900,
     "lowering": 4400,
     "emit": 8190,
-    "runtime": 8250,
-    "cost": 670,
+    "runtime": 8520,
+    "cost": 785,
     "problem": 2150,
-    "verify": 7930,
-    "bounds": 5620,
+    "verify": 7940,
+    "bounds": 5625,
     "bench": 3760,
-    "tune": 3700,
+    "tune": 3860,
     "commands": 1300,
     "files": 920,
-    "templates": 3130,
-    "tests": 47400,
+    "templates": 3170,
+    "tests": 48600,
     "generated": 120000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 32940
+WORDS = 34020
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 
