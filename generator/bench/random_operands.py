@@ -99,7 +99,9 @@ def _make(problem: Problem, draw: Draw) -> Operands:
 
 def _empty(problem: Problem, x: Argument, device: str) -> torch.Tensor:
     """Room for an operand or a result, in its layout."""
-    dtype, shape, pad = torch_type(problem.type_of(x)), x.sizes(problem.shape.extents), problem.shape.pad
+    dtype, pad = torch_type(problem.type_of(x)), problem.shape.pad
+    # All matrices of a batch have one vector, as peers take it.
+    shape = x.sizes(problem.shape.extents)[x.shared :]
     if not x.layout:
         return torch.empty(shape, dtype=dtype, device=device)
     column = x.layout == "column"

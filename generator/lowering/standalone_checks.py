@@ -107,8 +107,13 @@ class StandaloneChecks:
             if x.number:
                 yield f'{x.name} = _number("{x.name}", {x.name}, a.device)'
                 continue
+            if x.shared:
+                yield f"if isinstance({x.name}, Tensor) and {x.name}.dim() == {len(x.extents) - 1}:"
+                yield f"    {x.name} = {x.name}.expand({x.extents[0]}, {', '.join(['-1'] * (len(x.extents) - 1))})"
             unit = [f"unit={x.unit}"] * (x.unit is not None)
-            check = bracketed("_check(", [*self._description(x), "a.device", *unit], ")", INDENT)
+            # A mask is read as bytes.
+            front = "_check(" if x.dtype is not None else f"{x.name} = _check("
+            check = bracketed(front, [*self._description(x), "a.device", *unit], ")", INDENT)
             if x in call.optional:
                 yield f"if {x.name} is not None:"
                 check = "    " + check.replace("\n", "\n    ")

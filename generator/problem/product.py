@@ -214,7 +214,7 @@ class Problem:
             if self.symmetric and x.name == "b":
                 # It is A, read in another layout.
                 continue
-            yield x, element_of(self.type_of(x)).bits * math.prod(x.sizes(self.shape.extents))
+            yield x, element_of(self.type_of(x)).bits * math.prod(x.sizes(self.shape.extents)[x.shared :])
 
     def type_of(self, x: Argument) -> str:
         """The type of an operand or result; the first of those that scales may have, fp32 or a byte."""

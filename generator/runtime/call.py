@@ -157,7 +157,8 @@ class Operand:
                 turned = name == "K" and x.dim() > 1 and surely(known[name] == x.shape[-1])
                 hint = f"; was .mT forgotten? {self.name}.mT has that size" * turned
                 hint += "; expand a single matrix" * (name == "B") + "; C is symmetric, so N is M" * (name == "M")
-                raise ValueError(f"{name} is {known[name]} in a and {size} in {self.name}: they must be equal{hint}")
+                own = f"{self.name}{f', which has {number}' * (size != number)}"
+                raise ValueError(f"{name} is {known[name]} in a and {size} in {own}: they must be equal{hint}")
 
     def require_whole(self, known: Mapping[str, int]) -> None:
         """Raise ValueError where what is stored together, as 8 of `K//8` are, would not be whole."""

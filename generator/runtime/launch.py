@@ -107,7 +107,7 @@ def signature_of(*operands: Any) -> tuple[object, ...] | None:
 
 def recording(*operands: Any) -> bool:
     """Whether a gradient is recorded for one of the operands."""
-    return torch.is_grad_enabled() and any([isinstance(x, Tensor) and x.requires_grad for x in operands])
+    return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
 
 
 def remember(cached: dict[Any, Any], known: object, found: Any) -> None:

@@ -41,7 +41,7 @@ class ReplacedModules(list[str]):
         """Put a module as one of another class in its place, with its parameters, hooks and settings; return that."""
         parent, _, last = name.rpartition(".")
         if id(module) not in self._made:
-            made = self._made[id(module)] = layer.__new__(layer)
+            made = self._made[id(module)] = object.__new__(layer)
             made.__dict__.update(module.__dict__)
             # What its `compile` has made calls the module itself.
             if made.__dict__.pop("_compiled_call_impl", None) is not None:

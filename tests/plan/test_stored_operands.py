@@ -54,7 +54,7 @@ def test_a_call_describes_containers_and_scales() -> None:
     assert (made.b.extents, made.b.dtype) == (("K // 2", "N"), "uint8")
     assert [x.name for x in made.keywords] == ["b_scale", "b_zero"]
     scale, zero = made.stored
-    assert scale.extents == zero.extents == ("ceil(K, 64)", "ceil(N, 2)")
+    assert scale.extents == zero.extents == ("cdiv(K, 64)", "cdiv(N, 2)")
     assert scale.told == "(ceil(K / 64), ceil(N / 2))" and made.b.told == "(K / 2, N)"
     assert scale.sizes({"K": 130, "N": 5}) == (3, 3) and made.b.sizes({"K": 130, "N": 5}) == (65, 5)
     assert "uint8" in (zero.dtype or ()) and "uint8" not in (scale.dtype or ())
@@ -64,11 +64,11 @@ def test_a_call_describes_a_packed_a_and_the_scales_of_formats() -> None:
     made = call(stored(NVFP4))
     assert (made.a.extents, made.a.dtype) == (("M", "K // 2"), "uint8")
     assert [(x.extents, x.dtype) for x in made.stored] == [
-        (("M", "ceil(K, 16)"), "fp8e4m3"),
-        (("ceil(K, 16)", "N"), "fp8e4m3"),
+        (("M", "cdiv(K, 16)"), "fp8e4m3"),
+        (("cdiv(K, 16)", "N"), "fp8e4m3"),
     ]
     mixed = call(stored(MX))
-    assert mixed.a.extents == ("M", "K") and mixed.stored[0].extents == ("M", "ceil(K, 32)")
+    assert mixed.a.extents == ("M", "K") and mixed.stored[0].extents == ("M", "cdiv(K, 32)")
     assert mixed.stored[0].torch_dtype == "(torch.float8_e8m0fnu, torch.uint8)"
     turned = call(stored(Dtype("mxfp4", "mxfp8e4m3", "fp32", "bf16", None)))
     assert turned.a.extents == ("M", "K // 2") and turned.b.extents == ("K", "N")
@@ -77,8 +77,8 @@ def test_a_call_describes_a_packed_a_and_the_scales_of_formats() -> None:
 def test_scales_of_a_batch_and_of_a_gate() -> None:
     made = call(stored(FP8, batch="strided", epilogue=chain_of(("swiglu",))))
     a_scale, b_scale = made.stored
-    assert a_scale.extents == ("B", "M", "ceil(K, 128)")
-    assert b_scale.extents == ("B", "ceil(K, 128)", "ceil(2 * N, 128)")
+    assert a_scale.extents == ("B", "M", "cdiv(K, 128)")
+    assert b_scale.extents == ("B", "cdiv(K, 128)", "cdiv(2 * N, 128)")
 
 
 def test_one_block_has_one_scale() -> None:

@@ -12,7 +12,7 @@ MUTATIONS = (
         "parts of a sum are added along the other dimension",
         "library",
         OUTPUTS,
-        (("(parts, -2, out=result)", "(parts, -1, out=result)"),),
+        (("[..., None], -2, out=result)", "[..., None], -1, out=result)"),),
         "a sum for each tile, and not for each row",
         own=MEMORY,
     ),
