@@ -443,10 +443,9 @@ class Function:
             # A product of torch, which follows the stream and the device itself.
             remember(self.cached, kind, target)
             return target(a, b, out, operands)  # type: ignore[no-any-return]
-        call = target.CALL
         if not on_gpu(a):
-            return call(row, **given)  # type: ignore[no-any-return]
-        given = distinct(given)
+            return target.gemm(a, b, **operands, out=out, config=row)  # type: ignore[no-any-return]
+        call, given = target.CALL, distinct(given)
         state = call.state(given) if state is None else replace(state, given=given)
         plan = call.plan_of(state, row, accepted=self.nominal is None)
         repeat = started(call, plan, given, a)
