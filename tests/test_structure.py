@@ -42,7 +42,7 @@ BOUNDS = {
     "plan": 3900,
     "lowering": 4400,
     "emit": 8190,
-    "runtime": 8520,
+    "runtime": 8545,
     "cost": 785,
     "problem": 2150,
     "verify": 7940,
@@ -57,7 +57,7 @@ BOUNDS = {
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 34020
+WORDS = 34150
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 
