@@ -43,10 +43,11 @@ INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
 
 @contextlib.contextmanager
 def own_cache() -> Iterator[None]:
-    """Within, kernels are compiled anew."""
+    """Within, kernels are compiled anew, without the line numbers and paths of their files."""
     folder = tempfile.TemporaryDirectory(prefix="compiled-", ignore_cleanup_errors=True)
-    with folder as path, triton.knobs.cache.scope():
+    with folder as path, triton.knobs.cache.scope(), triton.knobs.compilation.scope():
         triton.knobs.cache.dir = path
+        triton.knobs.compilation.disable_line_info = True
         yield
 
 

@@ -109,7 +109,7 @@ class Given:
 def given(case: Case, m: int, pad: int, offset: int) -> Given:
     """Operands whose lines are `pad` elements longer, `offset` elements behind an aligned address."""
     (contract,) = case.built.package.contracts
-    numbers = {"M": m, "N": N, "K": K, "B": COUNT, "G": COUNT, "T": m, "R": m}
+    numbers = {"M": m, "N": N, "K": K, "B": COUNT, "G": COUNT, "T": m, "R": m, "S": m}
     found = Given({}, {"m": m, "n": N, "k": K}, {})
     if contract.counted:
         found.fields[contract.counted] = COUNT
