@@ -323,7 +323,7 @@ class Launcher:
     def _tiles(self) -> tuple[tuple[Amount | int, ...], bool, bool]:
         """The factors of the number of tiles, of groups those of each; whether programs walk them, and deal in steps.
 
-        A tile has one program, or one of each part along a second axis, where programs may walk the tiles as well.
+        A tile has one program, or one of each part along a second axis.
         """
         grid, walks, deals = self.made.grid, False, False
         tiles = grid[0] if len(grid) in (1, 2) else 0
@@ -332,11 +332,10 @@ class Launcher:
         elif tiles == _PROGRAMS and self.counts:
             # As many tiles as counters.
             tiles, walks, deals = self._workspaces[COUNTERS].shape[0], True, True
-        if walks and ((deals and len(grid) > 1) or not self.call.counted):
+        if walks and (len(grid) > 1 or not self.call.counted):
             raise NotUnderstood(self.line, "as many programs as the device runs at once, whose number is not known")
         if self.sizes == GROUPS:
-            # A kernel that adds partial sums has tiles of other rows than those of the configuration.
-            rows = self._given.get("BLOCK_M", Amount("BLOCK_M"))
+            rows = Amount("BLOCK_M")
             if tiles != groups.programs(rows):
                 raise NotUnderstood(self.line, f"a grid of {tiles} programs for groups")
             return groups.grid(rows), walks, deals

@@ -346,14 +346,6 @@ class Variant:
         return BATCH[self.batch]
 
     @property
-    def walks(self) -> bool:
-        """Whether a program computes several tiles, or parts of several, one after the other.
-
-        Of parts of K it does where only the device can count the tiles: most of a program for each would have none.
-        """
-        return self.traits.walks or (self.traits.splits and bool(self.products.divided))
-
-    @property
     def rounds_between(self) -> bool:
         """Whether the running value is also rounded between operations."""
         return self.chain != self.epilogue

@@ -122,7 +122,7 @@ _SPLIT_K = Schedule(
     workspace=True,
     joins=True,
     rank=3,
-    handles=(*_TILES, Feature.GROUPS, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
+    handles=(*_TILES, Feature.SCALED, Feature.SUMMED, Feature.SYMMETRIC, Feature.INVARIANT),
 )
 
 

@@ -89,7 +89,7 @@ class CallTable:
         arguments += self._conditions("fits", _written(self.fitting))
         arguments += ["needs=needs_of(__name__)"] * bool(needs_of(self.kernel.kernel))
         arguments += ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
-        arguments += [self._programs] if self.kernel.walks else []
+        arguments += [self._programs] if self.kernel.schedule.walks else []
         arguments += entries("memory", _written(self.memory))
         arguments += ['cleared=("out",)'] * self.adds
         arguments += entries("reduced", reductions)
@@ -165,7 +165,7 @@ class CallTable:
         tiles = self._tiles_of("BLOCK_M")
         if schedule.walks_steps:
             return "(PROGRAMS,)"
-        if self.kernel.walks:
+        if self.kernel.schedule.walks:
             tiles = f"least({tiles}, PROGRAMS)"
         return f"({tiles}, SPLIT)" if schedule.splits else f"({tiles},)"
 

@@ -78,7 +78,7 @@ class Standalone:
         Empty where the grid has a program for each tile.
         """
         names = {"BLOCK_M": "m", "BLOCK_N": "n", "BLOCK_K": "k", "num_stages": "stages"}
-        needed = self.table.program if self.table.kernel.walks else ()
+        needed = self.table.program if self.table.kernel.schedule.walks else ()
         return tuple(re.sub("|".join(names), lambda x: names[x[0]], each) for each in needed)
 
     # The statements of `gemm`.

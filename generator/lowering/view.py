@@ -95,7 +95,7 @@ class View(EpilogueView):
 
     def _edges_of(self, masking: str) -> Edges:
         """The edges of partial sums."""
-        return edges_of(masking, self.v.schedule, self.v.load, "pointer", self.problem.divided, "", "")
+        return edges_of(masking, self.v.schedule, self.v.load, "pointer", "", "", "")
 
     @property
     def sources(self) -> tuple[Matrix, ...]:
@@ -177,11 +177,6 @@ class View(EpilogueView):
     @property
     def swizzle(self) -> str:
         return self.v.swizzle
-
-    @property
-    def walks(self) -> bool:
-        """Whether the programs of the kernel that multiplies loop over tiles."""
-        return self.v.walks
 
     @property
     def columns(self) -> dict[str, str]:

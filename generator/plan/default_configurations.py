@@ -261,12 +261,6 @@ _SPLIT_8 = (
     *(Tile(16, 64, 256, warps=4, stages=6, split=split) for split in (2, 8)),
 )
 _SPLIT = {8: _SPLIT_8, 16: _SPLIT_16}
-# Of groups, few rows each: those of single products that were measured on an H200, whose rates stand for groups too.
-_SPLIT_GROUPS_16 = (
-    *divided((Tile(64, 128, 64, warps=4, stages=8),)),
-    *divided((Tile(64, 64, 128, warps=4, stages=6), Tile(16, 128, 128, warps=4, stages=5)), (4, 8)),
-    *divided((Tile(16, 64, 256, warps=4, stages=5),), (4, 8, 16)),
-)
 # All of K in one load: k is the largest K that the configuration accepts.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
@@ -367,7 +361,7 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
     if found is not None:
         return found
     if v.traits.splits:
-        return _SPLIT_GROUPS_16 if v.products.divided and bits == 16 else _SPLIT[bits]
+        return _SPLIT[bits]
     if v.product == "exchanged":
         return _TABLES["exchanged"][bits] + (_EXCHANGED_8 if bits == 8 else ())
     # Nothing was measured of a schedule without a table: those of the schedule that does the same by its traits.

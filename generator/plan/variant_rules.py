@@ -107,11 +107,8 @@ def _groups(v: Variant) -> str | None:
     if not v.products.divided:
         return None
     divided = v.products.divided.lower()
-    if not (v.traits.tiled and v.traits.looped) or (v.traits.divides_k and not v.traits.joins):
-        instead = "split_k" if v.traits.divides_k and divided == "m" else "tiled or persistent"
-        return f"{v.schedule} has no kernel for groups, whose sizes only the device knows; use {instead}"
-    if v.traits.divides_k and divided == "k":
-        return f"{v.schedule} divides the K of all products alike, and groups along K have one each; use tiled"
+    if not (v.traits.tiled and v.traits.looped) or v.traits.divides_k:
+        return f"{v.schedule} has no kernel for groups, whose sizes only the device knows; use tiled or persistent"
     if ragged(v.masking)[divided] is False:
         needed = "mn, mnk or auto" if divided == "m" else "k, mnk or auto"
         return f"groups have any sizes, and 'masking: {v.masking}' needs multiples of the tile; use {needed}"

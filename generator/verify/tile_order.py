@@ -55,11 +55,8 @@ def wrong_order(
         expected = [(i, *found) for i, height in enumerate(heights) for found in tiles(variant, tile, height, columns)]
     elif variant.products.several:
         expected = [(i, *found) for i in range(matrices) for found in expected]
-    if variant.walks and not variant.traits.walks_steps:
-        programs = [first for first in range(INTERPRETED) for _ in range(tile.split if variant.traits.splits else 1)]
-        # Those of the parts of K have the same tiles.
-        walked = (found for first in programs for found in expected[first::INTERPRETED])
-        expected = [found for found, _ in groupby(walked)]
+    if variant.traits.walks_tiles:
+        expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
     if variant.symmetric:
         # Of the last row of blocks some tiles may be past the last row: nothing is stored.
         expected = [found for found in expected if found[-2] < rows]
