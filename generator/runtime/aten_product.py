@@ -18,9 +18,10 @@ from torch import Tensor
 from . import private
 from .alignment import crosses
 from .call import Call
-from .launch import Function, Operands, Result, deterministic
+from .launch import Function, Operands, Result, deterministic, recording
 from .launchable import address, require_apart
 from .precision import fp32_precision
+from .rows import rows_of
 
 #: Comparisons of features with limits, each with what follows below the limit, and from it on: the number of another
 #: comparison, or the backend that is faster.
@@ -129,6 +130,32 @@ class AtenProducts:
         lies = {"a_column": a.stride(-1) != 1 and a.shape[-1] > 1, "b_row": b.stride(-1) == 1 and b.shape[-1] > 1}
         found = features(sizes, math.gcd(*filter(None, lines)), **lies)
         return rule is not None and faster(rule, found) == "aten"
+
+
+    def of_layer(self, function: Any, x: Tensor, weight: Tensor, operands: Operands) -> bool:
+        """Whether torch's products are the faster ones of a linear layer: its own, and those of recorded gradients.
+
+        The input is (..., K) and the weight (N, K).
+        """
+        known = self.contracts.get(function.name)
+        # How torch multiplies fp32 is asked at each call.
+        if known is None or known.precision or deterministic():
+            return False
+        a, b = rows_of(x), weight.t()
+        products = [(function, a, b, operands)]
+        if recording(x, weight, *operands.values()):
+            if function.gradient is None:
+                return False
+            sum = a.new_empty(a.shape[0], weight.shape[0])
+            for name, needed, left, right in (("a", x, sum, weight), ("b", weight, a.t(), sum)):
+                contract, turned = function.gradient[name]
+                pair = (right.t(), left.t()) if turned else (left, right)
+                products += [(function.function(contract), *pair, {})] if needed.requires_grad else []
+        try:
+            return all(self.prefers(each, {"a": a, "b": b, "out": None, **more}) for each, a, b, more in products)
+        except (TypeError, ValueError):
+            # The call itself says what is wrong with its operands.
+            return False
 
 
 @functools.cache

@@ -7,7 +7,9 @@ import warnings
 from typing import Any
 
 import torch
+from torch.nn import functional
 
+from .launch import added, deterministic, remember
 from .launchable import is_fake, is_plain
 from .rows import ReplacedModules, along, require_tensor, rows_of, shaped_as
 
@@ -16,6 +18,8 @@ _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 #: The contracts of layers, which `nn` fills: the type of the weight (N, K) and the input, whether a bias is added, and
 #: what follows, which is "" for a layer that does no more than torch.nn.Linear.
 CONTRACTS: dict[str, tuple[torch.dtype, bool, str]] = {}
+#: Where torch's own product is a candidate, whether it is the faster one, by the layer and the input of a call.
+_left: dict[Any, bool] | None = {} if added("aten_product") else None
 
 
 def _fitting(*wanted: Any) -> str | None:
@@ -75,6 +79,12 @@ class Linear(torch.nn.Linear):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The contract of `input`, with the weight as its column-major B."""
         x, weight, contract = require_tensor("input", input), self.weight, self.contract
+        known: Any = None
+        if _left is not None and not torch.compiler.is_compiling() and is_plain(x):
+            needed = torch.is_grad_enabled() and (x.requires_grad, weight.requires_grad)
+            known = contract, x.shape, x.dtype, x.device, weight.shape, weight.dtype, needed, deterministic()
+            if _left.get(known):
+                return functional.linear(x, weight, self.bias)
         *own, chain = CONTRACTS[contract]
         # Tensors made of others, of whose classes alone torch.compile knows it: quantised, sharded or nested ones.
         made = any(hasattr(type(each), "__tensor_flatten__") for each in (weight, x))
@@ -93,6 +103,10 @@ class Linear(torch.nn.Linear):
             raise TypeError(f"{contract}: input must be {weight.dtype} as weight is, got {x.dtype}{hint}")
         operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
+        if known is not None and _left is not None and known not in _left and not chain and not made:
+            remember(_left, known, function.choice.aten.of_layer(function, x, weight, operands))
+            if _left[known]:
+                return functional.linear(x, weight, self.bias)
         result: torch.Tensor | None = function.layer(x, weight, operands)
         if result is not None:
             return result

@@ -156,17 +156,31 @@ def test_the_settings_of_torch_hold(family: ModuleType, products: list[str]) -> 
         torch.use_deterministic_algorithms(False)
 
 
-def test_layers_and_each_product_of_a_gradient_ask(family: ModuleType) -> None:
+_OF_LAYER = ("gemm_fp16_rcr_bias", "gemm_fp16_rrr_none", "gemm_fp16_crr_none")
+
+
+@pytest.mark.parametrize("of_kernels", [None, *_OF_LAYER])
+def test_a_layer_is_torchs_own_where_all_its_products_are(
+    family: ModuleType, monkeypatch: pytest.MonkeyPatch, of_kernels: str | None
+) -> None:
+    """Else each product asks for itself, of which an interpreted family caches those of torch alone."""
+    aten = family._contract(_OF_LAYER[0]).choice.aten
+    prefers, linear = aten.prefers, library_module(family, "linear")
+    monkeypatch.setattr(aten, "prefers", lambda called, given: called.name != of_kernels and prefers(called, given))
+    monkeypatch.setattr(linear, "_left", {})
     layer = family.nn.Linear(K, N, dtype=torch.float16)
-    x = drawn((ROWS + 8, K), torch.float16).requires_grad_()
+    x = drawn((2, ROWS, K), torch.float16).requires_grad_()
     for _ in range(2):
         x.grad = None
         found = layer(x)
         torch.testing.assert_close(found, functional.linear(x, layer.weight, layer.bias))
         found.sum().backward()
-        # Of a family that is interpreted, only calls of torch are cached.
-        assert all(family._contract(f"gemm_fp16_{each}").cached for each in ("rcr_bias", "rrr_none", "crr_none"))
         torch.testing.assert_close(x.grad, torch.ones_like(found) @ layer.weight, rtol=1e-2, atol=1e-2)
+        cached = [name for name in _OF_LAYER if family._contract(name).cached]
+        assert cached == [name for name in _OF_LAYER if of_kernels not in (None, name)]
+        with torch.no_grad():
+            layer(x)
+    assert [*linear._left.values()] == [of_kernels is None, of_kernels != _OF_LAYER[0]]
 
 
 def test_overriding_leaves_such_products_to_torch(family: ModuleType) -> None:
