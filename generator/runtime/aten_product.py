@@ -131,7 +131,6 @@ class AtenProducts:
         found = features(sizes, math.gcd(*filter(None, lines)), **lies)
         return rule is not None and faster(rule, found) == "aten"
 
-
     def of_layer(self, function: Any, x: Tensor, weight: Tensor, operands: Operands) -> bool:
         """Whether torch's products are the faster ones of a linear layer: its own, and those of recorded gradients.
 

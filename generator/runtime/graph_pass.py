@@ -41,6 +41,8 @@ VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 #: Why a chain that is there is none of a contract's: its product would have to store more than its result.
 READ_ELSEWHERE = "a value on the way is used elsewhere, too"
 
+FASTER = "torch's own product is the faster one"
+
 #: What a size that is known at run time only stands for: most numbers are no multiples of a tile.
 _ANY = 8191
 
@@ -52,6 +54,7 @@ _PRODUCTS = {
     aten.baddbmm.default: "baddbmm",
     aten._grouped_mm.default: "_grouped_mm",
 }
+_BY_NAME = {name: each for each, name in _PRODUCTS.items() if name != "_grouped_mm"}
 #: The roundings of chains that fit, for each value of `rounding`; a chain that rounds nothing on the way always fits.
 ROUNDINGS = {"late": ("late", "torch"), "torch": ("torch",)}
 
@@ -89,6 +92,8 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         self.report = Report()
         self.rounding = rounding
         self.before: Any = None
+        # The contracts by their operators, as layers call them.
+        self._own: dict[Any, str] = {}
         self.installed = False
         self._function = function
         # None for a family whose contracts have no chains. Inductor copies the pass, and no module can be copied.
@@ -105,6 +110,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             # A compiled graph that Inductor finds in its cache calls these operators, and is not seen.
             for name in self._products:
                 self._function(name).register()
+                self._own[operator(name)] = name
             if self not in _linked():
                 self.before, _options.post_grad_custom_pre_pass = _options.post_grad_custom_pre_pass, self
             self.installed = True
@@ -133,6 +139,9 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             else:
                 each(graph)
         for node in [*graph.nodes] if self.installed else ():
+            own = self._own.get(node.target) if node.op == "call_function" else None
+            if own is not None and _returned(graph, node, self._function(own)):
+                self.report.kept[own, FASTER] += 1
             if node.op != "call_function" or node.target not in _PRODUCTS or not node.users:
                 continue
             told = _PRODUCTS[node.target]
@@ -207,7 +216,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             return why
         aten_product = getattr(function.choice, "aten", None)
         if aten_product and aten_product.prefers(function, {x: each.meta["val"] for x, each in nodes.items()}):
-            return "torch's own product is the faster one"
+            return FASTER
         before = {*graph.nodes}
         with graph.inserting_before(output):
             try:
@@ -228,6 +237,27 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         output.replace_all_uses_with(result)
         _erase(graph, found.covered)
         return ""
+
+
+def _returned(graph: Graph, node: AnyNode, function: Operator) -> bool:
+    """Put torch's product in the place of a contract's operator if it is the faster one; whether it is."""
+    products: Any = getattr(function.choice, "aten", None)
+    known = products and products.contracts.get(function.name)
+    if not known or known.operator not in _BY_NAME or not _contiguous(node.meta["val"]) or node.args[-1] is not None:
+        return False
+    given = dict(zip(function.signature.places, node.args))
+    values = {name: each.meta["val"] for name, each in given.items() if is_node(each)}
+    added = [known.detail] if known.detail else []
+    if known.precision or any(values[x].dtype != values["a"].dtype for x in added):
+        return False
+    if not products.prefers(function, values):
+        return False
+    with graph.inserting_before(node):
+        call = _made(graph, _BY_NAME[known.operator], [given[x] for x in (*added, "a", "b")])
+    call.meta.update({key: x for key, x in node.meta.items() if key not in call.meta})
+    node.replace_all_uses_with(call)
+    graph.erase_node(node)
+    return True
 
 
 def is_node(x: object) -> bool:

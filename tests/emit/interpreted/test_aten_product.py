@@ -213,6 +213,23 @@ def test_graphs_leave_such_products_to_inductor(family: ModuleType) -> None:
     assert dict(made.report.replaced) == {("addmm", "gemm_fp16_rcr_bias"): 1}
 
 
+def test_graphs_give_the_familys_own_operators_back_to_torch(family: ModuleType) -> None:
+    """Those that compiled layers call: Inductor fuses what follows a product of torch."""
+    products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
+    made = library_module(family, "graph_pass").GraphPass(products, family._contract)
+    called = library_module(family, "registration").operator("gemm_fp16_rcr_bias")
+    try:
+        for rows, calls in ((40, torch.ops.aten.addmm.default), (7, called)):
+            a, b, bias = operands(rows)
+            graph = make_fx(lambda a, b, bias: called(a, b, bias, None), tracing_mode="fake")(a, b, bias).graph
+            made(graph)
+            assert [node.target for node in graph.find_nodes(op="call_function", target=calls)] == [calls]
+    finally:
+        made.remove()
+    assert dict(made.report.kept) == {("gemm_fp16_rcr_bias", "torch's own product is the faster one"): 1}
+    assert not made.report.replaced
+
+
 def test_a_traced_call_runs_what_its_operator_chooses(family: ModuleType) -> None:
     a, b, _ = operands(40)
     compiled = torch.compile(lambda a, b: family.gemm_fp16_rcr_none(a, b).relu(), backend="eager", fullgraph=True)
