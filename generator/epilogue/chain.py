@@ -16,9 +16,11 @@ from generator.epilogue.gradient_operation import PREACT, GradientOperation
 from generator.epilogue.operations import (
     BOTH,
     COLUMNS,
+    ELEMENT,
     HALVES,
     MATRIX,
     OUT,
+    SCALAR,
     SHAPES,
     EpilogueOperation,
     Settings,
@@ -118,6 +120,11 @@ class Step:
         set_to = (v if isinstance(v, str) else f"{_digits(v)}_{written(name)}" for name, v in self.settings)
         return "_".join([written(self.operation), *set_to])
 
+    def keeps_integers(self, *, exact: bool) -> bool:
+        """Whether it makes integers of integers: with `exact`, also of operands that are tensors of these."""
+        tensors = [local for local, x in self.operands if x.shape not in (SCALAR, ELEMENT)]
+        return formula.keeps_integers(self.tree, tensors if exact else None)
+
     @property
     def inline(self) -> bool:
         """Whether sentences contain the formula itself. It has one `x`, so that the text of a chain stays short."""
@@ -164,6 +171,11 @@ class Epilogue:
         """What stores C in another type under scales that are found from C; None for a C of `dtype.out`."""
         last = self.steps[-1].meaning if self.steps else None
         return last if isinstance(last, Quantisation) else None
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether integers have all its results, where the product, C and the operands are integers of one type."""
+        return self.quantisation is None and all(step.keeps_integers(exact=True) for step in self.steps)
 
     @cached_property
     def keywords(self) -> tuple[str, ...]:

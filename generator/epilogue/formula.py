@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -342,13 +342,16 @@ def called(tree: ast.expr) -> set[str]:
     return functions | {"**" for node in ast.walk(tree) if isinstance(node, ast.Pow)}
 
 
-def keeps_integers(tree: ast.expr) -> bool:
+def keeps_integers(tree: ast.expr, operands: Collection[str] | None = None) -> bool:
     """Whether an int32 running value stays an exact int32: no part of `tree` can overflow int32 for any `x`.
 
     Sums, products and negation can overflow, so they are computed in fp32; choices between `x` and integers cannot.
+    With the names of `operands` in int32, sums and differences count too: they are as int32 has them.
     """
-    return all(name == X for name in used(tree)) and all(
+    sums = () if operands is None else (ast.Add, ast.Sub)
+    return {*used(tree)} <= {X, *(operands or ())} and all(
         not isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Call))
+        or (isinstance(node, ast.BinOp) and isinstance(node.op, sums))
         or (isinstance(node, ast.Constant) and type(node.value) is int and -(2**31) <= node.value < 2**31)
         or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and FUNCTIONS[node.func.id].integer)
         for node in ast.walk(tree)

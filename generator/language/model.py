@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
 from generator.language.dtypes import DTYPE_SHORTHANDS, PACKINGS, PRECISIONS, SPARSITIES
-from generator.language.elements import FORMATS
+from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.errors import Mistake
 from generator.language.measured_winners import Measured
 from generator.language.quantised_results import QuantisedResult, quantised_result
@@ -167,6 +167,11 @@ class Dtype:
     def sum(self) -> str:
         """The type of the whole sum, which the epilogue starts from: scales make fp32 of any."""
         return "fp32" if self.scaled else self.acc
+
+    @property
+    def whole(self) -> bool:
+        """Whether sums are stored as the integers that they are."""
+        return self.out == self.sum and not ELEMENTS[self.sum].floating
 
     @classmethod
     def of(cls, shorthand: str) -> Dtype:
@@ -344,6 +349,11 @@ class Variant:
     def products(self) -> Products:
         """How many products a call has, and how its operands hold them."""
         return BATCH[self.batch]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the chain is computed in integers, with operands of the sum's type."""
+        return self.dtype.whole and self.epilogue.exact
 
     @property
     def rounds_between(self) -> bool:

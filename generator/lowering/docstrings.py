@@ -221,7 +221,8 @@ def outputs(v: Variant) -> str:
             f" {' and '.join(saved)} {'is' if len(saved) == 1 else 'are'} {v.dtype.out} and has the result's layout."
         )
     if v.epilogue.reads_out:
-        text += " C is the value of the result's own tensor before the call; it is not read where a call's beta is 0."
+        text += " C is the value of the result's own tensor before the call"
+        text += "; it is not read where a call's beta is 0." if v.epilogue.beta else "."
     return text.strip()
 
 

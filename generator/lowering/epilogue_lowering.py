@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import ACCUMULATE
 from generator.epilogue.chain import Epilogue, EpilogueOperand
 from generator.epilogue.formula import GATE, X
@@ -50,7 +49,8 @@ def step_views(
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps: list[StepView] = []
     depth = SCHEDULE[schedule].indent
-    whole = not ELEMENTS[kind].floating and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
+    exact = dtype.whole and epilogue.exact
+    whole = not ELEMENTS[kind].floating and all(step.keeps_integers(exact=exact) for step in epilogue.steps)
     for step in epilogue.steps:
         if isinstance(step.meaning, Quantisation):
             # It is no step of the chain's arithmetic, but how the kernel stores what the chain has computed.
@@ -61,15 +61,16 @@ def step_views(
                 output = output_view(step.output, c, values[half], kind, dtype.out, whole=whole, place=place)
                 steps.append(StepView((), (), (), depth, output))
             continue
-        stays = not ELEMENTS[kind].floating and formula.keeps_integers(step.tree)
+        stays = not ELEMENTS[kind].floating and step.keeps_integers(exact=exact)
         if not stays and kind != "fp32":
             values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
         functions = approximate_math.functions(approximate_math.takes(step, math), dtype.out)
         helpers = approximate_math.helpers(step.tree, functions)
-        operands = tuple(_operand(operand, c, products) for _, operand in step.operands)
+        operands = tuple(replace(_operand(operand, c, products), whole=exact) for _, operand in step.operands)
         if step.operation == ACCUMULATE:
-            operands = (*(x for x in operands if x is not c), replace(c, when=epilogue.beta, like=values[X]))
+            read = replace(c, when=epilogue.beta, like=values[X], whole=exact)
+            operands = (*(x for x in operands if x.name != c.name), read)
         if step is epilogue.gate or GATE not in values:
             lines = to_triton(step.tree, {**values, **spellings}, integer=stays, functions=functions)
             steps.append(StepView(operands, lines, helpers, depth))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED, PLACES
@@ -30,7 +30,25 @@ class OperandStrip:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class Read:
+    """What a kernel reads for its epilogue."""
+
+    #: Whether it is read as the integers that it has, and not converted to fp32.
+    whole: bool = field(default=False, kw_only=True)
+
+    @property
+    def nothing(self) -> str:
+        """What a masked load of it yields past the edge."""
+        return "0" if self.whole else "0.0"
+
+    @property
+    def converted(self) -> str:
+        """What is written behind its load."""
+        return "" if self.whole else ".to(tl.float32)"
+
+
+@dataclass(frozen=True)
+class Matrix(Read):
     """A matrix of a call (`a`, `b`, `c` or an M×N epilogue operand), or of tiles' parts, as a kernel addresses it."""
 
     name: str
@@ -236,7 +254,7 @@ def broadcast(variable: str, shape: str) -> str:
 
 
 @dataclass(frozen=True)
-class Vector:
+class Vector(Read):
     """A vector or scalar operand of the epilogue."""
 
     name: str

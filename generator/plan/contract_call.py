@@ -183,12 +183,13 @@ def call(v: Variant) -> ContractCall:
         return Argument(name, _of_all(products, shape), dtype, layout)
 
     def operand(name: str, shape: str) -> Argument:
+        kind = dtype.sum if v.exact else None
         if shape == MATRIX:
-            return matrix(name, (M, N), layout.c, None)
+            return matrix(name, (M, N), layout.c, kind)
         if shape in (SCALAR, ELEMENT):
             return Argument(name, _SHAPES[shape])
         # Each group has its own vector; the matrices of a batch may share one.
-        return Argument(name, _of_all(products, _SHAPES[shape]), shared=products.several and not products.divided)
+        return Argument(name, _of_all(products, _SHAPES[shape]), kind, shared=products.several and not products.divided)
 
     def output(name: str, shape: str) -> Argument:
         if shape in (MATRIX, BOTH):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import ELEMENT, MATRIX, ROWS, SCALAR
 from generator.language.dtypes import QUANTISED
@@ -76,9 +75,10 @@ def _integer_output(v: Variant) -> str | None:
     # A quantised result is made of fp32, and rounds nothing to `dtype.out`.
     kept = v.quantised is None or any(not output.reduced for output in v.epilogue.outputs)
     whole = not ELEMENTS[out].floating and out not in QUANTISED and kept
-    if whole and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
+    if whole and not v.exact and not all(step.keeps_integers(exact=False) for step in v.epilogue.steps):
         return (
-            f"the epilogue is computed in fp32, and no rounding back to {out} is defined; give dtype.out a float type"
+            f"the epilogue is computed in fp32, and no rounding back to {out} is defined; give dtype.out a float type, "
+            "or add and bound alone, which is exact: 'bias', 'add', 'accumulate' with 'beta: 1', 'relu', 'clamp'"
         )
     return None
 

@@ -48,9 +48,9 @@ class Draw:
         return self.plain if is_of_bits(storage) else partial(self.plain, deviation=deviation)
 
     def plain(self, shape: tuple[int, ...], dtype: torch.dtype, deviation: float = 1.0) -> torch.Tensor:
-        """Normal values of a standard deviation; of an integer type uniform ones over its range."""
+        """Normal values of a standard deviation; of an integer type uniform ones over its range (`range_of`)."""
         if not dtype.is_floating_point:
-            return self.whole(shape, dtype, torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+            return self.whole(shape, dtype, *range_of(dtype))
         wide = torch.float32 if dtype.itemsize == 1 else dtype
         values = torch.randn(shape, dtype=wide, device=self.device, generator=self.generator)
         return values.mul_(deviation).to(dtype)
@@ -73,6 +73,12 @@ class Draw:
         low, high = (self.whole(shape, torch.int64, 0, len(pairs) - 1) for _ in range(2))
         known = torch.tensor(pairs, device=self.device)
         return (known[low] | known[high] << 4).to(torch.uint8)
+
+
+def range_of(dtype: torch.dtype) -> tuple[int, int]:
+    """The integers that operands have: those of the type; in 32 bits those of which sums fit, and fp32 has not all."""
+    fits = min(torch.iinfo(dtype).max, 2**28 - 1)
+    return max(torch.iinfo(dtype).min, -fits - 1), fits
 
 
 def is_of_bits(storage: Storage) -> bool:

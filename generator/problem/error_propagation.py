@@ -66,8 +66,13 @@ def read(x: Bounded) -> Bounded:
 
 def constant(value: float, like: torch.Tensor) -> Bounded:
     """A constant of the formula, which a kernel converts to fp32."""
+    return read(exact(value, like))
+
+
+def exact(value: float, like: torch.Tensor) -> Bounded:
+    """A constant of the formula as it is."""
     made = torch.tensor(float(value), dtype=torch.float64, device=like.device)
-    return read(Bounded(made, torch.zeros_like(made)))
+    return Bounded(made, torch.zeros_like(made))
 
 
 def _scaled(by: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
@@ -311,6 +316,13 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "fp16": _to(torch.float16),
     "bf16": _to(torch.bfloat16),
     "fp32": _to(torch.float32),
+}
+
+#: The same on integers, whose sums fit the type that they have.
+EXACT: Mapping[str, Callable[..., Any]] = {
+    **FUNCTIONS,
+    "+": lambda x, y: Bounded(x.value + y.value, x.error + y.error),
+    "-": lambda x, y: Bounded(x.value - y.value, x.error + y.error),
 }
 
 

@@ -23,7 +23,7 @@ from generator.plan.contract_call import call
 from generator.plan.resources import through_registers
 from generator.problem.accumulation_bounds import truncated
 from generator.problem.chain_values import run_chain, spread, taken_apart
-from generator.problem.error_propagation import FUNCTIONS, Bounded, constant, functions, read, sum_along
+from generator.problem.error_propagation import EXACT, FUNCTIONS, Bounded, constant, exact, functions, read, sum_along
 from generator.problem.grouping import part_of, parts
 from generator.problem.stored_values import product, product_of_decoded
 
@@ -131,12 +131,14 @@ def finish(
 
     def operand(each: EpilogueOperand) -> Bounded:
         value = torch.as_tensor(operands[each.name], dtype=torch.float64, device=x.value.device)
-        value = spread(value, each.shape)
-        return read(Bounded(value, torch.zeros_like(value)))
+        found = Bounded(value := spread(value, each.shape), torch.zeros_like(value))
+        return found if variant.exact else read(found)
 
     def step_value(step: Step, names: dict[str, Bounded]) -> Bounded:
         nonlocal integer
-        if integer and not formula.keeps_integers(step.tree):
+        if variant.exact:
+            return formula.evaluate(step.tree, names, EXACT, lambda value: exact(value, names[formula.X].value))
+        if integer and not step.keeps_integers(exact=False):
             integer = False
             names = {name: read(y) if name in (formula.X, formula.GATE) else y for name, y in names.items()}
         return evaluate(step.tree, names, functions(approximate_math.takes(step, math), out, hardware=hardware))

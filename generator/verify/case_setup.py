@@ -16,7 +16,7 @@ from generator.language.storage import CONTAINER, Storage
 from generator.plan.contract_call import Argument, call
 from generator.plan.extents import S
 from generator.plan.kernels import Kernel
-from generator.problem.drawn_values import Draw, Recipe, is_of_bits
+from generator.problem.drawn_values import Draw, Recipe, is_of_bits, range_of
 from generator.problem.element_types import OPERAND_TYPES, has_infinity, torch_type
 from generator.problem.layouts import matrix_strides
 from generator.problem.poisoned_operands import PoisonedOperand, fill, place, poison
@@ -125,8 +125,8 @@ class _CaseDraw(Draw):
             # A mask, with zeros.
             return self.whole(shape, dtype, 0, 3)
         if not dtype.is_floating_point:
-            limits = torch.iinfo(dtype).min, torch.iinfo(dtype).max
-            found = self.whole(shape, dtype, *(_SATURATING_WHOLE if self.dtype.out in QUANTISED else limits))
+            limits = _SATURATING_WHOLE if self.dtype.out in QUANTISED else range_of(dtype)
+            found = self.whole(shape, dtype, *limits)
             return found.masked_fill_(found == 0, 1)
         values = torch.randn(shape, generator=self.generator, dtype=torch.float64) * deviation
         return torch.where(values.to(dtype).double() == 0, deviation, values).to(dtype)

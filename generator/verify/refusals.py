@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import torch
@@ -300,7 +301,9 @@ def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         if operand.shape == SCALAR:
             yield of(name, "{}-two", "{} has two elements", ("(2,)",), lambda _: torch.ones(2))
             continue
-        yield of(name, "{}-dtype", "{} is int32", ("int32",), lambda x: x.to(torch.int32), TypeError)
+        wrong = torch.float32 if kernel.variant.exact else torch.int32
+        word = str(wrong).removeprefix("torch.")
+        yield of(name, "{}-dtype", f"{{}} is {word}", (word,), methodcaller("to", wrong), TypeError)
         *rest, last = shapes[name]
         size = _shape(kernel, case, m + 1, n) if operand.shape == MATRIX else str((*rest, last + 1))
         yield of(name, "{}-shape", "{} is too long", (size,), longer if operand.shape == MATRIX else one_more)
