@@ -18,6 +18,7 @@ from _pytest.config.argparsing import Parser
 from generator import pytest_plugin
 from generator.commands.command_line import main
 from tests.helpers.support import LONGEST, ROOT
+from tests.helpers.verify.rendered import rendered
 
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
@@ -163,9 +164,7 @@ def test_a_cache_that_cannot_be_used_is_a_warning(vendored: Path) -> None:
 
 
 def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
-    spec = tmp_path / "family.yaml"
-    spec.write_text("summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\ntargets: [sm90]\n")
-    assert main([str(spec), "--out", str(tmp_path)]) == 0
+    rendered(tmp_path, "family", "summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\ntargets: [sm90]\n")
     call = ("--gemm-family", "family", "--gemm-level", "static", "--gemm-level", "compile", "--gemm-target", "sm80")
     done = run(tmp_path, *call)
     assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr

@@ -13,8 +13,8 @@ from tests.helpers.verify.rendered import rendered
 SPEC = """\
 summary: A product by programs that share tiles.
 layout: rcr
-dtype: bf16
-epilogue: bias+relu
+dtype: [bf16, {a: fp16, out: fp32}]
+epilogue: [none, bias+relu]
 schedule: [split_k, split_k_atomic, stream_k]
 load: pointer
 tile: [{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}]

@@ -17,13 +17,6 @@ def rendered(folder: Path, name: str, spec: str) -> Rendered:
     return read(folder / name)
 
 
-def replaced(family: Rendered, kernel: str, old: str, new: str) -> str:
-    """The text of a kernel with one part, which it has once, replaced."""
-    text = family.file(kernel).read_text()
-    assert text.count(old) == 1, old
-    return with_names(text.replace(old, new))
-
-
 def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
     """A family's folder with one kernel and its library, if any: a text that is once in one of them is replaced."""
     files = [family.file(kernel), *sorted((family.folder / RUNTIME).glob("*.py"))]
