@@ -52,11 +52,7 @@ def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "compiled"),
-    [
-        ("schedule: tiled", 2),
-        ("schedule: split_k", 4),
-        ("schedule: decoded\ndtype: {a: fp16, b: fp8e5m2}", 4),
-    ],
+    [("schedule: tiled", 2), ("schedule: split_k", 4), ("schedule: decoded\ndtype: {a: fp16, b: fp8e5m2}", 4)],
 )
 def test_the_launch_of_a_call_finds_what_was_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, compiled: int
