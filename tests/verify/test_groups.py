@@ -36,11 +36,6 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     return rendered(tmp_path_factory.mktemp("groups"), "several", SPEC)
 
 
-def test_ends_count_as_between_the_one_before_and_the_total() -> None:
-    assert spans((5, 3, -1, 9, 40, 7), 12) == [(0, 5), (5, 5), (5, 5), (5, 9), (9, 12), (12, 12)]
-    assert spans((), 12) == []
-
-
 def test_the_reference_is_that_of_each_group(family: Rendered) -> None:
     kernel = family.by_name[TILED]
     case = next(case for case in cases(kernel, hardware=False) if case.name == "groups-descending")
