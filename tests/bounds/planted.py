@@ -8,13 +8,13 @@ are not all proved, the first detail. A new case is written without its verdict.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from generator.bounds import NotUnderstood
 from tests.helpers.bounds.kernels import planted, proof_of
 from tests.helpers.call_functions import with_names
+from tests.helpers.changes import Section, sections
 from tests.helpers.verify.rendered import rendered
 
 PATH = Path(__file__).with_suffix(".txt")
@@ -22,62 +22,18 @@ PATH = Path(__file__).with_suffix(".txt")
 _LINE, _SIZES = re.compile(r"\bline \d+"), re.compile(r"(?:\b\w+ = -?\d+, )*\b\w+ = -?\d+: ")
 
 
-@dataclass
-class Case:
-    """A kernel, with some of its lines replaced by others."""
-
-    kernel: str
-    changes: list[tuple[list[str], list[str]]] = field(default_factory=list)
-    verdict: list[str] = field(default_factory=list)
-
-    @property
-    def replacements(self) -> list[tuple[str, str]]:
-        return [("\n".join(old), "\n".join(new)) for old, new in self.changes]
-
-
-@dataclass
-class Section:
-    """The spec of a family, empty for committed kernels, and cases of its kernels."""
-
-    spec: str = ""
-    cases: list[Case] = field(default_factory=list)
-
-
-def sections() -> dict[str, Section]:
-    """The cases as they are written."""
-    found: dict[str, Section] = {}
-    for line in PATH.read_text(encoding="utf-8").splitlines():
-        mark, text = line[:2].strip(), line[3:] if line[:2] in ("==", "--", "=>") else line[2:]
-        if mark == "==":
-            section = found[text] = Section()
-        elif mark == "|":
-            section.spec += f"{text}\n"
-        elif mark == "--":
-            section.cases.append(Case(text))
-        elif mark == "-":
-            changes = section.cases[-1].changes
-            if not changes or changes[-1][1]:
-                changes.append(([], []))
-            changes[-1][0].append(text)
-        elif mark == "+":
-            section.cases[-1].changes[-1][1].append(text)
-        elif mark == "=>":
-            section.cases[-1].verdict.append(text)
-    return found
-
-
 def verdicts(section: Section) -> list[list[str]]:
     """What the proof says of each case."""
     with TemporaryDirectory() as folder:
-        family = rendered(Path(folder), "planted", section.spec) if section.spec else None
+        family = rendered(Path(folder), "planted", section.preface) if section.preface else None
         found = []
         for case in section.cases:
             if family is None:
-                text = planted(case.kernel, *case.replacements)
+                text = planted(case.title, *case.replacements)
             else:
-                text = family.file(case.kernel).read_text()
+                text = family.file(case.title).read_text()
                 for old, new in case.replacements:
-                    assert text.count(old) == 1, f"{case.kernel} has {old!r} {text.count(old)} times"
+                    assert text.count(old) == 1, f"{case.title} has {old!r} {text.count(old)} times"
                     text = text.replace(old, new)
                 text = with_names(text)
             found.append(verdict(Path(folder), text))
@@ -106,10 +62,10 @@ def told(*words: str) -> str:
 def main() -> None:
     """Write what is said of every case now."""
     lines = []
-    for name, section in sections().items():
-        lines += [f"== {name}", *(f"| {line}" for line in section.spec.splitlines())]
+    for name, section in sections(PATH).items():
+        lines += [f"== {name}", *(f"| {line}" for line in section.preface.splitlines())]
         for case, said in zip(section.cases, verdicts(section), strict=True):
-            lines += ["", f"-- {case.kernel}"]
+            lines += ["", f"-- {case.title}"]
             for change in case.changes:
                 lines += [f"{mark} {line}" if line else mark for mark, part in zip("-+", change) for line in part]
             lines += [f"=> {line}" for line in said]

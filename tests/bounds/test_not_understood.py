@@ -12,11 +12,7 @@ import pytest
 
 from generator import runtime
 from generator.bounds import NotUnderstood, prove
-from tests.helpers.bounds.kernels import (
-    AUTO,
-    planted,
-    proof_of,
-)
+from tests.helpers.bounds.kernels import AUTO, planted, proof_of
 from tests.helpers.support import ROOT
 
 

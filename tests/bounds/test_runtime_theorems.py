@@ -46,11 +46,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 def call(*operands: Operand, **changes: Any) -> Call:
     """A call of two operands and one result, with others behind."""
     given: dict[str, Any] = {
-        "operands": (
-            Operand("a", "M K", torch.float32, unit=1),
-            Operand("b", "K N", torch.float32, unit=0),
-            *operands,
-        ),
+        "operands": (Operand("a", "M K", torch.float32, unit=1), Operand("b", "K N", torch.float32, unit=0), *operands),
         "results": (Operand("out", "M N", torch.float32, unit=1),),
         "launches": (LAUNCH,),
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bounds.planted import sections, verdicts
+from tests.bounds.planted import PATH, verdicts
+from tests.helpers.changes import sections
 
 
-@pytest.mark.parametrize("name", sections())
+@pytest.mark.parametrize("name", sections(PATH))
 def test_a_mistake_has_its_verdict(name: str) -> None:
-    section = sections()[name]
+    section = sections(PATH)[name]
     for case, said in zip(section.cases, verdicts(section), strict=True):
-        assert said == case.verdict, f"{case}\nif this is meant: python -m tests.bounds.planted"
+        assert said == case.said, f"{case}\nif this is meant: python -m tests.bounds.planted"

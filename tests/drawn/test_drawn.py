@@ -23,36 +23,29 @@ from .specs import contracts, families, legal, rendered
 TARGETS = ("sm80", "sm90", "sm100", "gfx942")
 
 
-def proved(pool: Pool, level: str, target: str, folder: Path, wanted: int, number: int) -> int:
-    """How many cases of drawn kernels pass; fails where one does not."""
-    jobs = proving.jobs(level, rendered(folder, target, number), target, wanted)
-    results = [settled(future.result()) for future in [pool.submit(job) for job in jobs]]
+def many(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.drawn)
+
+
+@pytest.mark.parametrize(
+    ("level", "target", "wanted", "number"),
+    [
+        *(("compile", target, 6, 11) for target in ("sm90", "gfx942")),
+        *((level, "sm90", 6, 8) for level in ("bounds", "interpret")),
+        *(many("compile", target, 2000, 0) for target in TARGETS),
+        *(many(level, "sm90", 400, 1) for level in ("bounds", "interpret")),
+    ],
+)
+def test_drawn_kernels_pass(
+    level: str, target: str, wanted: int, number: int, tmp_path: Path, pools: Callable[[str], Pool]
+) -> None:
+    """At the compile level launches as they are foretold."""
+    jobs = proving.jobs(level, rendered(tmp_path, target, number), target, wanted)
+    results = [settled(future.result()) for future in [pools(level).submit(job) for job in jobs]]
     wrong = [result for result in results if result.state != JobState.PASSED]
     told = [f"{whole_text(each)}\n{each.job.folder.with_suffix('.yaml').read_text()}" for each in wrong]
     assert not wrong, "\n\n".join(told)
-    return sum(result.cases for result in results)
-
-
-@pytest.mark.parametrize("target", ["sm90", "gfx942"])
-def test_a_few_launches_compile_as_foretold(target: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
-    assert proved(pools("compile"), "compile", target, tmp_path, 6, number=11) >= 6
-
-
-@pytest.mark.parametrize("level", ["bounds", "interpret"])
-def test_a_few_kernels_are_proved(level: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
-    assert proved(pools(level), level, "sm90", tmp_path, 6, number=8) >= 6
-
-
-@pytest.mark.drawn
-@pytest.mark.parametrize("target", TARGETS)
-def test_two_thousand_launches_compile_as_foretold(target: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
-    assert proved(pools("compile"), "compile", target, tmp_path, 2000, number=0) >= 2000
-
-
-@pytest.mark.drawn
-@pytest.mark.parametrize("level", ["bounds", "interpret"])
-def test_many_kernels_are_proved(level: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
-    assert proved(pools(level), level, "sm90", tmp_path, 400, number=1) >= 400
+    assert sum(result.cases for result in results) >= wanted
 
 
 def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time() -> None:

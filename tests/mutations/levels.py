@@ -34,9 +34,8 @@ class Fate:
 
 def surprise(mutation: Mutation, fate: Fate) -> str | None:
     """What is otherwise than the catalogue foretells, or None."""
-    if mutation.equivalent is not None or mutation.hole is not None:
-        mark = "equivalent" if mutation.equivalent is not None else "hole"
-        return None if fate.level is None else f"marked as {mark}, and found at the {fate.level} level: {fate.text}"
+    if mutation.equivalent is not None:
+        return None if fate.level is None else f"equivalent, and found at the {fate.level} level: {fate.text}"
     if fate.level is None and mutation.by == "gpu" and gpu() is None:
         return None
     if fate.level is None:

@@ -19,13 +19,8 @@ _HEAD = """\
 
 Written by `python -m tests.mutations`. Each mutant is a rendered kernel with one mistake planted in it; it goes through
 the levels of the harness in their order, and the first that finds it ends its way. What is replaced by what, and what
-would come of it in use, is in [catalogue](catalogue). A digest that a file states follows the change, except where the
-digest is what the mutant is about.
-"""
-_HOLES = """\
-## Holes
-
-These change something, and every level passes them.
+would come of it in use, is in [catalogue.txt](catalogue.txt). A digest that a file states follows the change, except
+where the digest is what the mutant is about.
 """
 _EQUIVALENTS = """\
 ## Equivalents
@@ -51,10 +46,6 @@ def page(fates: Mapping[Mutation, Fate]) -> str:
         _table(("level", "killed"), ((level, str(counts[level])) for level in LEVELS if counts[level])),
         _table(("mutation", "kind", "kernel", "killed at", "by what case"), (_row(m, fates[m]) for m in killed)),
     ]
-    holes = [mutation for mutation in mutants if fates[mutation].level is None]
-    if holes:
-        rows = ((m.name, m.kind, _kernel(m), m.by, m.hole or "not known") for m in holes)
-        parts += [_HOLES, _table(("mutation", "kind", "kernel", "for level", "what the harness lacks"), rows)]
     # The same whether there is a GPU or not.
     on_a_gpu = [(m.name, _kernel(m), m.why) for m in fates if m.by == "gpu"]
     if on_a_gpu:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from generator.pytest_plugin import Outcomes
 from generator.verify import worker_pool
 from generator.verify.jobs import Job, JobResult
 from generator.verify.worker_pool import Pool, _initialize
+from tests.helpers.support import GENERATED
 from tests.helpers.verify.browser import browse, chromium  # noqa: F401
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
@@ -71,11 +74,20 @@ def shared_workers(pools: Callable[[str], Pool], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(worker_pool, "Pool", Shared)
 
 
-@pytest.fixture(scope="session")
-def interpreted() -> Iterator[Callable[..., Any]]:
+def _interpreting() -> Iterator[Callable[..., Any]]:
     """Call a function of a module in a process with Triton's interpreter."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        1, context, initializer=_initialize, initargs=("interpret", context.Semaphore(1))
-    ) as executor:
-        yield lambda function, *arguments: executor.submit(function, *arguments).result()
+    with ProcessPoolExecutor(1, context, initializer=_initialize, initargs=("interpret", context.Semaphore(1))) as pool:
+        yield lambda function, *arguments: pool.submit(function, *arguments).result()
+
+
+#: A process for all tests, and one where no test of another file has installed the guard.
+interpreted = pytest.fixture(scope="session")(_interpreting)
+unguarded = pytest.fixture(scope="module")(_interpreting)
+
+
+@pytest.fixture
+def ladder(tmp_path: Path) -> Path:
+    """A copy of the family ladder."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    return Path(shutil.copytree(GENERATED / "ladder", tmp_path / "ladder", ignore=ignored))

@@ -11,12 +11,12 @@ import pytest
 import triton
 from triton.compiler import ASTSource
 
-from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import read
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
-from tests.helpers.support import GENERATED, ROOT, Spoken, called, forget, python
+from tests.helpers.support import GENERATED, ROOT, called, forget, python
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: Compiled ahead.
@@ -32,9 +32,7 @@ targets: [sm90]
 
 @pytest.fixture
 def family(tmp_path: Path) -> Path:
-    (tmp_path / "ahead.yaml").write_text(SPEC)
-    assert main([str(tmp_path / "ahead.yaml"), "--out", str(tmp_path)]) == 0
-    return tmp_path / "ahead"
+    return rendered(tmp_path, "ahead", SPEC).folder
 
 
 def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
@@ -54,21 +52,14 @@ def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "compiled"),
-    [
-        ("schedule: tiled", 2),
-        ("schedule: split_k", 4),
-        ("schedule: decoded\ndtype: {a: fp16, b: fp8e5m2}", 4),
-    ],
+    [("schedule: tiled", 2), ("schedule: split_k", 4), ("schedule: decoded\ndtype: {a: fp16, b: fp8e5m2}", 4)],
 )
 def test_the_launch_of_a_call_finds_what_was_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, compiled: int
 ) -> None:
     """By what Triton's launch path makes of a call of the kernel's own file, at another path."""
     kept = SPEC.replace("dtype: fp16\n", "") if "dtype" in words else SPEC
-    (tmp_path / "ahead.yaml").write_text(f"{kept}{words}\n")
-    assert main([str(tmp_path / "ahead.yaml"), "--out", str(tmp_path)]) == 0
-    capsys.readouterr()
-    family, cache = tmp_path / "ahead", tmp_path / "cache"
+    family, cache = rendered(tmp_path, "ahead", f"{kept}{words}\n").folder, tmp_path / "cache"
     monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
     said = called(capsys, "prepare", family, "--device", "nvidia_h200", "--shapes", "32x32,32", "--aligned")
     forget("ahead")
@@ -89,15 +80,9 @@ def test_the_launch_of_a_call_finds_what_was_compiled(
     assert hits == [True] * compiled
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
-    return called(capsys, "prepare", *arguments)
-
-
 def test_sizes_are_those_of_each_contract(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A batch is that of the contracts that have one, and of a symmetric result M is N."""
-    (tmp_path / "ahead.yaml").write_text(f"{SPEC}batch: [none, strided]\nresult: symmetric\n")
-    assert main([str(tmp_path / "ahead.yaml"), "--out", str(tmp_path)]) == 0
-    capsys.readouterr()
+    rendered(tmp_path, "ahead", f"{SPEC}batch: [none, strided]\nresult: symmetric\n")
     told = []
     for shapes in ("32x32,32", "32x32,16", "32x32,32,16"):
         cache = tmp_path / "cache"
@@ -125,14 +110,12 @@ def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """They do not compile there; nothing is said of that in Triton's words."""
-    (tmp_path / "lacking.yaml").write_text(LACKING)
-    assert main([str(tmp_path / "lacking.yaml"), "--out", str(tmp_path)]) == 0
-    capsys.readouterr()
-    family, reason = tmp_path / "lacking", "Triton cannot convert results to fp8e4m3 on sm80; use int8"
+    family = rendered(tmp_path, "lacking", LACKING).folder
+    reason = "Triton cannot convert results to fp8e4m3 on sm80; use int8"
     call = (family, "--gpu", "a100", "--shapes", "128x32,16", "--cache", tmp_path / "cache", "--aligned")
-    said = refused(capsys, *call, "--only", "*quantize*")
+    said = called(capsys, "prepare", *call, "--only", "*quantize*")
     assert said.status == 2 and f"runs on NVIDIA A100-SXM4-80GB: {reason}\n" in said.err and not said.out
-    said = refused(capsys, *call)
+    said = called(capsys, "prepare", *call)
     assert said.status == 0 and said.out.startswith(f"left out: gemm_fp16_rcr_quantize_fp8e4m3: {reason}\n1 kernels")
     call = ("package", family, "--format", "cubin", *call[1:5], "--out", tmp_path / "made")
     said = called(capsys, *call, "--only", "*quantize*")
@@ -144,13 +127,13 @@ def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(
 
 def test_the_interpreter_compiles_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    said = refused(capsys, GENERATED / "fp16_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
+    said = called(capsys, "prepare", GENERATED / "fp16_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
     assert said.status == 2 and "unset TRITON_INTERPRET" in said.err
 
 
 @pytest.mark.parametrize("package", ["plain", "files"])
 def test_a_family_without_prepare(capsys: pytest.CaptureFixture[str], tmp_path: Path, package: str) -> None:
     called(capsys, ROOT / "specs/fp32_rcr.yaml", "--package", package, "--out", tmp_path)
-    said = refused(capsys, tmp_path / "fp32_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
+    said = called(capsys, "prepare", tmp_path / "fp32_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
     told = f"is rendered with 'package: {package}', which has no prepare; render it with 'package: torch'"
     assert said.status == 2 and told in said.err and not said.out

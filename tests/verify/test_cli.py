@@ -32,6 +32,7 @@ from tests.helpers.support import ROOT, python, unread
 
 SPEC = ROOT / "specs" / "fp16_rcr.yaml"
 KERNEL = "gemm_fp16_rcr_bias_silu__tiled_pointer_auto_grouped"
+NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -125,10 +126,9 @@ def test_a_run_that_is_stopped_keeps_what_passed(
     assert total - left <= int(cached) < total
 
 
-def test_a_file_that_raises_is_a_failure(call: Call, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "generated" / "fp16_rcr", tmp_path / "fp16_rcr")
-    (tmp_path / "fp16_rcr" / f"{KERNEL}.py").write_text("raise RuntimeError('no luck')\n")
-    status, out, _ = call(SPEC, "--only", KERNEL, "--level", "interpret", "--out", tmp_path)
+def test_a_file_that_raises_is_a_failure(call: Call, ladder: Path) -> None:
+    (ladder / f"{NAIVE}.py").write_text("raise RuntimeError('no luck')\n")
+    status, out, _ = call(ladder, "--only", NAIVE, "--level", "interpret")
     assert status == 1 and "RuntimeError: no luck" in out
 
 
@@ -138,20 +138,6 @@ def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call,
     assert f"render it first: python -m generator {SPEC} --out {tmp_path}" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--results", "README.md"], "is not a file that verify --results wrote"),
-        (["--level", "interpret", "--only", KERNEL, "--case", "nothing"], "matches no case"),
-    ],
-)
-def test_a_wrong_call_is_status_2(call: Call, arguments: list[str], words: str) -> None:
-    status, _, err = call(SPEC, "--level", "static", *arguments)
-    assert status == 2
-    assert words in err
-
-
-NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 REPORTS = ("junit", "html", "results", "costs")
 
 
@@ -160,14 +146,12 @@ def options(folder: Path) -> list[object]:
     return [word for option in REPORTS for word in (f"--{option}", folder / option)]
 
 
-def test_a_run_goes_on_and_writes_its_reports_whoever_reads(tmp_path: Path) -> None:
-    folder = tmp_path / "ladder"
-    shutil.copytree(ROOT / "generated" / "ladder", folder)
-    file = folder / f"{NAIVE}.py"
+def test_a_run_goes_on_and_writes_its_reports_whoever_reads(ladder: Path, tmp_path: Path) -> None:
+    file = ladder / f"{NAIVE}.py"
     # Workers print into the same pipe.
     prints = "\n\nimport sys\n\nprint(1, flush=True)\nprint(1, file=sys.stderr, flush=True)\n"
     file.write_text(file.read_text() + prints)
-    call: tuple[object, ...] = ("verify", folder, "--only", NAIVE, "--level", "interpret", "--case", "primes")
+    call: tuple[object, ...] = ("verify", ladder, "--only", NAIVE, "--level", "interpret", "--case", "primes")
     assert unread(*call, *options(tmp_path / "right"), cwd=tmp_path, both=True) == 0
     file.write_text(file.read_text().replace("offs_m < M", "offs_m <= M"))
     call += ("--level", "static")
@@ -212,11 +196,10 @@ def test_two_reports_need_two_files(call: Call, tmp_path: Path, first: str, seco
 
 
 @pytest.mark.parametrize("name", ["manifest.json", f"{NAIVE}.py", "__init__.py"])
-def test_a_report_is_not_written_over_what_is_proved(call: Call, tmp_path: Path, name: str) -> None:
-    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder")
-    path = tmp_path / "ladder" / name
+def test_a_report_is_not_written_over_what_is_proved(call: Call, ladder: Path, name: str) -> None:
+    path = ladder / name
     before = path.read_bytes()
-    status, _, err = call(tmp_path / "ladder", "--level", "static", "--html", path)
+    status, _, err = call(ladder, "--level", "static", "--html", path)
     assert status == 2 and "would overwrite what the command reads" in err and path.read_bytes() == before
 
 
@@ -261,12 +244,6 @@ def test_a_wrong_spec_is_status_2_with_its_place(call: Call, tmp_path: Path) -> 
     assert status == 2 and err.startswith(f"{spec}:3:8: ")
 
 
-def test_a_folder_is_proved_without_its_spec(call: Call, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "generated" / "fp16_rcr", tmp_path / "vendored")
-    status, out, _ = call(tmp_path / "vendored", "--only", KERNEL, "--level", "interpret", "--case", "one")
-    assert status == 0 and re.search(r"^interpret +1 +0 +1 +0 ", out, re.M)
-
-
 def test_a_family_rendered_from_another_spec_is_status_2(call: Call, tmp_path: Path) -> None:
     spec = tmp_path / "fp16_rcr.yaml"
     measured = "select: table\nwith: prepare\ntuned: tuned/nvidia_h200/gemm16.json\n"
@@ -276,17 +253,13 @@ def test_a_family_rendered_from_another_spec_is_status_2(call: Call, tmp_path: P
     assert status == 2 and "is out of date with" in err and f"python -m generator {spec}" in err
 
 
-def test_a_manifest_that_tells_what_cannot_be_is_status_2(call: Call, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder")
-    manifest = tmp_path / "ladder" / "manifest.json"
+def test_a_manifest_that_tells_what_cannot_be_is_status_2(call: Call, ladder: Path) -> None:
+    manifest = ladder / "manifest.json"
     whole = manifest.read_text()
-    for old, new, word in (
-        ('"fp16"', '"fp17"', "fp17"),
-        ('"manifest": 1', '"manifest": 9', "version 9"),
-    ):
+    for old, new, word in (('"fp16"', '"fp17"', "fp17"), ('"manifest": 1', '"manifest": 9', "version 9")):
         assert old in whole
         manifest.write_text(whole.replace(old, new))
-        status, _, err = call(tmp_path / "ladder")
+        status, _, err = call(ladder)
         assert status == 2 and word in err and "Traceback" not in err
 
 
@@ -397,13 +370,6 @@ def test_a_spec_and_its_folder_under_several_paths_are_one_family(call: Call, tm
     assert words.findall(out) == words.findall(once[1]) != []
 
 
-@pytest.fixture
-def ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A family of its own, and a user without a cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    return Path(shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder"))
-
-
 def static(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     status = main([*map(str, arguments), "--level", "static"])
     said = capsys.readouterr()
@@ -432,19 +398,17 @@ def test_no_choice_of_jobs_hides_what_is_wrong_with_a_helper(
 def test_a_kernel_without_its_file_has_failed_at_every_level(
     ladder: Path, call: Call, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kernel = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
-    (ladder / f"{kernel}.py").unlink()
+    (ladder / f"{NAIVE}.py").unlink()
     levels = [word for level in ("static", "bounds", "interpret") for word in ("--level", level)]
-    status, out, _ = call(ladder, "--only", kernel, *levels)
+    status, out, _ = call(ladder, "--only", NAIVE, *levels)
     assert status == 1 and out.count("does not exist, but the family's manifest lists it") == 3
     assert re.search(r"^3 of 3 failed", out, re.M)
 
 
 @pytest.mark.parametrize("text", ["x = " + "(" * 5000 + "1" + ")" * 5000, "x = " + "-" * 50_000 + "1", "\xff\0"])
 def test_a_file_that_no_parser_reads_is_a_failure(ladder: Path, call: Call, text: str) -> None:
-    kernel = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
-    (ladder / f"{kernel}.py").write_bytes(text.encode("latin-1"))
-    status, out, error = call(ladder, "--only", kernel, "--level", "static", "--level", "bounds")
+    (ladder / f"{NAIVE}.py").write_bytes(text.encode("latin-1"))
+    status, out, error = call(ladder, "--only", NAIVE, "--level", "static", "--level", "bounds")
     assert status == 1 and re.search(r"^2 of 2 failed", out, re.M) and not error
 
 
@@ -471,6 +435,7 @@ def test_a_report_is_not_written_into_what_is_proved(ladder: Path, capsys: pytes
 def test_the_cache_is_the_users(
     ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
     assert static(capsys, "ladder")[0] == 0
     assert not (tmp_path / ".verify_cache").exists()

@@ -12,20 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generator.verify.coverage import Coverage, CoveringArray, choose
-from tests.helpers.support import family_of
-
-#: Eight layouts, six types, twelve epilogues, five maskings, five orders, three loads.
-SPEC = """
-summary: The product of many values on every axis.
-layout: [rcr, rrr, crr, ccr, rcc, rrc, crc, ccc]
-dtype: [fp16, bf16, fp32, tf32, fp8e4m3, int8]
-epilogue:
-  [none, bias, relu, gelu, bias+relu, bias+gelu_tanh, bias+silu, add, scale+bias, tanh, bias_m, scale+bias+relu+add]
-masking: [none, k, mn, mnk, auto]
-swizzle: [linear, linear_n, grouped, grouped_n, swizzle2d]
-load: [pointer, block_pointer, descriptor]
-triton: ">=3.6,<3.9"
-"""
 
 Points = Sequence[Mapping[str, str]]
 
@@ -65,17 +51,10 @@ def test_all_pairs_of_a_large_product_take_the_fewest_rows() -> None:
     assert choice.total == 43_200
 
 
-def test_all_pairs_of_the_legal_part_take_as_few() -> None:
-    family = family_of(SPEC)
-    points = [dict(kernel.variant.words) for kernel in family.kernels]
-    assert family.left_out and len(points) > 20_000
-    _, found = chosen(points, "pairs")
-    assert together(found, 2) == together(points, 2)
-    assert 96 <= len(found) <= 110
-
-
 def test_kernels_are_chosen_as_pairs_are() -> None:
-    assert chosen(KERNELS, "kernels")[0].indices == chosen(KERNELS, "pairs")[0].indices
+    found = chosen(KERNELS, "pairs")[0].indices
+    # Every row with every masking takes 30.
+    assert chosen(KERNELS, "kernels")[0].indices == found and 30 <= len(found) <= 36
 
 
 def test_the_quick_criterion_covers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

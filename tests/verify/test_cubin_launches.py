@@ -15,7 +15,6 @@ import torch
 import triton
 from triton.backends.nvidia import driver as nvidia
 
-from generator.commands.command_line import main
 from generator.emit.loading import load_family
 from generator.emit.manifest_reader import read
 from generator.plan.devices import DEVICES
@@ -25,6 +24,7 @@ from generator.verify.cubin_operands import dtype_of
 from generator.verify.cubin_package import compiled_package
 from tests.helpers.emit.cubins import Built, fake_driver, hashed, of_kind
 from tests.helpers.support import forget
+from tests.helpers.verify.rendered import rendered
 
 H200 = DEVICES["nvidia_h200"]
 _DEVICE = torch.device("cuda", 0)
@@ -83,15 +83,13 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def case(request: pytest.FixtureRequest, tmp_path: Path, driver: Path) -> Iterator[Case]:
     """The package of a spec of SPECS; a test gives the name."""
-    spec = tmp_path / f"packed_{request.param}.yaml"
-    spec.write_text(f"summary: Launched without Python.\ntargets: [sm90]\n{SPECS[request.param]}")
-    assert main([str(spec), "--out", str(tmp_path)]) == 0
-    folder = tmp_path / spec.stem
-    count = COUNT if "batch:" in SPECS[request.param] else 1
-    package = compiled_package(read(folder), "packed", H200, [ProductSizes(N, K, ROWS)], only="*", count=count)
+    text = f"summary: Launched without Python.\ntargets: [sm90]\n{SPECS[request.param]}"
+    family = rendered(tmp_path, f"packed_{request.param}", text)
+    count = COUNT if "batch:" in text else 1
+    package = compiled_package(family, "packed", H200, [ProductSizes(N, K, ROWS)], only="*", count=count)
     (contract,) = package.contracts
-    yield Case(load_family(folder), contract.name, Built(tmp_path / "made", package, driver))
-    forget(folder.name)
+    yield Case(load_family(family.folder), contract.name, Built(tmp_path / "made", package, driver))
+    forget(family.folder.name)
 
 
 @dataclass

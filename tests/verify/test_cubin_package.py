@@ -14,17 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from generator.commands.command_line import main
 from generator.emit.cubin import sources
 from generator.emit.cubin.compiled_contracts import CubinPackage
 from generator.emit.cubin.sources import STATUSES, CubinSources
-from generator.emit.manifest_reader import read
 from generator.language.errors import CallError
 from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import ProductSizes
 from generator.verify.cubin_package import compiled_package
 from tests.helpers.emit.cubins import STRICT, Built, compiled_with, fake_driver, of_kind
 from tests.helpers.support import GENERATED, ROOT, Spoken, contents, python
+from tests.helpers.verify.rendered import rendered
 
 Cli = Callable[..., Spoken]
 
@@ -40,12 +39,9 @@ N, K, ROWS = 64, 32, (1, 32, 33, 34)
 
 def package_of(name: str, folder: Path) -> CubinPackage:
     """The package `packed` of a spec of SPECS, rendered into a folder."""
-    spec = folder / f"packed_{name}.yaml"
-    spec.write_text(f"summary: For C.\ntargets: [sm90]\n{SPECS[name]}")
-    assert main([str(spec), "--out", str(folder)]) == 0
-    shapes = [ProductSizes(N, K, ROWS)]
-    count = 1 + ("batch:" in SPECS[name])
-    return compiled_package(read(folder / spec.stem), "packed", DEVICES["nvidia_h200"], shapes, only="*", count=count)
+    family = rendered(folder, f"packed_{name}", f"summary: For C.\ntargets: [sm90]\n{SPECS[name]}")
+    shapes, count = [ProductSizes(N, K, ROWS)], 1 + ("batch:" in SPECS[name])
+    return compiled_package(family, "packed", DEVICES["nvidia_h200"], shapes, only="*", count=count)
 
 
 @pytest.fixture(scope="module")

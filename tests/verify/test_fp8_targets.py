@@ -9,13 +9,13 @@ import pytest
 import triton
 from triton.compiler import ASTSource, CompilationError
 
-from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import read
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
 from tests.helpers import shipped
 from tests.helpers.support import ROOT, Spoken, family_of, mistakes_of
+from tests.helpers.verify.rendered import rendered
 
 PAGE = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8").partition("## fp8 on an A100\n")[2].partition("\n## ")[0]
 SPEC = "summary: On an A100.\nlayout: rcr\nload: pointer\nmasking: mnk\ntile: [{m: 16, n: 64, k: 64, warps: 4}]\n"
@@ -52,10 +52,8 @@ def test_other_weights_are_for_an_a100() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Kernels of both types, rendered for sm90."""
-    made = tmp_path_factory.mktemp("fp8")
-    (made / "eight.yaml").write_text(f"{SPEC}dtype: [fp8e4m3, fp8e5m2]\ntargets: [sm90]\n")
-    assert main([str(made / "eight.yaml"), "--out", str(made)]) == 0
-    return made / "eight"
+    spec = f"{SPEC}dtype: [fp8e4m3, fp8e5m2]\ntargets: [sm90]\n"
+    return rendered(tmp_path_factory.mktemp("fp8"), "eight", spec).folder
 
 
 def compiled(folder: Path, dtype: str) -> str:

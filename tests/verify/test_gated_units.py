@@ -1,10 +1,6 @@
-"""Gates against torch's own functions, on halves in both orders; and that one half for the other is found."""
+"""Gates against torch's own functions, on halves in both orders; test_planted.py exchanges them in kernels."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,21 +8,12 @@ from torch.nn import functional
 
 from generator.bench import check
 from generator.bench.random_operands import make_sets
-from generator.emit.loading import load_kernel
-from generator.emit.manifest_reader import Rendered, read
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import OPERATIONS
 from generator.language.model import Dtype, Layout
 from generator.problem.chain_values import columns_of, taken_apart
 from generator.problem.product import Problem, Shape
-from generator.verify.case_sizes import Case, Fit
-from generator.verify.execute import Interpreter, run_case
-from tests.helpers import shipped
-from tests.helpers.verify.rendered import changed
-
-FOLDER = shipped.folder("gated")
-TILED = "gemm_bf16_rcr_bias_{}__tiled_pointer_auto_grouped"
 
 
 def chain(order: str, *before: str) -> Epilogue:
@@ -63,34 +50,3 @@ def test_columns_of_a_sample_are_in_the_order_of_b() -> None:
         few = taken_apart(x[columns_of(columns, 4, order)], order)
         assert [half.tolist() for half in few] == [gate[columns].tolist(), up[columns].tolist()]
     assert columns_of(columns, 4, None) is columns
-
-
-def wrong(folder: Path, name: str, old: str, new: str) -> str | None:
-    """What the interpreter says of a kernel with `old` replaced, at primes below a tile."""
-    family: Rendered = read(FOLDER)
-    kernel = family.by_name[name]
-    folder = changed(family, folder / FOLDER.name, name, old, new) if old else family.folder
-    module = load_kernel(folder / f"{name}.py")
-    row = min(range(len(kernel.tiles)), key=lambda row: kernel.tiles[row].m * kernel.tiles[row].n)
-    fit = Fit(kernel.variant, kernel.tiles[row])
-    case = Case("primes", "", fit(*fit.primes), row)
-    return run_case(module.gemm, tuple(module.CONFIGS), kernel, case, Interpreter()).fault
-
-
-@pytest.mark.parametrize(
-    ("word", "old", "new"),
-    [
-        ("swiglu", "", ""),
-        ("swiglu", "b_gate_ptrs + N * ldb", "b_gate_ptrs"),
-        ("swiglu", "tl.dot(a, b_up, acc_up)", "tl.dot(a, b_gate, acc_up)"),
-        ("swiglu", "gate * _fast_sigmoid(gate, APPROX) * x", "x * _fast_sigmoid(x, APPROX) * gate"),
-        ("swiglu", "bias_ptr + N + offs_n", "bias_ptr + offs_n"),
-        ("geglutanh_interleaved", "acc_gate, acc_up = acc", "acc_up, acc_gate = acc"),
-        ("geglutanh_interleaved", "offs_n * 2 + 1", "offs_n * 2"),
-    ],
-)
-def test_one_half_for_the_other_is_found(
-    word: str, old: str, new: str, tmp_path: Path, interpreted: Callable[..., Any]
-) -> None:
-    fault = interpreted(wrong, tmp_path, TILED.format(word), old, new)
-    assert (fault is None) == (old == new), fault

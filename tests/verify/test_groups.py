@@ -1,8 +1,7 @@
-"""Groups of rows: every kernel is proved for any ends and interpreted, and what is wrong is found."""
+"""Groups of rows: their reference, cases, launches and order of tiles; test_planted.py runs kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -14,23 +13,19 @@ from generator.problem.grouping import spans
 from generator.problem.reference import references
 from generator.verify.case_setup import prepare
 from generator.verify.cases import cases
-from generator.verify.job_selection import plan
-from generator.verify.jobs import Job, JobState
 from generator.verify.launches import launches
 from generator.verify.tile_order import wrong_order
-from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import changed, rendered
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
-summary: Groups, by every schedule and load.
-layout: [rcr, srr]
+summary: Groups.
+layout: rcr
 dtype: bf16
 batch: grouped
-epilogue: [bias+scale_m+add+save, swiglu]
-schedule: [tiled, persistent, split_k]
+epilogue: bias+scale_m+add+save
 load: [pointer, descriptor]
 store: pointer
-tile: [{m: 16, n: 32, k: 32, group: 2, warps: 4, split: 3}]
+tile: [{m: 16, n: 32, k: 32, group: 2, warps: 4}]
 """
 TILED = "gmm_bf16_rcr_bias_scalem_add_save__tiled_pointer_auto_grouped_storepointer"
 DESCRIPTORS = "gmm_bf16_rcr_bias_scalem_add_save__tiled_descriptor_auto_grouped_storepointer"
@@ -39,61 +34,6 @@ DESCRIPTORS = "gmm_bf16_rcr_bias_scalem_add_save__tiled_descriptor_auto_grouped_
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     return rendered(tmp_path_factory.mktemp("groups"), "several", SPEC)
-
-
-def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) -> None:
-    assert len(family.kernels) == 18
-    for kernel in family.kernels:
-        proof = prove(family.file(kernel.name))
-        assert proof.order.state == "proved", (kernel.name, proof.order)
-        assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, kernel.name
-
-
-def assert_right(family: Rendered, kernels: Collection[str], pool: Pool) -> None:
-    """Some kernels, which have every value of every axis, and all functions are right in the interpreter."""
-    words = [{*kernel.variant.words.items()} for kernel in family.kernels if kernel.name in kernels]
-    assert set().union(*words) >= {word for kernel in family.kernels for word in kernel.variant.words.items()}
-    jobs = [job for job in plan([family], ("interpret",)) if job.contract or job.name in kernels]
-    for future in [pool.submit(job) for job in jobs]:
-        result = future.result()
-        assert result.state is JobState.PASSED, (result.job.name, result.failures, result.not_proved)
-        assert result.cases > (1 if result.job.contract else 40)
-
-
-def test_kernels_and_functions_are_right_in_the_interpreter(family: Rendered, pools: Callable[[str], Pool]) -> None:
-    kernels = (
-        "gmm_bf16_rcr_bias_scalem_add_save__persistent_descriptor_auto_grouped_storepointer",
-        "gmm_bf16_srr_swiglu__tiled_pointer_auto_grouped_storepointer",
-        "gmm_bf16_rcr_swiglu__splitk_pointer_auto_grouped_storepointer",
-    )
-    assert_right(family, kernels, pools("interpret"))
-
-
-def test_a_mistake_between_groups_is_found_by_the_interpreter(
-    family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]
-) -> None:
-    # The case that tells; all of them for what is refused beside a case.
-    changes = {
-        "offs_a = start + offs_m": ("offs_a = offs_m", "groups-ragged"),
-        "rows_ptr + start + offs_m": ("rows_ptr + offs_m", "groups-named"),
-        "b_ptr + group * stride_bg": ("b_ptr", "groups-ragged"),
-        "in_m = offs_m < M": ("in_m = offs_m < T - start", "groups-ragged"),
-        "ends = tl.maximum(tl.minimum(behind, T), starts)": ("ends = tl.minimum(behind, T)", "groups-descending"),
-        "return tl.maximum(a, b)": ("return b", "groups-descending"),
-        "cdiv(T, BLOCK_M) + G": ("cdiv(T, BLOCK_M)", "groups-ragged"),
-        "scale_m_ptr + start + offs_m": ("scale_m_ptr + offs_m", "groups-ragged"),
-        "pid = number - ": ("pid = tl.sum(tl.where(own, tiles, 0), 0) - 1 - number + ", "groups-one"),
-        '"offsets", "G", torch.int32': ('"offsets", "G", (torch.int32, torch.int64)', None),
-    }
-    for number, (old, (new, case)) in enumerate(changes.items()):
-        folder = changed(family, tmp_path / str(number) / "several", TILED, old, new)
-        result = pools("interpret").submit(Job("interpret", folder, TILED, case=case)).result()
-        assert result.failures, (old, new)
-
-
-def test_ends_count_as_between_the_one_before_and_the_total() -> None:
-    assert spans((5, 3, -1, 9, 40, 7), 12) == [(0, 5), (5, 5), (5, 5), (5, 9), (9, 12), (12, 12)]
-    assert spans((), 12) == []
 
 
 def test_the_reference_is_that_of_each_group(family: Rendered) -> None:
@@ -133,33 +73,6 @@ def test_groups_come_one_after_the_other(family: Rendered) -> None:
     )
 
 
-SPEC_OF_K = """\
-summary: Groups along K.
-layout: [crr, rcc]
-dtype: bf16
-batch: grouped_k
-epilogue: [bias+scale_m+add, swiglu]
-schedule: [tiled, persistent]
-load: [pointer, descriptor]
-store: pointer
-tile: [{m: 16, n: 32, k: 32, group: 2, warps: 4}]
-"""
-DESCRIPTORS_OF_K = "gmmk_bf16_crr_bias_scalem_add__tiled_descriptor_auto_grouped_storepointer"
-
-
-@pytest.fixture(scope="module")
-def family_of_k(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return rendered(tmp_path_factory.mktemp("parts"), "parts", SPEC_OF_K)
-
-
-def test_every_access_to_a_part_of_k_is_proved(family_of_k: Rendered) -> None:
-    assert len(family_of_k.kernels) == 12
-    for kernel in family_of_k.kernels:
-        proof = prove(family_of_k.file(kernel.name))
-        assert proof.order.state == "proved", (kernel.name, proof.order)
-        assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, kernel.name
-
-
 def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> None:
     """Which sizes a configuration takes depends on M and N alone."""
     spec = "summary: Whole tiles.\nlayout: crr\ndtype: fp16\nbatch: grouped_k\nmasking: k\ntargets: [sm90]\n"
@@ -169,27 +82,3 @@ def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> N
     assert proof.order.state == "proved" and {access.state for access in proof.accesses} == {"proved"}
     text = found.file(kernel.name).read_text()
     assert "multiple(M, BLOCK_M," in text and "multiple(N, BLOCK_N," in text
-
-
-def test_parts_of_k_are_right_in_the_interpreter(family_of_k: Rendered, pools: Callable[[str], Pool]) -> None:
-    kernels = (
-        "gmmk_bf16_crr_bias_scalem_add__persistent_descriptor_auto_grouped_storepointer",
-        "gmmk_bf16_rcc_swiglu__tiled_pointer_auto_grouped_storepointer",
-    )
-    assert_right(family_of_k, kernels, pools("interpret"))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "case"),
-    [
-        ("a = tl.where(in_k[None, :], a, tl.zeros_like(a))", "pass", None),
-        ("b = tl.where(in_k[:, None], b, tl.zeros_like(b))", "pass", None),
-        ("if rest > 0:", "if rest > 1:", "groups-ragged"),
-        ("a_desc.load([start + k, row])", "a_desc.load([k, row])", "groups-ragged"),
-    ],
-)
-def test_a_mistake_between_parts_of_k_is_found_by_the_interpreter(
-    family_of_k: Rendered, tmp_path: Path, pools: Callable[[str], Pool], old: str, new: str, case: str | None
-) -> None:
-    folder = changed(family_of_k, tmp_path / "parts", DESCRIPTORS_OF_K, old, new)
-    assert pools("interpret").submit(Job("interpret", folder, DESCRIPTORS_OF_K, case=case)).result().failures

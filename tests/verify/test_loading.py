@@ -15,15 +15,14 @@ import pytest
 
 from generator.emit.loading import load_family, load_kernel
 from generator.verify import folder_files
-from tests.helpers.support import GENERATED, forget
+from tests.helpers.support import forget
 
 KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
-@pytest.fixture
-def ladder(tmp_path: Path) -> Iterator[Path]:
-    shutil.copytree(GENERATED / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__"))
-    yield tmp_path / "ladder"
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
     forget("ladder")
 
 

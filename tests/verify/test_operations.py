@@ -7,24 +7,22 @@ from typing import Any
 
 import pytest
 
-from generator.commands.command_line import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import OPERATIONS
 from tests.helpers.verify.operation_values import WITNESSES, WRITTEN, every_value
+from tests.helpers.verify.rendered import rendered
 
 DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}
 
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("every")
-    (folder / "every.yaml").write_text(
+    spec = (
         "summary: Every operation.\nlayout: rrr\nmasking: mnk\nselect: fixed\n"
         f"dtype: [{', '.join(DTYPES.values())}]\nepilogue: [{', '.join(WRITTEN.values())}]\n"
         "tile: [{m: 64, n: 64, k: 64, warps: 4}]\n"
     )
-    assert main([str(folder / "every.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "every")
+    return rendered(tmp_path_factory.mktemp("every"), "every", spec)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from generator.commands.command_line import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.language.dtypes import QUANTISED
 from generator.problem.compare import compare
 from generator.problem.element_types import SATURATED, quantise, torch_type
 from generator.problem.error_propagation import Bounded
-from generator.verify.worker_pool import _initialize
 from tests.helpers.verify.narrow_types import as_torch, every_number, numbers, planted
+from tests.helpers.verify.rendered import rendered
 
 TYPES = {word: torch_type(word) for word in QUANTISED}
 #: Those of NVIDIA; Triton's own interpreter does not have the others.
@@ -26,23 +23,13 @@ RENDERED = tuple(word for word, element in QUANTISED.items() if "sm90" in elemen
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("narrow")
     types = ", ".join(f"{{a: {a}, out: {out}}}" for a in ("fp16", "fp32") for out in RENDERED)
-    (folder / "narrow.yaml").write_text(
+    spec = (
         f"summary: Every narrow type.\nlayout: rrr\nmasking: mnk\nselect: fixed\ndtype: [{types}]\n"
         "schedule: [elementwise, tiled]\n"
         "tile: [{m: 64, n: 64, k: 64, warps: 4}]\ntargets: [sm90]\n"
     )
-    assert main([str(folder / "narrow.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "narrow")
-
-
-@pytest.fixture(scope="module")
-def unguarded() -> Iterator[Callable[..., Any]]:
-    """Call a function in a process with Triton's interpreter where no other test has installed the guard."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=_initialize, initargs=("interpret", context.Semaphore(1))) as pool:
-        yield lambda function, *arguments: pool.submit(function, *arguments).result()
+    return rendered(tmp_path_factory.mktemp("narrow"), "narrow", spec)
 
 
 def names(family: Rendered, a: str, out: str) -> list[str]:

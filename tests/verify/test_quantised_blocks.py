@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -12,7 +12,6 @@ import torch
 import triton
 from triton.compiler import ASTSource
 
-from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import Rendered, read
 from generator.epilogue.quantisation import quantisation
@@ -27,6 +26,7 @@ from generator.verify.specialise import gpu_target, specialise
 from generator.verify.worker_pool import _initialize
 from tests.helpers import shipped
 from tests.helpers.verify.quantised_blocks import by_library, differing, differing_of, differing_where_fused, hard
+from tests.helpers.verify.rendered import rendered
 
 #: Each type with a block, and each way to find a scale where there are two.
 KINDS = [
@@ -44,22 +44,12 @@ def element(word: str, block: int, scale: str) -> str:
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("blocks")
     chains = ", ".join(f"[add, {element(*kind)}]" for kind in KINDS)
-    (folder / "blocks.yaml").write_text(
+    spec = (
         f"summary: Every type of a quantised result.\nlayout: rrr\ndtype: bf16\nselect: fixed\nepilogue: [{chains}]\n"
         "tile: [{m: 128, n: 128, k: 16, warps: 4}]\ntargets: [sm90]\n"
     )
-    assert main([str(folder / "blocks.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "blocks")
-
-
-@pytest.fixture(scope="module")
-def unguarded() -> Iterator[Callable[..., Any]]:
-    """Call a function in a process with Triton's interpreter where no other test has installed the guard."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=_initialize, initargs=("interpret", context.Semaphore(1))) as pool:
-        yield lambda function, *arguments: pool.submit(function, *arguments).result()
+    return rendered(tmp_path_factory.mktemp("blocks"), "blocks", spec)
 
 
 @pytest.mark.parametrize("of", ["bfloat16", "float16"])

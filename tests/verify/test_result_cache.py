@@ -16,17 +16,14 @@ from generator.verify.job_inputs import InputReader, run_with_inputs
 from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Failure, Job, JobResult, JobState, subject
 from generator.verify.result_cache import ResultCache
-from tests.helpers.support import ROOT
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 OTHER = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
 @pytest.fixture
-def family(tmp_path: Path) -> Rendered:
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder", ignore=ignored)
-    return read(tmp_path / "ladder")
+def family(ladder: Path) -> Rendered:
+    return read(ladder)
 
 
 def store(tmp_path: Path, family: Rendered, device: str | None = None) -> ResultCache:
@@ -265,14 +262,3 @@ def test_runs_that_store_at_once_keep_all(tmp_path: Path, family: Rendered) -> N
 def test_the_folder_keeps_itself_out_of_git(tmp_path: Path, family: Rendered) -> None:
     keep(tmp_path, family, passed(family, job_of(family, "static")))
     assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"
-
-
-def test_a_file_that_is_no_file_is_a_warning(
-    tmp_path: Path, family: Rendered, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "cache").mkdir()
-    os.mkfifo(tmp_path / "cache" / result_cache.NAME)
-    assert known(tmp_path, family, job_of(family)) is None
-    assert "is a device or a pipe, not a file; the proofs run without these" in capsys.readouterr().err
-    keep(tmp_path, family, passed(family, job_of(family)))
-    assert "cannot be written: is a device or a pipe" in capsys.readouterr().err

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from generator.commands.command_line import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.vocabulary import DEFAULTS
@@ -20,6 +19,7 @@ from generator.plan.kernels import Kernel
 from generator.problem.error_propagation import Bounded
 from generator.problem.reference import finish
 from tests.helpers.verify.operation_values import unlike_eager
+from tests.helpers.verify.rendered import rendered
 
 #: Whose operations round once what fp32 has: equal for every value.
 EXACT = ("bias+relu", "add+mul", "scale+bias_m+relu+add")
@@ -29,13 +29,11 @@ FUNCTIONS = ("bias+gelu", "silu", "tanh+mul", "scale+bias+sigmoid+add")
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("rounding")
-    (folder / "rounding.yaml").write_text(
+    spec = (
         "summary: As torch rounds.\nlayout: rrr\ndtype: [fp16, bf16]\nrounding: [torch, late]\nmasking: mnk\n"
         f"select: fixed\nepilogue: [{', '.join((*EXACT, *FUNCTIONS))}]\ntile: [{{m: 64, n: 64, k: 64, warps: 4}}]\n"
     )
-    assert main([str(folder / "rounding.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "rounding")
+    return rendered(tmp_path_factory.mktemp("rounding"), "rounding", spec)
 
 
 def named(family: Rendered, word: str, dtype: str, rounding: str = "torch") -> str:

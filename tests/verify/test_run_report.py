@@ -5,9 +5,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import pytest
-
-from generator.files.reading import FileError
 from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.run_report import write_junit
 
@@ -28,24 +25,3 @@ def test_any_character_makes_xml(tmp_path: Path) -> None:
     assert (case.get("classname"), case.get("name")) == (f"x{ESCAPED}.static", f"k{ESCAPED}")
     assert case[0].get("message") == f"case{ESCAPED}: é{ESCAPED}"
     assert f"wrong:  é{ESCAPED}" in str(case[0].text)
-
-
-def test_no_two_test_cases_share_an_id(tmp_path: Path) -> None:
-    folders = ("a/ladder", "b/ladder", "b/split_k")
-    results = [JobResult(Job("static", Path(folder), "kernel"), cases=1) for folder in folders]
-    cases = junit(tmp_path / "j.xml", *results)
-    assert [case.get("classname") for case in cases] == ["a/ladder.static", "b/ladder.static", "split_k.static"]
-
-
-def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "j.xml"
-    path.write_text("before")
-
-    def full(*arguments: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.write", full)
-    with pytest.raises(FileError, match=r"j\.xml: cannot be written: No space left on device"):
-        write_junit(path, [JobResult(Job("static", Path("a"), "kernel"), cases=1)])
-    monkeypatch.undo()
-    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]

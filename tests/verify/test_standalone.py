@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from generator.verify.job_selection import plan
-from generator.verify.jobs import LEVELS, Job, JobState
+from generator.verify.jobs import LEVELS, JobState
 from generator.verify.launches import launches
 from generator.verify.level_scope import out_of_reach
 from generator.verify.machine_code import compile_to_machine_code
 from generator.verify.specialise import specialise
-from generator.verify.worker_pool import Pool
 from tests.helpers.support import Spoken
-from tests.helpers.verify.rendered import changed, rendered
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: One kernel.
@@ -59,25 +58,6 @@ def test_a_run_that_can_prove_nothing_of_files_does_not_pass(
     several = [family, rendered(tmp_path, "more", SPEC.replace("PACKAGE", "plain"))]
     aside = out_of_reach(plan(several, ("bounds",)), several, None)
     assert {job.folder.name: result.state for job, result in aside.items()} == {"few": JobState.LEFT_OUT}
-
-
-@pytest.mark.parametrize(
-    ("package", "old", "new", "level"),
-    [
-        ("plain", "in_m = offs_m < M", "in_m = offs_m <= M", "bounds"),
-        ("plain", "map(operator.ne, x.shape, shape)", "()", "interpret"),
-        ("files", "in_m = offs_m < M", "in_m = offs_m <= M", "interpret"),
-        ("files", "if x.shape != shape:", "if not x.shape:", "interpret"),
-        ("files", "            **row,\n", "            **{**row, 'BLOCK_K': 32},\n", "compile"),
-    ],
-)
-def test_mistakes_are_found(
-    package: str, old: str, new: str, level: str, tmp_path: Path, pools: Callable[[str], Pool]
-) -> None:
-    family = rendered(tmp_path, "few", SPEC.replace("PACKAGE", package))
-    folder = changed(family, tmp_path / "changed" / "few", KERNEL, old, new)
-    target = {"target": "sm90", "chosen": ("row0-aligned",)} if level == "compile" else {}
-    assert pools(level).submit(Job(level, folder, KERNEL, **target)).result().failures
 
 
 @pytest.mark.parametrize("module", ["linear_layer", "grün", "linear-layer", "1st"])

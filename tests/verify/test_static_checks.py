@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import py_compile
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,6 @@ from generator.verify.jobs import Job
 from generator.verify.rendered_text import Listed
 from generator.verify.result_cache import ResultCache
 from generator.verify.static_checks import check, run
-from tests.helpers.support import GENERATED
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 
@@ -105,11 +103,6 @@ def test_line_ends_of_windows_are_no_edit(tmp_path: Path) -> None:
     assert found(file, listed) == []
     file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
     assert found(file, listed) == []
-
-
-@pytest.fixture
-def ladder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(GENERATED / "ladder", tmp_path / "ladder"))
 
 
 def _renewed(file: Path) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import concrete_run, prove
-from generator.commands.command_line import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.language import vocabulary
 from generator.language.model import Tile, Variant
 from generator.language.tile_orders import hilbert
@@ -103,9 +102,7 @@ def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path, pools: 
     # A macro of an order shares its names with a template that goes on to use its own.
     words = [word for word, order in vocabulary.SWIZZLE.items() if order.available]
     text = SPEC.replace("[hilbert, chiplet]", f"[{', '.join(words)}]").replace("[tiled, persistent]", "stream_k")
-    (tmp_path / "shared.yaml").write_text(text.replace("[auto, none]", "mnk"))
-    assert main([str(tmp_path / "shared.yaml"), "--out", str(tmp_path)]) == 0
-    shared = read(tmp_path / "shared")
+    shared = rendered(tmp_path, "shared", text.replace("[auto, none]", "mnk"))
     assert len(shared.kernels) == len(words)
     for kernel in shared.kernels:
         proof = prove(shared.file(kernel.name))

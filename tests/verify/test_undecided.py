@@ -6,7 +6,6 @@ import contextlib
 import json
 import mmap
 import re
-import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,7 +16,6 @@ from unittest.mock import patch
 import pytest
 
 from generator.commands import verify as command
-from generator.commands.command_line import main as render
 from generator.emit.manifest_reader import Rendered, read
 from generator.language.errors import CallError
 from generator.language.model import Tile
@@ -29,6 +27,7 @@ from generator.verify.proof_records import read as read_results
 from generator.verify.proof_records import table, write
 from tests.helpers import shipped
 from tests.helpers.support import GENERATED
+from tests.helpers.verify.rendered import rendered
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
@@ -39,10 +38,9 @@ Answer = Callable[[Job], JobResult]
 
 
 @pytest.fixture
-def verify(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+def verify(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ladder: Path) -> Callable[..., Any]:
     """`verify` of a copy of the family ladder: its exit status, its lines, what it writes to stderr."""
-    shutil.copytree(GENERATED / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(ladder.parent)
 
     def run(*arguments: object, folder: str = "ladder") -> tuple[int, list[str], str]:
         try:
@@ -252,12 +250,8 @@ def test_a_job_without_a_result_has_failed(verify: Callable[..., Any], monkeypat
 @pytest.fixture(scope="module")
 def descriptors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A family that sm90 alone can run, in part."""
-    folder = tmp_path_factory.mktemp("descriptors")
-    (folder / "family.yaml").write_text(
-        "summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\nepilogue: [none, relu]\ntargets: [sm90]\n"
-    )
-    assert render([str(folder / "family.yaml"), "--out", str(folder)]) == 0
-    return folder / "family"
+    spec = "summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\nepilogue: [none, relu]\ntargets: [sm90]\n"
+    return rendered(tmp_path_factory.mktemp("descriptors"), "family", spec).folder
 
 
 def test_a_level_that_leaves_everything_out_is_not_proved(

@@ -175,11 +175,7 @@ def products() -> dict[str, bool]:
         a, b = x[0].float().to(dtype), x[1].float().to(dtype)
         c = torch.empty(16, 16, dtype=torch.float32 if dtype.is_floating_point else torch.int32)
         with interpreter.watch(
-            [
-                interpreter.Region.of("a", a),
-                interpreter.Region.of("b", b),
-                interpreter.Region.of("c", c, writable=True),
-            ]
+            [interpreter.Region.of("a", a), interpreter.Region.of("b", b), interpreter.Region.of("c", c, writable=True)]
         ):
             multiply[(1,)](a, b, c)
         found[str(dtype)] = bool((c == a.float() @ b.float()).all())

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.emit.render import RUNTIME
-from generator.verify.jobs import Job, JobResult, JobState
-from generator.verify.worker_pool import Pool
 from tests.helpers.call_functions import with_names
 
 
@@ -18,13 +15,6 @@ def rendered(folder: Path, name: str, spec: str) -> Rendered:
     (folder / f"{name}.yaml").write_text(spec)
     assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
     return read(folder / name)
-
-
-def replaced(family: Rendered, kernel: str, old: str, new: str) -> str:
-    """The text of a kernel with one part, which it has once, replaced."""
-    text = family.file(kernel).read_text()
-    assert text.count(old) == 1, old
-    return with_names(text.replace(old, new))
 
 
 def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
@@ -39,30 +29,3 @@ def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> 
     for path in files:
         (folder / path.relative_to(family.folder)).write_text(with_names(path.read_text().replace(old, new)))
     return folder
-
-
-#: A kernel, what of it is replaced by what, and what is said of it; None where nothing is wrong.
-Mistake = tuple[str, str, str, str | None]
-
-
-def compiled(family: Rendered, beside: Path, mistakes: Mapping[str, Mistake], pool: Pool) -> dict[str, JobResult]:
-    """The compile level's results of the launch `row0-aligned`, of kernels as they are and with mistakes.
-
-    Folders with mistakes have the family's name, each in a folder of its own in `beside`.
-    """
-    futures = {}
-    for number, (name, (kernel, old, new, _)) in enumerate(mistakes.items()):
-        folder = family.folder
-        if old:
-            (beside / str(number)).mkdir()
-            folder = changed(family, beside / str(number) / family.folder.name, kernel, old, new)
-        futures[name] = pool.submit(Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",)))
-    return {name: future.result() for name, future in futures.items()}
-
-
-def assert_told(told: str | None, result: JobResult) -> None:
-    """The one launch of a kernel has compiled as expected, or has failed with `told` in a message."""
-    if told is None:
-        assert result.state is JobState.PASSED and result.cases == 1, result
-    else:
-        assert result.failures and told in "\n".join(failure.message for failure in result.failures)
