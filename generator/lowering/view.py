@@ -52,7 +52,7 @@ class View(EpilogueView):
         """What the first of two kernels writes: for each part of K a matrix of sums."""
         columns = f"2 * {self.c.columns}" if self.order else self.c.columns
         integer = not ELEMENTS[self.v.dtype.sum].floating
-        return Matrix("sums", "sums", self.c.rows, columns, "row", "part", self.c.first_row, integer=integer)
+        return Matrix("sums", "sums", self.c.rows, columns, "row", "part", integer=integer)
 
     @property
     def first_sums(self) -> str:
