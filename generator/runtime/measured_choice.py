@@ -86,7 +86,7 @@ class Measurements:
         if not rated:
             return None
         *_, M, N, K = sizes
-        ways = [(typical, N, K) for typical in self.typical_m] or [sizes, *skewed]
+        ways: list[Sizes] = [(typical, N, K) for typical in self.typical_m] or [sizes, *skewed]
         times = [fitted.seconds(rated, each, multiprocessors, width, crossing) for each in ways]
         costs = times[0]
         if self.typical_m:
