@@ -90,8 +90,8 @@ class Measurements:
         times = [fitted.seconds(rated, each, multiprocessors, width, crossing) for each in ways]
         costs = times[0]
         if self.typical_m:
-            # The mean of how much longer each takes than the fastest. No condition on a configuration reads M here.
-            M, costs = 0, [sum(each) for each in zip(*([time / min(own) for time in own] for own in times))]
+            # No condition on a configuration reads M here.
+            M, costs = 0, spreading.slowdowns(times)
         elif skewed:
             costs = spreading.scores(times)
         ordered = sorted(range(len(costs)), key=costs.__getitem__)
