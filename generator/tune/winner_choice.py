@@ -240,10 +240,10 @@ class _Family:
             "of sizes that nothing is fitted to": is_unseen(winner.shape),
             "of groups that are not equal": winner.routing != EVEN,
             "of configurations that the kernels lack now": winner.row not in self.rows,
+            "of another family": not entry.about.startswith(f"{self.name}/"),
             "of only some kernels of a contract": not entry.outcome.whole,
         }
-        otherwise = "that others replace"
-        return next((why for why, holds in reasons.items() if holds), otherwise)
+        return next((why for why, holds in reasons.items() if holds), "that others replace")
 
 
 def _cost(winner: ConfirmedWinner) -> float:

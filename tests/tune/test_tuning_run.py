@@ -256,14 +256,16 @@ def test_some_kernels_alone_have_times_and_no_winner(bench: Bench, at_once: AtOn
     assert winners_of(bench.winners) == ALL
 
 
-def test_what_another_family_measured_has_times_and_no_winner(bench: Bench, at_once: AtOnce) -> None:
+def test_what_another_family_measured_has_times_and_no_winner(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It may have other kernels of the contract: what won there need not win here."""
     at_once()
     bench.tune()
     bench.winners.unlink()
     bench.journal.write_text(bench.journal.read_text().replace('"about":"tiny/', '"about":"other/'))
     assert tune.main(["specs/tiny.yaml", "--again", "--journal", str(bench.journal), "--device", "nvidia_h200"]) == 1
-    assert not bench.winners.exists()
+    assert not bench.winners.exists() and "4 of another family" in capsys.readouterr().err
 
 
 def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: AtOnce) -> None:
