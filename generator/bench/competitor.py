@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +29,8 @@ class Competitor:
 
     side: Side
     launch: Launch
-    #: The kernel's CONFIGS, to tell which row a launch used.
-    rows: tuple[Mapping[str, int], ...] = ()
+    #: Of a kernel that chooses: the row of its table that a call has run.
+    row: Callable[[Operands], tuple[int, Mapping[str, int]] | None] | None = None
     #: Of a contract's function: the name of the kernel that it runs, and the configuration, which may be empty.
     which: Callable[[Operands], tuple[str, Mapping[str, int]]] | None = None
     #: Whether the result is what the call returns, also where an output is given.
@@ -92,7 +91,8 @@ def competitor(contestant: Contestant, index: int | None = None) -> Competitor:
         label = f"{contestant.label} [{index}]"
         side = replace(side, label=label, config=dict(table[index]), index=index, forced=True)
     which = _chooser(called) if contestant.is_contract and hasattr(called, "which") else None
-    return Competitor(side, _caller(called, index), table, which)
+    call = None if index is not None or contestant.is_contract else getattr(module_of(contestant), "CALL", None)
+    return Competitor(side, _caller(called, index), call and functools.partial(row_of, call), which)
 
 
 def peer_of(problem: Problem, peer: str) -> Competitor:
@@ -125,6 +125,15 @@ def _chooser(gemm: Any) -> Callable[[Operands], tuple[str, Mapping[str, int]]]:
     return lambda operands: gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
 
 
+def row_of(call: Any, operands: Operands) -> tuple[int, Mapping[str, int]] | None:
+    """The row that the kernel of `call` has run, and its index; None if Triton's autotuner chose another."""
+    if getattr(call, "tunes", False):
+        ran = call.tuner.kernel(call).best_config.all_kwargs()
+    else:
+        ran = call.row(None, call.state({"a": operands.a, "b": operands.b, **operands.keywords, "out": operands.out}))
+    return next(((index, dict(row)) for index, row in enumerate(call.configs) if row.items() <= ran.items()), None)
+
+
 def module_of(contestant: Contestant) -> ModuleType:
     """The module of a kernel's file, or the package that holds a contract's function."""
     # A relative path would be another file after a change of the working directory, here and for importlib.
@@ -135,34 +144,3 @@ def module_of(contestant: Contestant) -> ModuleType:
 def _module(file: Path, digest: str) -> ModuleType:
     """The module of a kernel's file or a family's folder, loaded once for each digest."""
     return load_family(file) if file.is_dir() else load_kernel(file)
-
-
-@contextmanager
-def launches() -> Iterator[list[Mapping[str, Any]]]:
-    """The keyword arguments of every Triton launch made inside, the last one last; none where Triton is interpreted."""
-    from triton.runtime.jit import JITFunction
-
-    seen: list[Mapping[str, Any]] = []
-    original = getattr(JITFunction, "run", None)
-    if original is None:
-        yield seen
-        return
-
-    @functools.wraps(original)
-    def run(self: Any, *args: Any, **options: Any) -> Any:
-        seen.append(options)
-        return original(self, *args, **options)
-
-    JITFunction.run = run
-    try:
-        yield seen
-    finally:
-        JITFunction.run = original
-
-
-def row_of(seen: list[Mapping[str, Any]], rows: tuple[Mapping[str, int], ...]) -> tuple[int, Mapping[str, int]] | None:
-    """Which row of the table the last launch used; None where it shows none."""
-    for index, row in enumerate(rows):
-        if seen and all(seen[-1].get(name) == value for name, value in row.items()):
-            return index, dict(row)
-    return None

@@ -15,7 +15,7 @@ import torch
 
 from generator.bench import check, random_operands, stats
 from generator.bench.comparison_plan import Comparison
-from generator.bench.competitor import Competitor, competitors, launches, row_of
+from generator.bench.competitor import Competitor, competitors
 from generator.bench.device import MeasuredDevice, Reading, reason, timed
 from generator.bench.measurements import TIMED, ComparisonRecord, Timing, digest_of, ratios_of
 from generator.bench.peers import Launch, set_precision
@@ -166,12 +166,10 @@ class Session:
         if not each.right:
             return
         try:
-            with launches() as seen:
-                each.launch(self.sets[0], self.sets[0].out)
+            each.launch(self.sets[0], self.sets[0].out)
             self.device.synchronize()
-            used = row_of(seen, each.rows) if not each.side.forced else None
-            if used is not None:
-                each.side = replace(each.side, index=used[0], config=used[1])
+            if each.row is not None and (ran := each.row(self.sets[0])) is not None:
+                each.side = replace(each.side, index=ran[0], config=ran[1])
             if each.which is not None:
                 kernel, config = each.which(self.sets[0])
                 each.side = replace(each.side, kernel=kernel, config=dict(config) or None)

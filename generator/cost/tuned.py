@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.language.errors import nearest
@@ -87,34 +87,6 @@ class _Contract:
         return (*before, columns // 2, k) if halves(self.variant, contract) else measured
 
 
-@dataclass
-class _Group:
-    """Contracts that use the same measurements of a device, under the name of the first one."""
-
-    sources: tuple[str, ...]
-    members: list[_Contract] = field(default_factory=list)
-    won: dict[tuple[int, ...], tuple[str, int]] = field(default_factory=dict)
-    rates: dict[str, dict[int, str]] = field(default_factory=dict)
-
-    def takes(self, contract: _Contract, sources: tuple[str, ...]) -> bool:
-        """Whether the contract has the same sources, and equal configurations of the kernels that it shares."""
-        tables = self.members[0].tables
-        return sources == self.sources and all(tables.get(how, own) == own for how, own in contract.tables.items())
-
-    def add(self, contract: _Contract, measured: Sequence[Measured]) -> None:
-        """Add a contract, and the measurements of the kernels that only it has."""
-        self.members.append(contract)
-        won: dict[tuple[int, ...], tuple[str, int]] = {}
-        rates: dict[str, dict[int, str]] = {}
-        for source in reversed(self.sources):
-            won |= _winners(contract, source, measured)
-            # The first source that has rates of a kernel has those of all its configurations.
-            rates |= _rates(contract, source, measured)
-        self.won = {**won, **self.won}
-        for how, rows in rates.items():
-            self.rates.setdefault(how, {}).update(rows)
-
-
 def bake(family: Family) -> Baked:
     """The winners and rates of the kernels and configurations that `family` has, by device and contract."""
     contracts = _contracts(family)
@@ -125,18 +97,20 @@ def bake(family: Family) -> Baked:
     errors = [0.0]
     for device, measured in by_device.items():
         groups, own = _groups(contracts, measured)
-        sources = {source for group in groups if group.rates for source in group.sources}
-        errors += [each.error for each in measured if any(entry.contract in sources for entry in each.fitted)]
-        first = {member.name: group for group in groups for member in group.members[:1]}
-        like += [(device, each.name, group.members[0].name) for group in groups for each in group.members[1:]]
+        tables = {
+            names[0]: _tables([contracts[name] for name in names], sources, measured) for sources, names in groups
+        }
+        used = {source for sources, names in groups if tables[names[0]][1] for source in sources}
+        errors += [each.error for each in measured if any(entry.contract in used for entry in each.fitted)]
+        like += [(device, other, first) for _, (first, *others) in groups for other in others]
         for name in sorted(contracts):
-            shared = first[name].won if name in first else {}
+            shared, rows = tables.get(name, ({}, {}))
             # Winners of the contract itself come before those of the contract that stands for it.
             winners = {**shared, **own.get(name, {})}
             if winners:
                 won.append((device, name, tuple((sizes, *row) for sizes, row in sorted(winners.items()))))
-            if name in first and first[name].rates:
-                rates.append((device, name, _sorted(first[name].rates)))
+            if rows:
+                rates.append((device, name, tuple((how, tuple(sorted(rows[how].items()))) for how in sorted(rows))))
     entered = {device for device, _, _ in (*won, *rates)}
     devices = tuple(DEVICES[slug(name)] for name in by_device if name in entered and slug(name) in DEVICES)
     order = list(contracts)
@@ -146,25 +120,44 @@ def bake(family: Family) -> Baked:
 
 def _groups(
     contracts: Mapping[str, _Contract], measured: Sequence[Measured]
-) -> tuple[list[_Group], dict[str, dict[tuple[int, ...], tuple[str, int]]]]:
-    """The contracts that share measurements of one device, and the winners of each contract that were measured with it.
+) -> tuple[list[tuple[tuple[str, ...], list[str]]], dict[str, dict[tuple[int, ...], tuple[str, int]]]]:
+    """The contracts that share measurements of one device, after the contracts that these are of; and own winners.
 
-    The latter only where the rates are those of another contract.
+    They have equal configurations of the kernels that they share, and their tables the name of the first. The winners
+    are of each contract that was measured and whose rates are those of another contract.
     """
     known = {name for name, _, _ in entries(measured)}
     sources = {name: _sources(contract, measured) for name, contract in contracts.items()}
     others = {name: contract for name, contract in contracts.items() if name not in sources[name]}
     own = {name: _winners(contract, name, measured) for name, contract in others.items()}
-    groups: list[_Group] = []
+    groups: list[tuple[tuple[str, ...], list[str]]] = []
     # A contract with winners of its own is the first of no group: they do not hold for other contracts.
     for name in sorted(contracts, key=lambda name: bool(own.get(name))):
         if known.intersection(sources[name]):
-            group = next((group for group in groups if group.takes(contracts[name], sources[name])), None)
-            if group is None:
-                group = _Group(sources[name])
-                groups.append(group)
-            group.add(contracts[name], measured)
+            for those, names in groups:
+                first, tables = contracts[names[0]].tables, contracts[name].tables
+                if those == sources[name] and all(first.get(how, rows) == rows for how, rows in tables.items()):
+                    names.append(name)
+                    break
+            else:
+                groups.append((sources[name], [name]))
     return groups, own
+
+
+def _tables(
+    contracts: Sequence[_Contract], sources: Sequence[str], measured: Sequence[Measured]
+) -> tuple[dict[tuple[int, ...], tuple[str, int]], dict[str, dict[int, str]]]:
+    """The winners and the rates of contracts that share them; the first contract, and the first source, counts."""
+    won: dict[tuple[int, ...], tuple[str, int]] = {}
+    rates: dict[str, dict[int, str]] = {}
+    for contract in reversed(contracts):
+        own: dict[str, dict[int, str]] = {}
+        for source in reversed(sources):
+            won |= _winners(contract, source, measured)
+            # The first source that has rates of a kernel has those of all its configurations.
+            own |= _rates(contract, source, measured)
+        rates = {how: {**rates.get(how, {}), **own.get(how, {})} for how in (*rates, *own)}
+    return won, rates
 
 
 def left_out(family: Family) -> Iterator[tuple[str, str]]:
@@ -268,10 +261,6 @@ def _rates(contract: _Contract, source: str, measured: Sequence[Measured]) -> di
             if index is not None:
                 found.setdefault(entry.how, {}).setdefault(index, _literal(entry.rates))
     return found
-
-
-def _sorted(rates: Mapping[str, Mapping[int, str]]) -> tuple[tuple[str, tuple[tuple[int, str], ...]], ...]:
-    return tuple((how, tuple(sorted(rows.items()))) for how, rows in sorted(rates.items()))
 
 
 def _literal(rates: Rates) -> str:

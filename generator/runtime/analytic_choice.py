@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 
 from . import spreading
-from .call import Row
+from .call import Row, figures_of
 from .launch import KernelModule
 from .ranking import Choice, Sizes
 
@@ -27,34 +27,16 @@ Own: TypeAlias = dict[str, Common]
 NotFor: TypeAlias = Mapping[str, Collection[str]]
 
 
-class Choose(Protocol):
-    """The choice of a kernel and a configuration."""
-
-    def __call__(
-        self,
-        name: str,
-        kernels: tuple[KernelModule, ...],
-        sizes: Sizes,
-        device: torch.device,
-        skewed: tuple[Sizes, ...] = (),
-    ) -> Choice | None:
-        """The kernel among `kernels` and the configuration of the least cost for `sizes`, or None if none is legal.
-
-        `kernels` are of the contract `name`; those without tiles have no cost, and are not chosen. `skewed` has the
-        sizes for other ways in which rows may be spread over groups (`spreading`).
-        """
-
-
 class Costs:
     """The costs of a family's kernels.
 
     `common` has the cost of a kernel by its name after the contract, and `own` by contract where it is another.
     `not_for` has the targets that a kernel is not made for. Costs of `batched` families read the number of products
     before M. With `typical_m`, the numbers of rows for which configurations are compared, M of a call has no part in
-    the choice. `choose` makes the choice, and caches it.
+    the choice. `choose` is `_choose`, cached.
     """
 
-    choose: Choose
+    choose: Callable[..., Choice | None]
 
     def __init__(
         self,
@@ -77,41 +59,29 @@ class Costs:
         device: torch.device,
         skewed: tuple[Sizes, ...] = (),
     ) -> Choice | None:
-        """As `Choose`."""
-        M, N, K = sizes[-3:]
-        figures = _figures(device)
-        if self.typical_m:
-            # No condition on a configuration reads M here.
-            found = self._candidates(name, kernels, 0, N, K, device)
-            costs = [0.0] * len(found)
-            for typical in self.typical_m:
-                predicted = [cost(row, typical, N, K, *figures) for _, row, cost in found]
-                costs = [total + each / min(predicted) for total, each in zip(costs, predicted)]
-        else:
-            found = self._candidates(name, kernels, M, N, K, device)
-            front = (math.prod(sizes[:-3]),) if self.batched else ()
-            costs = [cost(row, *front, M, N, K, *figures) for _, row, cost in found]
-        if not found:
-            return None
-        if skewed and not self.typical_m:
-            others = [[cost(row, *each, *figures) for _, row, cost in found] for each in skewed]
-            costs = spreading.scores([costs, *others])
-        kernel, row, _ = found[costs.index(min(costs))]
-        return kernel, row
+        """The kernel among `kernels` and the configuration of the least cost for `sizes`, or None if none is legal.
 
-    def _candidates(
-        self, name: str, kernels: tuple[KernelModule, ...], M: int, N: int, K: int, device: torch.device
-    ) -> list[tuple[KernelModule, Row, Cost]]:
-        """Kernels for the device, each with every configuration that fits and is legal for the sizes, and its cost."""
-        costs, target = self.common | self.own.get(name, {}), _target(device)
+        `kernels` are of the contract `name`; those without tiles have no cost, and are not chosen. `skewed` has the
+        sizes for other ways in which rows may be spread over groups (`spreading`).
+        """
+        costs, target, figures = self.common | self.own.get(name, {}), _target(device), figures_of(device)
+        *products, M, N, K = sizes
+        front = (math.prod(products),) if self.batched else ()
+        ways: list[Sizes] = [(typical, N, K) for typical in self.typical_m] or [(*front, M, N, K), *skewed]
+        # With typical numbers of rows no condition on a configuration reads M.
+        M = 0 if self.typical_m else M
         found: list[tuple[KernelModule, Row, Cost]] = []
         for kernel in kernels:
             how = kernel.__name__.rpartition("__")[2]
-            if how not in costs or target in self.not_for.get(how, ()):
-                continue
-            rows = kernel.CALL.fitting(kernel.CALL.offered(device), {"M": M, "T": M, "N": N, "K": K})
-            found += [(kernel, row, costs[how]) for row in rows]
-        return found
+            if how in costs and target not in self.not_for.get(how, ()):
+                rows = kernel.CALL.fitting(kernel.CALL.offered(device), {"M": M, "T": M, "N": N, "K": K})
+                found += [(kernel, row, costs[how]) for row in rows]
+        if not found:
+            return None
+        predicted = [[cost(row, *each, *figures) for _, row, cost in found] for each in ways]
+        scores = (spreading.slowdowns if self.typical_m else spreading.scores)(predicted)
+        kernel, row, _ = found[scores.index(min(scores))]
+        return kernel, row
 
 
 @functools.cache
@@ -121,10 +91,3 @@ def _target(device: torch.device) -> str:
     if torch.version.hip:
         return properties.gcnArchName.partition(":")[0]
     return f"sm{properties.major}{properties.minor}"
-
-
-@functools.cache
-def _figures(device: torch.device) -> tuple[int, int]:
-    """The multiprocessors of a GPU, and the bytes of shared memory of each."""
-    properties = torch.cuda.get_device_properties(device)
-    return properties.multi_processor_count, getattr(properties, "shared_memory_per_multiprocessor", 2**16)

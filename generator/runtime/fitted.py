@@ -12,10 +12,6 @@ from typing import TypeAlias
 Rated: TypeAlias = tuple[
     int, int, int, int, int, tuple[float, ...], float, float, float, float, float, float, float, float
 ]
-#: What bounds the seconds of a configuration from below, as `bounds` returns it.
-Bound: TypeAlias = tuple[float, float, float, float, float, float, float, float, int]
-#: That of products whose sizes are known but for M, as `narrowed` returns it.
-Narrowed: TypeAlias = tuple[float, float, float, float, float, int]
 
 #: A step takes the norm, with this exponent, of its least seconds and of those of the programs that share the unit.
 SHARPNESS = 4
@@ -106,105 +102,6 @@ def seconds(
         # Arithmetic and memory traffic overlap in part; partial sums are added behind both.
         time = (arithmetic * arithmetic + traffic * traffic) ** 0.5
         found.append(time + c * of_sums / bandwidth if of_sums else time)
-    return found
-
-
-def bounds(configurations: list[Rated], multiprocessors: int) -> list[Bound]:
-    """What bounds the `seconds` of each configuration from below, for all sizes.
-
-    Each has the seconds of each product of elements of A and B, by which they are in order; those of each element of C;
-    those of the launch and one tile; those of that tile for each element along K; those of the launch; those of each
-    byte of A and C, of B, and of C for its partial sums; and the configuration's index.
-    Rates are positive and the exponents are below 1, so that a part that is at most 1 is at most its power.
-    """
-    found = []
-    for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, _, of_b, of_sums) in enumerate(
-        configurations
-    ):
-        # At the least one row of one tile. From M = m on, half of the rows are of C; so it is with the waves.
-        part = max(LEAST, min(0.5, 1 / m)) ** rows if rows > 0 else 1.0
-        part *= max(LEAST, min(0.5, split / multiprocessors)) ** wave if wave > 0 else 1.0
-        # As if every multiprocessor always had all its programs.
-        own = resident * m * n * multiprocessors
-        product, element = step[resident] / (own * k), tile * split / own
-        along = step[1] * part / (k * split)
-        moved = 1 / bandwidth, of_b / bandwidth, of_sums / bandwidth
-        found.append((product, element, launch + tile, along, launch, *moved, index))
-    return sorted(found)
-
-
-def possible(bounds: list[Bound], sizes: tuple[int, ...], width: int, limit: float) -> list[tuple[float, int]]:
-    """The configurations that may take at most `limit` seconds, by their `bounds`: the square of the bound, and index.
-
-    They are in no order.
-    """
-    *batch, M, N, K = sizes
-    products = batch[0] if batch else 1
-    a, b, c = products * M * K * width, products * K * N * width, products * M * N * width
-    elements, moved = products * M * N, a + c
-    multiplied = elements * K
-    # Rounding may have raised a bound.
-    limit *= 1 + 1e-9
-    square, found = limit * limit, []
-    for product, element, least, along, launch, of_a, of_b, of_sums, index in bounds:
-        arithmetic = multiplied * product
-        if arithmetic > limit:
-            break
-        arithmetic += launch + elements * element
-        least += along * K
-        if arithmetic < least:  # noqa: PLR1730
-            arithmetic = least
-        traffic = launch + moved * of_a + b * of_b
-        bound = arithmetic * arithmetic + traffic * traffic
-        if bound > square:
-            continue
-        if of_sums and (limit < c * of_sums or bound > (limit - c * of_sums) ** 2):
-            continue
-        found.append((bound, index))
-    return found
-
-
-def narrowed(bounds: list[Bound], sizes: tuple[int, ...], width: int) -> list[Narrowed]:
-    """The `bounds` for the sizes but M, which may be any: `within` takes half of the time of `possible`.
-
-    Each has the seconds of each row's arithmetic, by which they are in order; those of the launch; the least seconds of
-    arithmetic; those of each row's traffic; those of the traffic of a product without rows; and the index.
-    """
-    *batch, _, N, K = sizes
-    products = batch[0] if batch else 1
-    elements, a, b, c = products * N, products * K * width, products * K * N * width, products * N * width
-    multiplied, moved = elements * K, a + c
-    # Partial sums are added behind arithmetic and traffic, so that they take no less than with the traffic.
-    found = [
-        (
-            multiplied * product + elements * element,
-            launch,
-            least + along * K,
-            moved * of_a + c * of_sums,
-            launch + b * of_b,
-            index,
-        )
-        for product, element, least, along, launch, of_a, of_b, of_sums, index in bounds
-    ]
-    found.sort()
-    return found
-
-
-def within(bounds: list[Narrowed], M: int, limit: float) -> list[tuple[float, int]]:
-    """As `possible`, by bounds that `narrowed` returned."""
-    limit *= 1 + 1e-9
-    square, found = limit * limit, []
-    for rows, launch, least, moved, fixed, index in bounds:
-        arithmetic = M * rows
-        if arithmetic > limit:
-            break
-        arithmetic += launch
-        if arithmetic < least:  # noqa: PLR1730
-            arithmetic = least
-        traffic = M * moved + fixed
-        bound = arithmetic * arithmetic + traffic * traffic
-        if bound <= square:
-            found.append((bound, index))
     return found
 
 

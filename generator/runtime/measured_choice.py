@@ -8,9 +8,6 @@ clock rate and memory bandwidth; if there is none, nothing is chosen here.
 from __future__ import annotations
 
 import functools
-import itertools
-import math
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -30,69 +27,8 @@ Devices: TypeAlias = dict[str, tuple[tuple[int, int], float, float]]
 Like: TypeAlias = dict[Key, str]
 Measured: TypeAlias = dict[Key, Rates]
 Winners: TypeAlias = dict[Key, dict[Sizes, tuple[str, int]]]
-#: How many of the last choices are compared before the others are bounded by the fastest of them.
-FEW = 6
-#: For how many sizes but M bounds are cached before the cache is cleared.
-SHAPES = 1024
 #: Whether the row pitch of A is not a multiple of 128 bytes, and that of B.
 Crossing: TypeAlias = tuple[bool, bool]
-
-
-class Candidates:
-    """What is cached of a contract on a device, for all sizes.
-
-    `rows` are the configurations with rates, each with its kernel, `rated` is what `fitted.seconds` reads of them, and
-    `bounds` are those of modelled times. `narrowed` has the bounds by all sizes but M, which is any. `chosen` has the
-    indices of the last different choices by the bits of M.
-    """
-
-    def __init__(self, rows: list[Choice], rated: list[fitted.Rated], multiprocessors: int) -> None:
-        self.rows, self.rated, self.multiprocessors = rows, rated, multiprocessors
-        self.bounds = fitted.bounds(rated, multiprocessors)
-        self.narrowed: dict[Sizes, list[fitted.Narrowed]] = {}
-        self.chosen: dict[int, list[int]] = {}
-
-    def fastest(self, sizes: Sizes, width: int, crossing: Crossing) -> Choice | None:
-        """The kernel and the configuration of the least modelled time that take `sizes`, or None."""
-        M, N, K = sizes[-3:]
-        rows, rated = self.rows, self.rated
-        limit, found = math.inf, -1
-
-        def compare(more: Sequence[int]) -> None:
-            """Find the least time, and its configuration, the first of several, of those that take the sizes."""
-            nonlocal limit, found
-            times = fitted.seconds([rated[index] for index in more], sizes, self.multiprocessors, width, crossing)
-            for time, index in zip(times, more):
-                least = time < limit or (time == limit and index < found)
-                if least and _takes(*rows[index], M, N, K):
-                    limit, found = time, index
-
-        # What was chosen for about as many rows is among the fastest: most others cannot be as fast.
-        last = self.chosen.get(M.bit_length(), [])
-        compare(last)
-        every: Iterable[int] = range(len(rows))
-        if found >= 0:
-            every = [index for _, index in self.possible(sizes, width, limit)]
-        compare([index for index in every if index not in last])
-        if found < 0:
-            return None
-        self.chosen[M.bit_length()] = [found, *[index for index in last if index != found]][:FEW]
-        return rows[found]
-
-    def possible(self, sizes: Sizes, width: int, limit: float) -> list[tuple[float, int]]:
-        """As `fitted.possible`."""
-        *batch, M, N, K = sizes
-        others = *batch, N, K, width
-        narrowed = self.narrowed.get(others)
-        if narrowed is None:
-            if len(self.narrowed) >= SHAPES:
-                self.narrowed.clear()
-            # Bounds are narrowed for sizes that are seen with a second M: it takes as long as two searches.
-            self.narrowed[others] = []
-            return fitted.possible(self.bounds, sizes, width, limit)
-        if not narrowed:
-            narrowed = self.narrowed[others] = fitted.narrowed(self.bounds, sizes, width)
-        return fitted.within(narrowed, M, limit)
 
 
 class Measurements:
@@ -105,12 +41,10 @@ class Measurements:
     numbers of rows for which configurations are compared, M of a call has no part in the choice.
 
     `rated` returns, for a device, a contract and its kernels, the configurations with rates, each with its kernel; and
-    what `fitted.seconds` reads of each. `candidates` returns what is cached of them for all sizes. Both cache what they
-    return.
+    what `fitted.seconds` reads of each. It caches what it returns.
     """
 
     rated: Callable[[torch.device, str, tuple[KernelModule, ...]], tuple[list[Choice], list[fitted.Rated]]]
-    candidates: Callable[[torch.device, str, tuple[KernelModule, ...]], Candidates]
 
     def __init__(
         self,
@@ -123,7 +57,6 @@ class Measurements:
         self.devices, self.like, self.rates = devices, like, rates
         self.winners, self.typical_m = winners or {}, typical_m
         self.rated = functools.cache(self._rated)
-        self.candidates = functools.cache(self._candidates)
 
     def choose(
         self,
@@ -142,81 +75,27 @@ class Measurements:
         ways in which rows may be spread over groups (`spreading`).
         """
         kernels = tuple(kernels)
-        if self.typical_m:
-            return self._for_any_rows(name, kernels, sizes, width, device, crossing)
-        if not any(crossing):
-            gpu, _ = _device(device)
+        gpu, multiprocessors = _device(device)
+        if not self.typical_m and not any(crossing):
             for each in (name, self.like.get((gpu, name), name)):
-                winner = self.winners.get((gpu, each), {}).get(sizes)
-                if winner is None:
-                    continue
-                how, row = winner
+                how, row = self.winners.get((gpu, each), {}).get(sizes, ("", 0))
                 for kernel in kernels:
                     if how == _how(kernel):
                         return kernel, kernel.CONFIGS[row]
-        if skewed:
-            return self._for_groups(name, kernels, (sizes, *skewed), width, device, crossing)
-        return self._modelled(name, kernels, sizes, width, device, crossing)
-
-    def _for_any_rows(
-        self,
-        name: str,
-        kernels: tuple[KernelModule, ...],
-        sizes: Sizes,
-        width: int,
-        device: torch.device,
-        crossing: Crossing,
-    ) -> Choice | None:
-        """The choice for N and K of `sizes` and any M.
-
-        It has the least mean, over `typical_m`, of the modelled time relative to the fastest for that M.
-        """
-        multiprocessors = _device(device)[1]
-        N, K = sizes[-2:]
         rows, rated = self.rated(device, name, kernels)
-        times = [fitted.seconds(rated, (M, N, K), multiprocessors, width, crossing) for M in self.typical_m]
-        relative = [map(operator.truediv, each, itertools.repeat(min(each, default=None))) for each in times]
-        # No condition on a configuration reads M here.
-        cost = [sum(each) for each in zip(*relative)]
-        for index in sorted(range(len(cost)), key=cost.__getitem__):
-            if _takes(*rows[index], 0, N, K):
-                return rows[index]
-        return None
-
-    def _modelled(
-        self,
-        name: str,
-        kernels: tuple[KernelModule, ...],
-        sizes: Sizes,
-        width: int,
-        device: torch.device,
-        crossing: Crossing,
-    ) -> Choice | None:
-        """The kernel and the configuration of the least modelled time that take `sizes`, or None without rates."""
-        return self.candidates(device, name, kernels).fastest(sizes, width, crossing)
-
-    def _for_groups(
-        self,
-        name: str,
-        kernels: tuple[KernelModule, ...],
-        ways: tuple[Sizes, ...],
-        width: int,
-        device: torch.device,
-        crossing: Crossing,
-    ) -> Choice | None:
-        """The kernel and the configuration that no way to spread rows over groups makes slow, or None without rates."""
-        multiprocessors = _device(device)[1]
-        rows, rated = self.rated(device, name, kernels)
-        taking = [index for index, row in enumerate(rows) if _takes(*row, *ways[0][-3:])]
-        if not taking:
+        if not rated:
             return None
-        rated = [rated[index] for index in taking]
-        scores = spreading.scores([fitted.seconds(rated, sizes, multiprocessors, width, crossing) for sizes in ways])
-        return rows[taking[scores.index(min(scores))]]
-
-    def _candidates(self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]) -> Candidates:
-        """What will be cached of a contract on a device."""
-        return Candidates(*self.rated(device, name, kernels), _device(device)[1])
+        *_, M, N, K = sizes
+        ways: list[Sizes] = [(typical, N, K) for typical in self.typical_m] or [sizes, *skewed]
+        times = [fitted.seconds(rated, each, multiprocessors, width, crossing) for each in ways]
+        costs = times[0]
+        if self.typical_m:
+            # No condition on a configuration reads M here.
+            M, costs = 0, spreading.slowdowns(times)
+        elif skewed:
+            costs = spreading.scores(times)
+        ordered = sorted(range(len(costs)), key=costs.__getitem__)
+        return next((rows[index] for index in ordered if _takes(*rows[index], M, N, K)), None)
 
     def _rated(
         self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]

@@ -34,6 +34,11 @@ def scores(costs: Sequence[Sequence[float]]) -> list[float]:
     return [cost * (max(own) / own[0]) ** CAUTION for cost, own in zip(costs[0], ratios)]
 
 
+def slowdowns(costs: Sequence[Sequence[float]]) -> list[float]:
+    """For each configuration how many times the least cost it has, in sum over the ways."""
+    return [sum(each) for each in zip(*([cost / min(own) for cost in own] for own in costs))]
+
+
 def of_groups(numbers: Mapping[str, int]) -> list[tuple[int, ...]]:
     """The number of groups, M, N and K for each of the `ways`, from the sizes of a call by name."""
     groups, total, n = numbers["G"], numbers["T"], numbers["N"]

@@ -7,7 +7,7 @@ The stages, each of which can be called alone:
     journal          Outcome ... <-> JSON lines            appended at once, so that a stopped run can continue
     samples          Outcome ... -> Sample ...             one for each configuration and size
     rate_fit         Sample ... -> rates                   of the fitted cost model
-    winner_choice    Outcome ... + data file -> data file  merged, without those that `winner_validation` doubts
+    winner_choice    Outcome ... + data file -> data file  merged
     winners          data file                             sorted, one winner a line
     regret           Outcome ... -> results file           how much longer the family's choice takes than the best
     tuning_report    either file -> Report                 what it comes to, as Markdown and as a page

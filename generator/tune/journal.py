@@ -1,8 +1,8 @@
 """The journal of measurements: one JSON line an outcome, written as it comes, read again by the next run.
 
-Several runs may write to one journal at the same time. Each appends, and rewrites the file at its end, while it alone
-holds the lock of the journal's folder, and first reads what others have written since. A run that ends in good order
-leaves the file without what later outcomes replaced.
+Several runs may write to one journal at the same time. Each appends while it alone holds the lock of the journal's
+folder, and first reads what others have written since. Nothing is taken out: of equal keys the last line counts, and
+what was measured with other versions, or of code that has changed since, is passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from generator.files.checked_json import Schema, Wrong
@@ -61,21 +60,6 @@ class JournalEntry:
         data = {**head, "kernels": dict(self.kernels), **plain(self.outcome)}
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
 
-    def beside(self, newer: JournalEntry) -> JournalEntry | None:
-        """What stands of it beside a newer outcome; None if nothing does.
-
-        Of the same problem on the same device, nothing does that was measured with other versions. If a kernel's code
-        was another, what stands is the kernels that were not measured again.
-        """
-        if (self.about, self.place.device) != (newer.about, newer.place.device):
-            return self
-        if self.place != newer.place:
-            return None
-        if all(newer.kernels.get(name, digest) == digest for name, digest in self.kernels.items()):
-            return self
-        kernels = {name: digest for name, digest in self.kernels.items() if name not in newer.kernels}
-        return replace(self, outcome=_without(self.outcome, newer.kernels), kernels=kernels) if kernels else None
-
 
 def _entry(data: Any) -> tuple[str, JournalEntry]:
     """The key and the outcome of a line with the schema; raises `Unfit` for values that no line has."""
@@ -120,12 +104,15 @@ class Journal:
             raise CallError(f"--journal: {error}") from None
         whole = data[: data.rfind(b"\n") + 1]
         if not whole.startswith(self._read):
-            # Another run has put the file in order, or it has been replaced.
+            # Somebody has edited the file.
             self.kept, self._read = {}, b""
         number = self._read.count(b"\n")
         for line in whole[len(self._read) :].split(b"\n")[:-1]:
             number += 1
-            self._put(*self._parsed(line, number))
+            key, entry = self._parsed(line, number)
+            # What was measured last is last.
+            self.kept.pop(key, None)
+            self.kept[key] = entry
         rest = data[len(whole) :]
         if rest[: len(_BEGIN)] != _BEGIN[: len(rest)]:
             raise self._wrong("the end of the file is no part of a line", number + 1)
@@ -145,12 +132,6 @@ class Journal:
     def _wrong(self, reason: str, number: int) -> CallError:
         return CallError(f"--journal: {self.path}:{number}: is no outcome: {reason}")
 
-    def _put(self, key: str, new: JournalEntry) -> None:
-        """Take in an outcome; of older ones, what it replaces goes."""
-        standing = {other: kept.beside(new) for other, kept in self.kept.items() if other != key}
-        self.kept = {other: kept for other, kept in standing.items() if kept is not None}
-        self.kept[key] = new
-
     def __enter__(self) -> Journal:
         if self.path.suffix == ".bz2":
             raise CallError(f"--journal: {self.path}: is packed and cannot be added to; unpack it: bunzip2 {self.path}")
@@ -160,17 +141,8 @@ class Journal:
                 put(self.path, b"")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            # In one step, and only of what stands: before, each line was in the file as soon as it was measured.
-            with alone(self._folder):
-                rest = self.refresh()
-                data = "".join(kept.line(key) for key, kept in self.kept.items()).encode()
-                if rest or data != self._read:
-                    put(self.path, data)
-                    self._read = data
+    def __exit__(self, *_: object) -> None:
+        """Everything is in the file."""
 
     def append(
         self, key: str, about: str, outcome: TrialOutcome, place: MeasurementSource, kernels: Mapping[str, str]
@@ -200,9 +172,9 @@ class Journal:
         return {key: kept.outcome for key, kept in self.kept.items()}
 
     @property
-    def places(self) -> set[MeasurementSource]:
-        """Where what it holds was measured."""
-        return {kept.place for kept in self.kept.values()}
+    def places(self) -> list[MeasurementSource]:
+        """Where what it holds was measured, the place of the last outcome last."""
+        return list(dict.fromkeys(kept.place for kept in reversed(self.kept.values())))[::-1]
 
     def standing(self, place: MeasurementSource, family: str, digests: Mapping[str, str]) -> Iterator[TrialOutcome]:
         """What was measured at `place`, whichever call asked for it, of a family's kernels that are what they were.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from generator.language import measured_values as values
@@ -247,34 +247,3 @@ def timed_of(of: type[_Timed], data: Mapping[str, Any], *steps: str | int) -> _T
     """A time with the schema `TIMED`, or `CHOSEN`; raises `Unfit`, with `steps` to it, for a wrong configuration."""
     values.configuration(data["config"], *steps, "config")
     return of(**data)
-
-
-def sound(outcome: TrialOutcome) -> TrialOutcome:
-    """The outcome without times that are no times, such as NaN: each is a failure of its candidate.
-
-    A winner whose own time is none is none; without the time of torch's product, or of the runner-up, a winner stands.
-    """
-    wrong = [each for each in outcome.times if not _is_time(each.seconds)]
-    winner, chosen = outcome.winner, outcome.chosen
-    if winner is not None:
-        rival = winner.runner_up
-        if winner.library_seconds is not None and not _is_time(winner.library_seconds):
-            wrong.append(Timed(outcome.library or "torch's product", {}, winner.library_seconds))
-            winner = replace(winner, library_seconds=None)
-        if rival is not None and not _is_time(rival.seconds):
-            wrong.append(rival)
-            winner = replace(winner, runner_up=None)
-        if not _is_time(winner.seconds):
-            wrong.append(Timed(winner.kernel, winner.config, winner.seconds))
-            winner = None
-    if chosen is not None and not _is_time(chosen.seconds):
-        wrong.append(chosen)
-        chosen = None
-    if not wrong:
-        return outcome
-    told = "{!r} are not the seconds of a call"
-    added = (TrialFailure(each.kernel, each.config or None, told.format(each.seconds)) for each in wrong)
-    # Each once: what a worker has made sound is made so again where it arrives.
-    failures = {(each.kernel, str(each.config), each.reason): each for each in (*outcome.failures, *added)}
-    times = tuple(each for each in outcome.times if _is_time(each.seconds))
-    return replace(outcome, times=times, failures=tuple(failures.values()), winner=winner, chosen=chosen)

@@ -1,4 +1,4 @@
-"""Fit the rates of the cost model `generator.cost.fitted` to measurements, and judge the choices that they lead to.
+"""Fit the rates of the cost model `generator.runtime.fitted` to measurements, and judge the choices that they lead to.
 
 The rates of each configuration are those with the least squared errors of the logarithm of the predicted seconds. Many
 configurations were measured at few sizes, so that each is also held near the rates that are expected of it: a linear

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,8 +14,6 @@ from generator.tune.outcome import ConfirmedWinner, Row, Sizes, Timed, TrialOutc
 
 #: Elements that every storage has a whole number of bytes for; the bits of a partial sum.
 _ELEMENTS, _SUM = 64, 32
-#: How often the levels of outcomes and the times of configurations are estimated, each from the other.
-_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -61,47 +58,18 @@ def moved_by(v: Variant) -> tuple[float, ...]:
 def samples_of(outcomes: Iterable[TrialOutcome], variants: Mapping[str, Variant]) -> Iterator[Sample]:
     """The seconds of each configuration at each size, of the kernels whose variants are in `variants`.
 
-    Of a configuration that is in several outcomes of a size and routing, one sample combines their times.
+    Of a configuration that is in several outcomes of a size and routing, one sample has the median of their times.
     """
-    grouped: dict[tuple[str, Sizes, str], list[dict[Row, float]]] = defaultdict(list)
+    grouped: dict[tuple[Row, Sizes, str], list[float]] = defaultdict(list)
     for outcome in outcomes:
         if outcome.winner is not None:
-            contract, known = outcome.winner.contract, [timed for timed in outcome.times if timed.kernel in variants]
-            times = {row_of(contract, timed.kernel, timed.config): timed.seconds for timed in known}
-            if times:
-                grouped[(*outcome.winner.place, outcome.winner.routing)].append(times)
-    for (_, sizes, routing), runs in grouped.items():
-        for row, seconds in _combined(runs).items():
-            variant = variants[row[1]]
-            width = variant.dtype.stored_a.width
-            yield Sample(row, sizes, width, seconds, _aligned(variant, sizes, width), routing, moved_by(variant))
-
-
-def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:
-    """The seconds of each configuration, from outcomes of one size.
-
-    Clock rates differ between outcomes, and affect all times of one: its level. The times of a configuration are
-    divided by the levels of their outcomes, and the result is their median.
-    """
-    if len(runs) == 1:
-        return runs[0]
-    levels = [0.0] * len(runs)
-    rows = sorted({row for run in runs for row in run})
-    for _ in range(_ROUNDS):
-        found = {
-            row: statistics.median(math.log(run[row]) - level for run, level in zip(runs, levels) if row in run)
-            for row in rows
-        }
-        shared = [[row for row in run if sum(row in other for other in runs) > 1] for run in runs]
-        new = [
-            statistics.median(math.log(run[row]) - found[row] for row in own) if own else 0.0
-            for run, own in zip(runs, shared)
-        ]
-        # Half a step at a time: levels and times would else alternate between two estimates.
-        levels = [(old + level) / 2 for old, level in zip(levels, new)]
-        middle = statistics.median(levels)
-        levels = [level - middle for level in levels]
-    return {row: math.exp(value) for row, value in found.items()}
+            (contract, sizes), routing = outcome.winner.place, outcome.winner.routing
+            for timed in (timed for timed in outcome.times if timed.kernel in variants):
+                grouped[row_of(contract, timed.kernel, timed.config), sizes, routing].append(timed.seconds)
+    for (row, sizes, routing), seconds in grouped.items():
+        variant = variants[row[1]]
+        width, found = variant.dtype.stored_a.width, statistics.median(seconds)
+        yield Sample(row, sizes, width, found, _aligned(variant, sizes, width), routing, moved_by(variant))
 
 
 def all_round(winner: ConfirmedWinner, samples: Iterable[Sample]) -> ConfirmedWinner:

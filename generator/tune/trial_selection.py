@@ -27,10 +27,6 @@ from generator.problem.product import Problem, Shape
 from generator.runtime import fitted, spreading
 from generator.tune.outcome import Row, row_of
 
-#: A configuration is not measured if its predicted time is more than this many times that of the best: one such launch
-#: may take longer than all others together.
-_HOPELESS = 8.0
-
 
 @dataclass(frozen=True)
 class Candidate:
@@ -108,13 +104,11 @@ def plan(
             # Of candidates with equal times, the kernel that the package tries first comes first.
             tried = ranks[name, contract]
             ordered = sorted(candidates, key=lambda c: (c.predicted, tried.index(c.contestant.kernel)))
-            hopeful = [c for c in ordered if most is None or c.predicted <= _HOPELESS * ordered[0].predicted]
             fitted_best = by_rates(contract, comparison.problem, ordered, rates, device)
-            best = hopeful[:most] + [candidate for _, candidate in fitted_best[:most]]
+            best = ordered[:most] + [candidate for _, candidate in fitted_best[:most]]
             best += [c for c in ordered if also and also(comparison.problem.shape, c.config)]
             chosen = tuple(candidate for candidate in ordered if candidate in best)
-            found.left_out[f"predicted to take over {_HOPELESS:g} times the best time"] += len(ordered) - len(hopeful)
-            found.left_out["not among the best by the model"] += max(0, len(hopeful) - len(chosen))
+            found.left_out["not among the best by the model"] += len(ordered) - len(chosen)
             whole = {contestant.kernel for contestant in comparison.contestants} == set(tried)
             found.trials.append(Trial(name, contract, comparison.problem, chosen, whole))
     if not found.trials:

@@ -8,6 +8,7 @@ what the contract's function chooses takes part in it, if the trial asks for tha
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ from generator.bench.stats import rounded
 from generator.bench.workers import loaded
 from generator.plan import devices
 from generator.problem.product import Problem
-from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, sound, winner_at
+from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, winner_at
 from generator.tune.trial_selection import Candidate, Trial
 
 #: The device of a worker, as `loaded` finds it.
@@ -110,7 +111,7 @@ def run(trial: Trial, factory: str = CUDA) -> TrialOutcome:
     except DeviceLost as error:
         winner, lost = None, str(error)
     times, failures = tuple(passes.times.values()), tuple(passes.failures)
-    return sound(TrialOutcome(times, failures, winner, passes.library, lost, chosen=passes.chosen))
+    return TrialOutcome(times, failures, winner, passes.library, lost, chosen=passes.chosen)
 
 
 def functions(problem: Problem, contestants: Sequence[Contestant], factory: str = CUDA) -> tuple[float | None, ...]:
@@ -240,7 +241,7 @@ class _Passes:
         for each in timed:
             if each.side.role == "peer":
                 self.library = each.side.name
-            elif each.side.forced:
+            elif each.side.forced and math.isfinite(each.median):
                 self.times[each.side.name, each.side.index] = _timed(each)
 
 

@@ -231,14 +231,12 @@ def again(call: TuningOptions) -> int:
 
 
 def _place(journal: Journal, slug: str) -> MeasurementSource:
-    """Where the measurements of a device in a journal were made; raises `CallError` for none, and for several."""
-    places = sorted((place for place in journal.places if devices.slug(place.device) == slug), key=str)
+    """Where the last measurements of a device in a journal were made; raises `CallError` for none."""
+    places = [place for place in journal.places if devices.slug(place.device) == slug]
     if not places:
         told = "has no measurement of" if journal.path.exists() else "does not exist, so there are no measurements of"
         raise CallError(f"--again: {journal.path} {told} {slug}")
-    if len(places) > 1:
-        raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
-    return places[0]
+    return places[-1]
 
 
 def _other(path: Path, device: devices.Device) -> winner_choice.OtherJournal:

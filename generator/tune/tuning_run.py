@@ -12,7 +12,7 @@ from generator.bench.device import reason
 from generator.bench.results_report import tile
 from generator.tune import trial_worker, winners
 from generator.tune.journal import Journal
-from generator.tune.outcome import TrialOutcome, sound
+from generator.tune.outcome import TrialOutcome
 from generator.tune.trial_selection import Trial
 
 DONE, FAULT = 0, 1
@@ -90,7 +90,7 @@ def hand_out(
 def _outcome(future: Future[TrialOutcome]) -> TrialOutcome:
     """The outcome that a worker returned; if it raised or died, an outcome that is lost."""
     try:
-        return sound(future.result())
+        return future.result()
     except Exception as error:
         return TrialOutcome(lost=reason(error))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +24,6 @@ from generator.tune.journal import Journal, JournalEntry
 from generator.tune.outcome import ConfirmedWinner, Place, Row, TrialOutcome, row_of
 from generator.tune.rate_fit import fit
 from generator.tune.samples import Sample, all_round, samples_of
-from generator.tune.winner_validation import DOUBTED, doubtful
 
 DONE, NOTHING = 0, 1
 
@@ -73,9 +72,7 @@ def write(
     timed beside each, is taken; without such a time, the fastest one. Of groups it is the winner for equal ones, or
     what all measured routings of the size call for (`samples.all_round`); rates are fitted to equal groups.
 
-    Two kinds of winners are left out, so that the fitted cost model chooses there: those that `winner_validation`
-    doubts, and those of sizes at which only some of a contract's kernels were measured, unless they are faster than the
-    winner that the file has.
+    Winners of outcomes with only some of a contract's kernels are left out: the fitted cost model chooses there.
 
     `also` are journals of other GPUs. Rates are fitted to their measurements too, at sizes that this one lacks, and the
     smallest portfolio has what their sizes call for.
@@ -172,12 +169,10 @@ class _Family:
         offered = self.rows
         if smallest and self.families.known[self.name].spec.select == "fastest":
             offered |= {sample.row for sample in (*samples, *borrowed)}
-        # What another GPU measured of a kernel has rates, by which `doubtful` judges it.
-        complete = self._complete(standing, {sample.row[1] for sample in borrowed})
         routed, samples, borrowed = (
             [sample for sample in each if sample.row in offered] for each in (routed, samples, borrowed)
         )
-        new = self._best(old, standing, offered, complete)
+        new = self._best(standing, offered)
         new = {at: all_round(winner, routed) if winner.divided else winner for at, winner in new.items()}
         fitted = fit([*samples, *borrowed], self.device)
         found, dropped = winners.merge(old, new.values(), fitted, self.digests)
@@ -191,15 +186,6 @@ class _Family:
             messages.append(
                 f"{path}: the kernels lack the configurations of {len(gone)} winners now: {lost} have no successor"
             )
-        rates = found.fit.rates
-        doubts = list(doubtful(self.families, self.name, found.winners, samples, rates, self.device, self.place.triton))
-        if doubts:
-            found = winners.without(found, [winner for winner, _ in doubts])
-            messages.append(
-                f"{path}: left out {len(doubts)} winners; the fitted cost model predicts that a configuration that was "
-                f"not measured there is {DOUBTED} times as fast"
-            )
-            messages += ["  (--refine measures it):", *(f"  {_doubt(each)}" for each in doubts)]
         if smallest:
             samples = [*samples, *borrowed]
             every = {sample.row for sample in samples}
@@ -229,36 +215,11 @@ class _Family:
                 if sample.routing == EVEN and (sample.row[0], sample.sizes) not in own:
                     yield replace(sample, scale=other.scale)
 
-    def _complete(self, standing: Iterable[TrialOutcome], lent: Collection[str]) -> set[Place]:
-        """Where every kernel, but those that are `lent`, was a candidate of one outcome, or timed in several."""
-        found, timed = set[Place](), defaultdict[Place, set[str]](set)
-        for each in standing:
-            if each.winner is not None:
-                place = each.winner.place
-                timed[place] |= {time.kernel for time in each.times}
-                kernels = {kernel.name for kernel in self.families.known[self.name].contracts[place[0]]}
-                if each.whole or timed[place].issuperset(kernels.difference(lent)):
-                    found.add(place)
-        return found
-
-    def _best(
-        self,
-        old: winners.Winners,
-        standing: Iterable[TrialOutcome],
-        offered: Collection[Row],
-        complete: Collection[Place],
-    ) -> dict[Place, ConfirmedWinner]:
-        """Of the winners that stand, the best for each place.
-
-        One that was not measured beside all kernels must beat the winner of the file, which was.
-        """
-        held = {winner.place: winner for winner in winners.current(old, self.digests)}
+    def _best(self, standing: Iterable[TrialOutcome], offered: Collection[Row]) -> dict[Place, ConfirmedWinner]:
+        """Of the winners that stand and were measured beside all kernels of their contract, the best for each place."""
         new: dict[Place, ConfirmedWinner] = {}
-        for winner in (each.winner for each in standing if each.winner and each.winner.row in offered):
-            rival = new.get(winner.place)
-            if winner.place not in complete:
-                rival = rival or held.get(winner.place, winner)
-            if rival is None or _cost(winner) < _cost(rival):
+        for winner in (each.winner for each in standing if each.winner and each.whole and each.winner.row in offered):
+            if winner.place not in new or _cost(winner) < _cost(new[winner.place]):
                 new[winner.place] = winner
         return new
 
@@ -279,15 +240,10 @@ class _Family:
             "of sizes that nothing is fitted to": is_unseen(winner.shape),
             "of groups that are not equal": winner.routing != EVEN,
             "of configurations that the kernels lack now": winner.row not in self.rows,
+            "of another family": not entry.about.startswith(f"{self.name}/"),
             "of only some kernels of a contract": not entry.outcome.whole,
         }
-        otherwise = "that the fitted cost model doubts, or that others replace"
-        return next((why for why, holds in reasons.items() if holds), otherwise)
-
-
-def _doubt(found: tuple[ConfirmedWinner, float]) -> str:
-    winner, predicted = found
-    return f"{winner.contract} {winner.shape}: {winner.seconds * 1e6:.4g} µs, predicted {predicted * 1e6:.4g} µs"
+        return next((why for why, holds in reasons.items() if holds), "that others replace")
 
 
 def _cost(winner: ConfirmedWinner) -> float:

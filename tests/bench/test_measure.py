@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +14,16 @@ import torch
 from generator.bench import check, measure, random_operands
 from generator.bench.benchmark_run import BenchmarkOptions, _Keeper, run
 from generator.bench.comparison_plan import Comparison, Contestant
+from generator.bench.competitor import row_of
 from generator.bench.measure import DeviceLost, Options, calls_for
 from generator.bench.measurements import BenchmarkResults, ComparisonRecord, load
+from generator.emit.loading import load_kernel
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
 from generator.problem.product import Problem, Shape
 from tests.helpers.bench.fake_device import FakeDevice
+from tests.helpers.support import GENERATED
 
 KERNEL = """
 import torch
@@ -324,34 +328,11 @@ def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(
     assert [side.failure for side in record.sides] == ["MemoryError: out of memory"] * 2
 
 
-LAUNCHED = """
-import triton
-import triton.language as tl
-
-CONFIGS = [{"BLOCK_M": 16, "num_warps": 4}, {"BLOCK_M": 32, "num_warps": 8}]
-
-
-@triton.heuristics({"EVEN": lambda args: True})
-@triton.jit
-def kernel(x_ptr, BLOCK_M: tl.constexpr, EVEN: tl.constexpr):
-    pass
-"""
-
-
-def test_the_row_that_a_launch_used_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import triton
-
-    from generator.bench.competitor import launches, row_of
-    from generator.emit.loading import load_kernel
-
-    monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
-    monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", lambda self, *arguments, **options: None)
-    (tmp_path / "launched.py").write_text(LAUNCHED)
-    module = load_kernel(tmp_path / "launched.py")
-    original = triton.runtime.jit.JITFunction.run
-    with launches() as seen:
-        module.kernel[(1,)](None, **module.CONFIGS[0])
-        module.kernel[(1,)](None, **module.CONFIGS[1])
-    assert triton.runtime.jit.JITFunction.run is original
-    assert row_of(seen, tuple(module.CONFIGS)) == (1, module.CONFIGS[1])
-    assert row_of([], tuple(module.CONFIGS)) is None
+def test_the_row_that_a_kernel_chooses_is_known() -> None:
+    call = load_kernel(GENERATED / "fp16_rcr" / "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped.py").CALL
+    index, row = row_of(call, random_operands.shadow(problem())) or (-1, {})
+    assert row == call.configs[index] == call.chosen((24, 40, 32), torch.device("meta"))
+    best = SimpleNamespace(all_kwargs=lambda: {**call.configs[1], "num_ctas": 1})
+    tuner = SimpleNamespace(kernel=lambda of: SimpleNamespace(best_config=best))
+    tuned = SimpleNamespace(tunes=True, tuner=tuner, configs=call.configs)
+    assert row_of(tuned, random_operands.shadow(problem())) == (1, call.configs[1])

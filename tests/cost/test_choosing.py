@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import json
-import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,10 +12,8 @@ import pytest
 import torch
 
 from generator.commands.command_line import main
-from generator.plan.devices import DEVICES
-from generator.runtime import fitted, measured_choice
-from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import GENERATED, forget
+from generator.runtime import fitted
+from tests.helpers.support import forget
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured, one_seconds
 
 PROCESSORS = 4
@@ -108,76 +104,6 @@ def test_row_pitches_slow_a_step_down_that_does_not_wait_for_something_else() ->
     assert slower(256) == pytest.approx(1.6)
     assert slower(700) == pytest.approx(819.2 / 700)
     assert slower(900) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("crossing", [NOT, (True, True)])
-def test_sizes_near_another_run_the_best_by_the_model_too(family: ModuleType, crossing: tuple[bool, bool]) -> None:
-    """Only the configurations are compared that may be as fast as the one last chosen for a similar M."""
-    sizes = [(m, n, k) for n, k in ((192, 64), (1024, 4096)) for m in (*range(1, 300, 7), *range(900, 2200, 128), 256)]
-    for size in sizes:
-        assert chosen(family, size, crossing=crossing) == modelled(size, crossing=crossing), size
-
-
-@pytest.mark.parametrize("contract", ["gemm_fp16_rcr_none", "gemm_bf16_rrr_none"])
-def test_what_is_left_out_by_bounds_is_never_the_best(contract: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the shipped measurements: thousands of sizes in any order have the choice of a search that leaves out none.
-
-    Half of them have one of some N and K, for which bounds are narrowed.
-    """
-    monkeypatch.syspath_prepend(GENERATED)
-    family, tuned = importlib.import_module("gemm16"), importlib.import_module("gemm16._tuned")
-    kernels = tuple(family._kernel(name) for name in family._KERNELS[contract])
-    chance = random.Random(0)
-    for device in ("nvidia_h100_80gb_hbm3", "nvidia_h200"):
-        with standing_in_for(DEVICES[device]):
-            measured_choice._device.cache_clear()
-            measurements = measured_choice.Measurements(tuned.DEVICES, tuned.LIKE, tuned.RATES)
-            gpu = torch.device("cuda", 0)
-            configurations, rated = measurements.rated(gpu, contract, kernels)
-            assert len(rated) > 40
-            layers = [(4096, 4096), (14336, 4096), (5120, 8192), (1000, 72), (57344, 8192), (17, 30000)]
-            for _ in range(1500):
-                m, n, k = (int(2 ** chance.uniform(0, most)) for most in (13.9, 17, 15))
-                if chance.random() < 0.5:
-                    n, k = chance.choice(layers)
-                crossing = chance.random() < 0.2, chance.random() < 0.2
-                times = fitted.seconds(rated, (m, n, k), DEVICES[device].multiprocessors, 2, crossing)
-                fits = [measured_choice._takes(*each, m, n, k) for each in configurations]
-                best = min(
-                    index
-                    for index, each in enumerate(times)
-                    if each == min(itertools.compress(times, fits)) and fits[index]
-                )
-                found = measurements.choose(contract, kernels, (m, n, k), 2, gpu, crossing)
-                assert found == configurations[best], (m, n, k)
-    measured_choice._device.cache_clear()
-    forget("gemm16")
-
-
-def test_no_configuration_takes_less_than_its_bound() -> None:
-    chance = random.Random(0)
-    for _ in range(300):
-        row = {key: 2 ** chance.randrange(4, 9) for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
-        row["SPLIT"] = chance.choice((1, 1, 4))
-        seconds = (10 ** chance.uniform(-7, -5) for _ in range(3))
-        exponents = (chance.uniform(-0.9, 0.9) for _ in range(2))
-        moved = chance.choice(((), (0.25, 4.0), (2.25, 4.0)))
-        rates = (chance.randrange(1, 5), *seconds, 1e12, 10 ** chance.uniform(-7, -5), *exponents, *moved)
-        rated = fitted.rated(row, rates)
-        batch = chance.choice(((), (3,)))
-        bit = chance.randrange(13)
-        bounds = fitted.bounds([rated], 132)
-        for _ in range(20):
-            n, k = (int(10 ** chance.uniform(0, 4)) for _ in range(2))
-            sizes = (*batch, chance.randrange(1 << bit, 2 << bit), n, k)
-            crossing = chance.choice((NOT, (True, False), (True, True)))
-            (taken,) = fitted.seconds([rated], sizes, 132, 2, crossing)
-            ((bound, index),) = fitted.possible(bounds, sizes, 2, taken)
-            assert index == 0 and bound <= (taken * (1 + 1e-9)) ** 2
-            narrowed = fitted.narrowed(bounds, (*sizes[:-3], 1, *sizes[-2:]), 2)
-            ((bound, index),) = fitted.within(narrowed, sizes[-3], taken)
-            assert index == 0 and bound <= (taken * (1 + 1e-9)) ** 2
-    assert fitted.possible(bounds, sizes, 2, taken * 1e-6) == fitted.within(narrowed, sizes[-3], taken * 1e-6) == []
 
 
 def test_stored_weights_and_partial_sums_move_their_own_bytes() -> None:

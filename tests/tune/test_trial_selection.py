@@ -93,19 +93,14 @@ def test_what_cannot_run_is_left_out_with_its_reason(
     assert found.left_out[reason] > 0
 
 
-def test_the_best_by_the_model_come_first_and_the_hopeless_not_at_all(
-    mixed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_by_the_model_come_first(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def seconds(v: Variant, config: object, sizes: object, device: object) -> float:
         return {"pointer": 1.0, "descriptor": 7.9, "block_pointer": 8.1}[v.load]
 
     monkeypatch.setattr(analytic, "seconds", seconds)
-    found = planned(Shape(256, 256, 256))
-    assert list(offered(found)) == ["pointer_auto", "pointer_none", "descriptor_auto"]
-    assert found.left_out["predicted to take over 8 times the best time"] == 3
     few = planned(Shape(256, 256, 256), most=4)
     assert offered(few) == {"pointer_auto": [0, 1, 2], "pointer_none": [0]}
-    assert few.left_out["not among the best by the model"] == 5
+    assert few.left_out["not among the best by the model"] == 8
 
 
 def test_a_plan_of_nothing_is_refused(mixed: Path) -> None:
