@@ -42,14 +42,7 @@ def test_the_order_in_which_schedules_are_tried() -> None:
     ("layouts", "expected"),
     [
         # Every layout has the ones that want K contiguous where it does not.
-        (
-            "rcr, rrr, ccr, crr",
-            {
-                "rrr": {"b": "rcr"},
-                "ccr": {"a": "rcr"},
-                "crr": {"a": "rrr", "b": "ccr"},
-            },
-        ),
+        ("rcr, rrr, ccr, crr", {"rrr": {"b": "rcr"}, "ccr": {"a": "rcr"}, "crr": {"a": "rrr", "b": "ccr"}}),
         ("crr, rrr", {"crr": {"a": "rrr"}}),
         # None without K contiguous, none of another result, none where a stride is free.
         ("rcr", {}),

@@ -53,10 +53,7 @@ def test_18_kernels_of_fp16_rcr_are_never_chosen() -> None:
         # One load holds only so much of K.
         ("schedule: [naive, elementwise]\nswizzle: linear", []),
         # Where results must repeat, a kernel of atomic adds is left to others.
-        (
-            "dtype: {a: fp16, out: fp32}\nschedule: [split_k_atomic, stream_k]",
-            ["splitkatomic_pointer_auto_grouped"],
-        ),
+        ("dtype: {a: fp16, out: fp32}\nschedule: [split_k_atomic, stream_k]", ["splitkatomic_pointer_auto_grouped"]),
         ("schedule: [tiled, persistent]\nselect: fixed", ["persistent_pointer_auto_grouped"]),
         ("schedule: [tiled, persistent]\nselect: autotune", ["persistent_pointer_auto_grouped"]),
         ("masking: [none, auto]\npackage: plain", ["tiled_pointer_none_grouped"]),

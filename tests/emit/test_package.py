@@ -25,7 +25,7 @@ FAMILY = GENERATED / "fp16_rcr"
 
 def test_the_repository_has_what_the_hub_asks_for(repository: Path) -> None:
     assert {path.name for path in repository.iterdir()} == {
-        *("README.md", "CARD.md", "build.toml", "flake.nix", "torch-ext", "build", "tests", "benchmarks"),
+        *("README.md", "CARD.md", "build.toml", "flake.nix", "torch-ext", "build", "tests", "benchmarks")
     }
     variant = repository / "build" / "torch-cuda"
     metadata = json.loads((variant / "metadata.json").read_text())

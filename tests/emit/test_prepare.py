@@ -295,12 +295,7 @@ tile: [{m: 16, n: 16, k: 16, warps: 1}]
     ],
 )
 def test_sizes_that_no_call_of_the_contract_has(
-    compilations: Compilations,
-    load: Callable[..., Any],
-    tmp_path: Path,
-    keys: str,
-    given: dict[str, Any],
-    told: str,
+    compilations: Compilations, load: Callable[..., Any], tmp_path: Path, keys: str, given: dict[str, Any], told: str
 ) -> None:
     (tmp_path / "several.yaml").write_text(f"{OF_BOTH}{keys}\n")
     assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0

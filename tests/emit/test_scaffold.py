@@ -48,9 +48,7 @@ def test_values_are_written_as_in_a_spec(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (("--epilogue", "bias\nname: x"), "new: --epilogue: expected one line without control characters"),
-    ],
+    [(("--epilogue", "bias\nname: x"), "new: --epilogue: expected one line without control characters")],
 )
 def test_a_wrong_value_is_told_and_nothing_is_written(
     cli: Cli, tmp_path: Path, arguments: tuple[str, ...], message: str

@@ -25,11 +25,7 @@ SPECS = {
 }
 #: What a choice among files adds, and gradients.
 FASTEST, GRADIENTS = "select: fastest\n", "backward: kernels\nselect: fastest\n"
-FORMS = {
-    "torch": {"one": GRADIENTS, "several": FASTEST},
-    "plain": {"several": FASTEST},
-    "files": {},
-}
+FORMS = {"torch": {"one": GRADIENTS, "several": FASTEST}, "plain": {"several": FASTEST}, "files": {}}
 
 
 @pytest.fixture(scope="module", params=FORMS)

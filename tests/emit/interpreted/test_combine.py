@@ -240,10 +240,7 @@ def test_a_mistake_in_a_kernel_gives_other_bits(family: ModuleType, mistake: str
 def test_derivatives_by_transforms_are_refused_and_not_left_out(family: ModuleType) -> None:
     y, index, weights = drawn(7, 3, 13, 16, torch.float32)
     told = "combine: no derivatives in forward mode are computed; use torch.autograd"
-    for given, call in (
-        (y, lambda x: family.combine(x, index)),
-        (weights, lambda x: family.combine(y, index, x)),
-    ):
+    for given, call in ((y, lambda x: family.combine(x, index)), (weights, lambda x: family.combine(y, index, x))):
         with pytest.raises(NotImplementedError, match=told):
             torch.func.jvp(call, (given,), (given,))
         with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match=told):

@@ -77,11 +77,7 @@ def test_layers_are_copied_and_pickled(family: ModuleType) -> None:
     file = io.BytesIO()
     torch.save(layer, file)
     file.seek(0)
-    for other in (
-        copy.deepcopy(layer),
-        pickle.loads(pickle.dumps(layer)),
-        torch.load(file, weights_only=False),
-    ):
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.load(file, weights_only=False)):
         assert type(other) is family.nn.Linear and other.contract == layer.contract
         assert other.weight is not layer.weight and torch.equal(other(x), layer(x))
 
