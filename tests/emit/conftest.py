@@ -12,8 +12,9 @@ import torch
 import triton
 
 from generator.commands.command_line import main
+from tests.helpers.family_folder import Cli, render_family
 from tests.helpers.stand_ins import Kernel, copied
-from tests.helpers.support import GENERATED, Spoken, forget
+from tests.helpers.support import GENERATED, forget
 
 
 @pytest.fixture
@@ -58,10 +59,16 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 @pytest.fixture
-def repository(cli: Callable[..., Spoken], tmp_path: Path) -> Path:
+def repository(cli: Cli, tmp_path: Path) -> Path:
     """A family as a repository of the Hub."""
     options = ("--format", "kernels", "--out", "hub", "--license", "mit", "--repo-id", "me/fp16-rcr")
     said = cli("package", GENERATED / "fp16_rcr", *options)
     assert said.status == 0, said.err
     assert "layers: Linear, LinearGelutanh, LinearRelu, LinearSilu" in said.out
     return tmp_path / "hub"
+
+
+@pytest.fixture
+def rerender(cli: Cli) -> Cli:
+    """The command line in a folder where family.yaml, of four kernels, was rendered."""
+    return render_family(cli)

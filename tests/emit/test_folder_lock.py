@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from generator.files.locking import alone
-from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents, python
+from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents
 
 Cli = Callable[..., Spoken]
 
@@ -37,12 +35,6 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> list[Spoken]:
     return found
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
-    """The first line that a process prints on its standard error."""
-    assert process.stderr is not None
-    return process.stderr.readline()
-
-
 @pytest.fixture
 def family(cli: Cli) -> Cli:
     Path("family.yaml").write_text(FAMILY)
@@ -62,7 +54,7 @@ def test_a_process_waits_for_another_one(family: Cli) -> None:
     FOLDER.mkdir(parents=True)
     with alone(FOLDER):
         waiting = start("family.yaml")
-        assert first_line(waiting) == f"{FOLDER}: waiting for another process that renders this folder\n"
+        assert waiting.stderr.readline() == f"{FOLDER}: waiting for another process that renders this folder\n"
         assert contents(FOLDER) == {}
     (said,) = ended([waiting])
     assert said == Spoken(0, f"generated/family: 6 kernels; {6 + LIMITED} created\n", "")
@@ -76,7 +68,7 @@ def test_after_another_process_with_another_spec_nothing_is_written(family: Cli,
     FOLDER.mkdir(parents=True)
     with alone(FOLDER):
         waiting = start(other)
-        first_line(waiting)
+        waiting.stderr.readline()
         # What the process that has the folder renders meanwhile.
         assert family("family.yaml", "--out", "aside").status == 0
         for path in Path("aside/family").iterdir():
@@ -104,31 +96,6 @@ def test_calls_with_the_same_families_in_another_order_do_not_wait_for_ever(fami
     calls = [("family.yaml", "other.yaml"), ("other.yaml", "family.yaml")]
     assert [said.status for said in ended([start(*call) for call in (*calls, *calls)])] == [0] * 4
     assert family("family.yaml", "other.yaml", "--check").status == 0
-
-
-def test_what_a_killed_process_leaves_is_mended(family: Cli) -> None:
-    assert family("family.yaml").status == 0
-    whole = contents(FOLDER)
-    Path("family.yaml").write_text(BASE + "epilogue: relu\n")
-    # Killed in front of the second file that it renames.
-    code = """
-    import os, signal, sys
-    from generator.commands import command_line
-    replace, count = os.replace, 0
-    def killed(source, target):
-        global count
-        count += 1
-        if count == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
-    os.replace = killed
-    sys.exit(command_line.main(["family.yaml"]))
-    """
-    assert python("-c", textwrap.dedent(code), cwd=Path.cwd()).returncode == -signal.SIGKILL
-    assert any(name.endswith(".new") for name in contents(FOLDER))
-    Path("family.yaml").write_text(FAMILY)
-    assert family("family.yaml").status == 0 and contents(FOLDER) == whole
-    assert family("family.yaml", "--check").status == 0
 
 
 def test_a_folder_of_which_nothing_is_written_is_not_left(family: Cli) -> None:

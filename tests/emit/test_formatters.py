@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit.file_digests import is_same, unformatted_digest
-from tests.helpers.family_folder import FOLDER, KERNEL, OTHER, SMALLER, Cli, render_family
+from tests.helpers.family_folder import FOLDER, KERNEL, OTHER, SMALLER, Cli
 from tests.helpers.support import GENERATED, contents, ruff
 
 #: Settings of `ruff format` that repositories have.
@@ -29,22 +29,17 @@ def formatted(folder: Path, setting: str = "single quotes") -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def rendered(cli: Cli) -> Cli:
-    return render_family(cli)
-
-
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_formatted_folder_passes_and_is_written_again(rendered: Cli, setting: str) -> None:
+def test_a_formatted_folder_passes_and_is_written_again(rerender: Cli, setting: str) -> None:
     whole = contents(FOLDER)
     formatted(FOLDER, setting)
     changed = contents(FOLDER)
     assert sum(changed[name] != whole[name] for name in whole) > 10
-    said = rendered("family.yaml", "--check")
+    said = rerender("family.yaml", "--check")
     assert said.status == 0 and said.err == "" and " files in the layout of another formatter\n" in said.out
-    assert rendered("family.yaml", "--diff").out == "" and contents(FOLDER) == changed
-    assert rendered("verify", FOLDER, "--level", "static", "--jobs", "1").status == 0
-    said = rendered("family.yaml")
+    assert rerender("family.yaml", "--diff").out == "" and contents(FOLDER) == changed
+    assert rerender("verify", FOLDER, "--level", "static", "--jobs", "1").status == 0
+    said = rerender("family.yaml")
     assert said.status == 0 and " updated, " in said.out and in_unix() == whole
 
 
@@ -53,37 +48,37 @@ def in_unix() -> dict[str, bytes]:
     return {name: data.replace(b"\r\n", b"\n") for name, data in contents(FOLDER).items()}
 
 
-def test_an_older_rendering_that_was_formatted_is_no_edit(rendered: Cli) -> None:
+def test_an_older_rendering_that_was_formatted_is_no_edit(rerender: Cli) -> None:
     """The text that was rendered is gone: the manifest has what the layout does not change."""
     formatted(FOLDER)
     Path("family.yaml").write_text(SMALLER)
-    said = rendered("family.yaml", "--check")
+    said = rerender("family.yaml", "--check")
     assert said.status == 1 and "edited by hand" not in said.err and f"{FOLDER / OTHER}: would be removed" in said.err
-    assert rendered("family.yaml").status == 0 and not (FOLDER / OTHER).exists()
+    assert rerender("family.yaml").status == 0 and not (FOLDER / OTHER).exists()
 
 
-def test_without_a_manifest_what_the_spec_renders_is_no_edit(rendered: Cli) -> None:
+def test_without_a_manifest_what_the_spec_renders_is_no_edit(rerender: Cli) -> None:
     whole = contents(FOLDER)
     formatted(FOLDER)
     (FOLDER / "manifest.json").unlink()
-    assert rendered("family.yaml").status == 0 and contents(FOLDER) == whole
+    assert rerender("family.yaml").status == 0 and contents(FOLDER) == whole
 
 
-def test_two_hooks_come_to_rest(rendered: Cli) -> None:
+def test_two_hooks_come_to_rest(rerender: Cli) -> None:
     """The hook that renders stages, and leaves what the formatter's hook behind it has made of the files."""
     for command in (("init", "-q"), ("add", ".")):
         subprocess.run(["git", *command], check=True)
     formatted(FOLDER)
     before = contents(FOLDER)
-    said = rendered("family.yaml", "--stage")
+    said = rerender("family.yaml", "--stage")
     assert said.status == 0 and "updated" not in said.out and contents(FOLDER) == before
     Path("family.yaml").write_text(SMALLER)
-    assert rendered("family.yaml", "--stage").status == 0
+    assert rerender("family.yaml", "--stage").status == 0
     formatted(FOLDER)
     before = contents(FOLDER)
-    assert rendered("family.yaml", "--stage").status == 0 and contents(FOLDER) == before
-    assert rendered("family.yaml", "--check").status == 0
-    assert rendered("family.yaml", "--stage", "--force").status == 0 and contents(FOLDER) != before
+    assert rerender("family.yaml", "--stage").status == 0 and contents(FOLDER) == before
+    assert rerender("family.yaml", "--check").status == 0
+    assert rerender("family.yaml", "--stage", "--force").status == 0 and contents(FOLDER) != before
 
 
 EDITS: dict[str, Callable[[str], str]] = {
@@ -100,27 +95,27 @@ EDITS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_is_kept_in_a_formatted_file(rendered: Cli, edit: str) -> None:
+def test_an_edit_is_kept_in_a_formatted_file(rerender: Cli, edit: str) -> None:
     formatted(FOLDER)
     path = FOLDER / KERNEL
     text = path.read_text()
     path.write_text(EDITS[edit](text))
     assert path.read_text() != text
     before = contents(FOLDER)
-    said = rendered("family.yaml")
+    said = rerender("family.yaml")
     assert said.status == 1 and said.err.startswith(f"{path}: edited by hand") and contents(FOLDER) == before
-    assert "(edited by hand)" in rendered("family.yaml", "--check").err
-    said = rendered("verify", FOLDER, "--level", "static", "--jobs", "1")
+    assert "(edited by hand)" in rerender("family.yaml", "--check").err
+    said = rerender("verify", FOLDER, "--level", "static", "--jobs", "1")
     assert said.status == 1 and "was edited since it was rendered" in said.out
 
 
 @pytest.mark.parametrize("form", ["wheel", "kernels"])
-def test_a_formatted_family_is_packaged_and_verified(rendered: Cli, form: str) -> None:
+def test_a_formatted_family_is_packaged_and_verified(rerender: Cli, form: str) -> None:
     formatted(FOLDER)
-    assert rendered("package", FOLDER, "--format", form, "--out", "made").status == 0
+    assert rerender("package", FOLDER, "--format", form, "--out", "made").status == 0
     if form == "kernels":
         made = next(Path("made", "torch-ext").iterdir())
-        assert rendered("verify", made, "--level", "static", "--jobs", "1").status == 0
+        assert rerender("verify", made, "--level", "static", "--jobs", "1").status == 0
 
 
 PAIRS = [
@@ -161,11 +156,11 @@ def test_every_file_of_a_manifest_has_its_digest_without_layout() -> None:
             assert unformatted_digest((folder / name).read_text(encoding="utf-8")) == digest
 
 
-def test_a_manifest_of_an_earlier_version_has_none(rendered: Cli) -> None:
+def test_a_manifest_of_an_earlier_version_has_none(rerender: Cli) -> None:
     manifest = json.loads((FOLDER / "manifest.json").read_text())
     del manifest["unformatted"]
     (FOLDER / "manifest.json").write_text(json.dumps(manifest))
     formatted(FOLDER)
-    assert rendered("verify", FOLDER, "--level", "static", "--jobs", "1").status == 1
-    assert rendered("family.yaml", "--check").err.startswith(f"{FOLDER}/manifest.json: would be updated\n")
-    assert rendered("family.yaml").status == 0
+    assert rerender("verify", FOLDER, "--level", "static", "--jobs", "1").status == 1
+    assert rerender("family.yaml", "--check").err.startswith(f"{FOLDER}/manifest.json: would be updated\n")
+    assert rerender("family.yaml").status == 0

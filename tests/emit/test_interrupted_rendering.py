@@ -8,69 +8,55 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Cli, Interrupted, render_family
-from tests.helpers.support import BESIDE_KERNELS, Spoken, contents
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Cli, Interrupted
+from tests.helpers.support import Spoken, contents
 
 
-@pytest.fixture
-def rendered(cli: Cli) -> Cli:
-    """The command line in a folder where family.yaml, of four kernels, was rendered."""
-    return render_family(cli)
-
-
-def test_files_that_no_manifest_lists_are_removed(rendered: Cli) -> None:
+def test_files_that_no_manifest_lists_are_removed(rerender: Cli) -> None:
     """A rendering was killed before the manifest, and then the spec of the manifest is rendered."""
     Path("family.yaml").write_text(SMALLER)
-    assert rendered("family.yaml").status == 0
+    assert rerender("family.yaml").status == 0
     old = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
-    assert rendered("family.yaml").status == 0
+    assert rerender("family.yaml").status == 0
     (FOLDER / "manifest.json").write_bytes(old["manifest.json"])
     Path("family.yaml").write_text(SMALLER)
-    said = rendered("family.yaml", "--check")
+    said = rerender("family.yaml", "--check")
     assert said.status == 1 and f"{FOLDER / OTHER}: would be removed\n" in said.err
-    assert "3 removed" in rendered("family.yaml").out
-    assert contents(FOLDER) == old and rendered("family.yaml", "--check").status == 0
+    assert "3 removed" in rerender("family.yaml").out
+    assert contents(FOLDER) == old and rerender("family.yaml", "--check").status == 0
 
 
-def test_an_edited_file_that_no_manifest_lists_is_not_removed(rendered: Cli) -> None:
+def test_an_edited_file_that_no_manifest_lists_is_not_removed(rerender: Cli) -> None:
     (FOLDER / "manifest.json").unlink()
     Path("family.yaml").write_text(SMALLER)
     text = (FOLDER / OTHER).read_text()
     for changed in (f"# SPDX-License-Identifier: MIT\n{text}", f"{text}# mine\n"):
         (FOLDER / OTHER).write_text(changed)
         before = contents(FOLDER)
-        assert rendered("family.yaml").status == 1 and contents(FOLDER) == before
+        assert rerender("family.yaml").status == 1 and contents(FOLDER) == before
 
 
-def test_a_first_rendering_that_was_killed_is_narrowed(rendered: Cli) -> None:
-    (FOLDER / "manifest.json").unlink()
-    Path("family.yaml").write_text(SMALLER)
-    same = 2 + len(BESIDE_KERNELS) - 3
-    assert rendered("family.yaml").out == f"generated/family: 2 kernels; 1 created, 2 updated, 3 removed, {same} same\n"
-    assert rendered("family.yaml", "--check").status == 0
-
-
-def test_what_killed_processes_left_is_removed(rendered: Cli) -> None:
+def test_what_killed_processes_left_is_removed(rerender: Cli) -> None:
     before = contents(FOLDER)
     for name in (f".{KERNEL}.new", ".manifest.json.0123456789ab.new"):
         (FOLDER / name).write_text("half")
     (FOLDER / ".mine.new").mkdir()
-    assert rendered("family.yaml").status == 0 and contents(FOLDER) == before
+    assert rerender("family.yaml").status == 0 and contents(FOLDER) == before
     assert (FOLDER / ".mine.new").is_dir()
 
 
 @pytest.mark.parametrize("at", [1, 2, 4, 7], ids=["the begin", "the first file", "the third file", "the manifest"])
 def test_an_interrupted_update_leaves_whole_files_and_is_healed(
-    rendered: Cli, monkeypatch: pytest.MonkeyPatch, at: int
+    rerender: Cli, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     old = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
-    assert rendered("family.yaml", "--out", "aside").status == 0
+    assert rerender("family.yaml", "--out", "aside").status == 0
     new = contents(Path("aside/family"))
     with monkeypatch.context() as broken:
         broken.setattr(os, "replace", Interrupted(at, KeyboardInterrupt()))
-        assert rendered("family.yaml").status == 130
+        assert rerender("family.yaml").status == 130
     between = contents(FOLDER)
     assert between.keys() == old.keys()
     files = old.keys() - {"manifest.json"}
@@ -81,7 +67,7 @@ def test_an_interrupted_update_leaves_whole_files_and_is_healed(
     manifest = json.loads(between["manifest.json"])
     assert manifest.pop("begun", []) == ([{"file": "family.yaml", "header": []}] if at > 1 else [])
     assert manifest == json.loads(old["manifest.json"])
-    assert rendered("family.yaml").status == 0
+    assert rerender("family.yaml").status == 0
     assert contents(FOLDER) == new
 
 
@@ -142,16 +128,16 @@ def test_only_after_an_interrupted_first_rendering(cli: Cli, monkeypatch: pytest
     assert said.status == 1 and "render without --only first" in said.err and contents(FOLDER) == before
 
 
-def test_an_interrupted_removal_is_healed(rendered: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_removal_is_healed(rerender: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("family.yaml").write_text(SMALLER)
     with monkeypatch.context() as broken:
         broken.setattr(os, "replace", Interrupted(3, KeyboardInterrupt()))  # the manifest, behind __init__.py
-        assert rendered("family.yaml").status == 130
-    assert rendered("family.yaml").status == 0
-    assert rendered("family.yaml", "--check").status == 0
+        assert rerender("family.yaml").status == 130
+    assert rerender("family.yaml").status == 0
+    assert rerender("family.yaml", "--check").status == 0
 
 
-def test_an_interrupt_after_the_renaming_is_one(rendered: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_after_the_renaming_is_one(rerender: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
     replace = os.replace
 
@@ -160,4 +146,4 @@ def test_an_interrupt_after_the_renaming_is_one(rendered: Cli, monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr("os.replace", interrupted)
-    assert rendered("family.yaml") == Spoken(130, "", "interrupted\n")
+    assert rerender("family.yaml") == Spoken(130, "", "interrupted\n")

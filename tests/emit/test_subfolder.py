@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,13 +54,6 @@ def test_no_link_is_followed(rendered: Cli) -> None:
     assert rendered("family.yaml").status == 1 and contents(Path("elsewhere")) == before
     RUNTIME.unlink()
     assert rendered("family.yaml").status == 0 and RUNTIME.is_dir()
-
-
-def test_a_folder_without_it_gets_it_and_one_with_it_loses_it(rendered: Cli) -> None:
-    """As folders of other versions have it."""
-    before = contents(FOLDER)
-    shutil.rmtree(RUNTIME)
-    assert rendered("family.yaml").status == 0 and contents(FOLDER) == before
 
 
 def test_what_the_manifest_lists_there_is_held_against_it(rendered: Cli) -> None:
