@@ -33,20 +33,11 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     forget("again")
 
 
-@pytest.fixture
-def alignment(copies: ModuleType) -> ModuleType:
-    return importlib.import_module("again._runtime.alignment")
-
-
 def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
     """In the interpreter, which wants a process of its own."""
-    folder = Path(copies.__file__ or "").parents[2]
-    ran = python(
-        str(ROOT / "tests" / "helpers" / "copied.py"),
-        "again._runtime.copies",
-        cwd=folder,
-        env={"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"},
-    )
+    folder, script = Path(copies.__file__ or "").parents[2], ROOT / "tests" / "helpers" / "copied.py"
+    env = {"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"}
+    ran = python(script, "again._runtime.copies", cwd=folder, env=env)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == ["13", "copied"]
 
@@ -93,7 +84,8 @@ def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
     assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
 
 
-def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType, alignment: ModuleType) -> None:
+def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType) -> None:
+    alignment = importlib.import_module("again._runtime.alignment")
     # Of no memory, whose address is 0.
     whole, longer = (torch.empty(64, n, dtype=torch.float16, device="meta")[:, :128] for n in (128, 136))
     assert [alignment.crosses(x) for x in (whole, whole.T, longer, longer.T)] == [False, False, True, True]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from collections import namedtuple
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -16,9 +14,7 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from generator.commands.command_line import main
 from tests.helpers.stand_ins import Compiled, Kernel, copied, launched, operands
-from tests.helpers.support import forget
 
 SPEC = """\
 summary: Launched again.
@@ -57,16 +53,14 @@ def either(rendered: Callable[[str], ModuleType], request: pytest.FixtureRequest
 
 
 def repeats(kernel: Kernel) -> list[dict[str, Any]]:
-    """The arguments with which launches of a kernel were repeated, by name; tensors as addresses."""
+    """The arguments with which launches of a kernel were repeated, by name; of tensors and descriptors addresses."""
     calls = [*(run[9:] for run in kernel.compiled.runs), *(given for _, given in kernel.compiled.documented)]
     assert all(len(given) == len(kernel.arg_names) for given in calls)
-    return [{name: address(x) for name, x in zip(kernel.arg_names, given)} for given in calls]
-
-
-def address(x: Any) -> Any:
-    """The address of a tensor, or of a descriptor's; other values as they are."""
-    x = getattr(x, "base", x)
-    return x.data_ptr() if hasattr(x, "data_ptr") else x
+    bases = [[getattr(x, "base", x) for x in given] for given in calls]
+    return [
+        {name: x.data_ptr() if hasattr(x, "data_ptr") else x for name, x in zip(kernel.arg_names, given)}
+        for given in bases
+    ]
 
 
 def own_addresses(given: dict[str, Any]) -> list[Any]:
@@ -74,47 +68,39 @@ def own_addresses(given: dict[str, Any]) -> list[Any]:
     return [value for name, value in given.items() if name.startswith(("a_", "b_", "c_"))]
 
 
-def compare_second_call(package: ModuleType) -> Kernel:
-    """Call a function twice; assert that the second call repeated the launch of the first with its own addresses."""
+@pytest.mark.parametrize("lacks", ["", "fast", "a known version", "function", "packed_metadata", "run", "metadata"])
+def test_a_second_call_repeats_the_launch_with_its_own_addresses(
+    rendered: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    """Without Triton's own path where that is known; otherwise as Triton documents it."""
+    package = rendered(SPEC.replace("fastest", "heuristic") if lacks == "fast" else SPEC)
+    if lacks == "a known version":
+        monkeypatch.setattr("again._runtime.fast.KNOWN", False)
+    elif lacks not in ("", "fast"):
+        monkeypatch.setattr(Lacking, "missing", lacks)
+        for name in package._KERNELS["gemm_fp16_rcr_none"]:
+            package._kernel(name).gemm_kernel.compiled = Lacking()
     function = package.gemm_fp16_rcr_none
     function(*operands())
     kernel = launched(package, "gemm_fp16_rcr_none")
     a, b = operands()
     out = function(a, b)
-    ((_, _, arguments),) = kernel.launches
+    ((grid, _, arguments),) = kernel.launches
     (own,) = repeats(kernel)
     assert own_addresses(own) == [x.data_ptr() for x in (a, b, out)]
-    (run,) = [run[9:] for run in kernel.compiled.runs] or [run for _, run in kernel.compiled.documented]
+    if lacks:
+        ((again, run),) = kernel.compiled.documented
+        assert again == (*grid, 1, 1)
+    else:
+        (whole,) = kernel.compiled.runs
+        own, run = (kernel.compiled.function, kernel.compiled.packed_metadata), whole[9:]
+        assert whole[:9] == (*grid, 1, 1, ("stream", None), *own, None, None, None)
     for name, second in zip(kernel.arg_names, run):
         first = arguments.get(name)
         if isinstance(first, TensorDescriptor):
             assert (second.shape, second.strides, second.block_shape) == (first.shape, first.strides, first.block_shape)
         elif not isinstance(first, torch.Tensor):
             assert first == second, name
-    return kernel
-
-
-def test_a_second_call_of_a_kind_repeats_the_launch_with_its_own_addresses(family: ModuleType) -> None:
-    kernel = compare_second_call(family)
-    (run,) = kernel.compiled.runs
-    assert run[:4] == (*kernel.launches[0][0], 1, 1, ("stream", None))
-    assert run[4:9] == (kernel.compiled.function, kernel.compiled.packed_metadata, None, None, None)
-
-
-@pytest.mark.parametrize("lacks", ["fast", "a known version", "function", "packed_metadata", "run", "metadata"])
-def test_otherwise_it_is_repeated_as_triton_documents_it(
-    rendered: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, lacks: str
-) -> None:
-    package = rendered(SPEC.replace("fastest", "heuristic") if lacks == "fast" else SPEC)
-    if lacks == "a known version":
-        monkeypatch.setattr("again._runtime.fast.KNOWN", False)
-    elif lacks != "fast":
-        monkeypatch.setattr(Lacking, "missing", lacks)
-        for name in package._KERNELS["gemm_fp16_rcr_none"]:
-            package._kernel(name).gemm_kernel.compiled = Lacking()
-    kernel = compare_second_call(package)
-    ((grid, _),) = kernel.compiled.documented
-    assert grid == (*kernel.launches[0][0], 1, 1)
 
 
 def test_the_result_is_as_the_first_call_made_it_or_the_one_given(either: ModuleType) -> None:
@@ -226,15 +212,14 @@ def test_a_kept_call_holds_no_tensor(either: ModuleType) -> None:
 
 
 def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleType) -> None:
-    function = family.gemm_fp16_rcr_none
-    function(*operands())
-    function(*operands())
+    function, told, knobs = family.gemm_fp16_rcr_none, [], triton.knobs.runtime
+    for _ in range(2):
+        function(*operands())
     kernel = launched(family, "gemm_fp16_rcr_none")
     assert kernel.compiled.runs[-1][6:9] == (None, None, None)
-    told: list[tuple[str, Any]] = []
     hooks = {
-        triton.knobs.runtime.launch_enter_hook: lambda metadata: told.append(("enter", metadata)),
-        triton.knobs.runtime.launch_exit_hook: lambda metadata: told.append(("exit", metadata)),
+        knobs.launch_enter_hook: lambda metadata: told.append(("enter", metadata)),
+        knobs.launch_exit_hook: lambda metadata: told.append(("exit", metadata)),
     }
     metadata = {"name": "the kernel", "stream": ("stream", None)}
     for chain, hook in hooks.items():
@@ -242,7 +227,7 @@ def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleT
     try:
         function(*operands())
         assert told == [("enter", metadata), ("exit", metadata)]
-        triton.knobs.runtime.launch_enter_hook.remove(hooks[triton.knobs.runtime.launch_enter_hook])
+        knobs.launch_enter_hook.remove(hooks[knobs.launch_enter_hook])
         function(*operands())
         assert told[2:] == [("exit", metadata)]
     finally:
@@ -305,31 +290,6 @@ def test_ragged_operands_are_copied_where_each_element_is_used_often(
     assert done == [2, 2], "both operands at once, and once a call"
 
 
-def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
-    with pytest.raises(TypeError, match=r"a must be a torch\.Tensor, got list"):
-        family.gemm_fp16_rcr_none([1], [2])
-    with pytest.raises(ValueError, match="they must be equal"):
-        family.gemm_fp16_rcr_none(torch.randn(4, 8, dtype=torch.float16), torch.randn(16, 4, dtype=torch.float16).T)
-
-
-def test_an_error_names_the_contract(family: ModuleType) -> None:
-    function, name = family.gemm_fp16_rcr_scale_bias, "gemm_fp16_rcr_scale_bias"
-    a, b = operands()
-    with pytest.raises(TypeError, match=rf"^{name}: a must be a torch\.Tensor, got list$"):
-        function([1], b, scale=1.0, bias=torch.empty(48))
-    with pytest.raises(ValueError, match=rf"^{name}: bias must have shape \(48,\), got \(4,\)$"):
-        function(a, b, scale=1.0, bias=torch.empty(4))
-    for given, told in (
-        ({"scale": 1.0}, "missing bias"),
-        ({"scale": 1.0, "bias": torch.empty(48), "gain": 2.0}, "unexpected gain"),
-        ({"gain": 2.0}, "missing bias, scale; unexpected gain"),
-    ):
-        with pytest.raises(TypeError, match=rf"^{name}\(\) got wrong keyword arguments: {told}$"):
-            function(a, b, **given)
-    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'b'$"):
-        function(a)
-
-
 def test_an_error_of_a_call_for_another_layout_names_the_contract_that_was_called(
     rendered: Callable[[str], ModuleType],
 ) -> None:
@@ -355,43 +315,6 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
     family.gemm_fp16_rcr_none(a, b)
     family.gemm_fp16_rcr_none(a[:2048], b)
     assert given == [(72, 64), (72, 72)]
-
-
-def test_nothing_is_copied_where_k_is_0(family: ModuleType) -> None:
-    assert not sys.modules["again._runtime.copies"].worth_aligning(torch.empty(401, 0), torch.empty(0, 403))
-    out = family.gemm_fp16_rcr_none(*operands(401, 403, 0))
-    assert out.shape == (401, 403)
-
-
-GATED = """\
-summary: Two halves.
-layout: rcr
-dtype: fp16
-epilogue: [none, swiglu]
-select: table
-tuned: found.json
-"""
-
-
-@pytest.mark.parametrize(("contract", "columns"), [("gemm_fp16_rcr_none", 96), ("gemm_fp16_rcr_swiglu", 48)])
-def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contract: str, columns: int
-) -> None:
-    (tmp_path / "halves.yaml").write_text(GATED)
-    nothing = {"format": 2, "device": "Some GPU", "error": 0.0, "regret": 0.0, "winners": [], "rates": []}
-    (tmp_path / "found.json").write_text(json.dumps(nothing))
-    assert main([str(tmp_path / "halves.yaml"), "--out", str(tmp_path)]) == 0
-    monkeypatch.syspath_prepend(tmp_path)
-    package = importlib.import_module("halves")
-    asked: list[tuple[int, ...]] = []
-    for name in ("launch", "ranking"):
-        monkeypatch.setattr(f"halves._runtime.{name}.on_gpu", lambda x: True)
-    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    monkeypatch.setattr("halves._runtime.launch.started", lambda *given: None)
-    monkeypatch.setattr("halves._tuned.choose", lambda name, kernels, sizes, *rest: asked.append(sizes))
-    getattr(package, contract)(*operands(n=96))
-    assert asked == [(64, columns, 32)]
-    forget("halves")
 
 
 def test_an_autotuned_launch_is_repeated_with_the_configuration_that_was_chosen(

@@ -23,7 +23,7 @@ SPEC = """\
 summary: Many sizes.
 layout: rcr
 dtype: {dtype}
-epilogue: [none, scale]
+epilogue: [none, scale, row_sum]
 load: {load}
 tile: [{{m: 32, n: 32, k: 32, warps: 4, stages: 2}}]
 {more}"""
@@ -51,20 +51,17 @@ class Triton:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Triton:
-    found = Triton()
-    active = SimpleNamespace(
-        get_current_device=lambda: found.device, get_current_target=lambda: GPUTarget("cuda", 90, 32)
-    )
+    found, target = Triton(), GPUTarget("cuda", 90, 32)
+    active = SimpleNamespace(get_current_device=lambda: found.device, get_current_target=lambda: target)
     monkeypatch.setattr("triton.runtime.jit.driver", SimpleNamespace(active=active))
     monkeypatch.setattr(JITFunction, "run", lambda kernel, **options: found.run(kernel, **options))
     return found
 
 
-Rendered = Callable[..., ModuleType]
-
-
 @pytest.fixture
-def family(rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch: pytest.MonkeyPatch) -> Rendered:
+def family(
+    rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., ModuleType]:
     """Renders a family with kernels of Triton's, which the stand-in launches."""
 
     def render(load: str = "pointer", dtype: str = "fp16", more: str = "") -> ModuleType:
@@ -90,7 +87,7 @@ def runs(stand_in: Triton) -> int:
 
 @pytest.mark.parametrize("load", ["pointer", "descriptor"])
 def test_a_size_of_a_known_specialisation_is_launched_without_triton(
-    family: Rendered, stand_in: Triton, load: str
+    family: Callable[..., ModuleType], stand_in: Triton, load: str
 ) -> None:
     function = family(load).gemm_fp16_rcr_none
     function(*operands(64, 64, 64))
@@ -105,11 +102,8 @@ def test_a_size_of_a_known_specialisation_is_launched_without_triton(
     assert addresses == [a.data_ptr(), b.data_ptr(), out.data_ptr()]
     assert given[3:6] == [128, 96, 32]
     if load == "descriptor":
-        assert [(x.shape, x.strides) for x in run[9:12]] == [
-            ([128, 32], [32, 1]),
-            ([96, 32], [32, 1]),
-            ([128, 96], [96, 1]),
-        ]
+        described = ([128, 32], [32, 1]), ([96, 32], [32, 1]), ([128, 96], [96, 1])
+        assert [(x.shape, x.strides) for x in run[9:12]] == [*described]
     # Later calls of this size repeat the launch, and the first size's are as they were.
     function(*operands(128, 96, 32))
     function(*operands(64, 64, 64))
@@ -120,7 +114,7 @@ def test_a_size_of_a_known_specialisation_is_launched_without_triton(
     "sizes", [(1, 64, 64), (72, 64, 64), (64, 72, 64), (64, 64, 72), (64, 64, 1), (100, 100, 100)], ids=str
 )
 def test_a_size_of_another_specialisation_is_launched_by_triton(
-    family: Rendered, stand_in: Triton, sizes: tuple[int, int, int]
+    family: Callable[..., ModuleType], stand_in: Triton, sizes: tuple[int, int, int]
 ) -> None:
     """With another divisibility by 16, an extent or a stride of 1, or other masks."""
     function = family().gemm_fp16_rcr_none
@@ -129,7 +123,9 @@ def test_a_size_of_another_specialisation_is_launched_by_triton(
     assert (len(stand_in.launches), len(stand_in.compiled), runs(stand_in)) == (2, 2, 0)
 
 
-def test_an_unaligned_operand_and_another_device_are_other_specialisations(family: Rendered, stand_in: Triton) -> None:
+def test_an_unaligned_operand_and_another_device_are_other_specialisations(
+    family: Callable[..., ModuleType], stand_in: Triton
+) -> None:
     function = family().gemm_fp16_rcr_none
     a, b = operands(64, 64, 64)
     function(a, b)
@@ -142,7 +138,7 @@ def test_an_unaligned_operand_and_another_device_are_other_specialisations(famil
 
 
 def test_a_number_is_another_specialisation_than_a_tensor_and_its_value_is_that_of_the_call(
-    family: Rendered, stand_in: Triton
+    family: Callable[..., ModuleType], stand_in: Triton
 ) -> None:
     function = family().gemm_fp16_rcr_scale
     function(*operands(64, 64, 64), scale=2.0)
@@ -165,9 +161,7 @@ def planned(package: ModuleType) -> list[Any]:
     return made
 
 
-def test_a_new_size_has_a_workspace_of_its_own_size(
-    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_size_has_a_workspace_of_its_own_size(family: Callable[..., ModuleType], stand_in: Triton) -> None:
     package = family(more="schedule: stream_k\n")
     plans = planned(package)
     for m in (64, 128):
@@ -178,9 +172,7 @@ def test_a_new_size_has_a_workspace_of_its_own_size(
     assert [own["work_ptr"], own["counters_ptr"]] == expected
 
 
-def test_both_kernels_of_a_new_size_are_launched(
-    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_kernels_of_a_new_size_are_launched(family: Callable[..., ModuleType], stand_in: Triton) -> None:
     """The second adds what the first has summed. If Triton launches one, it launches both, in their order."""
     package = family(more="schedule: split_k\n")
     plans = planned(package)
@@ -197,23 +189,10 @@ def test_both_kernels_of_a_new_size_are_launched(
     assert len(stand_in.launches) == 4 and stand_in.launches[2] is not sums and stand_in.launches[3] is adds
 
 
-def test_a_sum_in_place_of_a_new_size_begins_with_zeros(
-    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "SPEC", SPEC.replace("[none, scale]", "none"))
-    package = family(dtype="{a: fp16, out: fp32}", more="schedule: split_k_atomic\n")
-    for m in (64, 128):
-        out = torch.ones(m, 64)
-        package.gemm_fp16_fp32_fp32_rcr_none(*operands(m, 64, 256), out=out)
-        assert not out.any()
-    assert (len(stand_in.launches), runs(stand_in)) == (1, 1)
-
-
 def test_a_result_of_a_new_size_is_made_of_its_parts(
-    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
+    family: Callable[..., ModuleType], stand_in: Triton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stand-in computes nothing: the parts are ones."""
-    monkeypatch.setattr(sys.modules[__name__], "SPEC", SPEC.replace("[none, scale]", "[none, row_sum]"))
     package, empty = family(), torch.empty
     memory = sys.modules["again._runtime.memory"]
     monkeypatch.setattr(memory.torch, "empty", lambda *given, **options: empty(*given, **options).fill_(1))
@@ -226,7 +205,7 @@ def test_a_result_of_a_new_size_is_made_of_its_parts(
 
 
 def test_hooks_of_a_kernel_and_of_its_compiler_go_through_triton(
-    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
+    family: Callable[..., ModuleType], stand_in: Triton, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = family("descriptor")
     function = package.gemm_fp16_rcr_none
@@ -255,7 +234,7 @@ WRONG: dict[str, Callable[[torch.Tensor, torch.Tensor], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(
-    family: Rendered, stand_in: Triton, wrong: str
+    family: Callable[..., ModuleType], stand_in: Triton, wrong: str
 ) -> None:
     package = family("descriptor")
     kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0])
@@ -279,12 +258,10 @@ def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(
     assert len(stand_in.launches) == 1
 
 
-def _nothing(x, n, flag, SIZE: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
-    pass
-
-
 # Triton's even if the tests run with its interpreter.
-_kernel = JITFunction(_nothing)
+@JITFunction
+def _kernel(x, n, flag, SIZE: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
+    pass
 
 
 VALUES: dict[str, list[Any]] = {
@@ -296,7 +273,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-def test_specialisations_are_equal_as_tritons_keys_are(family: Rendered, stand_in: Triton) -> None:
+def test_specialisations_are_equal_as_tritons_keys_are(family: Callable[..., ModuleType], stand_in: Triton) -> None:
     family()
     specialisation = sys.modules["again._runtime.fast"].specialisation
     plain = {name: values[0] for name, values in VALUES.items()}
@@ -307,17 +284,12 @@ def test_specialisations_are_equal_as_tritons_keys_are(family: Rendered, stand_i
             key = stand_in.key(_kernel, given | {"EVEN": given["n"] % given["SIZE"] == 0})
             masked = Heuristics(_kernel, _kernel.arg_names, {"EVEN": lambda args: args["n"] % args["SIZE"] == 0})
             told.append((key, specialisation(masked, given)))
+    tuner = triton.autotune([triton.Config({"SIZE": 16})], key=[])(_kernel)
+    assert specialisation(tuner, {}) is None and specialisation(SimpleNamespace(), {}) is None
     assert len({key for key, _ in told}) == len({found for _, found in told}) == len(set(told)) == 10
 
 
-def test_what_is_no_kernel_of_triton_has_no_specialisation(family: Rendered) -> None:
-    family()
-    specialisation = sys.modules["again._runtime.fast"].specialisation
-    tuner = triton.autotune([triton.Config({"SIZE": 16})], key=[])(_kernel)
-    assert specialisation(tuner, {}) is None and specialisation(SimpleNamespace(), {}) is None
-
-
-def test_a_call_without_k_is_planned_in_full(family: Rendered, stand_in: Triton) -> None:
+def test_a_call_without_k_is_planned_in_full(family: Callable[..., ModuleType], stand_in: Triton) -> None:
     """Its descriptors are of other memory than its operands, which have none."""
     package = family("descriptor")
     for sizes in ((64, 64, 64), (128, 64, 64)):

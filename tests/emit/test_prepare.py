@@ -17,7 +17,6 @@ from unittest.mock import Mock, PropertyMock
 import numpy as np
 import pytest
 import torch
-import triton
 from triton.runtime.jit import JITFunction
 
 from generator.commands.command_line import main
@@ -226,51 +225,7 @@ def test_every_configuration_that_the_tuner_tries(compilations: Compilations, lo
     assert found == len(package._kernel(first).CONFIGS) == len(compilations) > 1
 
 
-def test_in_the_interpreter_configurations_are_counted(
-    compilations: Compilations, load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package, _ = load("fp16_rcr")
-    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    assert package.gemm_fp16_rcr_none.prepare(64, 48, M=range(1, 40), unaligned=()) == 1 and not compilations
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"M": []}, r"each M must be integers that are not negative, got N=64, K=48, B=1, M=\[\]$"),
-        ({"M": [3, -1]}, r"must be integers that are not negative, got .*M=\[3, -1\]$"),
-        ({"M": 2.0}, "must be integers"),
-        ({"M": 3, "unaligned": ["x"]}, "has no operand 'x'; its operands are a, b, bias, out$"),
-        ({"M": 3, "dtypes": {"a": torch.float32}}, r"the dtype of a is torch\.float16, got torch\.float32$"),
-    ],
-)
-def test_wrong_calls_of_prepare(
-    compilations: Compilations, load: Callable[..., Any], given: dict[str, Any], told: str
-) -> None:
-    package, _ = load("fp16_rcr")
-    with pytest.raises(ValueError, match=rf"^gemm_fp16_rcr_bias.*{told}"):
-        package.gemm_fp16_rcr_bias.prepare(64, 48, device=CUDA, **given)
-    assert not compilations
-
-
-def test_sizes_that_no_kernel_accepts(compilations: Compilations, load: Callable[..., Any], tmp_path: Path) -> None:
-    spec = f"{BASE}load: pointer\nmasking: none\ntile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n"
-    (tmp_path / "divided.yaml").write_text(spec)
-    assert main([str(tmp_path / "divided.yaml"), "--out", str(tmp_path)]) == 0
-    package, _ = load("divided", tmp_path)
-    # Of a range, the sizes that some kernel accepts are prepared.
-    assert package.gemm_fp16_rcr_none.prepare(64, 48, M=range(1, 40), device=CUDA, unaligned=()) == 1
-    with pytest.raises(ValueError, match=r"no kernel accepts the operands:\n.*M: BLOCK_M needs multiples of 16, got 3"):
-        package.gemm_fp16_rcr_none.prepare(64, 48, M=3, device=CUDA)
-
-
-OF_BOTH = """\
-summary: Of one product and of several.
-layout: rcr
-dtype: fp16
-load: pointer
-tile: [{m: 16, n: 16, k: 16, warps: 1}]
-"""
+INTEGERS = "N, K, B and each M must be integers that are not negative, got N=64"
 
 
 @pytest.mark.parametrize(
@@ -281,50 +236,52 @@ tile: [{m: 16, n: 16, k: 16, warps: 1}]
         ("result: symmetric\nbatch: strided", {"M": [64, 0], "B": 3}, "M is 0 and N is 64: they must be equal"),
         ("result: symmetric", {"M": 64, "B": 3}, "B is 3, and the contract has neither a batch nor groups"),
         ("batch: none", {"M": 64, "B": 0}, "B is 0, and the contract has neither a batch nor groups"),
-        ("batch: strided", {"M": 64, "B": -1}, "N, K, B and each M must be integers that are not negative, got N=64"),
-        ("batch: grouped", {"M": 64, "B": 1.5}, "N, K, B and each M must be integers that are not negative, got N=64"),
+        ("batch: none", {"M": []}, rf"{INTEGERS}, K=48, B=1, M=\[\]$"),
+        ("batch: none", {"M": [3, -1]}, INTEGERS),
+        ("batch: none", {"M": 2.0}, INTEGERS),
+        ("batch: strided", {"M": 64, "B": -1}, INTEGERS),
+        ("batch: grouped", {"M": 64, "B": 1.5}, INTEGERS),
         ("batch: grouped_k", {"M": 64, "B": True}, "N, K, B and each M must be integers .* got .*, B=True, M=64"),
         ("batch: strided", {"M": 64, "B": 2**31}, r"B is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
         ("batch: none", {"M": 2**31}, r"M is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
         ("batch: grouped", {"M": 2**31, "B": 4}, r"R is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
+        ("batch: grouped", {"M": 64, "B": 4, "unaligned": "row"}, "it has no operand 'row'; its operands are a, b, of"),
         (
-            "batch: grouped",
-            {"M": 64, "B": 4, "unaligned": "row"},
-            "it has no operand 'row'; its operands are a, b, offsets",
+            "batch: none",
+            {"M": 3, "dtypes": {"a": torch.float32}},
+            r"the dtype of a is torch\.float16, got torch\.float",
         ),
+        (
+            "epilogue: bias",
+            {"M": 3, "dtypes": {"bias": torch.int32}},
+            "bias must be of a floating type.*, got torch.int",
+        ),
+        ("masking: none", {"M": 3}, r"no kernel accepts the operands:\n.*M: BLOCK_M needs multiples of 16, got 3"),
     ],
 )
-def test_sizes_that_no_call_of_the_contract_has(
+def test_calls_of_prepare_that_no_call_of_the_contract_is(
     compilations: Compilations, load: Callable[..., Any], tmp_path: Path, keys: str, given: dict[str, Any], told: str
 ) -> None:
-    (tmp_path / "several.yaml").write_text(f"{OF_BOTH}{keys}\n")
+    text = f"{BASE}load: pointer\ntile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n{keys}\n"
+    (tmp_path / "several.yaml").write_text(text)
     assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0
     package, _ = load("several", tmp_path)
     (name,) = package._KERNELS
-    with pytest.raises(ValueError, match=rf"^{name}:? {told}"):
+    with pytest.raises((TypeError, ValueError), match=rf"^{name}:? {told}"):
         getattr(package, name).prepare(64, 48, device=CUDA, **given)
     assert not compilations
-
-
-def test_a_dtype_that_no_call_takes(compilations: Compilations, load: Callable[..., Any]) -> None:
-    package, _ = load("fp16_rcr")
-    with pytest.raises(TypeError, match=r"^gemm_fp16_rcr_bias: bias must be of a floating type.*, got torch\.int32$"):
-        package.gemm_fp16_rcr_bias.prepare(64, 48, M=3, device=CUDA, dtypes={"bias": (torch.float32, torch.int32)})
-    assert not compilations
+    if keys == "masking: none":
+        # Of a range, the sizes that some kernel accepts are prepared.
+        assert getattr(package, name).prepare(64, 48, M=range(1, 40), device=CUDA, unaligned=()) == 1
 
 
 def test_sizes_of_other_libraries_and_a_name_alone(compilations: Compilations, load: Callable[..., Any]) -> None:
     function = load("fp16_rcr")[0].gemm_fp16_rcr_none
-    sizes = np.array([64, 48])
-    assert function.prepare(*sizes, M=np.arange(1, 3), device=CUDA, unaligned="out") > 0
+    assert function.prepare(0, 64, M=3, device=CUDA) == 0 and not compilations, "an empty result needs no kernel"
+    assert function.prepare(*np.array([64, 48]), M=np.arange(1, 3), device=CUDA, unaligned="out") > 0
     prepared = len(compilations)
     assert function.prepare(64, 48, M=(1, 2), device=CUDA, unaligned=("out",)) > 0
     assert len(compilations) == prepared
-
-
-def test_an_empty_result_needs_no_kernel(compilations: Compilations, load: Callable[..., Any]) -> None:
-    package, _ = load("fp16_rcr")
-    assert package.gemm_fp16_rcr_none.prepare(0, 64, M=3, device=CUDA) == 0 and not compilations
 
 
 SPEC = """\
@@ -370,26 +327,6 @@ def test_which_is_what_a_call_runs(
     assert name == launched and row in modules[name].CONFIGS and row.items() <= arguments.items()
     row["BLOCK_M"] = 0
     assert function.which(a, b, **operands)[1]["BLOCK_M"], "the caller has a copy"
-
-
-def test_which_has_the_errors_of_a_call(rendered: Callable[[str], ModuleType]) -> None:
-    function = rendered(SPEC).gemm_fp16_rcr_scale_bias
-    a, b = torch.randn(4, 8).half(), torch.randn(16, 8).half().T
-    for given in (
-        ((a, b), {"scale": 1.0}),
-        ((a, b), {"scale": 1.0, "bias": torch.randn(4)}),
-        ((a, b.contiguous()), {"scale": 1.0, "bias": torch.randn(16)}),
-        ((a, b[:4]), {"scale": 1.0, "bias": torch.randn(16)}),
-        ((a, b), {"scale": torch.randn(2), "bias": torch.randn(16)}),
-    ):
-        told = []
-        for asked in (function, function.which):
-            with pytest.raises((TypeError, ValueError)) as caught:
-                asked(*given[0], **given[1])
-            told.append((caught.type, str(caught.value)))
-        assert told[0] == told[1]
-    with pytest.raises(TypeError, match=r"^gemm_fp16_rcr_scale_bias: a must be a torch\.Tensor, got list$"):
-        function.which([1], b, scale=1.0, bias=torch.randn(16))
 
 
 def test_which_configuration_is_not_known_before(

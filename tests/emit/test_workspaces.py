@@ -94,7 +94,7 @@ def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPat
         with monkeypatch.context() as patched:
             patched.setattr(cached, limit, 0)
             function(*operands())
-            assert not cached._workspaces
+        assert not cached._workspaces
 
 
 def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,16 +249,12 @@ class LastConfiguration:
         return launch
 
 
-def test_which_of_a_plain_function_refuses_what_its_call_does(render: Callable[[str, str], ModuleType]) -> None:
-    function = render("which_plain", SPEC.format(package="plain")).gemm_fp32_rcr_scale
+@pytest.mark.parametrize("package", ["torch", "plain"])
+def test_which_refuses_what_its_call_does(render: Callable[[str, str], ModuleType], package: str) -> None:
+    function = render(f"which_{package}", SPEC.format(package=package)).gemm_fp32_rcr_scale
     given = operands()
-    wrong: list[dict[str, Any]] = [
-        {"b": given["b"].double()},
-        {"b": given["b"].contiguous()},
-        {"out": torch.empty(1, 1)},
-        {"scale": [1]},
-    ]
-    for change in wrong:
+    changes = {"b": given["b"].double()}, {"b": given["b"].contiguous()}, {"out": torch.empty(1, 1)}
+    for change in (*changes, *[{"scale": [1]}] * (package == "plain")):
         said = []
         for call in (function, function.which):
             with pytest.raises((TypeError, ValueError)) as caught:
