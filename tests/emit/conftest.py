@@ -1,27 +1,23 @@
 """A rendered family whose launches are kept instead of made, and one as a repository of the Hub."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
 import triton
 
 from generator.commands.command_line import main
-from tests.helpers.family_folder import Cli, render_family
+from tests.helpers.family_folder import render_family
 from tests.helpers.stand_ins import Kernel, copied
 from tests.helpers.support import GENERATED, forget
 
 
 @pytest.fixture
-def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+def rendered(tmp_path, monkeypatch):
     """Renders a spec as a family whose launches stand-ins keep."""
 
-    def family(text: str) -> ModuleType:
+    def family(text):
         # What Triton does not document, and copies, come with a choice.
         (tmp_path / "again.yaml").write_text(text if "select:" in text else f"{text}select: fastest\n")
         assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
@@ -59,7 +55,7 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 @pytest.fixture
-def repository(cli: Cli, tmp_path: Path) -> Path:
+def repository(cli, tmp_path):
     """A family as a repository of the Hub."""
     options = ("--format", "kernels", "--out", "hub", "--license", "mit", "--repo-id", "me/fp16-rcr")
     said = cli("package", GENERATED / "fp16_rcr", *options)
@@ -69,6 +65,6 @@ def repository(cli: Cli, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def rerender(cli: Cli) -> Cli:
+def rerender(cli):
     """The command line in a folder where family.yaml, of four kernels, was rendered."""
     return render_family(cli)

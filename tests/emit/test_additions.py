@@ -1,11 +1,7 @@
 """The key `with`: each word brings its modules to a family, which names the word where it is missing."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -50,7 +46,7 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.py*") if path.suffix in (".py", ".pyi")}
 
 
-def test_each_word_brings_its_modules(tmp_path: Path) -> None:
+def test_each_word_brings_its_modules(tmp_path):
     assert BRINGS.keys() == ADDITIONS.keys()
     plain = files(rendered(tmp_path, EVERY))
     assert not plain & set().union(*BRINGS.values())
@@ -63,12 +59,12 @@ def test_each_word_brings_its_modules(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def family(tmp_path: Path) -> ModuleType:
+def family(tmp_path):
     return load_family(rendered(tmp_path, EVERY))
 
 
-def test_a_family_names_the_word_that_it_lacks(family: ModuleType) -> None:
-    def told(of: Any, name: str) -> str:
+def test_a_family_names_the_word_that_it_lacks(family):
+    def told(of, name):
         with pytest.raises(AttributeError) as caught:
             getattr(of, name)
         return str(caught.value).partition("; ")[2]
@@ -84,7 +80,7 @@ def test_a_family_names_the_word_that_it_lacks(family: ModuleType) -> None:
         function.prepare(16, 16, M=1)
 
 
-def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path: Path) -> None:
+def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path):
     grouped = f"{BASE}batch: grouped\nepilogue: [none, swiglu]\nload: pointer\n"
     assert not (rendered(tmp_path, grouped) / "nn.py").exists()
     with pytest.raises(AttributeError, match="no attribute 'nn'; add 'experts' to the key `with` of the spec"):
@@ -92,20 +88,20 @@ def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path: Path) 
     assert (rendered(tmp_path, grouped, "--with", "experts") / "nn.py").exists()
 
 
-def test_tools_bring_the_module_that_a_family_lacks(family: ModuleType) -> None:
+def test_tools_bring_the_module_that_a_family_lacks(family):
     ahead = library_module(family, "prepare")
     assert library_module(family, "prepare") is ahead is sys.modules["additions._runtime.prepare"]
 
 
 @pytest.mark.parametrize("words", ["prepar", "aten,aten", ""])
-def test_a_wrong_option(tmp_path: Path, words: str) -> None:
+def test_a_wrong_option(tmp_path, words):
     path = tmp_path / "additions.yaml"
     path.write_text(BASE)
     with pytest.raises(CallError, match="with: "):
         generator.variants(path, additions=words.split(","))
 
 
-def test_the_advice_names_the_words_of_the_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_advice_names_the_words_of_the_call(tmp_path, capsys):
     rendered(tmp_path, BASE)
     call = [str(tmp_path / "additions.yaml"), "--out", str(tmp_path), "--check", "--with", "prepare,dtensor"]
     assert main(call) == 1

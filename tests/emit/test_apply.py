@@ -1,20 +1,17 @@
 """Bringing a folder to what was rendered: only what changed, whole or absent, never another's work."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Cli, Interrupted
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Interrupted
 from tests.helpers.support import BASE, BESIDE_KERNELS, LIMITED, Spoken, contents, files_of
 
 
-def test_outcomes_in_words(cli: Cli) -> None:
+def test_outcomes_in_words(cli):
     spec = Path("family.yaml")
     spec.write_text(FAMILY)
     assert cli("family.yaml").out == f"generated/family: 4 kernels; {4 + LIMITED} created\n"
@@ -28,7 +25,7 @@ def test_outcomes_in_words(cli: Cli) -> None:
     assert sorted(contents(FOLDER)) == sorted([KERNEL, KERNEL.replace("_bias_", "_none_"), *BESIDE_KERNELS])
 
 
-def test_only_what_changed_is_written(rerender: Cli) -> None:
+def test_only_what_changed_is_written(rerender):
     for path in files_of(FOLDER):
         os.utime(path, ns=(10**18, 10**18))
     before = {path: path.stat().st_ino for path in files_of(FOLDER)}
@@ -39,7 +36,7 @@ def test_only_what_changed_is_written(rerender: Cli) -> None:
     assert [path.name for path in files_of(FOLDER) if path.stat().st_mtime_ns != 10**18] == [KERNEL]
 
 
-def test_a_hand_edit_stops_everything_and_each_is_named(rerender: Cli) -> None:
+def test_a_hand_edit_stops_everything_and_each_is_named(rerender):
     Path("another.yaml").write_text(BASE)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
     edited = sorted(FOLDER / name for name in (KERNEL, OTHER, "__init__.py"))
@@ -53,7 +50,7 @@ def test_a_hand_edit_stops_everything_and_each_is_named(rerender: Cli) -> None:
     assert sorted(said.err.splitlines()) == [f"{path}: {told}" for path in edited]
 
 
-def test_an_edited_file_that_no_longer_belongs_is_not_removed(rerender: Cli) -> None:
+def test_an_edited_file_that_no_longer_belongs_is_not_removed(rerender):
     Path("family.yaml").write_text(SMALLER)
     (FOLDER / OTHER).write_text("mine\n")
     before = contents(FOLDER)
@@ -61,21 +58,21 @@ def test_an_edited_file_that_no_longer_belongs_is_not_removed(rerender: Cli) -> 
     assert rerender("family.yaml", "--force").status == 0 and not (FOLDER / OTHER).exists()
 
 
-def test_an_edit_that_was_also_made_in_the_spec_is_no_obstacle(rerender: Cli) -> None:
+def test_an_edit_that_was_also_made_in_the_spec_is_no_obstacle(rerender):
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
     assert rerender("family.yaml", "--out", "aside").status == 0
     shutil.copy(Path("aside/family", KERNEL), FOLDER / KERNEL)
     assert rerender("family.yaml").status == 0
 
 
-def test_a_stray_file_of_the_folder_is_left_alone(rerender: Cli) -> None:
+def test_a_stray_file_of_the_folder_is_left_alone(rerender):
     (FOLDER / "notes.txt").write_text("mine\n")
     Path("family.yaml").write_text(SMALLER)
     assert rerender("family.yaml", "--force").status == 0
     assert (FOLDER / "notes.txt").read_text() == "mine\n"
 
 
-def test_a_folder_without_a_manifest_is_another_s(cli: Cli) -> None:
+def test_a_folder_without_a_manifest_is_another_s(cli):
     Path("family.yaml").write_text(FAMILY)
     FOLDER.mkdir(parents=True)
     (FOLDER / "notes.txt").write_text("mine\n")
@@ -86,7 +83,7 @@ def test_a_folder_without_a_manifest_is_another_s(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("inside", [(), ("__pycache__",)], ids=["empty", "what Python leaves"])
-def test_a_folder_that_holds_nobody_s_work_is_taken(cli: Cli, inside: tuple[str, ...]) -> None:
+def test_a_folder_that_holds_nobody_s_work_is_taken(cli, inside):
     Path("family.yaml").write_text(FAMILY)
     FOLDER.mkdir(parents=True)
     for name in inside:
@@ -94,7 +91,7 @@ def test_a_folder_that_holds_nobody_s_work_is_taken(cli: Cli, inside: tuple[str,
     assert cli("family.yaml").status == 0
 
 
-def test_a_foreign_file_in_the_way(rerender: Cli) -> None:
+def test_a_foreign_file_in_the_way(rerender):
     Path("family.yaml").write_text(FAMILY.replace("[none, bias]", "[none, bias, relu]"))
     stranger = FOLDER / "gemm_fp16_rcr_relu__tiled_pointer_mnk_grouped.py"
     stranger.write_text("mine\n")
@@ -106,7 +103,7 @@ def test_a_foreign_file_in_the_way(rerender: Cli) -> None:
 
 
 @pytest.mark.parametrize(("make", "kind"), [(os.mkdir, "a folder"), (os.mkfifo, "a device or a pipe")])
-def test_what_is_no_file_in_the_place_of_one(rerender: Cli, make: Callable[[Path], None], kind: str) -> None:
+def test_what_is_no_file_in_the_place_of_one(rerender, make, kind):
     (FOLDER / KERNEL).unlink()
     make(FOLDER / KERNEL)
     for options in ((), ("--force",), ("--check",)):
@@ -114,7 +111,7 @@ def test_what_is_no_file_in_the_place_of_one(rerender: Cli, make: Callable[[Path
         assert said.status == 1 and f"{FOLDER / KERNEL}: is {kind}, not a file; move it away\n" in said.err
 
 
-def test_links_are_replaced_or_removed_and_not_followed(rerender: Cli) -> None:
+def test_links_are_replaced_or_removed_and_not_followed(rerender):
     for name in (KERNEL, OTHER):
         shutil.move(FOLDER / name, name)
         (FOLDER / name).symlink_to(Path(name).resolve())
@@ -128,7 +125,7 @@ def test_links_are_replaced_or_removed_and_not_followed(rerender: Cli) -> None:
     assert not [path for path in FOLDER.glob("[!.]*") if path.is_symlink()] and not (FOLDER / "nowhere.py").exists()
 
 
-def test_a_disk_that_is_full_is_answered_in_a_line(rerender: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_answered_in_a_line(rerender, monkeypatch):
     old = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
     with monkeypatch.context() as broken:
@@ -138,14 +135,14 @@ def test_a_disk_that_is_full_is_answered_in_a_line(rerender: Cli, monkeypatch: p
     assert contents(FOLDER) == old
 
 
-def test_an_output_folder_below_a_file_is_answered_in_a_line(cli: Cli) -> None:
+def test_an_output_folder_below_a_file_is_answered_in_a_line(cli):
     Path("family.yaml").write_text(FAMILY)
     Path("file").write_text("mine\n")
     said = cli("family.yaml", "--out", "file/below")
     assert said.status == 1 and said.err.startswith("file/below") and said.err.count("\n") == 1
 
 
-def test_only_keeps_the_others(rerender: Cli) -> None:
+def test_only_keeps_the_others(rerender):
     before = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
     assert rerender("family.yaml", "--only", "*_bias__*_mnk_*").status == 0
@@ -158,7 +155,7 @@ def test_only_keeps_the_others(rerender: Cli) -> None:
     assert manifest["files"].keys() == after.keys() - {"manifest.json"}
 
 
-def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli: Cli) -> None:
+def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli):
     Path("family.yaml").write_text(FAMILY)
     assert cli("family.yaml", "--only", "*_bias__*").status == 0
     kernels = [name for name in contents(FOLDER) if name.startswith("gemm")]
@@ -168,7 +165,7 @@ def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli: Cli) -> None:
     assert cli("family.yaml").status == 0 and cli("family.yaml", "--check").status == 0
 
 
-def test_only_removes_what_the_spec_no_longer_makes(rerender: Cli) -> None:
+def test_only_removes_what_the_spec_no_longer_makes(rerender):
     Path("family.yaml").write_text(SMALLER)
     assert rerender("family.yaml", "--only", "*_bias__*").status == 0
     assert sorted(name for name in contents(FOLDER) if name.startswith("gemm")) == [
@@ -177,7 +174,7 @@ def test_only_removes_what_the_spec_no_longer_makes(rerender: Cli) -> None:
     ]
 
 
-def test_the_manifest_names_every_file_with_its_digest(rerender: Cli) -> None:
+def test_the_manifest_names_every_file_with_its_digest(rerender):
     import hashlib
 
     files = contents(FOLDER)

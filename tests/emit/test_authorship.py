@@ -1,13 +1,11 @@
 """Who wrote a file: any change is an edit, also above the digest and of bytes that are no text; line ends are none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, SMALLER, Cli
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, SMALLER
 from tests.helpers.support import BESIDE_KERNELS, LIMITED, Spoken, contents, files_of
 
 HEADS = {
@@ -23,7 +21,7 @@ HEADS = {
 
 @pytest.mark.parametrize("manifest", ["there", "absent", "damaged"])
 @pytest.mark.parametrize("head", HEADS)
-def test_a_change_above_the_digest_is_an_edit(rerender: Cli, head: str, manifest: str) -> None:
+def test_a_change_above_the_digest_is_an_edit(rerender, head, manifest):
     edited = FOLDER / KERNEL
     edited.write_text(HEADS[head](edited.read_text()))
     if manifest == "absent":
@@ -37,7 +35,7 @@ def test_a_change_above_the_digest_is_an_edit(rerender: Cli, head: str, manifest
     assert rerender("family.yaml", "--force").status == 0 and rerender("family.yaml", "--check").status == 0
 
 
-def test_the_header_of_a_spec_is_no_edit(cli: Cli) -> None:
+def test_the_header_of_a_spec_is_no_edit(cli):
     header = "header: |\n  SPDX-License-Identifier: MIT\n\n  © Größe\n"
     Path("family.yaml").write_text(FAMILY + header)
     assert cli("family.yaml").status == 0
@@ -50,7 +48,7 @@ def test_the_header_of_a_spec_is_no_edit(cli: Cli) -> None:
     assert cli("family.yaml").status == 1
 
 
-def test_line_ends_do_not_count(rerender: Cli) -> None:
+def test_line_ends_do_not_count(rerender):
     for path in (Path("family.yaml"), *files_of(FOLDER)):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     before = contents(Path())
@@ -78,7 +76,7 @@ BYTES = {
 
 @pytest.mark.parametrize("change", BYTES)
 @pytest.mark.parametrize("name", [KERNEL, "__init__.py", ".gitattributes", "_runtime/launch.py"])
-def test_bytes_that_are_no_text_are_an_edit(rerender: Cli, name: str, change: str) -> None:
+def test_bytes_that_are_no_text_are_an_edit(rerender, name, change):
     whole = contents(FOLDER)
     (FOLDER / name).write_bytes(BYTES[change](whole[name]))
     before = contents(FOLDER)
@@ -92,7 +90,7 @@ def test_bytes_that_are_no_text_are_an_edit(rerender: Cli, name: str, change: st
     assert rerender("family.yaml", "--force").status == 0 and contents(FOLDER) == whole
 
 
-def test_a_folder_of_an_older_version_gets_the_attributes(rerender: Cli) -> None:
+def test_a_folder_of_an_older_version_gets_the_attributes(rerender):
     manifest = json.loads((FOLDER / "manifest.json").read_text())
     del manifest["files"][".gitattributes"]
     (FOLDER / "manifest.json").write_text(json.dumps(manifest))

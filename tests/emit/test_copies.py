@@ -1,12 +1,8 @@
 """`copies` of a family's `_runtime`: what is copied, when that pays, and that a launch of copies is kept."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,7 +21,7 @@ select: fastest
 
 
 @pytest.fixture
-def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def copies(tmp_path, monkeypatch):
     (tmp_path / "again.yaml").write_text(SPEC)
     assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
@@ -33,7 +29,7 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     forget("again")
 
 
-def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
+def test_copies_are_aligned_and_equal(copies):
     """In the interpreter, which wants a process of its own."""
     folder, script = Path(copies.__file__ or "").parents[2], ROOT / "tests" / "helpers" / "copied.py"
     env = {"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"}
@@ -43,9 +39,7 @@ def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
-    copies: ModuleType, monkeypatch: pytest.MonkeyPatch, keep: bool
-) -> None:
+def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(copies, monkeypatch, keep):
     kernel = Kernel([])
     active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
     monkeypatch.setattr(copies.fast, "_driver", lambda: active)
@@ -70,21 +64,21 @@ def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
     assert given == [x.data_ptr() for x in (second[0], a, second[1], b)]
 
 
-def test_only_what_is_unaligned_counts_against_a_copy(copies: ModuleType) -> None:
+def test_only_what_is_unaligned_counts_against_a_copy(copies):
     narrow, wide = torch.randn(3328, 10).T, torch.randn(3328, 984)
     assert copies.worth_aligning(narrow, wide), "each element of a is in 984 products"
     assert not copies.worth_aligning(narrow[:, :1000].contiguous(), wide[:1000]), "both are aligned"
     assert not copies.worth_aligning(torch.randn(10, 3328), torch.randn(3328, 983)), "each element of b is in 10"
 
 
-def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
+def test_one_matrix_for_a_whole_batch_is_not_copied(copies):
     one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
     assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
     assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
     assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
 
 
-def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType) -> None:
+def test_what_lies_across_the_lines_of_the_l2(copies):
     alignment = importlib.import_module("again._runtime.alignment")
     # Of no memory, whose address is 0.
     whole, longer = (torch.empty(64, n, dtype=torch.float16, device="meta")[:, :128] for n in (128, 136))
@@ -99,17 +93,15 @@ def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("rows", "ld", "worth"), [(4096, 136, True), (4096, 128, False), (2048, 136, False), (4096, 129, True)]
 )
-def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(
-    copies: ModuleType, rows: int, ld: int, worth: bool
-) -> None:
+def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(copies, rows, ld, worth):
     a = torch.empty(rows, 136, dtype=torch.float16, device="meta")[:, :128]
     b = torch.empty(512, ld, dtype=torch.float16, device="meta")[:, :128]
     assert copies.worth_lining(a, b.T) == worth
     assert not copies.worth_lining(a[:, :0], b.T[:0])
 
 
-def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: ModuleType) -> None:
-    def operands(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies):
+    def operands(m, n, k):
         return torch.empty(m, k, device="meta"), torch.empty(n, k, device="meta").T
 
     both = {"a": "ccr", "b": "rrr"}
@@ -195,9 +187,7 @@ select: fastest
         ("fp16", "crr", (1, 64, 4096), "rrr"),
     ],
 )
-def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, layout: str, sizes: tuple[int, int, int], lies: str
-) -> None:
+def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(tmp_path, monkeypatch, dtype, layout, sizes, lies):
     dtype, _, product = dtype.partition(" ")
     (tmp_path / "turned.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
     assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
@@ -206,11 +196,11 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     package = importlib.import_module("turned")
     names = ("launch", "ranking", "copies")
     launch, ranking, copies = (importlib.import_module(f"turned._runtime.{name}") for name in names)
-    taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+    taken = []
 
     calls = {id(package._kernel(name).CALL): name for names in package._KERNELS.values() for name in names}
 
-    def started(call: Any, plan: Any, given: dict[str, Any], first: torch.Tensor) -> None:
+    def started(call, plan, given, first):
         taken.append((calls[id(call)], given["a"], given["b"]))
 
     monkeypatch.setattr(copies, "_launch", copied)

@@ -1,16 +1,14 @@
 """A manifest that was merged, cut off or edited: rendering writes it again, and nobody's work is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OUT, Cli
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OUT
 from tests.helpers.support import LIMITED, contents
 
 
-def test_kernels_of_a_spec_that_was_renamed_are_removed(rerender: Cli) -> None:
+def test_kernels_of_a_spec_that_was_renamed_are_removed(rerender):
     """Nothing but their own heads says what the spec was called."""
     Path("other.yaml").write_text(Path("family.yaml").read_text().replace("[none, bias]", "none") + "name: family\n")
     Path("family.yaml").rename("gone.yaml")
@@ -37,7 +35,7 @@ def test_kernels_of_a_spec_that_was_renamed_are_removed(rerender: Cli) -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_a_damaged_manifest_is_written_again(rerender: Cli, text: str) -> None:
+def test_a_damaged_manifest_is_written_again(rerender, text):
     manifest = FOLDER / "manifest.json"
     (OUT / "victim.txt").write_text("mine\n")
     before = contents(OUT)
@@ -53,7 +51,7 @@ def test_a_damaged_manifest_is_written_again(rerender: Cli, text: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["conflict", "cut off", "empty", "not text"])
-def test_a_damaged_manifest_loses_no_work(rerender: Cli, damage: str) -> None:
+def test_a_damaged_manifest_loses_no_work(rerender, damage):
     manifest = FOLDER / "manifest.json"
     text = manifest.read_bytes()
     damaged = {
@@ -85,7 +83,7 @@ def before_of(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name.removeprefix(start): data for name, data in files.items() if name.startswith(start)}
 
 
-def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli: Cli) -> None:
+def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli):
     Path("family.yaml").write_text(FAMILY)
     FOLDER.mkdir(parents=True)
     (FOLDER / "manifest.json").write_text('{"name": "my web page"}')
@@ -95,7 +93,7 @@ def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli: Cli) -> None:
         assert contents(FOLDER) == {"manifest.json": b'{"name": "my web page"}'}
 
 
-def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rerender: Cli) -> None:
+def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rerender):
     (FOLDER / "manifest.json").write_text("{")
     before = contents(FOLDER)
     for options in (("--only", "*_bias_*"), ("--only", "*_bias_*", "--check")):
@@ -104,7 +102,7 @@ def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rerender:
     assert contents(FOLDER) == before
 
 
-def test_a_command_that_reads_a_damaged_manifest_names_what_mends_it(rerender: Cli) -> None:
+def test_a_command_that_reads_a_damaged_manifest_names_what_mends_it(rerender):
     (FOLDER / "manifest.json").write_text("{")
     said = rerender("verify", FOLDER, "--level", "static")
     assert said.status == 2 and "manifest.json:1: is invalid: is not JSON: " in said.err

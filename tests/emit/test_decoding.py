@@ -1,10 +1,6 @@
 """The two kernels of decoded: launched in order by every call, on a dense B that the call allocates."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +21,7 @@ NAME = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
 
 
 @pytest.fixture(params=["pointer", "descriptor"])
-def family(request: pytest.FixtureRequest, rendered: Callable[[str], ModuleType]) -> ModuleType:
+def family(request, rendered):
     return rendered(SPEC.format(schedule="decoded", load=request.param))
 
 
@@ -40,7 +36,7 @@ def operands(m: int = 64, n: int = 48, k: int = 72, layout: str = "c") -> dict[s
     return {"a": torch.randn(m, k).bfloat16(), "b": b, "b_scale": torch.rand(-(-k // 32), n)}
 
 
-def test_a_first_call_launches_both_on_the_same_dense_b(family: ModuleType) -> None:
+def test_a_first_call_launches_both_on_the_same_dense_b(family):
     getattr(family, NAME)(**operands(k=70))
     first, second = kernels(family, NAME)
     ((grid, _, given),), ((tiles, _, then),) = first.launches, second.launches
@@ -54,7 +50,7 @@ def test_a_first_call_launches_both_on_the_same_dense_b(family: ModuleType) -> N
 
 
 @pytest.mark.parametrize(("layout", "strides"), [("c", (1, 72)), ("r", (96, 1))])
-def test_a_dense_b_lies_as_b_does(family: ModuleType, layout: str, strides: tuple[int, int]) -> None:
+def test_a_dense_b_lies_as_b_does(family, layout, strides):
     """With a gated linear unit it has two columns for each of the result."""
     name = NAME.replace("rcr_none", f"r{layout}r_swiglu")
     assert getattr(family, name)(**operands(n=96, layout=layout)).shape == (64, 48)
@@ -62,13 +58,13 @@ def test_a_dense_b_lies_as_b_does(family: ModuleType, layout: str, strides: tupl
     assert (dense.shape, dense.stride()) == ((72, 96), strides)
 
 
-def test_a_cached_call_has_a_dense_b_of_its_own(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_call_has_a_dense_b_of_its_own(family, monkeypatch):
     function, given = getattr(family, NAME), {**operands(), "out": torch.empty(64, 48, dtype=torch.bfloat16)}
     function(**given)
-    made: list[torch.Tensor] = []
+    made = []
     empty = torch.empty_strided
 
-    def keep(*arguments: Any, **options: Any) -> torch.Tensor:
+    def keep(*arguments, **options):
         made.append(empty(*arguments, **options))
         return made[-1]
 
@@ -89,7 +85,7 @@ def large() -> dict[str, torch.Tensor]:
     return {"a": torch.zeros(1, k, dtype=torch.bfloat16), "b": b, "b_scale": torch.ones(1, 1).expand(512, n)}
 
 
-def test_a_large_b_is_refused_or_a_siblings(rendered: Callable[[str], ModuleType]) -> None:
+def test_a_large_b_is_refused_or_a_siblings(rendered):
     package, given = rendered(SPEC.format(schedule="[tiled, decoded]", load="pointer")), large()
     assert getattr(package, NAME)(**given).shape == (1, 16385)
     tiled, decoded = (package._kernel(name) for name in package._KERNELS[NAME])
@@ -101,7 +97,7 @@ def test_a_large_b_is_refused_or_a_siblings(rendered: Callable[[str], ModuleType
 
 
 @pytest.mark.parametrize("layout", ["rcr", "ccc"])
-def test_fp32_is_copied_row_major(rendered: Callable[[str], ModuleType], layout: str) -> None:
+def test_fp32_is_copied_row_major(rendered, layout):
     spec = f"summary: Copied first.\nlayout: {layout}\ndtype: fp32\nschedule: decoded\n"
     package, name = rendered(spec), f"gemm_fp32_{layout}_none"
     a = torch.randn(64, 72) if layout == "rcr" else torch.randn(72, 64).T

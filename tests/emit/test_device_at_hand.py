@@ -1,13 +1,10 @@
 """GPUs that a spec did not name: what is chosen fits on the device at hand, or a sentence says that nothing does."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -38,8 +35,8 @@ LARGE = f"{BASE}tile: [{{m: 128, n: 256, k: 64, warps: 8, stages: 3}}]\n"
 
 
 @pytest.fixture
-def render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    def rendered(text: str, package: str) -> Path:
+def render(tmp_path, capsys):
+    def rendered(text, package):
         (tmp_path / "at_hand.yaml").write_text(text)
         said = called(capsys, tmp_path / "at_hand.yaml", "--out", tmp_path / package, "--package", package)
         assert said.status == 0, said.err
@@ -100,7 +97,7 @@ def chosen(module: ModuleType, sizes: tuple[int, ...]) -> dict[str, int]:
 @pytest.mark.parametrize(
     "more", ["dtype: fp16\n", "dtype: fp32\n", "dtype: int8\n", "schedule: persistent\n", "epilogue: swiglu\n"]
 )
-def test_a_default_family_chooses_what_fits(render: Any, package: str, more: str) -> None:
+def test_a_default_family_chooses_what_fits(render, package, more):
     text = BASE.replace("dtype: fp16\n", "") + more if "dtype" in more else BASE + more
     folder = render(text, package)
     with standing_in_for(RTX_4090):
@@ -109,7 +106,7 @@ def test_a_default_family_chooses_what_fits(render: Any, package: str, more: str
             assert max(needed) <= HELD
 
 
-def test_the_functions_choose_what_fits(render: Any) -> None:
+def test_the_functions_choose_what_fits(render):
     """`which` and `prepare` ask the same function as a call does."""
     family = load_family(render(BASE, "torch"))
     prepare = library_module(family, "prepare")
@@ -126,7 +123,7 @@ def test_the_functions_choose_what_fits(render: Any) -> None:
 
 
 @pytest.mark.parametrize("select", ["fastest", "autotune", "fixed"])
-def test_each_choice_is_among_what_fits(render: Any, select: str) -> None:
+def test_each_choice_is_among_what_fits(render, select):
     folder = render(f"{BASE}select: {select}\n", "torch")
     with standing_in_for(RTX_4090):
         for v, module in modules(folder, "torch"):
@@ -135,7 +132,7 @@ def test_each_choice_is_among_what_fits(render: Any, select: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_device_that_holds_none_is_told(render: Any, package: str) -> None:
+def test_a_device_that_holds_none_is_told(render, package):
     """As a T4 has it: 64 KiB."""
     ((_, module),) = modules(render(LARGE, package), package)
     needed = 3 * (128 + 256) * 64 * 2 - (128 + 256) * 64 * 2
@@ -149,7 +146,7 @@ def test_a_device_that_holds_none_is_told(render: Any, package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_device_is_asked_once(render: Any, package: str) -> None:
+def test_a_device_is_asked_once(render, package):
     ((_, module),) = modules(render(BASE, package), package)
     with device_of("sm89", HELD) as queries:
         first = offered(module)
@@ -160,7 +157,7 @@ def test_a_device_is_asked_once(render: Any, package: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_offered_is_what_the_legality_table_allows(render: Any, package: str, target: str) -> None:
+def test_what_is_offered_is_what_the_legality_table_allows(render, package, target):
     folder = render(BASE, package)
     (kernel,) = remembered(folder).kernels
     ((_, module),) = modules(folder, package)
@@ -168,7 +165,7 @@ def test_what_is_offered_is_what_the_legality_table_allows(render: Any, package:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_target_is_recognised(target: str) -> None:
+def test_a_target_is_recognised(target):
     with claimed_device(target):
         assert kind_of(CUDA) == TARGETS[target].kind
 
@@ -177,14 +174,14 @@ def test_a_target_is_recognised(target: str) -> None:
     ("capability", "kind"),
     [((7, 5), "sm80"), ((8, 7), "sm80"), ((10, 3), "sm100"), ((11, 0), "sm100"), ((12, 1), "sm80")],
 )
-def test_an_architecture_that_no_spec_can_name(capability: tuple[int, int], kind: str) -> None:
+def test_an_architecture_that_no_spec_can_name(capability, kind):
     properties = SimpleNamespace(**dict(zip(("major", "minor"), capability, strict=True)))
     with patch.object(torch.cuda, "get_device_properties", lambda device=None: properties):
         assert kind_of(CUDA) == kind
 
 
 @pytest.mark.parametrize("family", ["fp16_rcr", "fp8_blocks", "mx_scaled", "int4_rcr", "outputs", "fp32"])
-def test_targets_with_the_same_instructions_need_the_same(family: str) -> None:
+def test_targets_with_the_same_instructions_need_the_same(family):
     for kernel in remembered(shipped.folder(family)).kernels:
         needs = memory_needs.needs_of(kernel)
         for name, target in TARGETS.items():
@@ -193,7 +190,7 @@ def test_targets_with_the_same_instructions_need_the_same(family: str) -> None:
                 assert needs[target.kind] == own
 
 
-def test_verify_counts_what_is_left_out(render: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_counts_what_is_left_out(render, capsys):
     """One launch is compiled, which is enough to see what the level says of the others."""
     folder = render(BASE, "torch")
     said = called(
@@ -207,7 +204,7 @@ def test_verify_counts_what_is_left_out(render: Any, capsys: pytest.CaptureFixtu
     assert total.startswith("all 1 passed, 1 configuration left out in ")
 
 
-def test_verify_finds_a_launcher_that_takes_more(render: Any) -> None:
+def test_verify_finds_a_launcher_that_takes_more(render):
     folder = render(BASE, "torch")
     (kernel,) = remembered(folder).kernels
     file = folder / "_shared_memory.py"

@@ -1,12 +1,9 @@
 """The family as a package: one function a contract, and nothing imported before it is used."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +14,7 @@ from tests.helpers import shipped
 from tests.helpers.support import BASE, GENERATED, SPECS, family_of, python
 
 
-def test_the_contracts_of_a_family() -> None:
+def test_the_contracts_of_a_family():
     family = family_of(BASE + "epilogue: [none, bias]\nmasking: [none, auto]\nload: [pointer, descriptor]\n")
     found = {contract.name: contract for contract in contracts(family)}
     assert list(found) == ["gemm_fp16_rcr_none", "gemm_fp16_rcr_bias"]
@@ -30,7 +27,7 @@ def test_the_contracts_of_a_family() -> None:
     ]
 
 
-def test_the_order_in_which_schedules_are_tried() -> None:
+def test_the_order_in_which_schedules_are_tried():
     family = family_of(BASE + "schedule: [elementwise, naive, stream_k, split_k, persistent, tiled]\nproduct: direct\n")
     (contract,) = contracts(family)
     assert [name.partition("__")[2].partition("_")[0] for name in contract.kernels] == [
@@ -50,7 +47,7 @@ def test_the_order_in_which_schedules_are_tried() -> None:
         ("rcr, srr, rsr", {}),
     ],
 )
-def test_the_twins_of_a_contract(layouts: str, expected: dict[str, dict[str, str]]) -> None:
+def test_the_twins_of_a_contract(layouts, expected):
     family = family_of(f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\nepilogue: [none, bias]\n")
     found = {name: ast.literal_eval(f"{{{entry}}}")[name] for name, entry in twins(family).items()}
     assert found == {
@@ -62,7 +59,7 @@ def test_the_twins_of_a_contract(layouts: str, expected: dict[str, dict[str, str
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_every_kernel_has_one_contract(path: Path) -> None:
+def test_every_kernel_has_one_contract(path):
     family = expand(read(path))
     found = contracts(family)
     assert sorted(name for contract in found for name in contract.kernels) == sorted(k.name for k in family.kernels)
@@ -70,7 +67,7 @@ def test_every_kernel_has_one_contract(path: Path) -> None:
     assert len({contract.name for contract in found}) == len(found)
 
 
-def test_the_package_is_lazy(tmp_path: Path) -> None:
+def test_the_package_is_lazy(tmp_path):
     shutil.copytree(GENERATED / "fp16_rcr", tmp_path / "vendored", ignore=shutil.ignore_patterns("__pycache__"))
     code = (
         "import sys, json, vendored\n"
@@ -91,7 +88,7 @@ def test_the_package_is_lazy(tmp_path: Path) -> None:
     assert second == "module 'vendored' has no attribute 'gemm_fp16_rcr_nothing'"
 
 
-def test_each_function_is_its_contract(tmp_path: Path) -> None:
+def test_each_function_is_its_contract(tmp_path):
     shutil.copytree(GENERATED / "fp16_rcr", tmp_path / "vendored", ignore=shutil.ignore_patterns("__pycache__"))
     code = (
         "import sys, inspect, vendored\n"
@@ -112,7 +109,7 @@ def test_each_function_is_its_contract(tmp_path: Path) -> None:
     ]
 
 
-def test_files_that_are_no_kernels_begin_with_an_underscore() -> None:
+def test_files_that_are_no_kernels_begin_with_an_underscore():
     """But for layers, and the kernels of gradients, named as their contract."""
     for folder in shipped.folders():
         kernels = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["kernels"]
@@ -122,7 +119,7 @@ def test_files_that_are_no_kernels_begin_with_an_underscore() -> None:
         assert {name for name in names if not name.startswith("_")} - of - {"nn"} == kernels.keys()
 
 
-def test_the_package_offers_no_name_that_python_keeps() -> None:
+def test_the_package_offers_no_name_that_python_keeps():
     for folder in shipped.folders():
         tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
         assigned = {

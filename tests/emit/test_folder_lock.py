@@ -1,19 +1,15 @@
 """Several processes that render one folder: the folder is whole, and each process says what it did."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from generator.files.locking import alone
 from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents
-
-Cli = Callable[..., Spoken]
 
 FAMILY = BASE + "epilogue: [none, bias, relu]\nmasking: [none, mnk]\n"
 FOLDER = Path("generated/family")
@@ -36,12 +32,12 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> list[Spoken]:
 
 
 @pytest.fixture
-def family(cli: Cli) -> Cli:
+def family(cli):
     Path("family.yaml").write_text(FAMILY)
     return cli
 
 
-def test_processes_that_render_one_folder(family: Cli) -> None:
+def test_processes_that_render_one_folder(family):
     assert family("family.yaml", "--out", "aside").status == 0
     for said in ended([start("family.yaml") for _ in range(4)]):
         assert said.status == 0 and said.out.startswith("generated/family: 6 kernels; ")
@@ -50,7 +46,7 @@ def test_processes_that_render_one_folder(family: Cli) -> None:
     assert family("family.yaml", "--check").status == 0
 
 
-def test_a_process_waits_for_another_one(family: Cli) -> None:
+def test_a_process_waits_for_another_one(family):
     FOLDER.mkdir(parents=True)
     with alone(FOLDER):
         waiting = start("family.yaml")
@@ -61,7 +57,7 @@ def test_a_process_waits_for_another_one(family: Cli) -> None:
 
 
 @pytest.mark.parametrize("other", ["other.yaml", "below/family.yaml"])
-def test_after_another_process_with_another_spec_nothing_is_written(family: Cli, other: str) -> None:
+def test_after_another_process_with_another_spec_nothing_is_written(family, other):
     """Two specs of one name, each in a call of its own: the second of the calls is refused."""
     Path("below").mkdir()
     Path(other).write_text(BASE + "name: family\n")
@@ -78,7 +74,7 @@ def test_after_another_process_with_another_spec_nothing_is_written(family: Cli,
     assert "another `name`" in said.err and family("family.yaml", "--check").status == 0
 
 
-def test_a_spec_beside_another_of_the_same_name(family: Cli) -> None:
+def test_a_spec_beside_another_of_the_same_name(family):
     assert family("family.yaml").status == 0
     Path("other.yaml").write_text(BASE + "name: family\n")
     before = contents(FOLDER)
@@ -91,14 +87,14 @@ def test_a_spec_beside_another_of_the_same_name(family: Cli) -> None:
     assert family("other.yaml").status == 0
 
 
-def test_calls_with_the_same_families_in_another_order_do_not_wait_for_ever(family: Cli) -> None:
+def test_calls_with_the_same_families_in_another_order_do_not_wait_for_ever(family):
     Path("other.yaml").write_text(BASE)
     calls = [("family.yaml", "other.yaml"), ("other.yaml", "family.yaml")]
     assert [said.status for said in ended([start(*call) for call in (*calls, *calls)])] == [0] * 4
     assert family("family.yaml", "other.yaml", "--check").status == 0
 
 
-def test_a_folder_of_which_nothing_is_written_is_not_left(family: Cli) -> None:
+def test_a_folder_of_which_nothing_is_written_is_not_left(family):
     Path("other.yaml").write_text(BASE)
     Path("vendor/family").mkdir(parents=True)
     Path("vendor/family/notes.txt").write_text("mine\n")
@@ -106,7 +102,7 @@ def test_a_folder_of_which_nothing_is_written_is_not_left(family: Cli) -> None:
     assert [path.name for path in Path("vendor").iterdir()] == ["family"]
 
 
-def test_every_obstacle_of_every_folder_is_named(family: Cli) -> None:
+def test_every_obstacle_of_every_folder_is_named(family):
     Path("other.yaml").write_text(BASE)
     Path("generated").mkdir()
     FOLDER.write_text("mine\n")
@@ -119,7 +115,7 @@ def test_every_obstacle_of_every_folder_is_named(family: Cli) -> None:
     ]
 
 
-def test_two_names_of_one_folder(family: Cli) -> None:
+def test_two_names_of_one_folder(family):
     Path("other.yaml").write_text(BASE)
     Path("generated/other").mkdir(parents=True)
     FOLDER.symlink_to("other")

@@ -1,7 +1,5 @@
 """A rendered file that a formatter rewrote is unedited: it passes --check, and is written again."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit.file_digests import is_same, unformatted_digest
-from tests.helpers.family_folder import FOLDER, KERNEL, OTHER, SMALLER, Cli
+from tests.helpers.family_folder import FOLDER, KERNEL, OTHER, SMALLER
 from tests.helpers.support import GENERATED, contents, ruff
 
 #: Settings of `ruff format` that repositories have.
@@ -30,7 +28,7 @@ def formatted(folder: Path, setting: str = "single quotes") -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_formatted_folder_passes_and_is_written_again(rerender: Cli, setting: str) -> None:
+def test_a_formatted_folder_passes_and_is_written_again(rerender, setting):
     whole = contents(FOLDER)
     formatted(FOLDER, setting)
     changed = contents(FOLDER)
@@ -48,7 +46,7 @@ def in_unix() -> dict[str, bytes]:
     return {name: data.replace(b"\r\n", b"\n") for name, data in contents(FOLDER).items()}
 
 
-def test_an_older_rendering_that_was_formatted_is_no_edit(rerender: Cli) -> None:
+def test_an_older_rendering_that_was_formatted_is_no_edit(rerender):
     """The text that was rendered is gone: the manifest has what the layout does not change."""
     formatted(FOLDER)
     Path("family.yaml").write_text(SMALLER)
@@ -57,14 +55,14 @@ def test_an_older_rendering_that_was_formatted_is_no_edit(rerender: Cli) -> None
     assert rerender("family.yaml").status == 0 and not (FOLDER / OTHER).exists()
 
 
-def test_without_a_manifest_what_the_spec_renders_is_no_edit(rerender: Cli) -> None:
+def test_without_a_manifest_what_the_spec_renders_is_no_edit(rerender):
     whole = contents(FOLDER)
     formatted(FOLDER)
     (FOLDER / "manifest.json").unlink()
     assert rerender("family.yaml").status == 0 and contents(FOLDER) == whole
 
 
-def test_two_hooks_come_to_rest(rerender: Cli) -> None:
+def test_two_hooks_come_to_rest(rerender):
     """The hook that renders stages, and leaves what the formatter's hook behind it has made of the files."""
     for command in (("init", "-q"), ("add", ".")):
         subprocess.run(["git", *command], check=True)
@@ -95,7 +93,7 @@ EDITS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_is_kept_in_a_formatted_file(rerender: Cli, edit: str) -> None:
+def test_an_edit_is_kept_in_a_formatted_file(rerender, edit):
     formatted(FOLDER)
     path = FOLDER / KERNEL
     text = path.read_text()
@@ -110,7 +108,7 @@ def test_an_edit_is_kept_in_a_formatted_file(rerender: Cli, edit: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["wheel", "kernels"])
-def test_a_formatted_family_is_packaged_and_verified(rerender: Cli, form: str) -> None:
+def test_a_formatted_family_is_packaged_and_verified(rerender, form):
     formatted(FOLDER)
     assert rerender("package", FOLDER, "--format", form, "--out", "made").status == 0
     if form == "kernels":
@@ -143,12 +141,12 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("one", "other", "same"), PAIRS)
-def test_what_is_layout(one: str, other: str, same: bool) -> None:
+def test_what_is_layout(one, other, same):
     assert is_same("a.py", one, other) is same
     assert is_same("py.typed", one, other) is (one == other)
 
 
-def test_every_file_of_a_manifest_has_its_digest_without_layout() -> None:
+def test_every_file_of_a_manifest_has_its_digest_without_layout():
     for folder in (GENERATED / "ladder", GENERATED / "int4_rcr"):
         found = json.loads((folder / "manifest.json").read_text())
         assert found["unformatted"].keys() == {name for name in found["files"] if name.endswith((".py", ".pyi"))}
@@ -156,7 +154,7 @@ def test_every_file_of_a_manifest_has_its_digest_without_layout() -> None:
             assert unformatted_digest((folder / name).read_text(encoding="utf-8")) == digest
 
 
-def test_a_manifest_of_an_earlier_version_has_none(rerender: Cli) -> None:
+def test_a_manifest_of_an_earlier_version_has_none(rerender):
     manifest = json.loads((FOLDER / "manifest.json").read_text())
     del manifest["unformatted"]
     (FOLDER / "manifest.json").write_text(json.dumps(manifest))

@@ -1,7 +1,5 @@
 """The tests in `interpreted/`, in one process with Triton's interpreter: a test here for each file there."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -77,32 +75,32 @@ def run(request: pytest.FixtureRequest, test: str, marks: str) -> Iterator[Lines
 
 
 @pytest.fixture(scope="module")
-def by_default(request: pytest.FixtureRequest) -> Iterator[Lines]:
+def by_default(request):
     yield from run(request, "test_interpreted_families", "not operators")
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_interpreted_families(file: str, by_default: Lines) -> None:
+def test_interpreted_families(file, by_default):
     assert by_default(file)
 
 
 @pytest.fixture(scope="module")
-def on_demand(request: pytest.FixtureRequest) -> Iterator[Lines]:
+def on_demand(request):
     yield from run(request, "test_interpreted_families_on_demand", "operators")
 
 
 @pytest.mark.operators
 @pytest.mark.parametrize("file", ON_DEMAND)
-def test_interpreted_families_on_demand(file: str, on_demand: Lines) -> None:
+def test_interpreted_families_on_demand(file, on_demand):
     assert on_demand(file)
 
 
 @pytest.fixture(scope="module")
-def with_libraries(request: pytest.FixtureRequest) -> Iterator[Lines]:
+def with_libraries(request):
     yield from run(request, "test_interpreted_families_with_libraries", "ecosystem")
 
 
 @pytest.mark.ecosystem
 @pytest.mark.parametrize("file", WITH_LIBRARIES)
-def test_interpreted_families_with_libraries(file: str, with_libraries: Lines) -> None:
+def test_interpreted_families_with_libraries(file, with_libraries):
     assert with_libraries(file)

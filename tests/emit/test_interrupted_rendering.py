@@ -1,18 +1,16 @@
 """Renderings that were interrupted: each file is whole, and the next rendering mends the folder."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Cli, Interrupted
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Interrupted
 from tests.helpers.support import Spoken, contents
 
 
-def test_files_that_no_manifest_lists_are_removed(rerender: Cli) -> None:
+def test_files_that_no_manifest_lists_are_removed(rerender):
     """A rendering was killed before the manifest, and then the spec of the manifest is rendered."""
     Path("family.yaml").write_text(SMALLER)
     assert rerender("family.yaml").status == 0
@@ -27,7 +25,7 @@ def test_files_that_no_manifest_lists_are_removed(rerender: Cli) -> None:
     assert contents(FOLDER) == old and rerender("family.yaml", "--check").status == 0
 
 
-def test_an_edited_file_that_no_manifest_lists_is_not_removed(rerender: Cli) -> None:
+def test_an_edited_file_that_no_manifest_lists_is_not_removed(rerender):
     (FOLDER / "manifest.json").unlink()
     Path("family.yaml").write_text(SMALLER)
     text = (FOLDER / OTHER).read_text()
@@ -37,7 +35,7 @@ def test_an_edited_file_that_no_manifest_lists_is_not_removed(rerender: Cli) -> 
         assert rerender("family.yaml").status == 1 and contents(FOLDER) == before
 
 
-def test_what_killed_processes_left_is_removed(rerender: Cli) -> None:
+def test_what_killed_processes_left_is_removed(rerender):
     before = contents(FOLDER)
     for name in (f".{KERNEL}.new", ".manifest.json.0123456789ab.new"):
         (FOLDER / name).write_text("half")
@@ -47,9 +45,7 @@ def test_what_killed_processes_left_is_removed(rerender: Cli) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2, 4, 7], ids=["the begin", "the first file", "the third file", "the manifest"])
-def test_an_interrupted_update_leaves_whole_files_and_is_healed(
-    rerender: Cli, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
+def test_an_interrupted_update_leaves_whole_files_and_is_healed(rerender, monkeypatch, at):
     old = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
     assert rerender("family.yaml", "--out", "aside").status == 0
@@ -72,7 +68,7 @@ def test_an_interrupted_update_leaves_whole_files_and_is_healed(
 
 
 @pytest.mark.parametrize("at", [1, 2, 4, 8], ids=["the begin", "the first file", "the third file", "a later one"])
-def test_an_interrupted_first_rendering_is_healed(cli: Cli, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def test_an_interrupted_first_rendering_is_healed(cli, monkeypatch, at):
     Path("family.yaml").write_text(FAMILY)
     with monkeypatch.context() as broken:
         broken.setattr(os, "replace", Interrupted(at, KeyboardInterrupt()))
@@ -99,9 +95,7 @@ SPECS_OF_A_FAMILY = {
 @pytest.mark.parametrize("third", SPECS_OF_A_FAMILY)
 @pytest.mark.parametrize("second", SPECS_OF_A_FAMILY)
 @pytest.mark.parametrize("first", [None, "few"])
-def test_whatever_was_interrupted_any_spec_is_rendered(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, first: str | None, second: str, third: str
-) -> None:
+def test_whatever_was_interrupted_any_spec_is_rendered(cli, monkeypatch, first, second, third):
     spec = Path("family.yaml")
     spec.write_text(SPECS_OF_A_FAMILY[third])
     assert cli("family.yaml", "--out", "aside").status == 0
@@ -118,7 +112,7 @@ def test_whatever_was_interrupted_any_spec_is_rendered(
     assert contents(FOLDER) == contents(Path("aside/family")) and cli("family.yaml", "--check").status == 0
 
 
-def test_only_after_an_interrupted_first_rendering(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_after_an_interrupted_first_rendering(cli, monkeypatch):
     Path("family.yaml").write_text(FAMILY)
     with monkeypatch.context() as broken:
         broken.setattr(os, "replace", Interrupted(6, KeyboardInterrupt()))
@@ -128,7 +122,7 @@ def test_only_after_an_interrupted_first_rendering(cli: Cli, monkeypatch: pytest
     assert said.status == 1 and "render without --only first" in said.err and contents(FOLDER) == before
 
 
-def test_an_interrupted_removal_is_healed(rerender: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_removal_is_healed(rerender, monkeypatch):
     Path("family.yaml").write_text(SMALLER)
     with monkeypatch.context() as broken:
         broken.setattr(os, "replace", Interrupted(3, KeyboardInterrupt()))  # the manifest, behind __init__.py
@@ -137,11 +131,11 @@ def test_an_interrupted_removal_is_healed(rerender: Cli, monkeypatch: pytest.Mon
     assert rerender("family.yaml", "--check").status == 0
 
 
-def test_an_interrupt_after_the_renaming_is_one(rerender: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_after_the_renaming_is_one(rerender, monkeypatch):
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
     replace = os.replace
 
-    def interrupted(source: str, target: str) -> None:
+    def interrupted(source, target):
         replace(source, target)
         raise KeyboardInterrupt
 

@@ -1,11 +1,7 @@
 """Families with `invariant: rows`: what runs for a call does not depend on M, on a GPU that is only claimed."""
 
-from __future__ import annotations
-
 import importlib
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -38,14 +34,12 @@ targets: [sm90]
 invariant: rows
 """
 
-Family = Callable[..., ModuleType]
-
 
 @pytest.fixture
-def render(tmp_path: Path) -> Iterator[Family]:
+def render(tmp_path):
     """Renders a spec as the family `alike` for a claimed H200; `found` is the text of found.json beside it."""
 
-    def family(text: str, found: str = "") -> ModuleType:
+    def family(text, found=""):
         (tmp_path / "alike.yaml").write_text(text)
         (tmp_path / "found.json").write_text(found)
         assert main([str(tmp_path / "alike.yaml"), "--out", str(tmp_path)]) == 0
@@ -77,7 +71,7 @@ def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) 
     return found
 
 
-def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render: Family) -> None:
+def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render):
     family = render(SPEC)
     with memoryless.mode():
         kernels = set()
@@ -91,7 +85,7 @@ def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render: Famil
         assert len(kernels) > 2 * len(family._KERNELS)
 
 
-def test_every_m_up_to_8192(render: Family) -> None:
+def test_every_m_up_to_8192(render):
     family = render(
         BASE + "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]\ninvariant: rows\n"
     )
@@ -100,7 +94,7 @@ def test_every_m_up_to_8192(render: Family) -> None:
 
 
 @pytest.mark.parametrize("lies", [{"pitch": 516}, {"pitch": 520}, {"offset": 4}, {"pitch": 576}, {"pitch": 4096}])
-def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, int]) -> None:
+def test_rows_of_one_buffer_run_the_same_kernel(render, lies):
     """Also one row alone, for which a descriptor would not look at the pitch."""
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
     with memoryless.mode():
@@ -110,13 +104,13 @@ def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, 
     assert ("descriptor" in kernel) == addressable
 
 
-def test_without_the_key_m_decides(render: Family) -> None:
+def test_without_the_key_m_decides(render):
     family = render(BASE + "targets: [sm90]\n")
     with memoryless.mode():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 4096, 4096)) for m in ROWS}) > 2
 
 
-def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Family) -> None:
+def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render):
     family = render(BASE + "batch: strided\nload: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
     with memoryless.mode():
         found = set()
@@ -129,14 +123,14 @@ def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Fa
 
 
 @pytest.mark.parametrize("select", ["heuristic", "fastest"])
-def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render: Family, select: str) -> None:
+def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render, select):
     """Queries by keys, and weights by values, whose number of rows and of columns is that of tokens."""
     words = "" if select == "fastest" else "load: [pointer, descriptor]\n"
     text = f"{BASE.replace('rcr', '[rcr, rrr]')}batch: strided\n{words}targets: [sm90]\n"
     family = render(f"{text}select: {select}\ninvariant: rows\n")
     with memoryless.mode():
         for tokens, width in ((33, 128), (33, 64), (1, 128), (48, 32), (2048, 128), (33, 12)):
-            found: dict[str, set[str]] = {"scores": set(), "values": set(), "last": set()}
+            found = {"scores": set(), "values": set(), "last": set()}
             for count in (1, 2, 32, 224, 2048):
                 query, key = (torch.empty(count, tokens, width, dtype=torch.float16, device=CUDA) for _ in "ab")
                 scores = torch.empty(count, tokens, tokens, dtype=torch.float16, device=CUDA)
@@ -160,7 +154,7 @@ def _strided(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("select", ["heuristic", "fastest"])
-def test_groups_have_the_same_configuration_for_any_rows(render: Family, select: str) -> None:
+def test_groups_have_the_same_configuration_for_any_rows(render, select):
     """However many rows there are in all, in how many groups, and whether `rows` names them or not."""
     text = BASE.replace("rcr", "[rcr, rrr]") + "batch: grouped\nepilogue: [none, swiglu]\ntargets: [sm90]\n"
     implementation = (
@@ -185,7 +179,7 @@ def test_groups_have_the_same_configuration_for_any_rows(render: Family, select:
             assert all("_pointer_" in each for each in found[True])
 
 
-def test_the_gradients_of_groups_are_rendered_too(render: Family) -> None:
+def test_the_gradients_of_groups_are_rendered_too(render):
     """That of B is a sum over the rows of a group, whose number has no part in what is chosen either."""
     family = render(BASE + "batch: grouped\nbackward: kernels\ntargets: [sm90]\ninvariant: rows\n")
     (name,) = [name for name in family._KERNELS if name.startswith("gmmk_")]
@@ -201,7 +195,7 @@ def test_the_gradients_of_groups_are_rendered_too(render: Family) -> None:
         assert len(found) == 1
 
 
-def test_a_kernel_alone_has_the_configuration_that_loses_least_on_average(render: Family) -> None:
+def test_a_kernel_alone_has_the_configuration_that_loses_least_on_average(render):
     family = render(BASE + "targets: [sm90]\ninvariant: rows\n")
     (name,) = family._KERNELS["gemm_fp16_rcr_none"]
     kernel = family._kernel(name)
@@ -227,7 +221,7 @@ def _cost(lines: str, row: dict[str, int], m: int, n: int, k: int) -> float:
     return cost
 
 
-def test_measurements_decide_by_their_rates_over_all_m(render: Family) -> None:
+def test_measurements_decide_by_their_rates_over_all_m(render):
     """A winner of one M does not decide for that M."""
     contract = "gemm_fp16_rcr_none"
     found = measured(contract) | {"device": H200.name}
@@ -250,7 +244,7 @@ def test_measurements_decide_by_their_rates_over_all_m(render: Family) -> None:
     assert set(chosen) == {64, 128}
 
 
-def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_bytes(render: Family) -> None:
+def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_bytes(render):
     """Measurements are of pitches of whole lines of 128 bytes, and the free choice asks for that."""
     contract = "gemm_fp16_rcr_none"
     found = measured(contract) | {"device": H200.name, "winners": []}
@@ -261,7 +255,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
     tuned = importlib.import_module("alike._tuned")
     choose = tuned.choose
 
-    def noted(*arguments: Any) -> Any:
+    def noted(*arguments):
         crossings.add(arguments[5])
         return choose(*arguments)
 
@@ -275,7 +269,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
     assert crossings == {(False, False)}
 
 
-def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Family) -> None:
+def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render):
     family = render(BASE.replace("rcr", "[rcr, ccr, rrr]").replace("fp16", "tf32") + "invariant: rows\n")
     with memoryless.mode():
         for contract in family._KERNELS:
@@ -287,9 +281,9 @@ def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Famil
                 assert function.step(a, b, None, {})[0] is None
 
 
-def test_what_is_prepared_is_what_runs(render: Family) -> None:
+def test_what_is_prepared_is_what_runs(render):
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
     ahead = library_module(family, "prepare")
-    options: dict[str, Any] = {"B": 1, "device": CUDA, "unaligned": ()}
+    options = {"B": 1, "device": CUDA, "unaligned": ()}
     found = ahead.launches(family.gemm_fp16_rcr_none, 1024, 512, M=range(1, 65), **options)
     assert len({(launch.name, launch.row) for launch in found}) == 1

@@ -1,12 +1,9 @@
 """A family's cached launches: calls of one signature repeat the launch of the first, with their own operands."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections import namedtuple
-from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,13 +38,13 @@ class Lacking(Compiled):
 
 
 @pytest.fixture
-def family(rendered: Callable[[str], ModuleType]) -> ModuleType:
+def family(rendered):
     """Its launches are repeated by what Triton does not document."""
     return rendered(SPEC)
 
 
 @pytest.fixture(params=["fastest", "heuristic"])
-def either(rendered: Callable[[str], ModuleType], request: pytest.FixtureRequest) -> ModuleType:
+def either(rendered, request):
     """`family`, or one whose launches are repeated as Triton documents it."""
     return rendered(SPEC.replace("fastest", request.param))
 
@@ -69,9 +66,7 @@ def own_addresses(given: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("lacks", ["", "fast", "a known version", "function", "packed_metadata", "run", "metadata"])
-def test_a_second_call_repeats_the_launch_with_its_own_addresses(
-    rendered: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, lacks: str
-) -> None:
+def test_a_second_call_repeats_the_launch_with_its_own_addresses(rendered, monkeypatch, lacks):
     """Without Triton's own path where that is known; otherwise as Triton documents it."""
     package = rendered(SPEC.replace("fastest", "heuristic") if lacks == "fast" else SPEC)
     if lacks == "a known version":
@@ -103,7 +98,7 @@ def test_a_second_call_repeats_the_launch_with_its_own_addresses(
             assert first == second, name
 
 
-def test_the_result_is_as_the_first_call_made_it_or_the_one_given(either: ModuleType) -> None:
+def test_the_result_is_as_the_first_call_made_it_or_the_one_given(either):
     function = either.gemm_fp16_rcr_none
     first = function(*operands())
     again = function(*operands())
@@ -115,14 +110,12 @@ def test_the_result_is_as_the_first_call_made_it_or_the_one_given(either: Module
     assert len(kernel.launches) == 2 and own_addresses(repeats(kernel)[-1])[2] == given.data_ptr()
 
 
-def test_outputs_are_made_or_filled_and_sums_are_added_by_every_call(
-    either: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_are_made_or_filled_and_sums_are_added_by_every_call(either, monkeypatch):
     function = either.gemm_fp16_rcr_save_rowsum
     function(*operands())
     kernel = launched(either, "gemm_fp16_rcr_save_rowsum")
 
-    def ones(size: Any, strides: Any, **options: Any) -> torch.Tensor:
+    def ones(size, strides, **options):
         return torch.ones(size, **options)
 
     # As if the kernel had written a sum of 1 for each tile and row.
@@ -140,7 +133,7 @@ def test_outputs_are_made_or_filled_and_sums_are_added_by_every_call(
     assert given["row_sum"].tolist() == [1.0] * 64
 
 
-def test_a_result_that_is_read_is_launched_again_in_its_place(either: ModuleType) -> None:
+def test_a_result_that_is_read_is_launched_again_in_its_place(either):
     function, out = either.gemm_fp16_rcr_accumulate, torch.empty(64, 48, dtype=torch.float16)
     assert function(*operands(), beta=2.0, out=out) is out and function(*operands(), beta=3.0, out=out) is out
     kernel = launched(either, "gemm_fp16_rcr_accumulate")
@@ -158,9 +151,7 @@ def test_a_result_that_is_read_is_launched_again_in_its_place(either: ModuleType
         (lambda a, b: (torch.randn(64 * 32 + 8, dtype=torch.float16)[1 : 64 * 32 + 1].view(64, 32), b), "an alignment"),
     ],
 )
-def test_a_call_of_another_kind_is_launched_by_its_kernel(
-    family: ModuleType, change: Any, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_of_another_kind_is_launched_by_its_kernel(family, change, why, monkeypatch):
     monkeypatch.setattr(sys.modules["again._runtime.copies"], "worth_aligning", lambda a, b: False)
     function = family.gemm_fp16_rcr_none
     function(*operands())
@@ -169,7 +160,7 @@ def test_a_call_of_another_kind_is_launched_by_its_kernel(
     assert sum(len(module.gemm_kernel.launches) for module in modules) == 2, why
 
 
-def test_numbers_and_vectors_are_those_of_the_call(either: ModuleType) -> None:
+def test_numbers_and_vectors_are_those_of_the_call(either):
     function = either.gemm_fp16_rcr_scale_bias
     vectors = [torch.randn(48) for _ in range(2)]
     function(*operands(), scale=2.0, bias=vectors[0])
@@ -188,7 +179,7 @@ def test_numbers_and_vectors_are_those_of_the_call(either: ModuleType) -> None:
     assert own["scale_or_ptr"] == 8.0 and own["bias_ptr"] == vectors[1].data_ptr()
 
 
-def test_one_tensor_may_be_both_operands(either: ModuleType) -> None:
+def test_one_tensor_may_be_both_operands(either):
     function = either.gemm_fp16_rcr_none
     for _ in range(2):
         x = torch.randn(64, 64, dtype=torch.float16)
@@ -197,7 +188,7 @@ def test_one_tensor_may_be_both_operands(either: ModuleType) -> None:
     assert own_addresses(own)[:2] == [x.data_ptr()] * 2
 
 
-def test_a_kept_call_holds_no_tensor(either: ModuleType) -> None:
+def test_a_kept_call_holds_no_tensor(either):
     import gc
     import weakref
 
@@ -211,7 +202,7 @@ def test_a_kept_call_holds_no_tensor(either: ModuleType) -> None:
     assert [reference() for reference in dead] == [None] * 4
 
 
-def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleType) -> None:
+def test_hooks_that_are_installed_after_the_first_calls_are_told(family):
     function, told, knobs = family.gemm_fp16_rcr_none, [], triton.knobs.runtime
     for _ in range(2):
         function(*operands())
@@ -237,13 +228,13 @@ def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleT
     assert len(told) == 3 and len(kernel.launches) == 1 and len(kernel.compiled.runs) == 4
 
 
-def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensor_maps_are_made_once_for_an_address(family, monkeypatch):
     """Of a kernel whose descriptors the hardware reads; the driver makes a launcher that takes maps."""
     maps = importlib.import_module("again._runtime.fast")
-    asked: list[tuple[Any, Any]] = []
-    ran: list[tuple[Any, ...]] = []
+    asked = []
+    ran = []
 
-    def launcher(source: Any, metadata: Any) -> Any:
+    def launcher(source, metadata):
         asked.append((source, metadata))
         return lambda *arguments: ran.append(arguments)
 
@@ -271,13 +262,11 @@ def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatc
     assert ran[4][9] != maps[0][0]
 
 
-def test_ragged_operands_are_copied_where_each_element_is_used_often(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ragged_operands_are_copied_where_each_element_is_used_often(family, monkeypatch):
     function = family.gemm_fp16_rcr_none
-    done: list[int] = []
+    done = []
 
-    def launch(pairs: list[tuple[torch.Tensor, torch.Tensor, int]], block: object) -> None:
+    def launch(pairs, block):
         done.append(len(pairs))
         copied(pairs, block)
 
@@ -290,24 +279,20 @@ def test_ragged_operands_are_copied_where_each_element_is_used_often(
     assert done == [2, 2], "both operands at once, and once a call"
 
 
-def test_an_error_of_a_call_for_another_layout_names_the_contract_that_was_called(
-    rendered: Callable[[str], ModuleType],
-) -> None:
+def test_an_error_of_a_call_for_another_layout_names_the_contract_that_was_called(rendered):
     package = rendered("summary: Two layouts.\nlayout: [rcr, rrr]\ndtype: fp16\nepilogue: bias\n")
     a, b = torch.randn(64, 32).half(), torch.randn(32, 1).half()
     with pytest.raises(ValueError, match=r"^gemm_fp16_rrr_bias: bias must have shape \(1,\), got \(2,\)$"):
         package.gemm_fp16_rrr_bias(a, b, bias=torch.empty(2))
 
 
-def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often(family, monkeypatch):
     """Operands that every kernel takes as they are."""
     copies = sys.modules["again._runtime.copies"]
     monkeypatch.setattr(copies, "_launch", copied)
-    given: list[tuple[int, ...]] = []
+    given = []
 
-    def started(call: Any, plan: Any, operands: dict[str, Any], first: torch.Tensor) -> None:
+    def started(call, plan, operands, first):
         given.append((operands["a"].stride(0), operands["b"].stride(1)))
 
     monkeypatch.setattr("again._runtime.launch.started", started)
@@ -317,9 +302,7 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
     assert given == [(72, 64), (72, 72)]
 
 
-def test_an_autotuned_launch_is_repeated_with_the_configuration_that_was_chosen(
-    rendered: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_autotuned_launch_is_repeated_with_the_configuration_that_was_chosen(rendered, monkeypatch):
     package = rendered("summary: Tuned.\nlayout: rcr\ndtype: fp16\nselect: autotune\nload: pointer\n")
     name = package._KERNELS["gemm_fp16_rcr_none"][0]
     table, kernel = package._kernel(name).CALL, package._kernel(name).gemm_kernel

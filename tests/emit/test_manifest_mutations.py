@@ -3,8 +3,6 @@
 What is made of a family, by `package` in both forms, has no text of its manifest that could be more than text there.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -60,16 +58,16 @@ LEGAL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("mutations")
+def family(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mutations")
     (folder / "small.yaml").write_text(SPEC)
     assert main([str(folder / "small.yaml"), "--out", str(folder)]) == 0
     return folder / "small"
 
 
 @pytest.fixture(scope="module")
-def manifest(family: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((family / "manifest.json").read_text())
+def manifest(family):
+    found = json.loads((family / "manifest.json").read_text())
     # One kernel and one entry of each kind are enough.
     found["kernels"] = dict(list(found["kernels"].items())[-1:])
     assert found["left_out"] and "not_offered" in next(iter(found["kernels"].values()))
@@ -122,13 +120,13 @@ def assert_packed_as_text(family: Rendered) -> None:
     assert yaml.safe_load(front).keys() == {"library_name", "license", "tags"}
 
 
-def test_the_manifest_itself_is_read(manifest: dict[str, Any], tmp_path: Path) -> None:
+def test_the_manifest_itself_is_read(manifest, tmp_path):
     found = family_of(tmp_path / "small", json.dumps(manifest))
     assert found is not None and len(found.kernels) == 1
     assert_packed_as_text(found)
 
 
-def test_a_value_replaced(manifest: dict[str, Any], tmp_path: Path) -> None:
+def test_a_value_replaced(manifest, tmp_path):
     original = family_of(tmp_path / "small", json.dumps(manifest))
     taken = 0
     for path in paths(manifest):
@@ -153,7 +151,7 @@ def test_a_value_replaced(manifest: dict[str, Any], tmp_path: Path) -> None:
     assert taken > 10
 
 
-def test_a_key_removed_renamed_or_repeated(manifest: dict[str, Any], tmp_path: Path) -> None:
+def test_a_key_removed_renamed_or_repeated(manifest, tmp_path):
     optional = {"templates", "spec", "summary", "outputs", "not_offered", "target", "settings", "files", "scalars"}
     optional |= {*json.loads(json.dumps(next(iter(manifest["kernels"].values()))["axes"])), *manifest["files"]}
     optional |= {"group", "stages", "split", "chiplets", "sm89"}
@@ -173,7 +171,7 @@ def test_a_key_removed_renamed_or_repeated(manifest: dict[str, Any], tmp_path: P
         assert family_of(tmp_path / "small", twice) is None, path
 
 
-def test_text_cut_off_or_nested(manifest: dict[str, Any], tmp_path: Path) -> None:
+def test_text_cut_off_or_nested(manifest, tmp_path):
     text = json.dumps(manifest)
     for length in range(0, len(text), 37):
         assert family_of(tmp_path / "small", text[:length]) is None

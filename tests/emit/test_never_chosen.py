@@ -1,11 +1,8 @@
 """Which kernels no function of a family chooses: what the list says, and that the functions agree on a GPU."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -22,7 +19,7 @@ from tests.helpers.support import BASE, SPECS, called, family_of
 POINTER = "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"
 
 
-def test_18_kernels_of_fp16_rcr_are_never_chosen() -> None:
+def test_18_kernels_of_fp16_rcr_are_never_chosen():
     (family,) = families([path for path in SPECS if path.stem == "fp16_rcr"])
     found = never_chosen(family)
     hows = ("tiled_pointer_none_linear", "tiled_pointer_none_grouped", "tiled_pointer_auto_linear")
@@ -64,7 +61,7 @@ def test_18_kernels_of_fp16_rcr_are_never_chosen() -> None:
         ("schedule: [tiled, split_k]\nselect: fastest\nload: pointer\ntargets: [sm80]", []),
     ],
 )
-def test_what_is_never_chosen(text: str, unused: list[str] | None) -> None:
+def test_what_is_never_chosen(text, unused):
     lines = [
         line
         for line in BASE.splitlines()
@@ -78,7 +75,7 @@ def test_what_is_never_chosen(text: str, unused: list[str] | None) -> None:
     assert found == unused
 
 
-def test_a_kernel_is_compared_on_each_of_its_targets() -> None:
+def test_a_kernel_is_compared_on_each_of_its_targets():
     """One that another covers on some of its targets alone may be chosen on the others."""
     text = "summary: S.\nlayout: rcr\ndtype: {a: mxfp8e4m3}\nproduct: [direct, scaled]\ntargets: [%s]\n"
     assert never_chosen(family_of(text % "sm90, sm100")) == ()
@@ -86,7 +83,7 @@ def test_a_kernel_is_compared_on_each_of_its_targets() -> None:
     assert found.name.endswith("__tiled_pointer_auto_grouped") and "_productscaled is tried before it" in found.reason
 
 
-def test_the_list_the_manifest_and_json_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_the_manifest_and_json_agree(tmp_path, capsys):
     spec = tmp_path / "two.yaml"
     spec.write_text(BASE + "masking: [none, auto]\n")
     name = "gemm_fp16_rcr_none__tiled_pointer_none_grouped"
@@ -138,16 +135,16 @@ def _run(folder: Path, device: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[ProcessPoolExecutor]:
+def process():
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _without_interpreter) as made:
         yield made
 
 
 @pytest.mark.parametrize("family", ["fp16_rcr", "bf16_rrr", "fp8e4m3_rcr", "gemm16", "split_k", "ladder"])
-def test_functions_run_none_of_them(process: ProcessPoolExecutor, family: str) -> None:
+def test_functions_run_none_of_them(process, family):
     (found,) = families([path for path in SPECS if path.stem == family])
     unused = {each.name for each in never_chosen(found)}
-    ran: set[str] = set()
+    ran = set()
     for device in ("nvidia_h200", "nvidia_a100_sxm4_80gb"):
         ran |= process.submit(_run, shipped.folder(family), device).result()
     # What copies an operand is no kernel of the family.

@@ -1,7 +1,5 @@
 """What docs/contributing.md says of a new load: a file of macros and a word, which claims what it handles."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -30,7 +28,7 @@ POLICY = ', eviction_policy="evict_first"'
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """A copy of the generator and its templates, to which a load is added."""
     for name in ("generator", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -56,7 +54,7 @@ def called(checkout: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_a_load_is_a_file_and_a_word(checkout: Path) -> None:
+def test_a_load_is_a_file_and_a_word(checkout):
     # As it stands the word is for plain products, and each other one is refused with the reason.
     listed = called(checkout, "--list")
     for refused in ("gated linear units", "epilogues", "programs that share the K of a tile"):

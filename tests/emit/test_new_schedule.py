@@ -1,13 +1,10 @@
 """What docs/contributing.md says of a new schedule: a template and a word, which handles no more than it claims."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import jinja2
@@ -54,7 +51,7 @@ class Overlay:
     def claims(self, *features: Feature) -> None:
         """Let the word handle these."""
         word = Schedule("one program computes one tile, in a loop of its own", handles=features)
-        self.patch.setitem(vocabulary.SCHEDULE, "looped", word)  # type: ignore[arg-type]
+        self.patch.setitem(vocabulary.SCHEDULE, "looped", word)
 
     def call(self, keys: str, *options: object) -> Spoken:
         """A call of the command line on a spec of the schedule, by default one that renders it."""
@@ -76,7 +73,7 @@ def forget() -> None:
 
 
 @pytest.fixture
-def looped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Overlay]:
+def looped(capsys, monkeypatch, tmp_path):
     yield Overlay(capsys, monkeypatch, tmp_path)
     forget()
 
@@ -100,7 +97,7 @@ def looped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
         ("invariant: rows", "'invariant: rows'"),
     ],
 )
-def test_what_a_word_does_not_claim_is_refused(looped: Overlay, keys: str, refused: str) -> None:
+def test_what_a_word_does_not_claim_is_refused(looped, keys, refused):
     for options in ((), ("--list",), ("--check",)):
         done = looped.call(keys, *options)
         assert done.status == 2 and f"schedule looped handles no {refused}" in done.err
@@ -109,7 +106,7 @@ def test_what_a_word_does_not_claim_is_refused(looped: Overlay, keys: str, refus
     assert looped.call("masking: [none, k, mnk, auto]").status == 0
 
 
-def test_claims_of_a_template_with_the_macro_of_a_step_hold(looped: Overlay) -> None:
+def test_claims_of_a_template_with_the_macro_of_a_step_hold(looped):
     looped.claims(*STORED, *CHAINS, *SEVERAL, Feature.GATES, Feature.EXCHANGED, Feature.DESCRIPTORS, Feature.STORES)
     for keys in (INT4, TF32, "epilogue: [none, swiglu, bias+row_amax]\nload: [pointer, descriptor]\nstore: pointer"):
         assert looped.call(keys).status == 0
@@ -118,7 +115,7 @@ def test_claims_of_a_template_with_the_macro_of_a_step_hold(looped: Overlay) -> 
         assert kernels and all("for pair in range(0, K, 2 * BLOCK_K):" in kernel for kernel in kernels)
 
 
-def test_a_template_that_multiplies_by_itself_cannot_claim_what_the_step_does(looped: Overlay) -> None:
+def test_a_template_that_multiplies_by_itself_cannot_claim_what_the_step_does(looped):
     looped.texts["looped.py.j2"] = LOOPED.replace(STEP, OWN)
     assert looped.texts["looped.py.j2"] != LOOPED
     assert looped.call("masking: auto").status == 0 and looped.verified().status == 0
@@ -137,7 +134,7 @@ def test_a_template_that_multiplies_by_itself_cannot_claim_what_the_step_does(lo
         ("tile.end(k, load)", Feature.GROUPS_OF_K, "tile.end"),
     ],
 )
-def test_each_claim_needs_its_macro(looped: Overlay, removed: str, feature: Feature, macro: str) -> None:
+def test_each_claim_needs_its_macro(looped, removed, feature, macro):
     instead = {"tile.finish(k, load, store)": '""', "swizzle[k.swizzle]": "swizzle.grouped"}.get(removed, '""')
     looped.texts["looped.py.j2"] = LOOPED.replace(removed, instead)
     looped.claims(feature)
@@ -146,12 +143,12 @@ def test_each_claim_needs_its_macro(looped: Overlay, removed: str, feature: Feat
 
 
 @pytest.mark.parametrize("schedule", vocabulary.SCHEDULE)
-def test_every_template_calls_what_does_what_its_word_claims(schedule: str) -> None:
+def test_every_template_calls_what_does_what_its_word_claims(schedule):
     template = vocabulary.SCHEDULE[schedule].template or schedule
     assert schedule_template.checked(render.environment(), schedule).name == f"{template}.py.j2"
 
 
-def test_a_template_that_is_missing_or_no_template_is_named(looped: Overlay) -> None:
+def test_a_template_that_is_missing_or_no_template_is_named(looped):
     looped.texts["looped.py.j2"] = "{% if %}"
     assert "templates/looped.py.j2:1: not a template" in looped.call("masking: auto").err
     del looped.texts["looped.py.j2"]
@@ -165,7 +162,7 @@ def test_a_template_that_is_missing_or_no_template_is_named(looped: Overlay) -> 
         (INT4, "{{ part(0, storage.step, k.step_factors) }}", "Undefined name `b_scale`"),
     ],
 )
-def test_a_step_that_lost_something_fails_the_level_static(looped: Overlay, keys: str, line: str, failure: str) -> None:
+def test_a_step_that_lost_something_fails_the_level_static(looped, keys, line, failure):
     text = (ROOT / "templates" / "tile.j2").read_text(encoding="utf-8")
     looped.texts["tile.j2"] = "".join(each for each in text.splitlines(keepends=True) if not each.startswith(line))
     assert looped.texts["tile.j2"] != text
@@ -176,7 +173,7 @@ def test_a_step_that_lost_something_fails_the_level_static(looped: Overlay, keys
 
 
 @pytest.mark.parametrize("level", ["static", pytest.param("interpret", marks=pytest.mark.product)])
-def test_the_recipe_makes_a_schedule_that_is_right(tmp_path: Path, level: str) -> None:
+def test_the_recipe_makes_a_schedule_that_is_right(tmp_path, level):
     for name in ("generator", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "templates" / "looped.py.j2").write_text(f"{LOOPED}\n", encoding="utf-8")

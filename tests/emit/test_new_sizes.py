@@ -1,7 +1,5 @@
 """The first call of a size whose kernel is compiled: it is launched without Triton if Triton would run that kernel."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable
@@ -50,7 +48,7 @@ class Triton:
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Triton:
+def stand_in(monkeypatch):
     found, target = Triton(), GPUTarget("cuda", 90, 32)
     active = SimpleNamespace(get_current_device=lambda: found.device, get_current_target=lambda: target)
     monkeypatch.setattr("triton.runtime.jit.driver", SimpleNamespace(active=active))
@@ -59,12 +57,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Triton:
 
 
 @pytest.fixture
-def family(
-    rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., ModuleType]:
+def family(rendered, stand_in, monkeypatch):
     """Renders a family with kernels of Triton's, which the stand-in launches."""
 
-    def render(load: str = "pointer", dtype: str = "fp16", more: str = "") -> ModuleType:
+    def render(load="pointer", dtype="fp16", more=""):
         package = rendered(SPEC.format(load=load, dtype=dtype, more=more))
         monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
         for name in [name for names in package._KERNELS.values() for name in names]:
@@ -86,9 +82,7 @@ def runs(stand_in: Triton) -> int:
 
 
 @pytest.mark.parametrize("load", ["pointer", "descriptor"])
-def test_a_size_of_a_known_specialisation_is_launched_without_triton(
-    family: Callable[..., ModuleType], stand_in: Triton, load: str
-) -> None:
+def test_a_size_of_a_known_specialisation_is_launched_without_triton(family, stand_in, load):
     function = family(load).gemm_fp16_rcr_none
     function(*operands(64, 64, 64))
     assert (len(stand_in.launches), runs(stand_in)) == (1, 0)
@@ -113,9 +107,7 @@ def test_a_size_of_a_known_specialisation_is_launched_without_triton(
 @pytest.mark.parametrize(
     "sizes", [(1, 64, 64), (72, 64, 64), (64, 72, 64), (64, 64, 72), (64, 64, 1), (100, 100, 100)], ids=str
 )
-def test_a_size_of_another_specialisation_is_launched_by_triton(
-    family: Callable[..., ModuleType], stand_in: Triton, sizes: tuple[int, int, int]
-) -> None:
+def test_a_size_of_another_specialisation_is_launched_by_triton(family, stand_in, sizes):
     """With another divisibility by 16, an extent or a stride of 1, or other masks."""
     function = family().gemm_fp16_rcr_none
     function(*operands(64, 64, 64))
@@ -123,9 +115,7 @@ def test_a_size_of_another_specialisation_is_launched_by_triton(
     assert (len(stand_in.launches), len(stand_in.compiled), runs(stand_in)) == (2, 2, 0)
 
 
-def test_an_unaligned_operand_and_another_device_are_other_specialisations(
-    family: Callable[..., ModuleType], stand_in: Triton
-) -> None:
+def test_an_unaligned_operand_and_another_device_are_other_specialisations(family, stand_in):
     function = family().gemm_fp16_rcr_none
     a, b = operands(64, 64, 64)
     function(a, b)
@@ -137,9 +127,7 @@ def test_an_unaligned_operand_and_another_device_are_other_specialisations(
     assert (len(stand_in.launches), len(stand_in.compiled), runs(stand_in)) == (3, 3, 0)
 
 
-def test_a_number_is_another_specialisation_than_a_tensor_and_its_value_is_that_of_the_call(
-    family: Callable[..., ModuleType], stand_in: Triton
-) -> None:
+def test_a_number_is_another_specialisation_than_a_tensor_and_its_value_is_that_of_the_call(family, stand_in):
     function = family().gemm_fp16_rcr_scale
     function(*operands(64, 64, 64), scale=2.0)
     function(*operands(128, 64, 64), scale=3.0)
@@ -161,7 +149,7 @@ def planned(package: ModuleType) -> list[Any]:
     return made
 
 
-def test_a_new_size_has_a_workspace_of_its_own_size(family: Callable[..., ModuleType], stand_in: Triton) -> None:
+def test_a_new_size_has_a_workspace_of_its_own_size(family, stand_in):
     package = family(more="schedule: stream_k\n")
     plans = planned(package)
     for m in (64, 128):
@@ -172,7 +160,7 @@ def test_a_new_size_has_a_workspace_of_its_own_size(family: Callable[..., Module
     assert [own["work_ptr"], own["counters_ptr"]] == expected
 
 
-def test_both_kernels_of_a_new_size_are_launched(family: Callable[..., ModuleType], stand_in: Triton) -> None:
+def test_both_kernels_of_a_new_size_are_launched(family, stand_in):
     """The second adds what the first has summed. If Triton launches one, it launches both, in their order."""
     package = family(more="schedule: split_k\n")
     plans = planned(package)
@@ -189,9 +177,7 @@ def test_both_kernels_of_a_new_size_are_launched(family: Callable[..., ModuleTyp
     assert len(stand_in.launches) == 4 and stand_in.launches[2] is not sums and stand_in.launches[3] is adds
 
 
-def test_a_result_of_a_new_size_is_made_of_its_parts(
-    family: Callable[..., ModuleType], stand_in: Triton, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_of_a_new_size_is_made_of_its_parts(family, stand_in, monkeypatch):
     """The stand-in computes nothing: the parts are ones."""
     package, empty = family(), torch.empty
     memory = sys.modules["again._runtime.memory"]
@@ -204,9 +190,7 @@ def test_a_result_of_a_new_size_is_made_of_its_parts(
     assert (len(stand_in.launches), runs(stand_in)) == (1, 1)
 
 
-def test_hooks_of_a_kernel_and_of_its_compiler_go_through_triton(
-    family: Callable[..., ModuleType], stand_in: Triton, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hooks_of_a_kernel_and_of_its_compiler_go_through_triton(family, stand_in, monkeypatch):
     package = family("descriptor")
     function = package.gemm_fp16_rcr_none
     function(*operands(64, 64, 64))
@@ -233,13 +217,11 @@ WRONG: dict[str, Callable[[torch.Tensor, torch.Tensor], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(
-    family: Callable[..., ModuleType], stand_in: Triton, wrong: str
-) -> None:
+def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(family, stand_in, wrong):
     package = family("descriptor")
     kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0])
 
-    def launch(given: dict[str, Any]) -> None:
+    def launch(given):
         call = kernel.CALL
         plan = call.plan_of(call.state(given), kernel.CONFIGS[0])
         sys.modules["again._runtime.launch"].started(call, plan, given, given["a"])
@@ -260,7 +242,7 @@ def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(
 
 # Triton's even if the tests run with its interpreter.
 @JITFunction
-def _kernel(x, n, flag, SIZE: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
+def _kernel(x, n, flag, SIZE: tl.constexpr, EVEN: tl.constexpr):
     pass
 
 
@@ -273,7 +255,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-def test_specialisations_are_equal_as_tritons_keys_are(family: Callable[..., ModuleType], stand_in: Triton) -> None:
+def test_specialisations_are_equal_as_tritons_keys_are(family, stand_in):
     family()
     specialisation = sys.modules["again._runtime.fast"].specialisation
     plain = {name: values[0] for name, values in VALUES.items()}
@@ -289,7 +271,7 @@ def test_specialisations_are_equal_as_tritons_keys_are(family: Callable[..., Mod
     assert len({key for key, _ in told}) == len({found for _, found in told}) == len(set(told)) == 10
 
 
-def test_a_call_without_k_is_planned_in_full(family: Callable[..., ModuleType], stand_in: Triton) -> None:
+def test_a_call_without_k_is_planned_in_full(family, stand_in):
     """Its descriptors are of other memory than its operands, which have none."""
     package = family("descriptor")
     for sizes in ((64, 64, 64), (128, 64, 64)):
@@ -302,7 +284,7 @@ def test_a_call_without_k_is_planned_in_full(family: Callable[..., ModuleType], 
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("count", [(), (3,)])
-def test_a_descriptor_of_an_empty_matrix_has_aligned_strides(turned: bool, count: tuple[int, ...]) -> None:
+def test_a_descriptor_of_an_empty_matrix_has_aligned_strides(turned, count):
     """Triton 3.6 refuses others, also where nothing is read."""
     shape = (*count, 0, 64) if turned else (*count, 64, 0)
     block = (*(1 for _ in count), 32, 32)

@@ -1,14 +1,11 @@
 """A family's `_pack.py`: what `quantize` stores, its scales, and what `dequantize` makes of it."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re
 import shutil
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
@@ -69,7 +66,7 @@ def assert_half_a_step(name: str, w: torch.Tensor, keywords: dict[str, torch.Ten
 
 @pytest.mark.parametrize("name", SCALED)
 @pytest.mark.parametrize(("K", "N"), SHAPES)
-def test_elements_are_the_nearest(name: str, K: int, N: int) -> None:
+def test_elements_are_the_nearest(name, K, N):
     w = weight(name, K, N)
     keywords = PACK.quantize(w, name)
     assert_nearest(name, w, keywords)
@@ -87,7 +84,7 @@ def test_elements_are_the_nearest(name: str, K: int, N: int) -> None:
     size=st.sampled_from([2.0**-40, 1e-3, 1.0, 300.0]),
     seed=st.integers(0, 1 << 20),
 )
-def test_elements_of_ragged_blocks_are_the_nearest(name: str, K: int, N: int, size: float, seed: int) -> None:
+def test_elements_of_ragged_blocks_are_the_nearest(name, K, N, size, seed):
     w = weight(name, K, N, seed, size)
     keywords = PACK.quantize(w, name)
     assert_nearest(name, w, keywords)
@@ -95,7 +92,7 @@ def test_elements_of_ragged_blocks_are_the_nearest(name: str, K: int, N: int, si
 
 
 @pytest.mark.parametrize("name", SCALED)
-def test_scales_by_their_definition(name: str) -> None:
+def test_scales_by_their_definition(name):
     w = weight(name, 70, 7)
     w[:32, 2] = 0
     stored, keywords = PACK.CONTRACTS[name], PACK.quantize(w, name)
@@ -124,7 +121,7 @@ def test_scales_by_their_definition(name: str) -> None:
 @pytest.mark.parametrize("name", ["int4", "int4_zeros", "uint4_zeros", "int8", "int8_zeros", "fp8e4m3"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [1e-8, 1e-6, 1.0])
-def test_scales_of_sixteen_bits_cut_nothing_off(name: str, dtype: torch.dtype, size: float) -> None:
+def test_scales_of_sixteen_bits_cut_nothing_off(name, dtype, size):
     w = weight(name, 66, 6, size=size)
     keywords = PACK.quantize(w, name, scale_dtype=dtype)
     assert keywords["b_scale"].dtype == dtype
@@ -132,7 +129,7 @@ def test_scales_of_sixteen_bits_cut_nothing_off(name: str, dtype: torch.dtype, s
     assert_half_a_step(name, w, keywords)
 
 
-def test_scales_at_the_ends_of_their_types() -> None:
+def test_scales_at_the_ends_of_their_types():
     least, most = 2.0**-149, torch.finfo(torch.float32).max
     for name in ("int4", "int8_zeros", "mxfp4", "mxfp8e4m3"):
         for value in (least, -least, most / 2, -most / 2):
@@ -147,14 +144,14 @@ def test_scales_at_the_ends_of_their_types() -> None:
         assert_half_a_step("nvfp4", w, PACK.quantize(w, "nvfp4"))
 
 
-def test_zero_is_stored_exactly() -> None:
+def test_zero_is_stored_exactly():
     for name in ("int4_zeros", "uint4_zeros", "int8_zeros"):
         w = weight(name, 64, 4) + 5
         w[::3] = 0
         assert (PACK.dequantize(name, **PACK.quantize(w, name))[::3] == 0).all()
 
 
-def test_values_halfway_go_to_the_even_code() -> None:
+def test_values_halfway_go_to_the_even_code():
     halves = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0])
     w = torch.cat([halves, -halves])[:, None]
     expected = torch.tensor([0.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0])
@@ -167,7 +164,7 @@ def test_values_halfway_go_to_the_even_code() -> None:
 
 
 @pytest.mark.parametrize("name", MX)
-def test_scales_of_mx_cut_off_half_a_step_at_most(name: str) -> None:
+def test_scales_of_mx_cut_off_half_a_step_at_most(name):
     most, limit = max(value for value in values_of(name) if not math.isnan(value)), LIMITS[name]
     for largest, scale, stored in ((most, 1, most), (limit, 1, most), (limit * (1 + 2.0**-20), 2, None)):
         w = torch.tensor([[largest], [-largest], [0.0], [1.0]])
@@ -178,7 +175,7 @@ def test_scales_of_mx_cut_off_half_a_step_at_most(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_without_scales_elements_are_values(name: str) -> None:
+def test_without_scales_elements_are_values(name):
     w = weight(name, 20, 9, size=3.0)
     keywords = PACK.quantize(w, name)
     assert list(keywords) == ["b"]
@@ -190,7 +187,7 @@ def test_without_scales_elements_are_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", SPARSE)
 @pytest.mark.parametrize(("K", "N"), [(16, 5), (8, 1), (64, 12), (0, 3), (8, 0)])
-def test_two_of_four_are_kept(name: str, K: int, N: int) -> None:
+def test_two_of_four_are_kept(name, K, N):
     # Few values, so that many are equal.
     w = torch.randint(-3, 4, (K, N), generator=torch.Generator().manual_seed(K)).float() / 3
     keywords = PACK.quantize(w, name)
@@ -211,7 +208,7 @@ def test_two_of_four_are_kept(name: str, K: int, N: int) -> None:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_strides_are_those_of_the_layout(name: str) -> None:
+def test_strides_are_those_of_the_layout(name):
     stored = PACK.CONTRACTS[name]
     w = torch.stack([weight(name, 64, 16)] * 3) if stored.batched else weight(name, 64, 16)
     keywords = PACK.quantize(w, name)
@@ -221,7 +218,7 @@ def test_strides_are_those_of_the_layout(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*SCALED, *SPARSE])
-def test_equal_weights_give_equal_bits(name: str) -> None:
+def test_equal_weights_give_equal_bits(name):
     w = weight(name, 64, 16).half()
     wide = torch.empty(128, 40, dtype=torch.float64)[::2, 3:35:2].copy_(w)
     expected = PACK.quantize(w, name)
@@ -233,7 +230,7 @@ def test_equal_weights_give_equal_bits(name: str) -> None:
             assert found[keyword].stride() == x.stride() and not found[keyword].requires_grad
 
 
-def test_a_batch_is_that_of_its_matrices() -> None:
+def test_a_batch_is_that_of_its_matrices():
     w = torch.stack([weight("int4", 40, 6, seed) for seed in range(3)])
     keywords = PACK.quantize(w, "int4_batch")
     for i in range(3):
@@ -260,19 +257,19 @@ def test_a_batch_is_that_of_its_matrices() -> None:
         (torch.full((2, 1), 4000.0), "nvfp4", ValueError, "needs a scale of 571.429, but"),
     ],
 )
-def test_a_weight_that_does_not_fit(w: torch.Tensor, name: str, error: type[Exception], message: str) -> None:
+def test_a_weight_that_does_not_fit(w, name, error, message):
     with pytest.raises(error, match=re.escape(message)):
         PACK.quantize(w, name)
 
 
-def test_a_dtype_of_scales_that_does_not_fit() -> None:
+def test_a_dtype_of_scales_that_does_not_fit():
     with pytest.raises(ValueError, match=re.escape("weight needs a scale of 133333, but torch.float16 ends at 65504")):
         PACK.quantize(torch.full((2, 1), 1e6), "int4", scale_dtype=torch.float16)
     with pytest.raises(TypeError, match=r"scale_dtype must be torch.float32 or .*, got torch.float64"):
         PACK.quantize(torch.ones(2, 1), "int4", scale_dtype=torch.float64)
 
 
-def test_keywords_that_do_not_fit() -> None:
+def test_keywords_that_do_not_fit():
     keywords = PACK.quantize(weight("uint4_zeros", 64, 4), "uint4_zeros")
     wrong = [
         ({"b_zero": None}, ValueError, "uint4_zeros takes b, b_scale, b_zero, got b, b_scale"),
@@ -294,7 +291,7 @@ def family(*dtypes: Dtype, layout: str = "rcr", batch: str = "none") -> Family:
     return replace(found, kernels=tuple(kernels))
 
 
-def test_contracts_with_a_stored_b_are_listed() -> None:
+def test_contracts_with_a_stored_b_are_listed():
     int4 = Dtype("bf16", "int4", "fp32", "bf16", None)
     many = family(int4.scaled_by({"b": (128, 1)}), replace(int4, b="int8").scaled_by({"b": (0, 1)}, zeros=True))
     assert weights(many) == (
@@ -313,7 +310,7 @@ def test_contracts_with_a_stored_b_are_listed() -> None:
     assert "_pack.py" in package_names(many) and "_pack.py" not in package_names(family(Dtype.of("fp16")))
 
 
-def test_the_file_is_clean_with_any_converters(tmp_path: Path) -> None:
+def test_the_file_is_clean_with_any_converters(tmp_path):
     """One process imports all of them: importing torch takes most of the time."""
     entries = [f'"{name}": {stored},' for name, stored in STORED.items()]
     names = []
@@ -330,7 +327,7 @@ def test_the_file_is_clean_with_any_converters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_weight_at_the_end_of_fp32_is_finite_or_refused(name: str) -> None:
+def test_a_weight_at_the_end_of_fp32_is_finite_or_refused(name):
     shape = (2, 64, 16) if name == "int4_batch" else (64, 16)
     for sign in (1.0, -1.0):
         try:
@@ -342,7 +339,7 @@ def test_a_weight_at_the_end_of_fp32_is_finite_or_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_weight_without_memory_has_shapes_or_is_refused(name: str) -> None:
+def test_a_weight_without_memory_has_shapes_or_is_refused(name):
     shape = (2, 64, 16) if name == "int4_batch" else (64, 16)
     wanted = {key: (x.shape, x.dtype) for key, x in PACK.quantize(torch.ones(shape), name).items()}
     for mode, device in ((contextlib.nullcontext(), "meta"), (FakeTensorMode(), "cpu")):

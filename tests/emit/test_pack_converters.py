@@ -1,9 +1,6 @@
 """`_pack.py` of a family: what others have packed, element by element by the definition of each format."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -110,7 +107,7 @@ EIGHTS = torch.full((K // G, N), 8)
 
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-def test_awq(name: str) -> None:
+def test_awq(name):
     tensors, expected = awq(drawn(0, 16, K // G, N, seed=1))
     keywords = PACK.from_awq(*tensors.values(), name)
     assert_values(name, keywords, expected)
@@ -119,7 +116,7 @@ def test_awq(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
 @pytest.mark.parametrize("checkpoint_format", ["gptq", "gptq_v2"])
-def test_gptq(name: str, checkpoint_format: str) -> None:
+def test_gptq(name, checkpoint_format):
     tensors, expected = gptq(drawn(0, 16, K // G, N, seed=1), checkpoint_format=checkpoint_format)
     ascending = torch.arange(K, dtype=torch.int32) // G
     keywords = PACK.from_gptq(**tensors, name=name, g_idx=ascending, checkpoint_format=checkpoint_format)
@@ -128,7 +125,7 @@ def test_gptq(name: str, checkpoint_format: str) -> None:
 
 @pytest.mark.parametrize("checkpoint_format", ["gptq", "gptq_v2"])
 @pytest.mark.parametrize("bits", [4, 8])
-def test_gptq_with_the_least_and_the_largest_zero_points(bits: int, checkpoint_format: str) -> None:
+def test_gptq_with_the_least_and_the_largest_zero_points(bits, checkpoint_format):
     name = {4: "uint4_zeros", 8: "int8_zeros"}[bits]
     for zero in (0, 2**bits - 1):
         for places in ([], [0], [N - 1], [1, 2], range(N)):
@@ -139,14 +136,14 @@ def test_gptq_with_the_least_and_the_largest_zero_points(bits: int, checkpoint_f
             assert_values(name, keywords, expected)
 
 
-def test_gptq_with_eight_bits() -> None:
+def test_gptq_with_eight_bits():
     tensors, expected = gptq(drawn(0, 256, K // G, N, seed=1), bits=8)
     assert_values("int8_zeros", PACK.from_gptq(**tensors, name="int8_zeros"), expected)
     tensors, expected = gptq(torch.full((1, N), 128), bits=8)
     assert_values("int8", PACK.from_gptq(**tensors, name="int8"), expected)
 
 
-def test_symmetric_weights_need_no_zeros() -> None:
+def test_symmetric_weights_need_no_zeros():
     """A zero of 8 is half the range: int4 without zeros stores that."""
     for convert, (tensors, expected) in ((PACK.from_awq, awq(EIGHTS)), (PACK.from_gptq, gptq(EIGHTS))):
         for name in ("int4", "int4_row"):
@@ -155,14 +152,14 @@ def test_symmetric_weights_need_no_zeros() -> None:
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-def test_compressed_tensors_with_zeros(name: str, packed: bool) -> None:
+def test_compressed_tensors_with_zeros(name, packed):
     tensors, expected = compressed(drawn(-8, 8, K // G, N, seed=1), packed=packed)
     assert_values(name, PACK.from_compressed_tensors(**tensors, name=name), expected)
 
 
 @pytest.mark.parametrize("name", ["int4", "int4_zeros", "uint4_zeros"])
 @pytest.mark.parametrize("rows", [K, 60, 36])
-def test_compressed_tensors_without_zeros(name: str, rows: int) -> None:
+def test_compressed_tensors_without_zeros(name, rows):
     tensors, expected = compressed(None, rows)
     tensors["weight_shape"] = torch.tensor(tensors["weight_shape"])
     assert_values(name, PACK.from_compressed_tensors(**tensors, name=name), expected)
@@ -171,13 +168,13 @@ def test_compressed_tensors_without_zeros(name: str, rows: int) -> None:
         assert_values(name, PACK.from_compressed_tensors(**tensors, name=name), expected)
 
 
-def test_compressed_tensors_with_eight_bits() -> None:
+def test_compressed_tensors_with_eight_bits():
     tensors, expected = compressed(None, bits=8)
     assert_values("int8", PACK.from_compressed_tensors(**tensors, name="int8"), expected)
 
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-def test_torchao_with_two_elements_a_byte(name: str) -> None:
+def test_torchao_with_two_elements_a_byte(name):
     elements, scale = drawn(-8, 8, N, K), scales(K // G, N, dtype=torch.bfloat16)
     middle = torch.randn(K // G, N, generator=torch.Generator().manual_seed(2)).bfloat16()
     octets = torch.empty(N, K // 2, dtype=torch.uint8)
@@ -201,14 +198,14 @@ def test_torchao_with_two_elements_a_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-def test_torchao_with_eight_elements_a_word(name: str) -> None:
+def test_torchao_with_eight_elements_a_word(name):
     codes, scale, zeros = drawn(0, 16, K, N), scales(K // G, N), drawn(0, 16, K // G, N, seed=1)
     keywords = PACK.from_torchao(words_along(codes.T), scale, zeros.to(torch.int8), name)
     assert_values(name, keywords, values(codes, scale, zeros))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 32), (40, 20)])
-def test_block_fp8(rows: int, columns: int) -> None:
+def test_block_fp8(rows, columns):
     weight = torch.randn(columns, rows, generator=torch.Generator().manual_seed(0)).to(torch.float8_e4m3fn)
     scale = scales(-(-columns // 16), -(-rows // 16), dtype=torch.float32)
     keywords = PACK.from_block_fp8(weight, scale, "fp8e4m3")
@@ -222,7 +219,7 @@ def test_block_fp8(rows: int, columns: int) -> None:
 
 @pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
 @pytest.mark.parametrize("blocked", [True, False])
-def test_blocks_of_fp4(name: str, blocked: bool) -> None:
+def test_blocks_of_fp4(name, blocked):
     octets = drawn(0, 256, N, K // 2).to(torch.uint8)
     size = 32 if name == "mxfp4" else 16
     if name == "mxfp4":
@@ -241,7 +238,7 @@ def test_blocks_of_fp4(name: str, blocked: bool) -> None:
     assert_values(name, PACK.from_mx(values, scale, name), expected)
 
 
-def test_blocks_of_fp8() -> None:
+def test_blocks_of_fp8():
     weight = torch.randn(N, 80, generator=torch.Generator().manual_seed(0)).to(torch.float8_e4m3fn)
     scale = drawn(120, 134, N, 3).to(torch.uint8)
     expected = torch.empty(80, N, dtype=torch.float64)
@@ -253,7 +250,7 @@ def test_blocks_of_fp8() -> None:
 
 @pytest.mark.parametrize("name", ["fp16", "bf16"])
 @pytest.mark.parametrize(("rows", "columns"), [(64, 32), (192, 96)])
-def test_semi_structured(name: str, rows: int, columns: int) -> None:
+def test_semi_structured(name, rows, columns):
     """Against torch's own conversion, of a matrix with two of four."""
     w = torch.randn(rows, columns, generator=torch.Generator().manual_seed(0))
     wanted = PACK.quantize(w, name)
@@ -264,7 +261,7 @@ def test_semi_structured(name: str, rows: int, columns: int) -> None:
     assert_values(name, keywords, pruned.double())
 
 
-def test_a_batch_is_that_of_its_matrices() -> None:
+def test_a_batch_is_that_of_its_matrices():
     (tensors, _), other = gptq(EIGHTS), torch.roll(gptq(EIGHTS)[0]["qweight"], 1, 0)
     both = {key: torch.stack([x, other if key == "qweight" else x]) for key, x in tensors.items()}
     keywords = PACK.from_gptq(**both, name="int4_batch")
@@ -321,9 +318,7 @@ ZEROS = torch.zeros(1, 1)
         ("semi_structured", {"packed": HALF[:24], "meta": HALF}, {"name": "fp16"}, ValueError, "multiples of 32 rows"),
     ],
 )
-def test_tensors_that_do_not_fit(
-    convert: str, tensors: dict[str, Any], changes: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    called: Callable[..., object] = getattr(PACK, f"from_{convert}")
+def test_tensors_that_do_not_fit(convert, tensors, changes, error, message):
+    called = getattr(PACK, f"from_{convert}")
     with pytest.raises(error, match=re.escape(message)):
         called(**{"name": "int4_zeros", **tensors, **changes})

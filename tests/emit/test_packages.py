@@ -1,7 +1,5 @@
 """How much host code comes with kernels (`package`), and that it works where only torch and triton are."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys
@@ -87,7 +85,7 @@ def imports(path: Path) -> Iterator[str]:
             yield f"{'.' * node.level}{node.module or ''}"
 
 
-def test_files_stand_alone(tmp_path: Path) -> None:
+def test_files_stand_alone(tmp_path):
     folder = rendered(tmp_path, "files")
     names = sorted(path.name for path in folder.iterdir())
     assert names[:2] == [".gitattributes", "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped.py"]
@@ -102,7 +100,7 @@ def test_files_stand_alone(tmp_path: Path) -> None:
     assert ran.stdout.splitlines() == wrong * len(list(folder.glob("*.py")))
 
 
-def test_plain_functions_use_public_interfaces_alone(tmp_path: Path) -> None:
+def test_plain_functions_use_public_interfaces_alone(tmp_path):
     folder = rendered(tmp_path, "plain")
     for path in [*folder.glob("*.py"), *folder.glob("_runtime/*.py")]:
         for name in imports(path):
@@ -125,7 +123,7 @@ def test_plain_functions_use_public_interfaces_alone(tmp_path: Path) -> None:
     assert "gemm_fp16_rcr_none" in listed and listed.endswith("set()")
 
 
-def test_the_option_takes_the_place_of_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_takes_the_place_of_the_key(tmp_path, capsys):
     folder = rendered(tmp_path, "torch")
     assert (folder / "_runtime" / "operators.py").exists() and "package" not in json.loads(
         (folder / "manifest.json").read_text()
@@ -142,9 +140,7 @@ def test_the_option_takes_the_place_of_the_key(tmp_path: Path, capsys: pytest.Ca
     assert "invalid choice: 'whole'" in capsys.readouterr().err
 
 
-def test_files_without_functions_make_no_repository_of_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_without_functions_make_no_repository_of_the_hub(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("packaged.yaml").write_text(SPEC)
     assert main(["packaged.yaml", "--package", "files"]) == 0
@@ -153,7 +149,7 @@ def test_files_without_functions_make_no_repository_of_the_hub(
     assert not Path("hub").exists()
 
 
-def test_every_option_of_a_plain_family_is_formatted(tmp_path: Path) -> None:
+def test_every_option_of_a_plain_family_is_formatted(tmp_path):
     (tmp_path / "every.yaml").write_text(
         "summary: Test family.\nlayout: rcr\ndtype: fp16\nselect: fastest\ninvariant: rows\npackage: plain\n",
         encoding="utf-8",

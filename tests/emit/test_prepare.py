@@ -3,13 +3,10 @@
 Where it matters what Triton compiles, Triton's own launch path decides that, for a GPU that is only claimed.
 """
 
-from __future__ import annotations
-
 import importlib
 import random
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, PropertyMock
@@ -50,7 +47,7 @@ class Compilations(set[tuple[str, str]]):
 
 
 @pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compilations]:
+def compilations(monkeypatch):
     """Claims an H200, and keeps what is compiled for it."""
     found = Compilations()
     monkeypatch.setattr(JITFunction, "_do_compile", lambda self, key, *rest: found.keep(self, key))
@@ -59,11 +56,11 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compilations]:
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[ModuleType, ModuleType]]]:
+def load(monkeypatch):
     """A family, of the shipped ones by default, and its `_prepare`; what is compiled cannot be launched."""
     names = []
 
-    def family(name: str, folder: Path | None = None) -> tuple[ModuleType, ModuleType]:
+    def family(name, folder=None):
         names.append(name)
         package = load_family(shipped.folder(name) if folder is None else folder / name)
         ahead = library_module(package, "prepare")
@@ -122,9 +119,7 @@ def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: ran
         ("autotune", "gemm_bf16_rcr_none", 100, 1000, [4]),
     ],
 )
-def test_prepared_calls_compile_nothing(
-    compilations: Compilations, load: Callable[..., Any], family: str, contract: str, n: int, k: int, m: Any
-) -> None:
+def test_prepared_calls_compile_nothing(compilations, load, family, contract, n, k, m):
     package, ahead = load(family)
     function, draw = getattr(package, contract), random.Random(7)
     configurations = function.prepare(n, k, M=m, device=CUDA, **({"B": 2} if family == "batched" else {}))
@@ -147,7 +142,7 @@ def test_prepared_calls_compile_nothing(
     assert launched and len(compilations) == prepared
 
 
-def test_what_is_prepared_is_prepared_once(compilations: Compilations, load: Callable[..., Any]) -> None:
+def test_what_is_prepared_is_prepared_once(compilations, load):
     package, ahead = load("gemm16")
     found = ahead.launches(package.gemm_fp16_rcr_none, 4096, 4096, M=range(1, 9), B=1, device=CUDA)
     for launch in found:
@@ -166,9 +161,7 @@ def split_launches(load: Callable[..., Any]) -> tuple[ModuleType, ModuleType, li
     return package, ahead, firsts, seconds
 
 
-def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own(
-    compilations: Compilations, load: Callable[..., Any]
-) -> None:
+def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own(compilations, load):
     package, _, firsts, seconds = split_launches(load)
     constants = {(launch.name, launch.arguments["BLOCK_N"], launch.arguments["SPLIT"]) for launch in seconds}
     rows = {(launch.name, launch.row) for launch in firsts}
@@ -186,11 +179,9 @@ def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own
     assert {module for module, _ in compilations - compiled} == set()
 
 
-def test_loading_either_kernel_makes_what_repeats_both(
-    compilations: Compilations, load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loading_either_kernel_makes_what_repeats_both(compilations, load, monkeypatch):
     _, ahead, firsts, seconds = split_launches(load)
-    repeated: list[Any] = []
+    repeated = []
     # What is not loaded has no address that a repeated launch could read.
     monkeypatch.setattr(ahead, "Repeat", lambda _, plan, compiled, given: repeated.append([x.loaded for x in compiled]))
     for launch in (*firsts, *seconds):
@@ -198,7 +189,7 @@ def test_loading_either_kernel_makes_what_repeats_both(
     assert repeated == [[True, True]] * len(firsts + seconds)
 
 
-def test_operands_that_are_always_aligned(compilations: Compilations, load: Callable[..., Any]) -> None:
+def test_operands_that_are_always_aligned(compilations, load):
     package, _ = load("gemm16")
     function = package.gemm_fp16_rcr_none
     counts = []
@@ -208,7 +199,7 @@ def test_operands_that_are_always_aligned(compilations: Compilations, load: Call
     assert counts[0] == 1 and counts == sorted(set(counts))
 
 
-def test_numbers_and_tensors_as_scalars(compilations: Compilations, load: Callable[..., Any]) -> None:
+def test_numbers_and_tensors_as_scalars(compilations, load):
     package, _ = load("outputs")
     function = package.gemm_fp16_rcr_accumulate
     counts = []
@@ -218,7 +209,7 @@ def test_numbers_and_tensors_as_scalars(compilations: Compilations, load: Callab
     assert counts[0] == counts[1] < counts[2] < counts[3]
 
 
-def test_every_configuration_that_the_tuner_tries(compilations: Compilations, load: Callable[..., Any]) -> None:
+def test_every_configuration_that_the_tuner_tries(compilations, load):
     package, _ = load("autotune")
     (first, *_) = package._KERNELS["gemm_bf16_rcr_none"]
     found = package.gemm_bf16_rcr_none.prepare(4096, 4096, M=4096, device=CUDA, unaligned=())
@@ -259,9 +250,7 @@ INTEGERS = "N, K, B and each M must be integers that are not negative, got N=64"
         ("masking: none", {"M": 3}, r"no kernel accepts the operands:\n.*M: BLOCK_M needs multiples of 16, got 3"),
     ],
 )
-def test_calls_of_prepare_that_no_call_of_the_contract_is(
-    compilations: Compilations, load: Callable[..., Any], tmp_path: Path, keys: str, given: dict[str, Any], told: str
-) -> None:
+def test_calls_of_prepare_that_no_call_of_the_contract_is(compilations, load, tmp_path, keys, given, told):
     text = f"{BASE}load: pointer\ntile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n{keys}\n"
     (tmp_path / "several.yaml").write_text(text)
     assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0
@@ -275,7 +264,7 @@ def test_calls_of_prepare_that_no_call_of_the_contract_is(
         assert getattr(package, name).prepare(64, 48, M=range(1, 40), device=CUDA, unaligned=()) == 1
 
 
-def test_sizes_of_other_libraries_and_a_name_alone(compilations: Compilations, load: Callable[..., Any]) -> None:
+def test_sizes_of_other_libraries_and_a_name_alone(compilations, load):
     function = load("fp16_rcr")[0].gemm_fp16_rcr_none
     assert function.prepare(0, 64, M=3, device=CUDA) == 0 and not compilations, "an empty result needs no kernel"
     assert function.prepare(*np.array([64, 48]), M=np.arange(1, 3), device=CUDA, unaligned="out") > 0
@@ -309,9 +298,7 @@ exclude:
     ],
 )
 @pytest.mark.parametrize("contract", ["gemm_fp16_rcr_none", "gemm_fp16_rrr_none", "gemm_fp16_rcr_scale_bias"])
-def test_which_is_what_a_call_runs(
-    rendered: Callable[[str], ModuleType], contract: str, m: int, n: int, k: int, ld: int
-) -> None:
+def test_which_is_what_a_call_runs(rendered, contract, m, n, k, ld):
     package = rendered(SPEC)
     a, b = torch.randn(m, ld).half()[:, :k], torch.randn(n, ld).half()[:, :k].T
     if "rrr" in contract:
@@ -329,9 +316,7 @@ def test_which_is_what_a_call_runs(
     assert function.which(a, b, **operands)[1]["BLOCK_M"], "the caller has a copy"
 
 
-def test_which_configuration_is_not_known_before(
-    rendered: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_configuration_is_not_known_before(rendered, monkeypatch):
     package = rendered("summary: Tuned.\nlayout: rcr\ndtype: fp16\nselect: autotune\nload: pointer\n")
     ((contract, (name,)),) = package._KERNELS.items()
     kernel = package._kernel(name)
@@ -343,14 +328,14 @@ def test_which_configuration_is_not_known_before(
     assert getattr(package, contract).which(a[:0], b) == (name, {})
 
 
-def test_a_source_that_the_parser_gives_up_is_compiled_once_more_when_no_thread_runs() -> None:
+def test_a_source_that_the_parser_gives_up_is_compiled_once_more_when_no_thread_runs():
     """CPython's parser, before 3.11.8, fails by chance if threads parse; Triton wraps the error or hands it on."""
-    order: list[str] = []
+    order = []
     keys = PropertyMock(side_effect=lambda: order.append("key"))
     source = type("Source", (), {"cache_key": keys})()
     launches = [SimpleNamespace(number=number, kernel=SimpleNamespace(fn=source)) for number in range(4)]
 
-    def compiled(launch: SimpleNamespace) -> int:
+    def compiled(launch):
         order.append("compiled")
         if launch.number and threading.current_thread() is not threading.main_thread():
             if launch.number == 1:
@@ -364,7 +349,7 @@ def test_a_source_that_the_parser_gives_up_is_compiled_once_more_when_no_thread_
     assert in_threads(launches, compiled) == [0, 1, 2, 3]
     assert order == ["key"] * 4 + ["compiled"] * 7
 
-    def wrong(launch: SimpleNamespace) -> int:
+    def wrong(launch):
         raise ValueError(f"launch {launch.number}")
 
     with pytest.raises(ValueError, match=r"^launch 0$"):

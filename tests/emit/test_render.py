@@ -1,7 +1,5 @@
 """Rendered text: the same bytes everywhere, formatted, and no text of a spec ever code."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re
@@ -54,12 +52,12 @@ def quoted(text: str) -> str:
 # The same bytes everywhere.
 
 
-def test_generated_is_what_the_specs_render() -> None:
+def test_generated_is_what_the_specs_render():
     ran = python("-m", "generator", "--all", "--check")
     assert ran.returncode == 0, ran.stderr
 
 
-def test_the_surroundings_leave_no_trace(tmp_path: Path) -> None:
+def test_the_surroundings_leave_no_trace(tmp_path):
     surroundings = (
         {"PYTHONHASHSEED": "0"},
         {"PYTHONHASHSEED": "4242", "TZ": "Asia/Kathmandu"},
@@ -80,7 +78,7 @@ def test_the_surroundings_leave_no_trace(tmp_path: Path) -> None:
     assert len(found[0]) == 6 + LIMITED + 1 and all(other == found[0] for other in found[1:])
 
 
-def test_no_machine_and_no_day_is_named() -> None:
+def test_no_machine_and_no_day_is_named():
     pattern = re.compile(rb"/work/|/home/|/tmp/|/usr/|\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b")
     texts = (each for folder in shipped.folders() for each in contents(folder).items())
     assert not [name for name, data in texts if pattern.search(data)]
@@ -89,7 +87,7 @@ def test_no_machine_and_no_day_is_named() -> None:
 # The text.
 
 
-def test_every_file_is_formatted_and_clean() -> None:
+def test_every_file_is_formatted_and_clean():
     assert_formatted(*shipped.folders())
     options = ("--no-cache", "--isolated", "--select", "E,F,W,I", "--line-length", "120", "--ignore", "E501")
     checked = ruff("check", *options, *shipped.folders())
@@ -100,7 +98,7 @@ def every_file() -> Iterator[Path]:
     return (path for folder in shipped.folders() for path in folder.glob("*.py"))
 
 
-def test_the_head_of_every_file_has_the_digest_of_the_text_below_it() -> None:
+def test_the_head_of_every_file_has_the_digest_of_the_text_below_it():
     files = list(every_file())
     assert len(files) > 400
     for path in files:
@@ -112,7 +110,7 @@ def test_the_head_of_every_file_has_the_digest_of_the_text_below_it() -> None:
         assert second == f"# sha256 of the text below: {digest}" and body_digest(text) == digest, path
 
 
-def test_a_change_of_the_body_shows_in_the_digest() -> None:
+def test_a_change_of_the_body_shows_in_the_digest():
     text = sources(family_of(BASE))["gemm_fp16_rcr_none__tiled_pointer_auto_grouped.py"]
     assert body_digest(text) is not None
     for other in (f"{text}\n", text.replace("BLOCK_M", "BLOCK_X", 1), text.split("\n", 2)[2], ""):
@@ -127,7 +125,7 @@ def imports_of(text: str) -> list[ast.Import | ast.ImportFrom]:
     return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
-def test_imports_are_torch_triton_and_the_standard_library() -> None:
+def test_imports_are_torch_triton_and_the_standard_library():
     for path in every_file():
         text = path.read_text(encoding="utf-8")
         imports = imports_of(text)
@@ -154,7 +152,7 @@ def test_imports_are_torch_triton_and_the_standard_library() -> None:
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_every_kernel_says_what_it_computes(path: Path) -> None:
+def test_every_kernel_says_what_it_computes(path):
     family = expand(read(path))
     for kernel in family.kernels:
         # What is committed is what the spec renders, which the test above proves.
@@ -165,7 +163,7 @@ def test_every_kernel_says_what_it_computes(path: Path) -> None:
         assert summary in " ".join(lines)
 
 
-def test_an_undefined_name_in_a_template_raises() -> None:
+def test_an_undefined_name_in_a_template_raises():
     made = environment()
     assert (made.trim_blocks, made.lstrip_blocks, made.keep_trailing_newline) == (True, True, True)
     for text in (
@@ -198,7 +196,7 @@ REFUSED = "\r\f\v\x1c\x85\u2028\u2029\0\x1b\u202e\u2066\u200b\ufeff\t"
 
 @pytest.mark.parametrize("character", REFUSED, ids=ascii)
 @pytest.mark.parametrize("key", ["summary", "header", "because"])
-def test_control_characters_are_refused_at_their_place(key: str, character: str) -> None:
+def test_control_characters_are_refused_at_their_place(key, character):
     text, message = quoted(f"a{character}import os"), f"the control character U+{ord(character):04X} is not allowed"
     if key == "because":
         added = f"masking: [none, mnk]\nexclude: [{{masking: none, because: {text}}}]\n"
@@ -214,7 +212,7 @@ def test_control_characters_are_refused_at_their_place(key: str, character: str)
     ["coding: latin-1", "-*- coding: utf-7 -*-", "vim: set fileencoding=latin-1 :", "# coding=utf-16", "encoding:x"],
 )
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_header_declares_no_encoding(line: str, number: int) -> None:
+def test_a_header_declares_no_encoding(line, number):
     header = "".join(f"  {text}\n" for text in (*["A licence."] * number, line))
     (found,) = mistakes_of(f"{BASE}header: |\n{header}")
     assert found == f"family.yaml:4:9: header: '# {line}' would declare an encoding; reword 'coding:' or 'coding='"
@@ -223,7 +221,7 @@ def test_a_header_declares_no_encoding(line: str, number: int) -> None:
 @pytest.mark.parametrize(
     "file", ["x coding:latin-1.yaml", "coding=utf-7.yaml", "a\nimport os.yaml", "a\rimport os.yaml", "\u202e.yaml"]
 )
-def test_a_hostile_file_name_is_refused(file: str) -> None:
+def test_a_hostile_file_name_is_refused(file):
     lines = mistakes_of(f"{BASE}name: ok\n", file)
     assert len(lines) == 1 and f"{file}:1:1: the file's name" in lines[0]
 
@@ -231,7 +229,7 @@ def test_a_hostile_file_name_is_refused(file: str) -> None:
 @pytest.mark.parametrize(
     "file", ["a'b`; rm -rf $x.yaml", 'a"""b.yaml', "a\\.yaml", "# a.yaml", "{{ 7 }}.yaml", "ü.yaml"]
 )
-def test_an_odd_file_name_is_no_code(file: str) -> None:
+def test_an_odd_file_name_is_no_code(file):
     found = sources(family_of(f"{BASE}name: family\n{KINDS}", file))
     assert {name: without_docstring(text) for name, text in found.items()} == TREES
     assert all(text.startswith("# Generated by `python -m generator ") for text in found.values())
@@ -262,7 +260,7 @@ def worded(summary: str, header: str) -> str:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
-def test_hostile_text_is_no_code(text: str) -> None:
+def test_hostile_text_is_no_code(text):
     for words in ((text, ""), ("A product.", text)):
         assert_no_code(family_of(worded(*words)))
 
@@ -277,12 +275,12 @@ TEXTS = st.one_of(
 
 
 @pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.drawn)])
-def test_any_text_is_refused_or_no_code(examples: int) -> None:
+def test_any_text_is_refused_or_no_code(examples):
     @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
     @given(summary=TEXTS, header=TEXTS)
     @example(summary='"', header="")
     @example(summary="\\", header="\\")
-    def check(summary: str, header: str) -> None:
+    def check(summary, header):
         try:
             family = family_of(worded(summary, header))
         except SpecError as error:
@@ -294,10 +292,10 @@ def test_any_text_is_refused_or_no_code(examples: int) -> None:
     check()
 
 
-def test_any_printable_text_comes_out_formatted(tmp_path: Path) -> None:
-    tried: list[str] = []
+def test_any_printable_text_comes_out_formatted(tmp_path):
+    tried = []
 
-    def render(summary: str, header: str) -> None:
+    def render(summary, header):
         try:
             family = family_of(BASE.replace("A product.", quoted(summary)) + f"header: {quoted(header)}\n")
         except SpecError:
@@ -318,7 +316,7 @@ def test_any_printable_text_comes_out_formatted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["torch", "plain", "files"])
-def test_specs_may_define_operations_of_the_same_name(package: str, tmp_path: Path) -> None:
+def test_specs_may_define_operations_of_the_same_name(package, tmp_path):
     """Each is rendered as it would be alone, whichever comes first."""
     meanings = {"first": ("x + s", "N"), "second": ("x * s", "M"), "third": ("x - s", "N")}
     for name, (formula, size) in meanings.items():

@@ -1,12 +1,9 @@
 """What rendering costs beside the writing of the same files, and that it parses no kernel."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
 import sys
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -31,7 +28,7 @@ def product(**axes: str) -> str:
     return f"summary: A product of many axes.\npackage: plain\n{listed}load: [pointer]\ntargets: [sm90]\n"
 
 
-def test_a_larger_product_parses_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_larger_product_parses_no_kernel(monkeypatch):
     """What is parsed are statements that no kernel had before, so fewer than kernels, and never a file."""
     some = {"layout": "rcr, rrr, crr", "epilogue": "none, bias, relu, bias+relu", "schedule": "tiled, persistent"}
     for orders, most in (("linear, grouped", 1.0), (AXES["swizzle"], 0.1)):
@@ -77,7 +74,7 @@ print(f"{rendered / written:.1f} times as long; {memory} MB")
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell the memory of a process in other ways")
-def test_what_rendering_costs_beside_writing(tmp_path: Path) -> None:
+def test_what_rendering_costs_beside_writing(tmp_path):
     """12,288 kernels, from the start of the process. `-s` prints the figures."""
     spec = tmp_path / "product.yaml"
     spec.write_text(product())

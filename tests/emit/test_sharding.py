@@ -1,14 +1,10 @@
 """A mesh of processes divides operands as the rules of the operators say, and results and gradients are torch's."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import ROOT, Spoken, python
+from tests.helpers.support import ROOT, python
 
 SPEC = """\
 summary: For meshes.
@@ -47,9 +43,7 @@ GATED = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo is tested on Linux")
-def test_operands_are_divided_without_communication_where_that_is_possible(
-    cli: Callable[..., Spoken], tmp_path: Path
-) -> None:
+def test_operands_are_divided_without_communication_where_that_is_possible(cli, tmp_path):
     (tmp_path / "meshes.yaml").write_text(SPEC)
     assert cli("meshes.yaml", "--out", tmp_path).status == 0
     script = str(ROOT / "tests" / "helpers" / "emit" / "divided.py")

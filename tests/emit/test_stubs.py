@@ -1,9 +1,5 @@
 """The types of a family's functions, as a type checker of their user sees them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from generator.commands.command_line import main
@@ -62,7 +58,7 @@ UNPREPARED = dict.fromkeys((12, 13), '"_Function2" has no attribute "prepare"')
 
 
 @pytest.mark.parametrize("package", ["torch", "plain"])
-def test_a_typo_is_an_error_and_a_result_a_tensor(tmp_path: Path, package: str) -> None:
+def test_a_typo_is_an_error_and_a_result_a_tensor(tmp_path, package):
     spec = SPEC if package == "torch" else SPEC.replace("with: prepare\n", "")
     (tmp_path / "typed.yaml").write_text(f"{spec}package: {package}\n")
     assert main([str(tmp_path / "typed.yaml"), "--out", str(tmp_path)]) == 0

@@ -1,7 +1,5 @@
 """Digests by meaning: what makes them differ, what does not, and that every version of Python finds the same."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -39,8 +37,6 @@ json.dump({name: digests(Path(name)) for name in sys.stdin.read().splitlines()},
 #: Every type of node that is known.
 EVERYTHING = '''\
 """Words."""
-from __future__ import annotations
-import a.b as c, d
 from .e import f as g, h
 i: int = 1
 (j): "k"
@@ -129,7 +125,7 @@ def ae():
         ("match a:\n    case None: d", "match a:\n    case _: d"),
     ],
 )
-def test_what_differs_in_meaning_differs(texts: tuple[str, ...]) -> None:
+def test_what_differs_in_meaning_differs(texts):
     assert len(set(map(digest, texts))) == len(texts)
 
 
@@ -151,11 +147,11 @@ def test_what_differs_in_meaning_differs(texts: tuple[str, ...]) -> None:
         ("a[(1, 2)]", "a[1, 2]"),
     ],
 )
-def test_what_means_the_same_does_not(texts: tuple[str, ...]) -> None:
+def test_what_means_the_same_does_not(texts):
     assert len(set(map(digest, texts))) == 1
 
 
-def test_a_type_of_node_that_is_not_known_is_refused() -> None:
+def test_a_type_of_node_that_is_not_known_is_refused():
     class Strange(ast.expr):
         _fields = ("value",)
 
@@ -163,26 +159,26 @@ def test_a_type_of_node_that_is_not_known_is_refused() -> None:
         written(ast.Expr(Strange(value=ast.Name("a", ast.Load()))))
 
 
-def test_a_field_that_is_not_known_is_refused_where_it_holds_something() -> None:
+def test_a_field_that_is_not_known_is_refused_where_it_holds_something():
     class Return(ast.Return):
         _fields = (*ast.Return._fields, "later")
 
     empty = Return(value=None)
-    empty.later = []  # type: ignore[attr-defined]
+    empty.later = []
     assert written(empty) == written(ast.Return(value=None))
-    empty.later = [ast.Pass()]  # type: ignore[attr-defined]
+    empty.later = [ast.Pass()]
     with pytest.raises(ValueError, match=r"does not support the field Return\.later"):
         written(empty)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12 there is no such syntax to refuse")
-def test_syntax_that_the_oldest_python_does_not_know_is_refused() -> None:
+def test_syntax_that_the_oldest_python_does_not_know_is_refused():
     with pytest.raises(ValueError, match=r"does not support the field .*type_params"):
         digest("def f[T](a: T): pass")
 
 
-def test_the_text_is_ascii_and_has_every_node_once() -> None:
-    nodes: list[ast.AST] = []
+def test_the_text_is_ascii_and_has_every_node_once():
+    nodes = []
     tree = ast.parse("def f(a):\n    '''Words.'''\n    return a + 'ä'")
     text = written(tree, nodes)
     assert text.isascii() and "Words" not in text and "\\u00e4" in text
@@ -235,7 +231,7 @@ def others() -> list[Path]:
     return list(found.values())
 
 
-def test_every_python_on_this_machine_finds_the_same_digests(tmp_path: Path) -> None:
+def test_every_python_on_this_machine_finds_the_same_digests(tmp_path):
     """Where there is none but this one, what the sample below comes to holds the others to it."""
     everything = tmp_path / "everything.py"
     everything.write_text(EVERYTHING, encoding="utf-8")
@@ -246,7 +242,7 @@ def test_every_python_on_this_machine_finds_the_same_digests(tmp_path: Path) -> 
         assert {name for name in own if each[name] != own[name]} == set()
 
 
-def test_a_sample_is_written_as_it_was() -> None:
+def test_a_sample_is_written_as_it_was():
     """Records stand as long as their digests do: another serialiser would have all of them keyed again."""
     call = '(Call (Name "f") [ <int 0x1>] [ (keyword "b" <float 0x1.0000000000000p-1>)])'
     assert written(ast.parse("a = f(1, b=.5)")) == f'(Module [ (Assign [ (Name "a")] {call})])'

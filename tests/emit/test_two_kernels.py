@@ -1,11 +1,7 @@
 """The two kernels of split_k: launched in order by every call, on partial sums that the call allocates."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -24,7 +20,7 @@ tile: [{{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}}]
 
 
 @pytest.fixture(params=["pointer", "descriptor"])
-def split(request: pytest.FixtureRequest, rendered: Callable[[str], ModuleType]) -> ModuleType:
+def split(request, rendered):
     return rendered(SPEC.format(dtype="fp16", load=request.param))
 
 
@@ -35,7 +31,7 @@ def kernels(package: ModuleType, contract: str) -> tuple[Kernel, Kernel]:
     return module.gemm_kernel, module.sum_kernel
 
 
-def test_a_first_call_launches_both_on_the_same_sums(split: ModuleType) -> None:
+def test_a_first_call_launches_both_on_the_same_sums(split):
     split.gemm_fp16_rcr_none(*operands(64, 48))
     first, second = kernels(split, "gemm_fp16_rcr_none")
     ((grid, _, given),), ((strips, _, then),) = first.launches, second.launches
@@ -47,10 +43,8 @@ def test_a_first_call_launches_both_on_the_same_sums(split: ModuleType) -> None:
     assert not {"c_ptr", "c_desc"} & given.keys() and not {"a_ptr", "a_desc", "K", "BLOCK_K", "num_warps"} & then.keys()
 
 
-def test_a_cached_call_launches_both_in_order_with_its_own_operands(
-    split: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order: list[Compiled] = []
+def test_a_cached_call_launches_both_in_order_with_its_own_operands(split, monkeypatch):
+    order = []
     run = Compiled.run
     monkeypatch.setattr(Compiled, "run", lambda self, *given: order.append(self) or run(self, *given))
     function = split.gemm_fp16_rcr_bias
@@ -70,15 +64,15 @@ def test_a_cached_call_launches_both_in_order_with_its_own_operands(
 
 
 @pytest.mark.parametrize("capturing", [False, True])
-def test_every_call_allocates_its_sums(split: ModuleType, monkeypatch: pytest.MonkeyPatch, capturing: bool) -> None:
+def test_every_call_allocates_its_sums(split, monkeypatch, capturing):
     """Torch's allocator keeps them apart: on other streams, in CUDA graphs, and while another call is under way."""
     function, out = split.gemm_fp16_rcr_none, torch.empty(64, 48, dtype=torch.float16)
     function(*operands(), out=out)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
-    made: list[torch.Tensor] = []
+    made = []
     empty = torch.empty_strided
 
-    def keep(*given: Any, **options: Any) -> torch.Tensor:
+    def keep(*given, **options):
         made.append(empty(*given, **options))
         return made[-1]
 
@@ -92,7 +86,7 @@ def test_every_call_allocates_its_sums(split: ModuleType, monkeypatch: pytest.Mo
     assert "again._runtime.workspaces" not in sys.modules, "no memory is shared by calls"
 
 
-def test_the_second_is_not_launched_after_an_error_of_the_first(split: ModuleType) -> None:
+def test_the_second_is_not_launched_after_an_error_of_the_first(split):
     function = split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
@@ -102,7 +96,7 @@ def test_the_second_is_not_launched_after_an_error_of_the_first(split: ModuleTyp
     assert len(first.compiled.runs) == 2 and len(second.compiled.runs) == 1
 
 
-def test_sums_of_a_gated_linear_unit_have_two_columns_for_each_of_the_result(split: ModuleType) -> None:
+def test_sums_of_a_gated_linear_unit_have_two_columns_for_each_of_the_result(split):
     a, b = operands(64, 96)
     assert split.gemm_fp16_rcr_swiglu(a, b).shape == (64, 48)
     first, second = kernels(split, "gemm_fp16_rcr_swiglu")
@@ -110,7 +104,7 @@ def test_sums_of_a_gated_linear_unit_have_two_columns_for_each_of_the_result(spl
     assert sums.shape == (3, 64, 96) and second.launches[0][2]["sums_ptr"] is sums
 
 
-def test_a_reduction_has_a_part_for_every_strip_of_the_second(split: ModuleType) -> None:
+def test_a_reduction_has_a_part_for_every_strip_of_the_second(split):
     function = split.gemm_fp16_rcr_rowsum
     for _ in range(2):
         out, row_sum = function(*operands(64, 80))
@@ -120,7 +114,7 @@ def test_a_reduction_has_a_part_for_every_strip_of_the_second(split: ModuleType)
     assert parts.shape == (3, 64) and len(second.compiled.runs) == 1
 
 
-def test_sums_of_integers_are_integers(rendered: Callable[[str], ModuleType]) -> None:
+def test_sums_of_integers_are_integers(rendered):
     spec = SPEC.replace("epilogue: [none, bias, swiglu, row_sum]\n", "")
     package = rendered(spec.format(dtype="int8", load="pointer"))
     package.gemm_int8_rcr_none(torch.zeros(64, 32, dtype=torch.int8), torch.zeros(48, 32, dtype=torch.int8).T)
@@ -128,7 +122,7 @@ def test_sums_of_integers_are_integers(rendered: Callable[[str], ModuleType]) ->
     assert first.launches[0][2]["sums_ptr"].dtype == torch.int32
 
 
-def test_the_gemm_of_a_kernels_file_launches_both(split: ModuleType) -> None:
+def test_the_gemm_of_a_kernels_file_launches_both(split):
     (name,) = split._KERNELS["gemm_fp16_rcr_none"]
     first, second = kernels(split, "gemm_fp16_rcr_none")
     for count in (1, 2):

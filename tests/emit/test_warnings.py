@@ -1,11 +1,8 @@
 """Calls of rendered families warn of nothing: eager, of fake and meta tensors, under torch.compile, exported."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -119,7 +116,7 @@ _FAMILIES = {
 
 
 @pytest.mark.parametrize("family", _FAMILIES)
-def test_calls_warn_of_nothing(family: str, tmp_path: Path) -> None:
+def test_calls_warn_of_nothing(family, tmp_path):
     (tmp_path / "warned.yaml").write_text(_FAMILIES[family])
     assert main([str(tmp_path / "warned.yaml"), "--out", str(tmp_path)]) == 0
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
@@ -153,7 +150,7 @@ gemm_fp16_rcr_none(x, x.T)
 """
 
 
-def test_the_interpreter_needs_numpy_as_the_page_says() -> None:
+def test_the_interpreter_needs_numpy_as_the_page_says():
     ran = python("-c", _WITHOUT, env={"TRITON_INTERPRET": "1"})
     told = "ModuleNotFoundError: No module named 'numpy'"
     assert ran.returncode == 1 and ran.stderr.rstrip().endswith(told)

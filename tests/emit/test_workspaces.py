@@ -1,10 +1,6 @@
 """The memory that launches of stream_k need: kept for each stream, bounded, cleared, and given back."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,7 +17,7 @@ load: pointer
 """
 
 
-def test_a_result_that_is_added_to_is_cleared_for_every_call(rendered: Callable[[str], ModuleType]) -> None:
+def test_a_result_that_is_added_to_is_cleared_for_every_call(rendered):
     package = rendered(SPLIT.format(dtype="{a: fp16, out: fp32}", schedule="split_k_atomic"))
     ((contract, _),) = package._KERNELS.items()
     for _ in range(3):
@@ -33,7 +29,7 @@ def test_a_result_that_is_added_to_is_cleared_for_every_call(rendered: Callable[
 
 
 @pytest.fixture
-def split(rendered: Callable[[str], ModuleType]) -> ModuleType:
+def split(rendered):
     return rendered(SPLIT.format(dtype="fp16", schedule="stream_k"))
 
 
@@ -48,9 +44,7 @@ def memory(kernel: Kernel) -> tuple[int, int]:
     return own["work_ptr"], own["counters_ptr"]
 
 
-def test_partial_sums_and_counters_have_one_place_for_each_stream(
-    split: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_sums_and_counters_have_one_place_for_each_stream(split, monkeypatch):
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     stream = ["first"]
     monkeypatch.setattr(streams_of(), "get_current_stream", lambda index: stream[0])
@@ -82,7 +76,7 @@ def test_partial_sums_and_counters_have_one_place_for_each_stream(
     assert not cached._workspaces
 
 
-def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspaces_are_bounded(split, monkeypatch):
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     streams = iter(range(100))
     monkeypatch.setattr(streams_of(), "get_current_stream", lambda index: next(streams))
@@ -97,12 +91,12 @@ def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPat
         assert not cached._workspaces
 
 
-def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_captured_call_has_a_workspace_of_its_own(split, monkeypatch):
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
     kernel, ((_, counters),) = launched(split, "gemm_fp16_rcr_none"), cached._workspaces.values()
-    cleared: list[torch.Tensor] = []
+    cleared = []
     zeros = torch.zeros
     monkeypatch.setattr(torch, "zeros", lambda *a, **o: cleared.append(zeros(*a, **o)) or cleared[-1])
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
@@ -110,7 +104,7 @@ def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypat
     assert [x.data_ptr() for x in cleared] == [memory(kernel)[1]] != [counters.data_ptr()]
 
 
-def test_an_error_of_a_launch_throws_workspaces_away(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_launch_throws_workspaces_away(split, monkeypatch):
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())

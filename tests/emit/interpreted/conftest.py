@@ -1,11 +1,6 @@
 """Families that are rendered for a test, and the launches of their kernels."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,14 +9,14 @@ collect_ignore_glob = [] if os.environ.get("TRITON_INTERPRET") == "1" else ["tes
 
 
 @pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def launches(monkeypatch):
     """The kernels that the interpreter has run since the test began, each by what it does."""
     from triton.runtime.interpreter import GridExecutor
 
-    ran: list[str] = []
+    ran = []
     run = GridExecutor.__call__
 
-    def counted(self: GridExecutor, *arguments: object, **options: object) -> None:
+    def counted(self, *arguments, **options):
         name = self.fn.__name__
         roles = {"__gradient": "gradient_kernel", "_sum": "sum_kernel", "_decode": "decode_kernel"}
         roles = {end: role for end, role in roles.items() if name.endswith(end)}
@@ -33,7 +28,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], ModuleType]:
+def render(tmp_path_factory):
     """Renders a spec's text and imports the family: `render(name, text)`. A name is used once in a process.
 
     Operators of torch are registered under the name and stay registered.
@@ -44,8 +39,8 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Mod
 
     interpreter.install()
 
-    def family(name: str, text: str) -> ModuleType:
-        folder: Path = tmp_path_factory.mktemp(name)
+    def family(name, text):
+        folder = tmp_path_factory.mktemp(name)
         (folder / f"{name}.yaml").write_text(text)
         assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
         return load_family(folder / name)

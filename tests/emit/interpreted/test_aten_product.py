@@ -1,11 +1,6 @@
 """Torch's own product among the candidates of the choice: `backends: [triton, aten]`."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -35,16 +30,14 @@ exclude:
 ROWS, MEASURED = 16, (5, 24, 64)
 N, K = 24, 64
 
-Render = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module")
-def rendered(render: Render) -> ModuleType:
+def rendered(render):
     return render("with_aten", SPEC)
 
 
 @pytest.fixture(autouse=True)
-def family(rendered: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def family(rendered, monkeypatch):
     """The family, with a decision table for the device of the tests."""
     found = rendered._contract("gemm_fp16_rcr_none").choice.aten
     rule = (("M", ROWS, "triton", "aten"),)
@@ -57,12 +50,12 @@ def family(rendered: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mo
 
 
 @pytest.fixture
-def products() -> Iterator[list[str]]:
+def products():
     """The operators of torch's products that ran."""
-    ran: list[str] = []
+    ran = []
 
     class Seen(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        def __torch_function__(self, function, types, arguments=(), options=None):
             if function in (torch.mm, torch.addmm, torch.bmm, torch.baddbmm):
                 ran.append(function.__name__)
             return function(*arguments, **(options or {}))
@@ -77,7 +70,7 @@ def operands(rows: int, dtype: torch.dtype = torch.float16) -> tuple[torch.Tenso
 
 
 @pytest.mark.parametrize(("rows", "word"), [(5, "aten"), (6, ""), (ROWS, ""), (ROWS + 1, "aten"), (0, ""), (1, "")])
-def test_the_table_and_the_rule_decide(family: ModuleType, products: list[str], rows: int, word: str) -> None:
+def test_the_table_and_the_rule_decide(family, products, rows, word):
     a, b, bias = operands(rows)
     for function, more in ((family.gemm_fp16_rcr_none, {}), (family.gemm_fp16_rcr_bias, {"bias": bias})):
         name, row = function.which(a, b, **more)
@@ -95,14 +88,14 @@ def test_the_table_and_the_rule_decide(family: ModuleType, products: list[str], 
     assert family.gemm_fp16_rcr_add.which(a, b, add=drawn((rows, N), torch.float16))[0] != "aten"
 
 
-def test_a_configuration_runs_the_kernels(family: ModuleType, products: list[str]) -> None:
+def test_a_configuration_runs_the_kernels(family, products):
     a, b, _ = operands(40)
     assert family.gemm_fp16_rcr_none.which(a, b) == ("aten", {})
     family.gemm_fp16_rcr_none(a, b, config=0)
     assert not products
 
 
-def test_a_result_by_columns_and_a_batch(family: ModuleType) -> None:
+def test_a_result_by_columns_and_a_batch(family):
     a, b, _ = operands(40)
     for _ in range(2):
         found = family.gemm_fp16_rrc_none(a, b.contiguous())
@@ -113,7 +106,7 @@ def test_a_result_by_columns_and_a_batch(family: ModuleType) -> None:
     assert torch.equal(family.bmm_fp16_rcr_none(left, right), torch.bmm(left, right))
 
 
-def test_wrong_operands_are_refused_as_ever(family: ModuleType) -> None:
+def test_wrong_operands_are_refused_as_ever(family):
     a, b, bias = operands(40)
     function = family.gemm_fp16_rcr_bias
     with pytest.raises(ValueError, match="gemm_fp16_rcr_bias: K is 64 in a and 24 in b"):
@@ -134,7 +127,7 @@ def test_wrong_operands_are_refused_as_ever(family: ModuleType) -> None:
     assert torch.equal(function(padded, b, bias=bias), torch.addmm(bias, padded, b))
 
 
-def test_the_settings_of_torch_hold(family: ModuleType, products: list[str]) -> None:
+def test_the_settings_of_torch_hold(family, products):
     a, b, _ = operands(40, torch.float32)
     function, matmul = family.gemm_fp32_rcr_none, torch.backends.cuda.matmul
     before = matmul.fp32_precision
@@ -156,7 +149,7 @@ def test_the_settings_of_torch_hold(family: ModuleType, products: list[str]) -> 
         torch.use_deterministic_algorithms(False)
 
 
-def test_layers_and_each_product_of_a_gradient_ask(family: ModuleType) -> None:
+def test_layers_and_each_product_of_a_gradient_ask(family):
     layer = family.nn.Linear(K, N, dtype=torch.float16)
     x = drawn((ROWS + 8, K), torch.float16).requires_grad_()
     for _ in range(2):
@@ -169,7 +162,7 @@ def test_layers_and_each_product_of_a_gradient_ask(family: ModuleType) -> None:
         torch.testing.assert_close(x.grad, torch.ones_like(found) @ layer.weight, rtol=1e-2, atol=1e-2)
 
 
-def test_overriding_leaves_such_products_to_torch(family: ModuleType) -> None:
+def test_overriding_leaves_such_products_to_torch(family):
     with family.override_aten() as override:
         for rows in (40, 7):
             a, b, _ = operands(rows)
@@ -184,7 +177,7 @@ def test_overriding_leaves_such_products_to_torch(family: ModuleType) -> None:
     assert not override.report.kept and override.report.replaced.total() == 2
 
 
-def test_graphs_leave_such_products_to_inductor(family: ModuleType) -> None:
+def test_graphs_leave_such_products_to_inductor(family):
     products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
     made = library_module(family, "graph_pass").GraphPass(products, family._contract)
     try:
@@ -199,7 +192,7 @@ def test_graphs_leave_such_products_to_inductor(family: ModuleType) -> None:
     assert dict(made.report.replaced) == {("addmm", "gemm_fp16_rcr_bias"): 1}
 
 
-def test_a_traced_call_runs_what_its_operator_chooses(family: ModuleType) -> None:
+def test_a_traced_call_runs_what_its_operator_chooses(family):
     a, b, _ = operands(40)
     compiled = torch.compile(lambda a, b: family.gemm_fp16_rcr_none(a, b).relu(), backend="eager", fullgraph=True)
     assert torch.equal(compiled(a, b), (a @ b).relu())

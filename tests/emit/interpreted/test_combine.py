@@ -1,12 +1,7 @@
 """`combine` of a family: rows of a product that are weighted and added for each token, and the gradients of that."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -28,7 +23,7 @@ SIZES = ((1, 1, 1, 1), (0, 2, 5, 7), (3, 0, 5, 7), (3, 2, 0, 7), (3, 2, 5, 0), (
 
 
 @pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(render):
     return render("combined", SPEC)
 
 
@@ -69,9 +64,7 @@ def of_torch(y: Tensor, index: Tensor, weights: Tensor | None, grad: Tensor) -> 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_the_bits_are_those_of_terms_added_in_their_order(
-    family: ModuleType, sizes: tuple[int, int, int, int], dtype: torch.dtype
-) -> None:
+def test_the_bits_are_those_of_terms_added_in_their_order(family, sizes, dtype):
     y, index, weights = drawn(*sizes, dtype)
     for given in (weights, weights.to(torch.bfloat16), weights.double(), None):
         found = family.combine(y, index, given)
@@ -80,7 +73,7 @@ def test_the_bits_are_those_of_terms_added_in_their_order(
     assert family.combine(y, index, weights, out=out) is out and torch.equal(out, by_torch(y, index, weights))
 
 
-def test_any_strides_are_read_and_written(family: ModuleType) -> None:
+def test_any_strides_are_read_and_written(family):
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     expected = by_torch(y, index, weights)
     out = torch.zeros(129, 7).T
@@ -88,7 +81,7 @@ def test_any_strides_are_read_and_written(family: ModuleType) -> None:
     assert family.combine(*turned, out=out) is out and torch.equal(out, expected)
 
 
-def test_nothing_outside_the_operands_is_read_or_written(family: ModuleType) -> None:
+def test_nothing_outside_the_operands_is_read_or_written(family):
     """Every address of the kernels is one of an operand's own elements."""
     interpreter.install()
     kernels = importlib.import_module(f"{family.__name__}._runtime.combined")
@@ -109,14 +102,12 @@ def test_nothing_outside_the_operands_is_read_or_written(family: ModuleType) -> 
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_gradients_are_added_in_the_order_of_tokens(
-    family: ModuleType, sizes: tuple[int, int, int, int], weighted: bool
-) -> None:
+def test_gradients_are_added_in_the_order_of_tokens(family, sizes, weighted):
     y, index, weights = drawn(*sizes, torch.bfloat16)
     grad = torch.randn(len(index), y.shape[1]).bfloat16()
     of_y, of_weights = of_torch(y, index, weights if weighted else None, grad)
 
-    def step(run: Callable[..., Tensor]) -> tuple[Tensor | None, Tensor | None]:
+    def step(run):
         a, b = y.clone().requires_grad_(), weights.clone().requires_grad_()
         run(a, index, b if weighted else None).backward(grad)
         return a.grad, b.grad
@@ -132,7 +123,7 @@ def test_gradients_are_added_in_the_order_of_tokens(
             torch.testing.assert_close(second, of_weights.to(second.dtype), rtol=1e-5, atol=1e-5)
 
 
-def test_wrong_calls_are_refused(family: ModuleType) -> None:
+def test_wrong_calls_are_refused(family):
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     for error, words, wrong in (
         (TypeError, "index must be torch.int32, got torch.int64", (y, index.long(), weights)),
@@ -152,7 +143,7 @@ def test_wrong_calls_are_refused(family: ModuleType) -> None:
         family.combine(y.requires_grad_(), index, weights, out=torch.zeros(7, 129))
 
 
-def test_a_gradient_of_a_gradient_is_refused_and_not_left_out(family: ModuleType) -> None:
+def test_a_gradient_of_a_gradient_is_refused_and_not_left_out(family):
     """Also where the first one depends on the weights alone, which torch's own check does not look at."""
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     given = y.requires_grad_(), index, weights.nan_to_num().requires_grad_()
@@ -170,7 +161,7 @@ def test_a_gradient_of_a_gradient_is_refused_and_not_left_out(family: ModuleType
     assert torch.equal(found, family.combine(*given)) and y.grad is not None
 
 
-def test_without_gradients_and_for_torch_alone(render: Callable[[str, str], ModuleType]) -> None:
+def test_without_gradients_and_for_torch_alone(render):
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     family = render("combined_alone", SPEC.replace("backward: kernels\n", ""))
     assert torch.equal(family.combine(y, index, weights), by_torch(y, index, weights))
@@ -187,8 +178,8 @@ def test_without_gradients_and_for_torch_alone(render: Callable[[str, str], Modu
     assert not hasattr(single, "combine")
 
 
-def test_torch_sees_operators(family: ModuleType) -> None:
-    given: Any = drawn(7, 3, 13, 129, torch.float32)
+def test_torch_sees_operators(family):
+    given = drawn(7, 3, 13, 129, torch.float32)
     compiled = torch.compile(lambda *x: family.combine(*x) + 1, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*given), by_torch(*given) + 1)
     with FakeTensorMode() as mode:
@@ -216,7 +207,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_a_kernel_gives_other_bits(family: ModuleType, mistake: str) -> None:
+def test_a_mistake_in_a_kernel_gives_other_bits(family, mistake):
     interpreter.install()
     right = importlib.import_module(f"{family.__name__}._runtime.combined")
     table, changes = MISTAKES[mistake]
@@ -237,7 +228,7 @@ def test_a_mistake_in_a_kernel_gives_other_bits(family: ModuleType, mistake: str
     assert not torch.equal(one, other)
 
 
-def test_derivatives_by_transforms_are_refused_and_not_left_out(family: ModuleType) -> None:
+def test_derivatives_by_transforms_are_refused_and_not_left_out(family):
     y, index, weights = drawn(7, 3, 13, 16, torch.float32)
     told = "combine: no derivatives in forward mode are computed; use torch.autograd"
     for given, call in ((y, lambda x: family.combine(x, index)), (weights, lambda x: family.combine(y, index, x))):

@@ -1,10 +1,6 @@
 """Torch's `matmul`, `linear` and `einsum` by a family whose rows are alike: the same bits in batches of every size."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -26,16 +22,14 @@ invariant: rows
 H, M, N, K = 2, 5, 24, 40
 BATCHES = (1, 2, 7)
 
-Render = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module")
-def family(render: Render) -> ModuleType:
+def family(render):
     return render("composed", SPEC)
 
 
 @pytest.fixture(autouse=True)
-def undone() -> Iterator[None]:
+def undone():
     """Every test leaves torch's dispatcher as it was."""
     names = ("matmul", "matmul.out", "linear", "einsum", "mm", "dot", "addmv")
     before = [torch._C._dispatch_dump(f"aten::{name}") for name in names]
@@ -102,7 +96,7 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_sequence_has_the_same_bits_in_every_batch(family: ModuleType, launches: list[str], name: str) -> None:
+def test_a_sequence_has_the_same_bits_in_every_batch(family, launches, name):
     x, y = drawn(max(BATCHES), H, M, K), drawn(max(BATCHES), H, N, K, seed=4)
     call, exact = CALLS[name], CALLS[name](x, y)
     whole_calls, found = [], None
@@ -123,7 +117,7 @@ def test_a_sequence_has_the_same_bits_in_every_batch(family: ModuleType, launche
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_written_has_the_bits_of_what_is_returned(family: ModuleType) -> None:
+def test_what_is_written_has_the_bits_of_what_is_returned(family):
     x = drawn(3, M, K)
     with family.override_aten():
         out = torch.empty(3, M, N)
@@ -133,7 +127,7 @@ def test_what_is_written_has_the_bits_of_what_is_returned(family: ModuleType) ->
         assert torch.matmul(x, WEIGHT.T, out=torch.empty(0)).shape == (3, M, N)
 
 
-def test_a_product_of_one_step_needs_no_contract(family: ModuleType, launches: list[str]) -> None:
+def test_a_product_of_one_step_needs_no_contract(family, launches):
     """The angles of rotary embeddings, of a type that the family does not multiply: each element is one product."""
     rates, places = drawn(3, 8, 1).double(), torch.arange(16.0).double().expand(3, 1, 16)
     expected = rates @ places
@@ -144,10 +138,10 @@ def test_a_product_of_one_step_needs_no_contract(family: ModuleType, launches: l
     assert {told for _, told in override.report.replaced} == {"K is 1: elementwise"}
 
 
-def test_vectors(family: ModuleType) -> None:
+def test_vectors(family):
     x, y = drawn(K), drawn(K, seed=1)
     matrix = drawn(M, K, seed=2)
-    calls: dict[str, Callable[[], Tensor]] = {
+    calls = {
         "dot": lambda: torch.dot(x, y),
         "dot out": lambda: torch.dot(x, y, out=torch.empty(())),
         "mm": lambda: x @ y,
@@ -165,9 +159,9 @@ def test_vectors(family: ModuleType) -> None:
         torch.testing.assert_close(found, expected)
 
 
-def test_what_torch_refuses_is_torchs_error(family: ModuleType) -> None:
+def test_what_torch_refuses_is_torchs_error(family):
     x = drawn(3, M, K)
-    calls: list[Callable[[], Any]] = [
+    calls = [
         lambda: x @ WEIGHT,
         lambda: x @ drawn(2, K, N),
         lambda: torch.tensor(1.0) @ x,
@@ -188,9 +182,9 @@ def test_what_torch_refuses_is_torchs_error(family: ModuleType) -> None:
         assert str(found.value) == str(expected.value)
 
 
-def test_other_sums_and_types_are_torchs(family: ModuleType) -> None:
+def test_other_sums_and_types_are_torchs(family):
     x = drawn(3, M, K)
-    calls: list[Callable[[], Tensor]] = [
+    calls = [
         lambda: torch.einsum("bmk->mk", x),
         lambda: torch.einsum("...k,nk->...n", x, WEIGHT),
         lambda: torch.einsum("bmk,bmk->bk", x, x),
@@ -207,10 +201,10 @@ def test_other_sums_and_types_are_torchs(family: ModuleType) -> None:
             torch.testing.assert_close(call(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_gradients_transforms_and_modes(family: ModuleType) -> None:
+def test_gradients_transforms_and_modes(family):
     x, layer = drawn(3, M, K), nn.Linear(K, N)
 
-    def gradients() -> tuple[Tensor, ...]:
+    def gradients():
         y = layer(x.requires_grad_())
         scores = y @ y.mT + torch.einsum("bmk,bnk->bmn", y, y)
         return torch.autograd.grad(scores.square().sum(), [x, *layer.parameters()])
@@ -229,7 +223,7 @@ def test_gradients_transforms_and_modes(family: ModuleType) -> None:
     )
 
 
-def test_fake_tensors_have_torchs_composition(family: ModuleType, launches: list[str]) -> None:
+def test_fake_tensors_have_torchs_composition(family, launches):
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with family.override_aten(), FakeTensorMode():
@@ -278,7 +272,7 @@ class Decoder(nn.Module):
 @pytest.mark.parametrize("qwen", [True, False])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @torch.no_grad()
-def test_a_whole_model(family: ModuleType, groups: int, qwen: bool) -> None:
+def test_a_whole_model(family, groups, qwen):
     torch.manual_seed(0)
     model = Decoder(4, groups, 16, qwen=qwen)
     # 16 tokens fill the vectors of torch's own operations on a CPU.
@@ -292,12 +286,12 @@ def test_a_whole_model(family: ModuleType, groups: int, qwen: bool) -> None:
 
 
 @torch.no_grad()
-def test_attention_by_products(family: ModuleType) -> None:
+def test_attention_by_products(family):
     """That of torch's backend that has no kernel of its own."""
     x = drawn(7, 16, 2, 16)
     with family.override_aten() as override, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
 
-        def attention(x: Tensor) -> Tensor:
+        def attention(x):
             return functional.scaled_dot_product_attention(*[x.transpose(1, 2)] * 3, is_causal=True)
 
         whole = attention(x)
@@ -306,15 +300,15 @@ def test_attention_by_products(family: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.complex64])
-def test_gradients_of_what_is_left_to_torch(family: ModuleType, dtype: torch.dtype) -> None:
+def test_gradients_of_what_is_left_to_torch(family, dtype):
     # Kernels for a device had changed which kernel of autograd torch's dispatcher gives for that device.
     x, weight, bias = (each.to(dtype).requires_grad_() for each in (drawn(2, M, K), WEIGHT, BIAS))
 
-    def gradients() -> list[Tensor]:
+    def gradients():
         results = x @ weight.T, x[0] @ weight[0], functional.linear(x, weight, bias)
         results = (*results, functional.linear(x[0, 0], weight), torch.einsum("bmk,nk->bmn", x, weight))
         total = sum(each.abs().square().sum() for each in results)
-        return [*torch.autograd.grad(total, (x, weight, bias))]  # type: ignore[arg-type]
+        return [*torch.autograd.grad(total, (x, weight, bias))]
 
     expected = gradients()
     with family.override_aten():
@@ -323,7 +317,7 @@ def test_gradients_of_what_is_left_to_torch(family: ModuleType, dtype: torch.dty
         torch.testing.assert_close(one, other)
 
 
-def test_gradients_of_a_subclass(family: ModuleType) -> None:
+def test_gradients_of_a_subclass(family):
     class Named(Tensor):
         pass
 
@@ -334,11 +328,11 @@ def test_gradients_of_a_subclass(family: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("recorded", ["x", "bias", "out"])
-def test_a_result_that_is_filled_records_no_gradient(family: ModuleType, recorded: str) -> None:
+def test_a_result_that_is_filled_records_no_gradient(family, recorded):
     # Torch refuses it; here the gradient had been recorded, so that a model worked with the family alone.
     given = {"x": drawn(M, K), "bias": drawn(N), "out": torch.empty(M, N)}
     given[recorded].requires_grad_()
-    linear: Any = torch._C._nn.linear  # type: ignore[attr-defined]
+    linear = torch._C._nn.linear
     with family.override_aten():
         with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
             linear(given["x"], WEIGHT, given["bias"], out=given["out"])
@@ -348,7 +342,7 @@ def test_a_result_that_is_filled_records_no_gradient(family: ModuleType, recorde
 
 
 @pytest.mark.parametrize("how", ["compiled", "exported"])
-def test_a_model_compiled_after_it_has_its_gradients(family: ModuleType, how: str) -> None:
+def test_a_model_compiled_after_it_has_its_gradients(family, how):
     # Torch keeps which kernels an operator had while it traced; with those of the override no gradient was recorded.
     layer, x = nn.Linear(K, N), drawn(M, K).requires_grad_()
     with family.override_aten():

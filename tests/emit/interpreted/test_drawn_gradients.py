@@ -1,7 +1,5 @@
 """The gradients of chains drawn by hypothesis, against torch's autograd in float64: a few, and more on demand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 
@@ -43,7 +41,7 @@ def checked(render: Family, prefix: str, count: int, number: int) -> set[str]:
         suppress_health_check=list(HealthCheck),
     )
     @given(specs())
-    def examine(text: str) -> None:
+    def examine(text):
         assume(legal(text) is not None)
         found.append(text)
         family = render(f"{prefix}{len(found)}", text)
@@ -55,10 +53,10 @@ def checked(render: Family, prefix: str, count: int, number: int) -> set[str]:
     return {*found}
 
 
-def test_a_few_drawn_chains(render: Family) -> None:
+def test_a_few_drawn_chains(render):
     assert len(checked(render, "few", 12, number=5)) >= 10
 
 
 @pytest.mark.operators
-def test_many_drawn_chains(render: Family) -> None:
+def test_many_drawn_chains(render):
     assert len(checked(render, "many", 200, number=6)) >= 150

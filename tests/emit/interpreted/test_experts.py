@@ -1,12 +1,9 @@
 """`nn.Experts` of a family, forward and backward, and `nn.replace_experts`."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -29,7 +26,7 @@ ACTIVATIONS = {"swiglu": nn.functional.silu, "geglu": nn.functional.gelu, "geglu
 
 
 @pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(render):
     return render("experts_of_layers", SPEC)
 
 
@@ -58,7 +55,7 @@ def drawn(outside: bool = True) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("gate", ["swiglu", "geglu", "geglu_tanh"])
 @pytest.mark.parametrize("kind", [torch.int64, torch.int32])
-def test_a_layer_and_its_gradients_are_those_of_torch(family: ModuleType, gate: str, kind: torch.dtype) -> None:
+def test_a_layer_and_its_gradients_are_those_of_torch(family, gate, kind):
     layer = family.nn.Experts(COUNT, HIDDEN, INNER, gate=gate)
     act = ACTIVATIONS[gate]
     x, index, weights = drawn()
@@ -79,9 +76,7 @@ def test_a_layer_and_its_gradients_are_those_of_torch(family: ModuleType, gate: 
     assert all(torch.equal(one, other) for one, other in zip(ours, again, strict=True))
 
 
-def test_rows_that_are_copied_give_the_bits_of_those_that_are_named(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_are_copied_give_the_bits_of_those_that_are_named(family, monkeypatch):
     layer = family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.float16)
     x, index, weights = drawn()
     with torch.no_grad():
@@ -91,11 +86,11 @@ def test_rows_that_are_copied_give_the_bits_of_those_that_are_named(
     assert named.dtype == torch.float16
 
 
-def test_a_compiled_step_is_one_graph(family: ModuleType) -> None:
+def test_a_compiled_step_is_one_graph(family):
     layer = family.nn.Experts(COUNT, HIDDEN, INNER)
     x, index, weights = drawn()
 
-    def step(run: Callable[..., Tensor]) -> tuple[Tensor, ...]:
+    def step(run):
         a, b = x.clone().requires_grad_(), weights.clone().requires_grad_()
         return torch.autograd.grad(run(a, index, b).square().sum(), [a, b, *layer.parameters()])
 
@@ -103,7 +98,7 @@ def test_a_compiled_step_is_one_graph(family: ModuleType) -> None:
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_no_tokens_no_experts_and_wrong_calls(family: ModuleType) -> None:
+def test_no_tokens_no_experts_and_wrong_calls(family):
     layer = family.nn.Experts(COUNT, HIDDEN, INNER)
     x, index, weights = drawn()
     assert layer(x[:0], index[:0], weights[:0]).shape == (0, HIDDEN)
@@ -150,7 +145,7 @@ class Stacked(nn.Module):
 
 def _default_apply_gate(self: Any, x: Tensor) -> Tensor:
     gate, up = x.chunk(2, -1)
-    return self.act_fn(gate) * up  # type: ignore[no-any-return]
+    return self.act_fn(gate) * up
 
 
 class Clamped(Stacked):
@@ -170,11 +165,11 @@ class Doubled(Stacked):
         return 2 * super().forward(*given)
 
 
-Stacked._apply_gate = _default_apply_gate  # type: ignore[attr-defined]
+Stacked._apply_gate = _default_apply_gate
 Stacked.__module__ = Clamped.__module__ = "transformers.models.stand_in"
 
 
-def test_experts_of_a_model_are_replaced_and_others_named(family: ModuleType) -> None:
+def test_experts_of_a_model_are_replaced_and_others_named(family):
     model = nn.ModuleDict({x: nn.Module() for x in "abcdefghijklm"})
     fits = Stacked(nn.SiLU())
     model["a"].experts = model["b"].experts = fits
@@ -187,7 +182,7 @@ def test_experts_of_a_model_are_replaced_and_others_named(family: ModuleType) ->
     model["i"].experts = Stacked(nn.SiLU()).bfloat16()
     model["j"].experts = Silent()
     model["k"].experts = hooked = Stacked(nn.SiLU())
-    hooked.forward = hooked.forward  # type: ignore[method-assign]
+    hooked.forward = hooked.forward
     model["l"].experts = Doubled(nn.SiLU())
     model["m"].experts = gated = Stacked(nn.SiLU())
     gated._apply_gate = lambda x: x
@@ -240,19 +235,19 @@ def _hooked(activation: nn.Module) -> nn.Module:
         (functools.partial(nn.functional.leaky_relu, negative_slope=0.0), None),
     ],
 )
-def test_an_activation_is_known_by_what_it_is(family: ModuleType, activation: Any, gate: str | None) -> None:
+def test_an_activation_is_known_by_what_it_is(family, activation, gate):
     assert family._runtime.experts._gate_of(activation) == gate
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.uint32, torch.uint64])
-def test_every_integer_type_names_experts(family: ModuleType, kind: torch.dtype) -> None:
+def test_every_integer_type_names_experts(family, kind):
     for count in (COUNT, 300):
         layer = family.nn.Experts(count, HIDDEN, INNER)
         x, index, weights = drawn(outside=False)
         assert torch.equal(layer(x, index.to(kind), weights), layer(x, index, weights))
 
 
-def test_hidden_states_have_the_type_of_the_weights_but_under_autocast(family: ModuleType) -> None:
+def test_hidden_states_have_the_type_of_the_weights_but_under_autocast(family):
     x, index, weights = drawn()
     layer = family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.float16)
     with pytest.raises(TypeError, match=r"hidden_states are torch.float32, and the weights are torch.float16"):
@@ -268,7 +263,7 @@ def test_hidden_states_have_the_type_of_the_weights_but_under_autocast(family: M
 
 
 @pytest.mark.parametrize("name", ["gate_up_proj", "down_proj"])
-def test_weights_may_have_any_order_in_memory(family: ModuleType, name: str) -> None:
+def test_weights_may_have_any_order_in_memory(family, name):
     layer, (x, index, weights) = family.nn.Experts(COUNT, HIDDEN, INNER), drawn()
     expected = layer(x, index, weights)
     of = torch.autograd.grad(expected.sum(), getattr(layer, name))
@@ -280,20 +275,20 @@ def test_weights_may_have_any_order_in_memory(family: ModuleType, name: str) -> 
 
 
 @pytest.mark.parametrize("recording", [False, True])
-def test_the_number_of_tokens_may_be_known_at_run_time_only(family: ModuleType, recording: bool) -> None:
+def test_the_number_of_tokens_may_be_known_at_run_time_only(family, recording):
     layer, (x, index, weights) = family.nn.Experts(COUNT, HIDDEN, INNER), drawn()
     mask = torch.arange(TOKENS) % 3 > 0
 
-    def masked(*given: Tensor) -> Any:
+    def masked(*given):
         return layer(*[each[mask] for each in given])
 
-    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.set_grad_enabled(recording):  # type: ignore[no-untyped-call]
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.set_grad_enabled(recording):
         found = torch.compile(masked, fullgraph=True, backend="aot_eager")(x, index, weights)
     assert torch.equal(found, masked(x, index, weights)) and found.requires_grad is recording
 
 
 @pytest.mark.parametrize("least", [2, 8])
-def test_a_named_number_of_tokens_is_exported(family: ModuleType, least: int) -> None:
+def test_a_named_number_of_tokens_is_exported(family, least):
     layer, given = family.nn.Experts(COUNT, HIDDEN, INNER).requires_grad_(False), drawn()
     shapes = tuple({0: torch.export.Dim("n", min=least)} for _ in given)
     program = torch.export.export(layer, given, dynamic_shapes=shapes, strict=False)
@@ -301,7 +296,7 @@ def test_a_named_number_of_tokens_is_exported(family: ModuleType, least: int) ->
     assert torch.equal(program.module()(*few), layer(*few))
 
 
-def test_families_without_both_products_have_no_experts(render: Callable[[str, str], ModuleType]) -> None:
+def test_families_without_both_products_have_no_experts(render):
     text = SPEC.replace("[none, swiglu, geglu, geglu_tanh, scale_m]", "[swiglu, scale_m]")
     half = render("half_of_experts", text.replace("with: experts\n", ""))
     assert not hasattr(half, "nn")

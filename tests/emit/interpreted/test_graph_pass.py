@@ -1,12 +1,9 @@
 """Graphs of torch.compile whose products a family computes: `inductor.install`."""
 
-from __future__ import annotations
-
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,12 +32,11 @@ exclude:
 """
 N, K = 24, 32
 
-Render = Callable[[str, str], ModuleType]
 Model = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def family(render: Render) -> ModuleType:
+def family(render):
     assert "compiling" not in sys.modules
     return render("compiling", SPEC.format(dtype="[fp16, fp32]"))
 
@@ -68,7 +64,7 @@ def compiled(model: Model, **options: Any) -> Model:
 
 
 @pytest.fixture(autouse=True)
-def undone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def undone(monkeypatch):
     """Every test begins without compiled graphs, and leaves Inductor's options as they were."""
     from torch._inductor import config
 
@@ -142,9 +138,7 @@ def chains(report: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_graph_has_the_contracts_operators_and_their_values(
-    family: ModuleType, launches: list[str], name: str
-) -> None:
+def test_a_graph_has_the_contracts_operators_and_their_values(family, launches, name):
     model, expected = models(torch.float16)[name]
     x = drawn((2, 5, K), torch.float16, seed=20)
     wanted = model(x)
@@ -158,7 +152,7 @@ def test_a_graph_has_the_contracts_operators_and_their_values(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_inductors_code_calls_the_operators(family: ModuleType, launches: list[str], dtype: torch.dtype) -> None:
+def test_inductors_code_calls_the_operators(family, launches, dtype):
     every = models(dtype)
     chosen = [
         every[name] for name in ("a residual", "a gate of two layers", "a gate of one layer", "gelu", "attention")
@@ -173,7 +167,7 @@ def test_inductors_code_calls_the_operators(family: ModuleType, launches: list[s
         torch.testing.assert_close(y, model(x), rtol=1e-2, atol=1e-2)
 
 
-def test_two_dimensions_and_fp32_have_the_same_chains(family: ModuleType) -> None:
+def test_two_dimensions_and_fp32_have_the_same_chains(family):
     for name in ("a gate of one layer", "a residual", "gelu", "three operations"):
         torch._dynamo.reset()
         model, expected = models(torch.float32)[name]
@@ -185,14 +179,14 @@ def test_two_dimensions_and_fp32_have_the_same_chains(family: ModuleType) -> Non
         torch.testing.assert_close(found, model(x), rtol=1e-5, atol=1e-5)
 
 
-def test_with_the_rounding_of_torch_the_bits_are_those_of_eager_mode(family: ModuleType) -> None:
+def test_with_the_rounding_of_torch_the_bits_are_those_of_eager_mode(family):
     """Where the sum of a product is exact: of small whole numbers."""
     w, v, wide = (
         drawn(shape, torch.float32, seed=at).round().half() for at, shape in enumerate([(N, K)] * 2 + [(2 * N, K)])
     )
     x, bias = drawn((3, 7, K), torch.float32, seed=20).round().half(), drawn((N,), torch.float16, seed=9)
 
-    def gate(x: torch.Tensor) -> Any:
+    def gate(x):
         up = (x @ wide.T).chunk(2, -1)
         return functional.silu(x @ w.T) * (x @ v.T), torch.relu(x @ w.T + bias), functional.silu(up[0]) * up[1]
 
@@ -215,7 +209,7 @@ def test_with_the_rounding_of_torch_the_bits_are_those_of_eager_mode(family: Mod
         family.inductor.install("early")
 
 
-def test_sizes_that_change_share_a_graph(family: ModuleType, launches: list[str]) -> None:
+def test_sizes_that_change_share_a_graph(family, launches):
     model, expected = models(torch.float16)["a gate of two layers"]
     with family.inductor.install() as installed:
         call = compiled(model, dynamic=True)
@@ -228,7 +222,7 @@ def test_sizes_that_change_share_a_graph(family: ModuleType, launches: list[str]
     assert chains(installed.report) == sorted(expected)
 
 
-def test_a_backward_pass_is_replaced_too(family: ModuleType) -> None:
+def test_a_backward_pass_is_replaced_too(family):
     """What it reads of the forward pass stays in the graph, so that a chain is left apart there, with its reason."""
     layer = torch.nn.Sequential(torch.nn.Linear(K, N), torch.nn.Tanh(), torch.nn.Linear(N, K))
     x = drawn((6, K), torch.float32)
@@ -242,7 +236,7 @@ def test_a_backward_pass_is_replaced_too(family: ModuleType) -> None:
     assert installed.report.kept == {("mm", "no contract has the layout crr; this type has rcr, rrr"): 2}
 
 
-def test_a_chain_that_is_read_elsewhere_is_reported(family: ModuleType) -> None:
+def test_a_chain_that_is_read_elsewhere_is_reported(family):
     w, bias = (weights(torch.float16)[name] for name in ("w", "bias"))
     with family.inductor.install() as installed:
         compiled(lambda x: (torch.relu(y := functional.linear(x, w, bias)), y))(drawn((6, K), torch.float16))
@@ -252,7 +246,7 @@ def test_a_chain_that_is_read_elsewhere_is_reported(family: ModuleType) -> None:
     )
 
 
-def test_what_no_contract_fits_stays(family: ModuleType, launches: list[str]) -> None:
+def test_what_no_contract_fits_stays(family, launches):
     x, w = drawn((6, K), torch.float32), weights(torch.float32)["w"]
     calls = {
         "no contract multiplies float64 by float64 to float64": lambda x: x.double() @ w.double().T,
@@ -268,7 +262,7 @@ def test_what_no_contract_fits_stays(family: ModuleType, launches: list[str]) ->
         torch.testing.assert_close(found, model(x))
 
 
-def test_kernels_that_need_multiples_or_aligned_operands_are_not_taken(render: Render) -> None:
+def test_kernels_that_need_multiples_or_aligned_operands_are_not_taken(render):
     """A graph serves any number of rows, and operands wherever they begin."""
     plain = "summary: x\nlayout: rcr\ndtype: fp16\nwith: inductor\ntile: [{m: 16, n: 16, k: 16, warps: 1}]\n"
     weight = drawn((N, 40), torch.float16)
@@ -303,13 +297,13 @@ class Passes:
         return Counted()
 
 
-def test_passes_are_composed_and_removed_in_any_order(family: ModuleType, render: Render) -> None:
+def test_passes_are_composed_and_removed_in_any_order(family, render):
     from torch._inductor import config
 
     other = render("compiling_too", SPEC.format(dtype="fp16"))
     x, w = drawn((6, K), torch.float32), weights(torch.float32)["w"]
 
-    def replaced() -> list[int]:
+    def replaced():
         torch._dynamo.reset()
         for each in (first, second):
             each.report.clear()
@@ -342,7 +336,7 @@ def test_passes_are_composed_and_removed_in_any_order(family: ModuleType, render
     assert config.post_grad_custom_pre_pass is None and not first.installed
 
 
-def test_the_cache_keeps_graphs_apart(family: ModuleType, tmp_path: Path) -> None:
+def test_the_cache_keeps_graphs_apart(family, tmp_path):
     """A process with the pass does not take the graph of one without it, and a later one takes that of the first."""
     code = f"""
 import sys
@@ -401,10 +395,10 @@ AT_RUN_TIME: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
 @pytest.mark.parametrize(
     ("name", "recording"), [*((x, False) for x in AT_RUN_TIME), *((x, True) for x in AT_RUN_TIME if x != "K")]
 )
-def test_a_size_that_only_the_run_knows_ends_no_compilation(family: ModuleType, name: str, recording: bool) -> None:
+def test_a_size_that_only_the_run_knows_ends_no_compilation(family, name, recording):
     x = drawn((20, K), torch.float32, seed=4).requires_grad_(recording)
     options = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
-    with torch._dynamo.config.patch(**options), family.inductor.install() as installed:  # type: ignore[no-untyped-call]
+    with torch._dynamo.config.patch(**options), family.inductor.install() as installed:
         found = compiled(AT_RUN_TIME[name], fullgraph=True)(x, SELECTED)
         expected = AT_RUN_TIME[name](x, SELECTED)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
@@ -414,7 +408,7 @@ def test_a_size_that_only_the_run_knows_ends_no_compilation(family: ModuleType, 
     assert installed.report.replaced or installed.report.kept
 
 
-def test_a_fault_of_the_pass_leaves_the_product_to_torch(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_pass_leaves_the_product_to_torch(family, monkeypatch):
     x = drawn((5, K), torch.float32)
     with family.inductor.install() as installed:
         monkeypatch.setattr(installed, "_search", lambda *given, **options: 1 / 0)
@@ -437,7 +431,7 @@ exclude:
 """
 
 
-def test_products_of_one_row_are_kept_whole_where_rows_are_alike(family: ModuleType, render: Render) -> None:
+def test_products_of_one_row_are_kept_whole_where_rows_are_alike(family, render):
     from torch._inductor.decomposition import decompositions, fast_random_decomps
 
     alike = render("alike_in_graphs", INVARIANT)
@@ -445,7 +439,7 @@ def test_products_of_one_row_are_kept_whole_where_rows_are_alike(family: ModuleT
     before = [dict(table) for table in tables]
     x, bias = drawn((9, 16), torch.float32), drawn((16,), torch.float32, seed=2)
     weight = drawn((16, 16), torch.float32, seed=1)
-    models: dict[str, Model] = {
+    models = {
         "linear": lambda x: functional.linear(x, weight, bias),
         "mm": lambda x: x @ weight,
         "bmm": lambda x: torch.bmm(x[None], weight[None])[0],

@@ -1,13 +1,7 @@
 """Gradients of grouped contracts: of rows in no group they are zero, and of an empty group's matrix too."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -41,7 +35,7 @@ ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
 @pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(render):
     return render("trained_groups", SPEC)
 
 
@@ -65,7 +59,7 @@ def reference(name: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("ends", ENDS, ids=str)
-def test_gradients_are_those_of_each_group(family: ModuleType, ends: list[int]) -> None:
+def test_gradients_are_those_of_each_group(family, ends):
     variants = contracts(family)
     names = [name for name in family._GRADIENTS if "save" not in name]
     assert len(names) == 12
@@ -86,7 +80,7 @@ def test_gradients_are_those_of_each_group(family: ModuleType, ends: list[int]) 
             torch.testing.assert_close(ours[x].grad, theirs[x].grad, rtol=1e-4, atol=1e-4, msg=f"{name} {x}")
 
 
-def test_the_backward_pass_is_of_operators_and_waits_for_nothing(family: ModuleType) -> None:
+def test_the_backward_pass_is_of_operators_and_waits_for_nothing(family):
     given = operands(contracts(family)["gmm_fp32_rcr_none"])
     given["a"].requires_grad_()
     given["b"].requires_grad_()
@@ -96,13 +90,13 @@ def test_the_backward_pass_is_of_operators_and_waits_for_nothing(family: ModuleT
     assert set(seen.names) == {"gmm_fp32_rrr_none_out", "gmmk_fp32_crc_none"}
 
 
-def test_a_step_is_compiled_in_one_graph(family: ModuleType) -> None:
+def test_a_step_is_compiled_in_one_graph(family):
     name = "gmm_fp32_rcr_none"
     given = operands(contracts(family)[name])
     a, b, offsets = given.values()
     gemm = getattr(family, name)
 
-    def loss(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def loss(a, b):
         return gemm(a, b, offsets)[:30].square().sum()
 
     gradients = []
@@ -114,7 +108,7 @@ def test_a_step_is_compiled_in_one_graph(family: ModuleType) -> None:
         torch.testing.assert_close(compiled, eager)
 
 
-def test_a_contract_registers_the_operators_of_its_backward_pass(render: Callable[[str, str], ModuleType]) -> None:
+def test_a_contract_registers_the_operators_of_its_backward_pass(render):
     """A compiled backward pass that torch has cached calls them in a process that never traced it."""
     family = render("cached_groups", SPEC)
     name = "gmm_fp32_rcr_scalem_swiglu"
@@ -128,7 +122,7 @@ def test_a_contract_registers_the_operators_of_its_backward_pass(render: Callabl
         assert hasattr(found, other) and hasattr(found, f"{other}_out")
 
 
-def test_a_divided_k_has_no_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_divided_k_has_no_gradient(tmp_path, capsys):
     lines = {"summary": "S.", "layout": "rcr", "dtype": "fp16", "batch": "grouped_k", "backward": "kernels"}
     (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
     assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
@@ -136,7 +130,7 @@ def test_a_divided_k_has_no_gradient(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("ends", ENDS[::3], ids=str)
-def test_gradients_of_rows_that_are_named_add_up(family: ModuleType, ends: list[int]) -> None:
+def test_gradients_of_rows_that_are_named_add_up(family, ends):
     variants = contracts(family)
     generator = torch.Generator().manual_seed(6)
     for name in (name for name in family._GRADIENTS if "save" not in name):
@@ -160,7 +154,7 @@ def test_gradients_of_rows_that_are_named_add_up(family: ModuleType, ends: list[
 
 
 @pytest.mark.parametrize("which", ["a", "b"])
-def test_one_gradient_of_named_rows_alone(family: ModuleType, which: str) -> None:
+def test_one_gradient_of_named_rows_alone(family, which):
     given = operands(contracts(family)["gmm_fp32_rcr_none"])
     rows = torch.arange(50, dtype=torch.int32) % 7
     given[which].requires_grad_()
@@ -171,14 +165,14 @@ def test_one_gradient_of_named_rows_alone(family: ModuleType, which: str) -> Non
     torch.testing.assert_close(alone, given[which].grad)
 
 
-def test_a_step_with_named_rows_is_compiled_in_one_graph(family: ModuleType) -> None:
+def test_a_step_with_named_rows_is_compiled_in_one_graph(family):
     """The sums for rows that are named several times are of an operator, which a compiler leaves as it is."""
     name = "gmm_fp32_rcr_none"
     a, b, offsets = operands(contracts(family)[name]).values()
     rows = torch.arange(41, dtype=torch.int32) % 5
     gemm = getattr(family, name)
 
-    def loss(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def loss(a, b):
         return gemm(a, b, offsets, rows=rows)[:30].square().sum()
 
     gradients = []
@@ -193,17 +187,15 @@ def test_a_step_with_named_rows_is_compiled_in_one_graph(family: ModuleType) -> 
         assert torch.equal(compiled, eager)
 
 
-def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(
-    render: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(render, monkeypatch):
     """Both layers of experts, forward and backward, with the kernels and configurations that an H200 would run."""
     family = render("fast_groups", FASTEST)
     launch, ranking, choice = (importlib.import_module(f"{family.__name__}._runtime.{x}") for x in LAUNCHING)
-    ran: dict[str, set[str]] = {}
+    ran = {}
     modules = [family._kernel(name) for names in family._KERNELS.values() for name in names]
     run = launch.started
 
-    def started(call: Any, plan: Any, given: dict[str, Any], first: torch.Tensor) -> Any:
+    def started(call, plan, given, first):
         for module in [module for module in modules if module.CALL is call]:
             contract, _, how = module.__name__.rpartition(".")[2].partition("__")
             assert any(row.items() <= plan.launches[0].arguments.items() for row in module.CONFIGS)

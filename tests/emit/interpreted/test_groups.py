@@ -1,9 +1,6 @@
 """Functions of grouped contracts: how they are called, what torch sees of them, and what they choose."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -26,7 +23,7 @@ CHAIN = "gmm_fp16_rcr_bias_scalem_save"
 
 
 @pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(render):
     return render("groups", SPEC)
 
 
@@ -34,7 +31,7 @@ def grouped(family: ModuleType) -> list[str]:
     return [name for name in contracts(family) if name.startswith("gmm_")]
 
 
-def test_offsets_are_given_by_place_or_by_keyword(family: ModuleType) -> None:
+def test_offsets_are_given_by_place_or_by_keyword(family):
     given = operands(contracts(family)[NAME])
     a, b, offsets = given.values()
     gemm = getattr(family, NAME)
@@ -53,7 +50,7 @@ def test_offsets_are_given_by_place_or_by_keyword(family: ModuleType) -> None:
         family.gemm_fp16_rcr_none(a, b[0], offsets=offsets)
 
 
-def test_other_offsets_of_the_same_shape_give_their_own_result(family: ModuleType) -> None:
+def test_other_offsets_of_the_same_shape_give_their_own_result(family):
     given = operands(contracts(family)[NAME])
     a, b, offsets = given.values()
     gemm = getattr(family, NAME)
@@ -62,7 +59,7 @@ def test_other_offsets_of_the_same_shape_give_their_own_result(family: ModuleTyp
     torch.testing.assert_close(gemm(a, b, other).float(), a.float() @ b[0].float(), rtol=0, atol=0.05)
 
 
-def test_fake_and_meta_tensors_launch_nothing(family: ModuleType, launches: list[str]) -> None:
+def test_fake_and_meta_tensors_launch_nothing(family, launches):
     variants = contracts(family)
     for name in grouped(family):
         given = operands(variants[name])
@@ -77,7 +74,7 @@ def test_fake_and_meta_tensors_launch_nothing(family: ModuleType, launches: list
         assert not launches
 
 
-def test_the_operator_takes_offsets_and_is_checked_by_torch(family: ModuleType) -> None:
+def test_the_operator_takes_offsets_and_is_checked_by_torch(family):
     given = operands(contracts(family)[CHAIN])
     with Seen(family) as seen:
         getattr(family, CHAIN)(**given)
@@ -88,7 +85,7 @@ def test_the_operator_takes_offsets_and_is_checked_by_torch(family: ModuleType) 
     torch.library.opcheck(operator, seen.calls[0][1], test_utils=tests)
 
 
-def test_a_compiled_model_has_one_graph_for_any_offsets(family: ModuleType) -> None:
+def test_a_compiled_model_has_one_graph_for_any_offsets(family):
     given = operands(contracts(family)[NAME])
     a, b, offsets = given.values()
     gemm = getattr(family, NAME)
@@ -98,7 +95,7 @@ def test_a_compiled_model_has_one_graph_for_any_offsets(family: ModuleType) -> N
         assert torch.equal(compiled(a, b, ends)[:used], (gemm(a, b, ends) + 1)[:used])
 
 
-def test_a_gradient_is_not_lost_and_a_batch_is_none_of_groups(family: ModuleType) -> None:
+def test_a_gradient_is_not_lost_and_a_batch_is_none_of_groups(family):
     a, b, offsets = operands(contracts(family)[NAME]).values()
     gemm = getattr(family, NAME)
     with pytest.raises(RuntimeError, match="backward"):
@@ -107,7 +104,7 @@ def test_a_gradient_is_not_lost_and_a_batch_is_none_of_groups(family: ModuleType
         torch.vmap(lambda x: gemm(x, b, offsets))(torch.stack([a.detach(), a.detach()]))
 
 
-def test_which_and_prepare_know_of_groups(family: ModuleType) -> None:
+def test_which_and_prepare_know_of_groups(family):
     a, b, offsets = operands(contracts(family)[NAME]).values()
     gemm = getattr(family, NAME)
     kernel, row = gemm.which(a, b, offsets)
@@ -123,7 +120,7 @@ def test_which_and_prepare_know_of_groups(family: ModuleType) -> None:
     )
 
 
-def test_wrong_operands_are_refused_under_the_name_of_the_contract(family: ModuleType) -> None:
+def test_wrong_operands_are_refused_under_the_name_of_the_contract(family):
     a, b, offsets = operands(contracts(family)[NAME]).values()
     gemm = getattr(family, NAME)
     for error, words, wrong in (
@@ -136,7 +133,7 @@ def test_wrong_operands_are_refused_under_the_name_of_the_contract(family: Modul
             gemm(*wrong)
 
 
-def test_rows_of_a_may_be_named(family: ModuleType, launches: list[str]) -> None:
+def test_rows_of_a_may_be_named(family, launches):
     for name in grouped(family):
         given = operands(contracts(family)[name])
         generator = torch.Generator().manual_seed(3)
@@ -153,7 +150,7 @@ def test_rows_of_a_may_be_named(family: ModuleType, launches: list[str]) -> None
         assert "Tensor? rows" in str(seen.calls[0][0]._schema)
 
 
-def test_rows_are_checked_and_have_no_gradient(family: ModuleType) -> None:
+def test_rows_are_checked_and_have_no_gradient(family):
     given = operands(contracts(family)[NAME])
     gemm = getattr(family, NAME)
     with pytest.raises(TypeError, match=f"{NAME}: rows must be torch.int32, got torch.int64"):

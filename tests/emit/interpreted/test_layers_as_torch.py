@@ -1,11 +1,8 @@
 """Linear layers take what those of torch take, as they are stored and patched when they are called."""
 
-from __future__ import annotations
-
 import functools
 import types
 import warnings
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -29,12 +26,11 @@ epilogue: bias+relu
 load: pointer
 """
 
-Family = Callable[[str, str], ModuleType]
 linear = torch.nn.functional.linear
 
 
 @pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
+def family(render):
     return render("alike", SPEC)
 
 
@@ -72,7 +68,7 @@ def layer_with(family: ModuleType, weight: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("input", INPUTS)
-def test_an_input_is_any_view(family: ModuleType, launches: list[str], input: str) -> None:
+def test_an_input_is_any_view(family, launches, input):
     layer, x = family.nn.Linear(32, 24), INPUTS[input].clone().requires_grad_()
     x.data = INPUTS[input]
     found, expected = layer(x), linear(x, layer.weight, layer.bias)
@@ -84,26 +80,26 @@ def test_an_input_is_any_view(family: ModuleType, launches: list[str], input: st
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
-def test_a_weight_is_any_view(family: ModuleType, launches: list[str], weight: str) -> None:
+def test_a_weight_is_any_view(family, launches, weight):
     layer, x = layer_with(family, WEIGHTS[weight]), random(6, 32)
     torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
     assert launches == ["gemm_kernel"]
 
 
 @pytest.mark.parametrize(("K", "N"), [(0, 24), (32, 0), (1, 24), (32, 1), (1, 1)])
-def test_a_size_may_be_none_or_one(family: ModuleType, K: int, N: int) -> None:
+def test_a_size_may_be_none_or_one(family, K, N):
     layer, x = layer_with(family, random(N, K)), random(3, 5, K)
     torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
 
 
 def converted(layer: Any) -> torch.Tensor:
-    return layer.half()(random(6, 32).half())  # type: ignore[no-any-return]
+    return layer.half()(random(6, 32).half())
 
 
 def assigned(layer: Any) -> torch.Tensor:
     state = {name: value.half() for name, value in layer.state_dict().items()}
     layer.load_state_dict(state, assign=True)
-    return layer(random(6, 32).half())  # type: ignore[no-any-return]
+    return layer(random(6, 32).half())
 
 
 def functional(layer: Any) -> torch.Tensor:
@@ -114,14 +110,12 @@ def functional(layer: Any) -> torch.Tensor:
 def replaced_parameters(layer: Any) -> torch.Tensor:
     for name, value in [*layer.named_parameters()]:
         setattr(layer, name, torch.nn.Parameter(value.detach().half()))
-    return layer(random(6, 32).half())  # type: ignore[no-any-return]
+    return layer(random(6, 32).half())
 
 
 @pytest.mark.parametrize("contract", [None, "gemm_fp32_rcr_bias_relu"])
 @pytest.mark.parametrize("changed", [converted, assigned, functional, replaced_parameters])
-def test_the_type_is_that_of_the_weight_at_the_call(
-    family: ModuleType, changed: Callable[[Any], torch.Tensor], contract: str | None
-) -> None:
+def test_the_type_is_that_of_the_weight_at_the_call(family, changed, contract):
     layer = family.nn.Linear(32, 24, contract=contract)
     weight, bias = layer.weight.detach().half(), layer.bias.detach().half()
     found = changed(layer)
@@ -130,13 +124,13 @@ def test_the_type_is_that_of_the_weight_at_the_call(
     torch.testing.assert_close(found, expected if contract is None else expected.relu(), atol=2e-3, rtol=2e-3)
 
 
-def test_a_type_that_the_family_lacks_is_told(family: ModuleType) -> None:
+def test_a_type_that_the_family_lacks_is_told(family):
     told = "gemm_fp32_rcr_bias has no like for a weight of torch.bfloat16 with bias; this family has some for"
     with pytest.raises(ValueError, match=told):
         family.nn.Linear(32, 24).bfloat16()(random(6, 32).bfloat16())
 
 
-def test_one_layer_under_several_names_stays_one(family: ModuleType) -> None:
+def test_one_layer_under_several_names_stays_one(family):
     layer = torch.nn.Linear(8, 8)
     model = torch.nn.ModuleDict(
         {"first": layer, "again": layer, "deep": torch.nn.Sequential(torch.nn.Sequential(layer))}
@@ -149,15 +143,15 @@ def test_one_layer_under_several_names_stays_one(family: ModuleType) -> None:
 
 
 def patched_by_a_function(layer: torch.nn.Linear) -> None:
-    layer.forward = functools.partial(lambda old, x: old(x), layer.forward)  # type: ignore[method-assign]
+    layer.forward = functools.partial(lambda old, x: old(x), layer.forward)
 
 
 def patched_by_a_method(layer: torch.nn.Linear) -> None:
-    layer.forward = types.MethodType(lambda self, x: linear(x, self.weight) * 2, layer)  # type: ignore[method-assign]
+    layer.forward = types.MethodType(lambda self, x: linear(x, self.weight) * 2, layer)
 
 
 @pytest.mark.parametrize("patch", [patched_by_a_function, patched_by_a_method])
-def test_a_patched_layer_is_left_and_told(family: ModuleType, patch: Callable[[torch.nn.Linear], None]) -> None:
+def test_a_patched_layer_is_left_and_told(family, patch):
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
     first = model[0]
     patch(first)
@@ -168,7 +162,7 @@ def test_a_patched_layer_is_left_and_told(family: ModuleType, patch: Callable[[t
     torch.testing.assert_close(model(random(2, 8)), expected)
 
 
-def test_a_compiled_layer_is_compiled_as_the_new_one(family: ModuleType, launches: list[str]) -> None:
+def test_a_compiled_layer_is_compiled_as_the_new_one(family, launches):
     model = torch.nn.Sequential(torch.nn.Linear(32, 16))
     model[0].compile(backend="eager")
     assert family.nn.replace_linear(model) == ["0"] and model[0]._compiled_call_impl is not None
@@ -179,16 +173,16 @@ def test_a_compiled_layer_is_compiled_as_the_new_one(family: ModuleType, launche
     assert launches
 
 
-def test_a_hook_is_called_as_before(family: ModuleType) -> None:
+def test_a_hook_is_called_as_before(family):
     model = torch.nn.Sequential(torch.nn.Linear(8, 8))
-    seen: list[torch.nn.Module] = []
+    seen = []
     model[0].register_forward_hook(lambda layer, x, y: seen.append(layer))
     assert family.nn.replace_linear(model) == ["0"]
     model(random(2, 8))
     assert seen == [model[0]]
 
 
-def test_a_weight_made_of_tensors_is_multiplied_by_torch(family: ModuleType, launches: list[str]) -> None:
+def test_a_weight_made_of_tensors_is_multiplied_by_torch(family, launches):
     model, weight, x = torch.nn.Sequential(torch.nn.Linear(32, 24)), random(24, 32), random(6, 32)
     model[0].weight = torch.nn.Parameter(TwoTensor(weight, weight))
     with pytest.warns(UserWarning, match="no linear layer is replaced: 0: with a weight of a tensor subclass"):
@@ -206,7 +200,7 @@ def test_a_weight_made_of_tensors_is_multiplied_by_torch(family: ModuleType, lau
     assert launches == []
 
 
-def test_a_model_of_which_nothing_fits_is_told(family: ModuleType, render: Family) -> None:
+def test_a_model_of_which_nothing_fits_is_told(family, render):
     class Own(torch.nn.Linear):
         pass
 
@@ -229,7 +223,7 @@ def test_a_model_of_which_nothing_fits_is_told(family: ModuleType, render: Famil
         assert other.nn.replace_linear(torch.nn.Sequential(torch.nn.Linear(8, 8)), "gemm_fp32_rcr_bias_relu") == ["0"]
 
 
-def test_what_is_left_has_a_reason(family: ModuleType) -> None:
+def test_what_is_left_has_a_reason(family):
     """`left` names each module with a 2-D parameter that was not replaced, linear layers and others."""
     normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 8))
     parts = (
@@ -254,7 +248,7 @@ def test_what_is_left_has_a_reason(family: ModuleType) -> None:
     }
 
 
-def test_a_layer_is_not_scripted(family: ModuleType) -> None:
+def test_a_layer_is_not_scripted(family):
     layer = family.nn.Linear(8, 8)
     for module in (layer, torch.nn.Sequential(layer)):
         with pytest.raises(
@@ -263,15 +257,15 @@ def test_a_layer_is_not_scripted(family: ModuleType) -> None:
             torch.jit.script(module)
 
 
-def test_a_region_is_compiled_once(family: ModuleType, launches: list[str]) -> None:
+def test_a_region_is_compiled_once(family, launches):
     class Block(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.up = torch.nn.Linear(16, 16)
 
-        @torch.compiler.nested_compile_region  # type: ignore[untyped-decorator]
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.up(x).relu()  # type: ignore[no-any-return]
+        @torch.compiler.nested_compile_region
+        def forward(self, x):
+            return self.up(x).relu()
 
     torch._dynamo.reset()
     model, x = torch.nn.Sequential(Block(), Block()), random(4, 16)
@@ -281,12 +275,12 @@ def test_a_region_is_compiled_once(family: ModuleType, launches: list[str]) -> N
     assert launches == ["gemm_kernel"] * 2
 
 
-def test_branches_are_compiled(family: ModuleType, launches: list[str]) -> None:
+def test_branches_are_compiled(family, launches):
     torch._dynamo.reset()
     layer = family.nn.Linear(16, 16)
 
-    def call(x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = torch.cond(x.sum() > 0, lambda x: layer(x), lambda x: layer(-x), (x,))
+    def call(x):
+        found = torch.cond(x.sum() > 0, lambda x: layer(x), lambda x: layer(-x), (x,))
         return found
 
     x = random(4, 16).abs()
@@ -296,14 +290,14 @@ def test_branches_are_compiled(family: ModuleType, launches: list[str]) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_an_export_has_the_familys_operator(family: ModuleType, strict: bool) -> None:
+def test_an_export_has_the_familys_operator(family, strict):
     with torch.no_grad():
         program = torch.export.export(family.nn.Linear(16, 8), (random(3, 16),), strict=strict)
     targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
     assert [x for x in targets if "gemm" in x] == ["alike.gemm_fp32_rcr_bias.default"] and "linear" not in str(targets)
 
 
-def test_what_records_no_operators_is_told(family: ModuleType) -> None:
+def test_what_records_no_operators_is_told(family):
     layer = family.nn.Linear(16, 8)
     with pytest.raises(NotImplementedError, match=r"torch\.jit\.trace does not record it; use torch.export"):
         torch.jit.trace(layer, (random(3, 16),))
@@ -311,7 +305,7 @@ def test_what_records_no_operators_is_told(family: ModuleType) -> None:
         torch.fx.symbolic_trace(layer)
 
 
-def test_a_bias_is_that_of_the_call(family: ModuleType) -> None:
+def test_a_bias_is_that_of_the_call(family):
     x, layer = random(6, 32), family.nn.Linear(32, 24)
     layer.bias = None
     torch.testing.assert_close(layer(input=x), linear(x, layer.weight))
@@ -324,7 +318,7 @@ def test_a_bias_is_that_of_the_call(family: ModuleType) -> None:
         layer(x)
 
 
-def test_tensors_that_torch_alone_multiplies(family: ModuleType) -> None:
+def test_tensors_that_torch_alone_multiplies(family):
     layer, x = family.nn.Linear(32, 24).requires_grad_(False), random(6, 32)
     nested = torch.nested.nested_tensor([x, x[:2]])
     torch.testing.assert_close(layer(nested).unbind()[1], linear(x[:2], layer.weight, layer.bias))
@@ -334,7 +328,7 @@ def test_tensors_that_torch_alone_multiplies(family: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("bias", [random(48)[::2], random(1).expand(24), random(2, 24).T[:, 0]])
-def test_a_bias_is_any_view(family: ModuleType, launches: list[str], bias: torch.Tensor) -> None:
+def test_a_bias_is_any_view(family, launches, bias):
     layer, x = family.nn.Linear(32, 24), random(6, 32)
     layer.bias = torch.nn.Parameter(bias)
     assert layer.bias.stride() == bias.stride()

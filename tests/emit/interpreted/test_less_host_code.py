@@ -1,10 +1,7 @@
 """What a call refuses with each amount of host code (`package`): the same operands, wherever they are checked."""
 
-from __future__ import annotations
-
 import importlib
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -38,9 +35,6 @@ tile: [{{m: 64, n: 64, k: 32, warps: 4}}, {{m: 16, n: 16, k: 32, warps: 4}}]
 package: {package}
 """
 
-#: How a contract is called, by its name.
-Contracts = Callable[[str], Any]
-
 
 def files_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
     """The files of a folder, each by itself."""
@@ -52,16 +46,11 @@ def files_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
 
 
 @pytest.fixture(params=["torch", "kernel", "plain", "files"])
-def contracts(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    render: Callable[[str, str], ModuleType],
-) -> Callable[[str, str], Contracts]:
+def contracts(request, tmp_path, monkeypatch, render):
     """Renders a spec with an amount of host code; `kernel` is the function `gemm` of a kernel's file."""
     package = {"kernel": "torch"}.get(request.param, request.param)
 
-    def rendered(name: str, text: str) -> Contracts:
+    def rendered(name, text):
         text = text.format(package=package)
         if request.param == "files":
             return partial(contract, files_of(folder_of(name, text, tmp_path), monkeypatch))
@@ -70,7 +59,7 @@ def contracts(
             return partial(contract, [family._kernel(x) for names in family._KERNELS.values() for x in names])
         return partial(getattr, family)
 
-    rendered.package = request.param  # type: ignore[attr-defined]
+    rendered.package = request.param
     return rendered
 
 
@@ -93,7 +82,7 @@ def operands(m: int = 32, n: int = 48, k: int = 64) -> dict[str, Any]:
     return {"a": torch.randn(m, k), "b": torch.randn(n, k).T}
 
 
-def test_results_in_the_memory_of_others_are_refused(contracts: Callable[[str, str], Contracts]) -> None:
+def test_results_in_the_memory_of_others_are_refused(contracts):
     family = contracts("apart", SPEC)
     x = torch.randn(32, 32)
     for given in ({"a": x, "b": torch.randn(32, 32).T}, {"a": torch.randn(32, 32), "b": x.T}):
@@ -112,7 +101,7 @@ def test_results_in_the_memory_of_others_are_refused(contracts: Callable[[str, s
     assert_close(apart, given["a"] @ given["b"] + bias, atol=1e-4, rtol=1e-4)
 
 
-def test_no_call_returns_what_nothing_was_written_to(contracts: Callable[[str, str], Contracts]) -> None:
+def test_no_call_returns_what_nothing_was_written_to(contracts):
     """Tensors without memory have a result without memory, and none has one where some operands have memory."""
     family = contracts("memory", SPEC)
     plain, scaled = family("gemm_fp32_rcr_none"), family("gemm_fp32_rcr_scale")
@@ -133,11 +122,11 @@ def test_no_call_returns_what_nothing_was_written_to(contracts: Callable[[str, s
             scaled(**given, scale=number)
 
 
-def test_derivatives_negated_views_and_sparse_tensors(contracts: Callable[[str, str], Contracts]) -> None:
+def test_derivatives_negated_views_and_sparse_tensors(contracts):
     family = contracts("views", SPEC)
     plain, given = family("gemm_fp32_rcr_none"), operands()
     expected = given["a"] @ given["b"]
-    whole = contracts.package == "torch"  # type: ignore[attr-defined]
+    whole = contracts.package == "torch"
     negated = torch._neg_view(given["a"])
     if whole:
         assert_close(plain(negated, given["b"]), -expected, atol=1e-4, rtol=1e-4)
@@ -154,7 +143,7 @@ def test_derivatives_negated_views_and_sparse_tensors(contracts: Callable[[str, 
             plain(sparse, given["b"])
 
 
-def test_a_number_is_a_number(contracts: Callable[[str, str], Contracts]) -> None:
+def test_a_number_is_a_number(contracts):
     scaled = contracts("number", SPEC)("gemm_fp32_rcr_scale")
     for number in ("2", None, [1.0], 2j):
         with pytest.raises(TypeError, match=r"scale must be a number or a tensor of one element, got \w+"):
@@ -163,7 +152,7 @@ def test_a_number_is_a_number(contracts: Callable[[str, str], Contracts]) -> Non
         scaled(**operands(), scale=10**400)
 
 
-def test_a_forgotten_transposition_is_named(contracts: Callable[[str, str], Contracts]) -> None:
+def test_a_forgotten_transposition_is_named(contracts):
     plain = contracts("turned", SPEC)("gemm_fp32_rcr_none")
     given = operands()
     wrong = {
@@ -183,7 +172,7 @@ def test_a_forgotten_transposition_is_named(contracts: Callable[[str, str], Cont
         assert "forgotten" not in str(caught.value)
 
 
-def test_a_configuration_is_one_of_the_table_or_its_index(contracts: Callable[[str, str], Contracts]) -> None:
+def test_a_configuration_is_one_of_the_table_or_its_index(contracts):
     plain, given = contracts("configured", SPEC)("gemm_fp32_rcr_none"), operands()
     expected = given["a"] @ given["b"]
     for index in (0, numpy.int64(1), numpy.uint8(0)):
@@ -198,7 +187,7 @@ def test_a_configuration_is_one_of_the_table_or_its_index(contracts: Callable[[s
             plain(**given, config=config)
 
 
-def test_offsets_are_given_once(contracts: Callable[[str, str], Contracts]) -> None:
+def test_offsets_are_given_once(contracts):
     grouped = contracts("once", GROUPED)("gmm_fp32_rcr_none")
     a, b, offsets = torch.randn(32, 64), torch.randn(2, 48, 64).mT, torch.tensor([10, 32], dtype=torch.int32)
     expected = torch.cat([a[:10] @ b[0], a[10:] @ b[1]])
@@ -208,15 +197,13 @@ def test_offsets_are_given_once(contracts: Callable[[str, str], Contracts]) -> N
         grouped(a, b, offsets, offsets=offsets)
 
 
-def test_the_interpreter_measures_nothing(contracts: Callable[[str, str], Contracts]) -> None:
+def test_the_interpreter_measures_nothing(contracts):
     given = operands(128, 128, 64)
     family = contracts("measured", TUNED)
     assert_close(family("gemm_fp32_rcr_none")(**given), given["a"] @ given["b"], atol=1e-4, rtol=1e-4)
 
 
-def test_a_file_allocates_enough_for_each_configuration_that_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_allocates_enough_for_each_configuration_that_is_tried(tmp_path, monkeypatch):
     """A tuner that chooses the last has as many counters as that has tiles, and launches its programs."""
     files = files_of(folder_of("tried", TUNED.format(package="files"), tmp_path), monkeypatch)
     given = operands(128, 128, 64)
@@ -224,7 +211,7 @@ def test_a_file_allocates_enough_for_each_configuration_that_is_tried(
         source = Path(str(file.__file__)).read_text()
         assert source.count("tuned = config is None and a.is_cuda") == 1
         text = source.replace("tuned = config is None and a.is_cuda", "tuned = config is None")
-        module: dict[str, Any] = {"__name__": "tried"}
+        module = {"__name__": "tried"}
         exec(compile(text, file.__name__, "exec"), module)
         tuned = LastConfiguration(file)
         module["tuned_kernel"] = tuned
@@ -250,7 +237,7 @@ class LastConfiguration:
 
 
 @pytest.mark.parametrize("package", ["torch", "plain"])
-def test_which_refuses_what_its_call_does(render: Callable[[str, str], ModuleType], package: str) -> None:
+def test_which_refuses_what_its_call_does(render, package):
     function = render(f"which_{package}", SPEC.format(package=package)).gemm_fp32_rcr_scale
     given = operands()
     changes = {"b": given["b"].double()}, {"b": given["b"].contiguous()}, {"out": torch.empty(1, 1)}

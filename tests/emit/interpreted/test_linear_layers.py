@@ -1,12 +1,8 @@
 """Linear layers of a family: `nn.Linear` and `nn.replace_linear`."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle
-from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 import torch
@@ -20,11 +16,9 @@ load: pointer
 backward: kernels
 """
 
-Family = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
+def family(render):
     return render("layers", SPEC)
 
 
@@ -38,7 +32,7 @@ def model(dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
     return made
 
 
-def test_layers_are_replaced_and_trained_alike(family: ModuleType, launches: list[str]) -> None:
+def test_layers_are_replaced_and_trained_alike(family, launches):
     ours, theirs = model(), model()
     parameters = [*ours.parameters()]
     assert family.nn.replace_linear(ours) == ["0", "inner.0", "3"]
@@ -59,7 +53,7 @@ def test_layers_are_replaced_and_trained_alike(family: ModuleType, launches: lis
     assert family.nn.replace_linear(ours) == []
 
 
-def test_a_state_is_that_of_torchs_layers(family: ModuleType) -> None:
+def test_a_state_is_that_of_torchs_layers(family):
     ours, theirs = model(), model()
     family.nn.replace_linear(ours)
     assert [*ours.state_dict()] == [*theirs.state_dict()]
@@ -71,7 +65,7 @@ def test_a_state_is_that_of_torchs_layers(family: ModuleType) -> None:
     torch.testing.assert_close(ours(x), theirs(x))
 
 
-def test_layers_are_copied_and_pickled(family: ModuleType) -> None:
+def test_layers_are_copied_and_pickled(family):
     layer = family.nn.Linear(33, 24, contract="gemm_fp32_rcr_bias_relu")
     x = torch.randn(5, 33)
     file = io.BytesIO()
@@ -82,7 +76,7 @@ def test_layers_are_copied_and_pickled(family: ModuleType) -> None:
         assert other.weight is not layer.weight and torch.equal(other(x), layer(x))
 
 
-def test_a_layer_computes_its_contract(family: ModuleType) -> None:
+def test_a_layer_computes_its_contract(family):
     x = torch.randn(2, 3, 33)
     relu = family.nn.Linear(33, 24, contract="gemm_fp32_rcr_bias_relu")
     torch.testing.assert_close(relu(x), torch.relu(torch.nn.functional.linear(x, relu.weight, relu.bias)))
@@ -96,7 +90,7 @@ def test_a_layer_computes_its_contract(family: ModuleType) -> None:
         assert relu(x).dtype == torch.bfloat16
 
 
-def test_a_contract_that_does_not_fit_is_refused(family: ModuleType) -> None:
+def test_a_contract_that_does_not_fit_is_refused(family):
     for options, told in (
         (
             {"dtype": torch.float16},
@@ -111,7 +105,7 @@ def test_a_contract_that_does_not_fit_is_refused(family: ModuleType) -> None:
         family.nn.replace_linear(model(), "gemm_fp32_rcr_scale")
 
 
-def test_only_layers_that_a_contract_fits_are_replaced(family: ModuleType) -> None:
+def test_only_layers_that_a_contract_fits_are_replaced(family):
     class Own(torch.nn.Linear):
         pass
 
@@ -122,7 +116,7 @@ def test_only_layers_that_a_contract_fits_are_replaced(family: ModuleType) -> No
     assert type(made[0]) is torch.nn.Linear and type(made[4]) is Own
 
 
-def test_a_model_is_compiled_and_exported(family: ModuleType, launches: list[str]) -> None:
+def test_a_model_is_compiled_and_exported(family, launches):
     torch._dynamo.reset()
     ours, theirs, x = model(), model(), torch.randn(2, 5, 33)
     family.nn.replace_linear(ours)

@@ -1,10 +1,6 @@
 """Mistakes of a first call: each message says what to pass or to call instead, with and without torch's operators."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -93,13 +89,13 @@ WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], st
 
 
 @pytest.fixture(scope="module", params=["torch", "plain"])
-def family(request: pytest.FixtureRequest, render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(request, render):
     return render(f"first_{request.param}", SPEC.format(package=request.param))
 
 
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize("grad", [True, False])
-def test_a_message_says_what_to_do(family: ModuleType, what: str, grad: bool) -> None:
+def test_a_message_says_what_to_do(family, what, grad):
     name, given, keywords, kind, told = WRONG[what]
     with torch.set_grad_enabled(grad), pytest.raises(kind) as caught:
         getattr(family, name)(*given, **keywords)
@@ -107,7 +103,7 @@ def test_a_message_says_what_to_do(family: ModuleType, what: str, grad: bool) ->
 
 
 @pytest.mark.parametrize("package", ["torch", "plain"])
-def test_groups_have_three_operands_without_a_keyword(render: Callable[[str, str], ModuleType], package: str) -> None:
+def test_groups_have_three_operands_without_a_keyword(render, package):
     family = render(f"first_groups_{package}", GROUPED.format(package=package))
     weights, offsets, bias = (
         torch.stack([B.T, B.T]).mT,
@@ -124,7 +120,7 @@ def test_groups_have_three_operands_without_a_keyword(render: Callable[[str, str
         function(A, weights, offsets.long(), bias=bias)
 
 
-def test_a_misspelt_function_is_no_attribute(family: ModuleType) -> None:
+def test_a_misspelt_function_is_no_attribute(family):
     with pytest.raises(AttributeError, match="no attribute 'gemm_fp16_rcr_bais'") as caught:
         _ = family.gemm_fp16_rcr_bais
     # By these Python says which name was meant.
@@ -132,7 +128,7 @@ def test_a_misspelt_function_is_no_attribute(family: ModuleType) -> None:
     assert not hasattr(family, "gemm_fp16_rcr_bais")
 
 
-def test_what_is_no_function_is_not_taken_for_one(family: ModuleType) -> None:
+def test_what_is_no_function_is_not_taken_for_one(family):
     module = f"{NAME}__tiled_pointer_auto_grouped"
     exec(f"from {family.__name__} import {module}")
     assert importlib.import_module(f"{family.__name__}.{module}").CALL
@@ -140,7 +136,7 @@ def test_what_is_no_function_is_not_taken_for_one(family: ModuleType) -> None:
         exec(f"from {family.__name__} import nothing")
 
 
-def test_a_layer_names_its_own_tensors(render: Callable[[str, str], ModuleType]) -> None:
+def test_a_layer_names_its_own_tensors(render):
     family = render("first_layer", SPEC.format(package="torch"))
     layer = importlib.import_module(f"{family.__name__}.nn").Linear(32, 16, dtype=HALF)
     with pytest.raises(TypeError, match=r"input must be torch.float16 as weight is, got torch.float32; pass input.to"):

@@ -1,12 +1,9 @@
 """The contracts of a family as operators of torch: fake tensors, subclasses, dispatch modes, transforms, autocast."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -28,11 +25,9 @@ load: pointer
 """
 PLAIN, CHAIN = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias"
 
-Family = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
+def family(render):
     return render("seen", SPEC)
 
 
@@ -44,7 +39,7 @@ def alike(x: torch.Tensor, y: torch.Tensor) -> None:
     assert (x.shape, x.stride(), x.dtype) == (y.shape, y.stride(), y.dtype)
 
 
-def test_fake_tensors_and_meta_tensors_launch_nothing(family: ModuleType, launches: list[str]) -> None:
+def test_fake_tensors_and_meta_tensors_launch_nothing(family, launches):
     """Of every contract: shapes, strides and types of all results, also by the kernel's own `gemm`."""
     variants = contracts(family)
     assert len(variants) == 22
@@ -70,7 +65,7 @@ def test_fake_tensors_and_meta_tensors_launch_nothing(family: ModuleType, launch
         assert not launches, name
 
 
-def test_given_results_of_fake_tensors_are_returned(family: ModuleType, launches: list[str]) -> None:
+def test_given_results_of_fake_tensors_are_returned(family, launches):
     name = "gemm_fp16_rcr_bias_save_gelu_rowsum"
     given = operands(contracts(family)[name])
     with FakeTensorMode() as mode:
@@ -85,7 +80,7 @@ def test_given_results_of_fake_tensors_are_returned(family: ModuleType, launches
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rcc"])
-def test_saved_halves_lie_as_the_result(render: Family, layout: str) -> None:
+def test_saved_halves_lie_as_the_result(render, layout):
     """They are new where only `out` is given, as the operator makes them and as the launcher does."""
     family = render(f"halves_{layout}", f"summary: S.\nlayout: {layout}\ndtype: fp16\nepilogue: save+swiglu\n")
     name = f"gemm_fp16_{layout}_save_swiglu"
@@ -98,7 +93,7 @@ def test_saved_halves_lie_as_the_result(render: Family, layout: str) -> None:
         alike(getattr(family, name)(**fake, out=mode.from_tensor(out))[1], preact)
 
 
-def test_inference_mode_launches_without_an_operator(family: ModuleType, launches: list[str]) -> None:
+def test_inference_mode_launches_without_an_operator(family, launches):
     given = operands(contracts(family)[CHAIN])
     expected = called(family, CHAIN, given)
     with torch.inference_mode():
@@ -106,7 +101,7 @@ def test_inference_mode_launches_without_an_operator(family: ModuleType, launche
     assert found.is_inference() and torch.equal(found, *expected) and len(launches) == 2
 
 
-def test_autocast_calls_the_contract_of_its_type(family: ModuleType, launches: list[str]) -> None:
+def test_autocast_calls_the_contract_of_its_type(family, launches):
     given = operands(contracts(family)[CHAIN])
     wide = {x: value.float() for x, value in given.items()}
     for dtype, name in ((torch.float16, CHAIN), (torch.bfloat16, CHAIN.replace("fp16", "bf16"))):
@@ -118,7 +113,7 @@ def test_autocast_calls_the_contract_of_its_type(family: ModuleType, launches: l
     assert len(launches) == 4
 
 
-def test_autocast_to_a_type_that_a_family_lacks_is_refused(render: Family, launches: list[str]) -> None:
+def test_autocast_to_a_type_that_a_family_lacks_is_refused(render, launches):
     family = render("onlyhalf", "summary: x\nlayout: rcr\ndtype: fp16\nload: pointer\n")
     given = operands(contracts(family)[PLAIN])
     told = f"^{PLAIN}: autocast is to bfloat16, and this family lacks this contract for that type$"
@@ -127,7 +122,7 @@ def test_autocast_to_a_type_that_a_family_lacks_is_refused(render: Family, launc
     assert not launches
 
 
-def test_autocast_casts_what_is_not_stored(render: Family) -> None:
+def test_autocast_casts_what_is_not_stored(render):
     """`a` of a stored weight is cast to the type of the contract, and to no other."""
     dtype = "{a: bf16, b: int8, scales: {b: [32, 1]}}"
     text = f"summary: x\nlayout: rcr\ndtype: {dtype}\nbatch: [none, grouped]\nload: pointer\n"
@@ -144,7 +139,7 @@ def test_autocast_casts_what_is_not_stored(render: Family) -> None:
             called(family, name, given)
 
 
-def test_autocast_leaves_integers_alone(family: ModuleType) -> None:
+def test_autocast_leaves_integers_alone(family):
     name = "gemm_int8_rcr_none"
     given = operands(contracts(family)[name])
     expected = called(family, name, given)
@@ -156,7 +151,7 @@ def test_autocast_leaves_integers_alone(family: ModuleType) -> None:
 @pytest.mark.parametrize(
     "name", ["gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias", "gemm_fp16_rcr_bias_save_gelu_rowsum"]
 )
-def test_vmap_calls_the_contract_of_a_batch(family: ModuleType, launches: list[str], name: str) -> None:
+def test_vmap_calls_the_contract_of_a_batch(family, launches, name):
     batch = "bmm" + name.removeprefix("gemm")
     given = {x: value[0] if value.dim() == 2 else value for x, value in operands(contracts(family)[batch]).items()}
     for shared in ((), ("a",), ("b",)):
@@ -173,7 +168,7 @@ def test_vmap_calls_the_contract_of_a_batch(family: ModuleType, launches: list[s
     assert torch.equal(found[0], called(family, batch, given)[0])
 
 
-def test_vmap_that_no_contract_computes_is_refused(family: ModuleType, render: Family, launches: list[str]) -> None:
+def test_vmap_that_no_contract_computes_is_refused(family, render, launches):
     alone = render("unbatched", "summary: x\nlayout: rcr\ndtype: fp16\nload: pointer\n")
     a, b = drawn((3, 20, 33), torch.float16), drawn((33, 24), torch.float16, column=True)
     told = f"^{PLAIN}: torch.vmap needs the contract for a batch, which this family lacks$"
@@ -185,7 +180,7 @@ def test_vmap_that_no_contract_computes_is_refused(family: ModuleType, render: F
     assert not launches
 
 
-def test_transforms_of_gradients_are_refused(render: Family, launches: list[str]) -> None:
+def test_transforms_of_gradients_are_refused(render, launches):
     family = render("derived", "summary: x\nlayout: rcr\ndtype: fp32\nload: pointer\nbackward: kernels\n")
     name = "gemm_fp32_rcr_none"
     given = operands(contracts(family)[name])
@@ -197,7 +192,7 @@ def test_transforms_of_gradients_are_refused(render: Family, launches: list[str]
     assert not launches
 
 
-def test_a_subclass_without_memory_of_its_own_is_read(family: ModuleType, launches: list[str]) -> None:
+def test_a_subclass_without_memory_of_its_own_is_read(family, launches):
     given = operands(contracts(family)[CHAIN])
     (expected,) = called(family, CHAIN, given)
     for x in ("a", "b", "bias"):
@@ -206,7 +201,7 @@ def test_a_subclass_without_memory_of_its_own_is_read(family: ModuleType, launch
     assert len(launches) == 4
 
 
-def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family: ModuleType, launches: list[str]) -> None:
+def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family, launches):
     given = operands(contracts(family)[CHAIN])
     with Seen(family) as seen:
         called(family, CHAIN, given)
@@ -215,7 +210,7 @@ def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family: Mod
 
 
 @pytest.mark.parametrize("operand", ["a", "b", "bias"])
-def test_sparse_tensors_are_refused(family: ModuleType, launches: list[str], operand: str) -> None:
+def test_sparse_tensors_are_refused(family, launches, operand):
     given = operands(contracts(family)[CHAIN])
     told = f"{operand} must be a dense tensor, got one of layout torch.sparse_coo"
     with pytest.raises(TypeError, match=f"^{CHAIN}: {told}$"):
@@ -232,16 +227,14 @@ def negated(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("made", [negated, lambda x: torch.nn.Parameter(negated(x), requires_grad=False)])
 @pytest.mark.parametrize("operand", ["a", "b", "bias"])
-def test_views_of_negated_memory_are_read_as_such(
-    family: ModuleType, launches: list[str], operand: str, made: Callable[[torch.Tensor], torch.Tensor]
-) -> None:
+def test_views_of_negated_memory_are_read_as_such(family, launches, operand, made):
     given = operands(contracts(family)[CHAIN])
     (expected,) = called(family, CHAIN, given)
     (found,) = called(family, CHAIN, {**given, operand: made(given[operand])})
     assert torch.equal(found, expected) and len(launches) == 2
 
 
-def test_views_of_negated_memory_are_not_written(family: ModuleType, launches: list[str]) -> None:
+def test_views_of_negated_memory_are_not_written(family, launches):
     given = operands(contracts(family)[CHAIN])
     with pytest.raises(TypeError, match=f"^{CHAIN}: out must be a plain tensor, got a view of negated memory$"):
         called(family, CHAIN, {**given, "out": negated(torch.zeros(20, 24, dtype=torch.float16))})
@@ -249,9 +242,7 @@ def test_views_of_negated_memory_are_not_written(family: ModuleType, launches: l
 
 
 @pytest.mark.parametrize("wrong", [[1.0], "x", 3.0, {}])
-def test_what_is_no_tensor_is_named_whatever_else_is_wrong(
-    family: ModuleType, launches: list[str], wrong: object
-) -> None:
+def test_what_is_no_tensor_is_named_whatever_else_is_wrong(family, launches, wrong):
     given = operands(contracts(family)[CHAIN])
     call = getattr(family, CHAIN)
     told = f"must be a torch.Tensor, got {type(wrong).__name__}"
@@ -265,7 +256,7 @@ def test_what_is_no_tensor_is_named_whatever_else_is_wrong(
     assert not launches
 
 
-def test_deterministic_algorithms_refuse_atomic_additions(render: Family, launches: list[str]) -> None:
+def test_deterministic_algorithms_refuse_atomic_additions(render, launches):
     text = "summary: x\nlayout: rcr\ndtype: {a: fp16, out: fp32}\nload: pointer\nschedule: "
     atomic, tiled = (render(f"order{each}", text + each) for each in ("split_k_atomic", "tiled"))
     for family in (atomic, tiled):
@@ -290,9 +281,7 @@ def test_deterministic_algorithms_refuse_atomic_additions(render: Family, launch
     assert len(launches) == 1
 
 
-def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(
-    family: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(family, tmp_path, monkeypatch):
     given = operands(contracts(family)[CHAIN])
     expected = called(family, CHAIN, given)
     for place in ("vendor_one", "vendor_two"):
@@ -313,13 +302,13 @@ def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(
     assert seen.names == []
 
 
-def test_threads_may_make_the_first_call_at_once(render: Family) -> None:
+def test_threads_may_make_the_first_call_at_once(render):
     """With tensors on "meta", because the interpreter runs one thread."""
     family = render("threads", SPEC)
     given = {x: value.to("meta") for x, value in operands(contracts(family)[CHAIN]).items()}
     together, found, wrong = threading.Barrier(8), [], []
 
-    def call() -> None:
+    def call():
         try:
             together.wait()
             with Seen(family):
@@ -343,7 +332,7 @@ def test_threads_may_make_the_first_call_at_once(render: Family) -> None:
 
 
 @pytest.mark.parametrize("name", ["gr\u00fcn", "a-b", "2nd"])
-def test_a_folder_of_any_name_has_operators(family: ModuleType, tmp_path: Path, name: str) -> None:
+def test_a_folder_of_any_name_has_operators(family, tmp_path, name):
     assert family.__file__ is not None
     shutil.copytree(Path(family.__file__).parent, tmp_path / name)
     sys.path.insert(0, str(tmp_path))
@@ -357,7 +346,7 @@ def test_a_folder_of_any_name_has_operators(family: ModuleType, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("beta", [0.0, torch.zeros(1)])
-def test_c_is_not_read_where_beta_is_0(family: ModuleType, beta: float | torch.Tensor) -> None:
+def test_c_is_not_read_where_beta_is_0(family, beta):
     """In Triton's own interpreter, which takes fewer texts than that of the harness."""
     a, b = torch.ones(40, 24).half(), torch.ones(48, 24).half().T
     out = torch.full((40, 48), float("nan")).half()

@@ -1,7 +1,5 @@
 """Functions of quantised results: what comes out is what the next product takes; operators, batches, refusals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,7 +32,7 @@ targets: [sm90]
 
 
 @pytest.fixture(scope="module")
-def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
+def families(tmp_path_factory):
     folder = tmp_path_factory.mktemp("families")
     (folder / "blocks.yaml").write_text(SPEC)
     specs = [folder / "blocks.yaml", ROOT / "docs" / "examples" / "block_fp8.yaml"]
@@ -75,7 +73,7 @@ def layer(families: dict[str, ModuleType]) -> tuple[Any, torch.Tensor, torch.Ten
     return call, given["a"], given["a_scale"], exact
 
 
-def test_a_gated_layer_is_two_launches_without_a_copy(families: dict[str, ModuleType]) -> None:
+def test_a_gated_layer_is_two_launches_without_a_copy(families):
     call, a, a_scale, exact = layer(families)
     found = call(a, a_scale).float()
     # The error of fp8 between the two products.
@@ -83,7 +81,7 @@ def test_a_gated_layer_is_two_launches_without_a_copy(families: dict[str, Module
 
 
 @pytest.mark.parametrize("hidden", [128, 200])
-def test_every_kernel_of_a_gate_has_the_scales_of_both_halves(families: dict[str, ModuleType], hidden: int) -> None:
+def test_every_kernel_of_a_gate_has_the_scales_of_both_halves(families, hidden):
     """Where the second half begins within a block of scales, too."""
     family = families["block_fp8"]
     library = __import__(f"{family.__name__}._pack", fromlist=["quantize"])
@@ -105,21 +103,21 @@ def test_every_kernel_of_a_gate_has_the_scales_of_both_halves(families: dict[str
         assert (found - wanted).norm() < 2.0**-4 * wanted.norm(), name
 
 
-def test_torch_compiles_a_gated_layer_in_one_graph(families: dict[str, ModuleType]) -> None:
+def test_torch_compiles_a_gated_layer_in_one_graph(families):
     call, a, a_scale, _ = layer(families)
     compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(a, a_scale), call(a, a_scale))
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
-def test_a_result_is_bit_for_bit_that_of_the_library(families: dict[str, ModuleType], word: str) -> None:
+def test_a_result_is_bit_for_bit_that_of_the_library(families, word):
     torch.manual_seed(1)
     a, b = torch.randn(40, 1), torch.randn(1, 90)
     found = getattr(families["blocks"], f"gemm_fp32_rcr_quantize_{word}")(a, b.T.contiguous().T)
     assert same(found, rule(a @ b, word.partition("_")[0]))
 
 
-def test_saved_values_come_before_the_scales(families: dict[str, ModuleType]) -> None:
+def test_saved_values_come_before_the_scales(families):
     a, b = torch.randn(5, 1), torch.randn(1, 70)
     out, preact, scale = families["blocks"].gemm_fp32_rcr_save_relu_quantize_int8_32_block(a, b.T.contiguous().T)
     assert torch.equal(preact, a @ b)
@@ -127,7 +125,7 @@ def test_saved_values_come_before_the_scales(families: dict[str, ModuleType]) ->
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
-def test_elements_and_their_scales_are_scattered_alike(families: dict[str, ModuleType], word: str) -> None:
+def test_elements_and_their_scales_are_scattered_alike(families, word):
     a, b = torch.randn(40, 1), torch.randn(2, 1, 66).mT.contiguous().mT
     call = getattr(families["blocks"], f"gmm_fp32_rcr_quantize_{word}")
     offsets, scatter = torch.tensor([13, 40], dtype=torch.int32), torch.randperm(50)[:40].int()
@@ -148,21 +146,21 @@ def test_elements_and_their_scales_are_scattered_alike(families: dict[str, Modul
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
-def test_matrices_of_a_batch_have_scales_of_their_own(families: dict[str, ModuleType], word: str) -> None:
+def test_matrices_of_a_batch_have_scales_of_their_own(families, word):
     a, b = torch.randn(3, 34, 1), torch.randn(3, 1, 66)
     out, scale = getattr(families["blocks"], f"bmm_fp32_rcr_quantize_{word}")(a, b.mT.contiguous().mT)
     for number in range(3):
         assert same((out[number], scale[number]), rule(a[number] @ b[number], word.partition("_")[0]))
 
 
-def test_rows_in_groups_have_scales_of_their_own(families: dict[str, ModuleType]) -> None:
+def test_rows_in_groups_have_scales_of_their_own(families):
     a, b = torch.randn(50, 1), torch.randn(2, 1, 66)
     offsets = torch.tensor([33, 50], dtype=torch.int32)
     found = families["blocks"].gmm_fp32_rcr_quantize_mxfp4(a, b.mT.contiguous().mT, offsets)
     assert same(found, rule(torch.cat((a[:33] @ b[0], a[33:] @ b[1])), "mxfp4"))
 
 
-def test_given_results_are_filled(families: dict[str, ModuleType]) -> None:
+def test_given_results_are_filled(families):
     function = families["blocks"].gemm_fp32_rcr_quantize_mxfp4
     a, b = torch.randn(8, 1), torch.randn(1, 64)
     out = torch.zeros(8, 32, dtype=torch.uint8)
@@ -172,7 +170,7 @@ def test_given_results_are_filled(families: dict[str, ModuleType]) -> None:
     assert same((out, scale), rule(a @ b, "mxfp4"))
 
 
-def test_without_memory_shapes_and_types_are_known(families: dict[str, ModuleType]) -> None:
+def test_without_memory_shapes_and_types_are_known(families):
     a, b = torch.empty(8, 16, device="meta"), torch.empty(70, 16, device="meta")
     out, scale = families["blocks"].gemm_fp32_rcr_quantize_mxfp4(a, b.T)
     assert (out.shape, out.dtype) == ((8, 35), torch.uint8)
@@ -188,9 +186,7 @@ def test_without_memory_shapes_and_types_are_known(families: dict[str, ModuleTyp
         (64, {"out": torch.zeros(8, 64, dtype=torch.uint8)}, ValueError, "out must have shape (8, 32)"),
     ],
 )
-def test_wrong_calls_name_the_contract(
-    families: dict[str, ModuleType], columns: int, given: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_wrong_calls_name_the_contract(families, columns, given, error, message):
     name = "gemm_fp32_rcr_quantize_mxfp4"
     with pytest.raises(error) as caught:
         getattr(families["blocks"], name)(torch.zeros(8, 4), torch.zeros(columns, 4).T, **given)

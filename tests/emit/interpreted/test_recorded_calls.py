@@ -1,10 +1,6 @@
 """Gradients and results in the cases that torch's own functions have, beside those of every model."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -28,11 +24,9 @@ exclude:
 """
 NONE, GELU = "gemm_fp32_rcr_none", "gemm_fp32_rcr_bias_gelutanh"
 
-Family = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
+def family(render):
     return render("cases", SPEC.replace("LAYOUT", "rcr"))
 
 
@@ -75,7 +69,7 @@ def negated(y: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     "kind", [lambda x: x, torch.nn.Parameter, lambda x: x.as_subclass(Named)], ids=["tensor", "parameter", "subclass"]
 )
-def test_a_gradient_is_of_any_class(family: ModuleType, kind: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def test_a_gradient_is_of_any_class(family, kind):
     ours, other, gradient = leaves(), leaves(), drawn((6, 24), torch.float32, seed=7)
     called(family, *ours).backward(kind(gradient))
     theirs(*other).backward(gradient)
@@ -83,7 +77,7 @@ def test_a_gradient_is_of_any_class(family: ModuleType, kind: Callable[[torch.Te
         torch.testing.assert_close(mine.grad, yours.grad)
 
 
-def test_operands_of_a_subclass_have_gradients(family: ModuleType) -> None:
+def test_operands_of_a_subclass_have_gradients(family):
     ours = [x.detach().as_subclass(Named).requires_grad_() for x in leaves()]
     other, gradient = leaves(), drawn((6, 24), torch.float32, seed=7)
     called(family, *ours).backward(gradient)
@@ -94,8 +88,8 @@ def test_operands_of_a_subclass_have_gradients(family: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("name", [NONE, GELU])
-def test_a_negated_gradient_is_read_as_such(family: ModuleType, name: str) -> None:
-    def loss(y: torch.Tensor) -> torch.Tensor:
+def test_a_negated_gradient_is_read_as_such(family, name):
+    def loss(y):
         return negated(y).sum()
 
     ours, other = leaves(), leaves()
@@ -106,18 +100,18 @@ def test_a_negated_gradient_is_read_as_such(family: ModuleType, name: str) -> No
         torch.testing.assert_close(mine.grad, yours.grad)
 
 
-def test_no_gradient_comes_in(family: ModuleType) -> None:
+def test_no_gradient_comes_in(family):
     ours = leaves()
-    Dropped.apply(called(family, *ours)).sum().backward()  # type: ignore[no-untyped-call]
+    Dropped.apply(called(family, *ours)).sum().backward()
     assert [x.grad for x in ours] == [None] * 3
 
 
-def test_threads_may_record_their_first_calls_at_once(render: Family) -> None:
+def test_threads_may_record_their_first_calls_at_once(render):
     family = render("recorded_at_once", SPEC.replace("LAYOUT", "rcr"))
-    found: list[Any] = []
+    found = []
     expected = torch.autograd.grad(theirs(*(other := leaves())).sum(), other)
 
-    def work() -> None:
+    def work():
         try:
             for _ in range(3):
                 own = leaves()
@@ -136,7 +130,7 @@ def test_threads_may_record_their_first_calls_at_once(render: Family) -> None:
         torch.testing.assert_close(each, expected)
 
 
-def test_a_column_major_result_is_changed_in_place(render: Family) -> None:
+def test_a_column_major_result_is_changed_in_place(render):
     family = render("columns", SPEC.replace("LAYOUT", "rcc"))
     x, w, _ = leaves()
     found = family.gemm_fp32_rcc_none(x, w.t())
@@ -148,7 +142,7 @@ def test_a_column_major_result_is_changed_in_place(render: Family) -> None:
     assert family.gemm_fp32_rcc_none(x[:0], w.t()).shape == (0, 24)
 
 
-def test_autocast_does_not_reach_a_backward_pass(family: ModuleType) -> None:
+def test_autocast_does_not_reach_a_backward_pass(family):
     x, b = drawn((9, 16), torch.float32).requires_grad_(), drawn((2, 8, 16), torch.float32).requires_grad_()
     offsets = torch.tensor([2, 5], dtype=torch.int32)
     expected = torch.autograd.grad(family.gmm_fp32_rcr_none(x, b.mT, offsets)[:5].sum(), (x, b))
@@ -158,7 +152,7 @@ def test_autocast_does_not_reach_a_backward_pass(family: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("package", ["torch", "plain", "files"])
-def test_what_is_filled_has_another_version(tmp_path: Path, package: str) -> None:
+def test_what_is_filled_has_another_version(tmp_path, package):
     spec = f"summary: To fill.\nlayout: rcr\ndtype: fp32\nepilogue: none\nload: pointer\npackage: {package}\n"
     x, w = drawn((6, 32), torch.float32), drawn((24, 32), torch.float32, seed=1)
     (tmp_path / "filled.yaml").write_text(spec)
@@ -174,7 +168,7 @@ def test_what_is_filled_has_another_version(tmp_path: Path, package: str) -> Non
         call(x, w.t(), out=torch.empty(6, 24))
 
 
-def test_a_number_that_a_batch_shares_has_any_shape(render: Family) -> None:
+def test_a_number_that_a_batch_shares_has_any_shape(render):
     text = "summary: x\nlayout: rcr\ndtype: fp32\nbatch: [none, strided]\nepilogue: scale\nload: pointer\n"
     family, many, w = render("shared_number", text), drawn((3, 6, 32), torch.float32), drawn((24, 32), torch.float32)
     for shape in ((), (1,), (1, 1)):
@@ -184,13 +178,13 @@ def test_a_number_that_a_batch_shares_has_any_shape(render: Family) -> None:
 
 
 @pytest.mark.parametrize("name", [NONE, GELU])
-def test_a_gradient_of_a_gradient_is_refused_for_some_operands_too(family: ModuleType, name: str) -> None:
+def test_a_gradient_of_a_gradient_is_refused_for_some_operands_too(family, name):
     """Not left out, as torch leaves out what does not lead to the operands that are asked for."""
     x, w, bias = leaves()
     given = {"bias": bias} if name == GELU else {}
 
-    def call(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return getattr(family, name)(x, w.t(), **given)  # type: ignore[no-any-return]
+    def call(x, w):
+        return getattr(family, name)(x, w.t(), **given)
 
     told = f"{name}: a gradient of its gradient is asked for, and none is computed"
     for asked in (x, w):
@@ -203,7 +197,7 @@ def test_a_gradient_of_a_gradient_is_refused_for_some_operands_too(family: Modul
 
 @pytest.mark.parametrize("name", [NONE, GELU])
 @pytest.mark.parametrize("rows", [0, 6])
-def test_the_gradient_of_a_sum_is_that_of_no_rows_too(family: ModuleType, name: str, rows: int) -> None:
+def test_the_gradient_of_a_sum_is_that_of_no_rows_too(family, name, rows):
     x, w, bias = leaves()
     x = x.detach()[:rows].requires_grad_()
     given = {"bias": bias} if name == GELU else {}
@@ -214,7 +208,7 @@ def test_the_gradient_of_a_sum_is_that_of_no_rows_too(family: ModuleType, name: 
     torch.testing.assert_close((x.grad, w.grad), (other.grad, v.grad))
 
 
-def test_what_no_gradient_reads_may_change(family: ModuleType) -> None:
+def test_what_no_gradient_reads_may_change(family):
     x, w, _ = leaves()
     found = getattr(family, NONE)(x.detach(), w.t())
     with torch.no_grad():

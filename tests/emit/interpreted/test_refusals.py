@@ -1,11 +1,7 @@
 """Wrong operands in each of torch's modes: the error of eager mode, nothing launched and nothing written."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -29,7 +25,7 @@ CHAIN = "gemm_fp16_rcr_scale_bias"
 
 
 @pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(render):
     return render("refusing", SPEC)
 
 
@@ -114,9 +110,7 @@ MODES = (
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.__name__)
-def test_wrong_operands_are_refused_as_in_eager_mode(
-    family: ModuleType, launches: list[str], mode: Callable[..., None]
-) -> None:
+def test_wrong_operands_are_refused_as_in_eager_mode(family, launches, mode):
     call = getattr(family, CHAIN)
     for what, (spoilt, kind, told) in BAD.items():
         if mode in (recording, compiled_recording) and what == "other result":
@@ -135,7 +129,7 @@ def test_wrong_operands_are_refused_as_in_eager_mode(
         assert bool((out == 7).all()) and not launches, what
 
 
-def test_errors_name_the_contract_that_was_called(family: ModuleType, launches: list[str]) -> None:
+def test_errors_name_the_contract_that_was_called(family, launches):
     """Not the one that saves the sum, which is called in its place where a gradient is recorded."""
     call, given = getattr(family, CHAIN), operands(contracts(family)[CHAIN])
     bias = given["bias"].requires_grad_()
@@ -155,7 +149,7 @@ def test_errors_name_the_contract_that_was_called(family: ModuleType, launches: 
         gradient.sum().backward()
 
 
-def test_a_contract_that_only_gradients_need_is_not_advised_what_its_family_has(family: ModuleType) -> None:
+def test_a_contract_that_only_gradients_need_is_not_advised_what_its_family_has(family):
     a, b = torch.ones(20, 33, dtype=torch.float16, requires_grad=True), torch.ones(33, 24, dtype=torch.float16)
     told = r"^gemm_fp16_rrr_none: a requires a gradient, .*: list it in the spec"
     with pytest.raises(RuntimeError, match=told) as found:
@@ -179,7 +173,7 @@ tile: [{m: 16, n: 128, k: 64, warps: 4}]
 """
 
 
-def test_a_product_without_gradients_is_not_advised_what_is_refused(render: Callable[[str, str], ModuleType]) -> None:
+def test_a_product_without_gradients_is_not_advised_what_is_refused(render):
     """`backward: kernels` is advised for those contracts alone for which it makes gradients."""
     family, advised = render("undifferentiable", UNDIFFERENTIABLE), []
     for name, variant in contracts(family).items():
@@ -199,7 +193,7 @@ def test_a_product_without_gradients_is_not_advised_what_is_refused(render: Call
     assert advised == ["gemm_fp16_rcr_none"]
 
 
-def test_errors_under_autocast_name_the_contract_that_was_called(render: Callable[[str, str], ModuleType]) -> None:
+def test_errors_under_autocast_name_the_contract_that_was_called(render):
     family = render("refusingcasts", SPEC.replace("dtype: fp16", "dtype: [fp32, bf16]"))
     name = CHAIN.replace("fp16", "fp32")
     given = operands(contracts(family)[name])
@@ -207,7 +201,7 @@ def test_errors_under_autocast_name_the_contract_that_was_called(render: Callabl
         getattr(family, name)(**{**given, "bias": given["bias"][1:]})
 
 
-def test_a_result_in_the_memory_of_an_operand_is_refused(family: ModuleType, launches: list[str]) -> None:
+def test_a_result_in_the_memory_of_an_operand_is_refused(family, launches):
     """Whether its like was called before or not; what only lies between the rows of an operand is other memory."""
     call, size = family.gemm_fp16_rcr_none, (32, 32)
     both = torch.randn(64, 32).half()
@@ -232,9 +226,7 @@ def test_a_result_in_the_memory_of_an_operand_is_refused(family: ModuleType, lau
     assert call(a[:0], b.T, out=a[:0]).shape == (0, 32)
 
 
-def test_a_result_in_the_memory_of_what_the_chain_reads_is_refused(
-    render: Callable[[str, str], ModuleType], launches: list[str]
-) -> None:
+def test_a_result_in_the_memory_of_what_the_chain_reads_is_refused(render, launches):
     """A program reads of it what others have stored, but where both have the same elements at the same places."""
     spec = 'summary: Chains.\nlayout: rcr\ndtype: fp32\nepilogue: [bias, add, "bias+row_amax"]\nload: pointer\n'
     family = render("beside", spec)
@@ -259,7 +251,7 @@ def test_a_result_in_the_memory_of_what_the_chain_reads_is_refused(
             family.gemm_fp32_rcr_bias_rowamax(a, b, bias=vector, row_amax=vector)
 
 
-def test_a_file_that_stands_alone_refuses_such_a_result_too(tmp_path: Path, launches: list[str]) -> None:
+def test_a_file_that_stands_alone_refuses_such_a_result_too(tmp_path, launches):
     spec = (
         "summary: Alone.\nlayout: rcr\ndtype: fp32\nepilogue: [[bias, add, row_amax]]\npackage: files\nload: pointer\n"
     )

@@ -1,10 +1,7 @@
 """`alpha` of torch's products: by the contract whose chain begins with `scale`, in eager mode and in graphs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 import torch
@@ -26,7 +23,7 @@ M, N, K = 7, 24, 40
 
 
 @pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(render):
     return render("scaled_addmm", SPEC)
 
 
@@ -53,7 +50,7 @@ def calls() -> dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
 
 
 @pytest.mark.parametrize("name", calls())
-def test_eager_products(family: ModuleType, name: str) -> None:
+def test_eager_products(family, name):
     contract, call = calls()[name]
     x = drawn((M, K), torch.float32)
     expected = call(x)
@@ -65,7 +62,7 @@ def test_eager_products(family: ModuleType, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", calls())
-def test_products_of_a_graph(family: ModuleType, name: str) -> None:
+def test_products_of_a_graph(family, name):
     torch._dynamo.reset()
     contract, call = calls()[name]
     x = drawn((M, K), torch.float32)

@@ -1,9 +1,6 @@
 """Contracts of stored operands as torch sees them: operators, fake tensors, torch.compile, vmap, and their errors."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -37,11 +34,9 @@ targets: [sm90]
 """
 INT4 = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
 
-Family = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
+def family(render):
     return render("storedfamily", SPEC)
 
 
@@ -53,7 +48,7 @@ def pairs(family: ModuleType) -> dict[str, Variant]:
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.operators)], ids=["pairs", "all"])
-def test_every_contract_is_an_operator(family: ModuleType, whole: bool) -> None:
+def test_every_contract_is_an_operator(family, whole):
     variants = contracts(family) if whole else pairs(family)
     assert len(variants) == (28 if whole else 15)
     for place, name in enumerate(variants):
@@ -62,7 +57,7 @@ def test_every_contract_is_an_operator(family: ModuleType, whole: bool) -> None:
             assert checked(family, name, filled=True) == [f"{name}_out"]
 
 
-def test_a_compiled_call_gives_the_same(family: ModuleType) -> None:
+def test_a_compiled_call_gives_the_same(family):
     for name, variant in pairs(family).items():
         torch._dynamo.reset()
         given, function = operands(variant), getattr(family, name)
@@ -72,7 +67,7 @@ def test_a_compiled_call_gives_the_same(family: ModuleType) -> None:
             assert torch.equal(one, other)
 
 
-def test_fake_tensors_give_shapes_and_errors(family: ModuleType) -> None:
+def test_fake_tensors_give_shapes_and_errors(family):
     given = operands(contracts(family)[INT4])
     function = getattr(family, INT4)
     with FakeTensorMode() as mode:
@@ -90,7 +85,7 @@ def function_shape(given: dict[str, torch.Tensor]) -> tuple[int, int]:
     return given["a"].shape[0], given["b"].shape[1]
 
 
-def test_what_is_missing_or_wrong_is_named(family: ModuleType) -> None:
+def test_what_is_missing_or_wrong_is_named(family):
     given = operands(contracts(family)[INT4])
     function = getattr(family, INT4)
     with pytest.raises(TypeError, match="missing b_scale"):
@@ -103,28 +98,28 @@ def test_what_is_missing_or_wrong_is_named(family: ModuleType) -> None:
         function(**{**given, "b": given["b"].view(torch.int8)})
 
 
-def test_a_gradient_is_refused(family: ModuleType) -> None:
+def test_a_gradient_is_refused(family):
     given = operands(contracts(family)[INT4])
     for name in ("a", "b_scale"):
         with pytest.raises(RuntimeError, match=r"no gradients of such a product are computed"):
             getattr(family, INT4)(**{**given, name: given[name].detach().requires_grad_()})
 
 
-def test_a_map_over_products_is_a_batch(family: ModuleType) -> None:
+def test_a_map_over_products_is_a_batch(family):
     single, batch = getattr(family, INT4), getattr(family, INT4.replace("gemm", "bmm"))
     given = operands(contracts(family)[INT4.replace("gemm", "bmm")])
     mapped = torch.vmap(lambda a, b, b_scale: single(a, b, b_scale=b_scale))(*given.values())
     torch.testing.assert_close(mapped, batch(**given))
 
 
-def test_calls_are_prepared_and_named(family: ModuleType) -> None:
+def test_calls_are_prepared_and_named(family):
     function = getattr(family, INT4)
     assert function.prepare(64, 64, M=[1, 16]) >= 1
     kernel, config = function.which(**operands(contracts(family)[INT4]))
     assert kernel.startswith(INT4) and config["BLOCK_K"] == 32
 
 
-def test_positions_are_checked(family: ModuleType) -> None:
+def test_positions_are_checked(family):
     name = "gemm_fp16_sparse24_rcr_none"
     given, function = operands(contracts(family)[name]), getattr(family, name)
     with pytest.raises(TypeError, match="missing b_index"):
@@ -140,7 +135,7 @@ def test_positions_are_checked(family: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "rsr"])
-def test_what_is_packed_is_multiplied(render: Family, layout: str) -> None:
+def test_what_is_packed_is_multiplied(render, layout):
     name = f"gemm_fp16_sparse24_{layout}_bias"
     text = SPEC.replace("layout: rcr", f"layout: {layout}").replace("bias+save+row_amax", "bias")
     sparse = render(

@@ -1,10 +1,6 @@
 """Products with the keywords that a family's `_pack.py` makes of a weight."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 import torch
@@ -36,7 +32,7 @@ M, N, K = 17, 19, 70
 
 
 @pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(render):
     return render("stored_weights", SPEC)
 
 
@@ -51,7 +47,7 @@ def operands(variant: Variant, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"a": a, **scale}
 
 
-def test_a_product_is_that_with_the_dequantised_weight(family: ModuleType) -> None:
+def test_a_product_is_that_with_the_dequantised_weight(family):
     pack = importlib.import_module(f"{family.__name__}._pack")
     assert pack.CONTRACTS.keys() == contracts(family).keys()
     for seed, (name, variant) in enumerate(contracts(family).items()):
@@ -70,7 +66,7 @@ def test_a_product_is_that_with_the_dequantised_weight(family: ModuleType) -> No
         assert ((found - expected).abs() <= bound + rounded + rounding * expected.abs()).all(), name
 
 
-def test_converted_weights_are_operands(family: ModuleType) -> None:
+def test_converted_weights_are_operands(family):
     """AWQ's words, whose values are those of their elements in order."""
     pack = importlib.import_module(f"{family.__name__}._pack")
     name = "gemm_fp16xuint4_fp32_fp16_b32x1_zeros_rcr_none"

@@ -1,9 +1,6 @@
 """Functions of symmetric results: gradients, operators, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,7 +24,7 @@ backward: kernels
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def family(tmp_path_factory):
     folder = tmp_path_factory.mktemp("families")
     (folder / "gram.yaml").write_text(SPEC)
     assert main([str(folder / "gram.yaml"), "--out", str(folder)]) == 0
@@ -50,11 +47,11 @@ def expected(chain: str, a: torch.Tensor, b: torch.Tensor, operands: dict[str, A
 
 @pytest.mark.parametrize("batch", [(), (2,)])
 @pytest.mark.parametrize("chain", ["none", "add", "scale_add_gelu", "save"])
-def test_gradients_are_those_of_what_is_computed(family: ModuleType, chain: str, batch: tuple[int, ...]) -> None:
+def test_gradients_are_those_of_what_is_computed(family, chain, batch):
     torch.manual_seed(0)
     function = getattr(family, f"{'bmm' if batch else 'gemm'}_fp32_rcr_{chain}_resultsymmetric")
     a, b = (torch.randn(*batch, 70, 33, requires_grad=True) for _ in range(2))
-    operands: dict[str, Any] = {}
+    operands = {}
     if "add" in chain:
         operands["add"] = torch.randn(*batch, 70, 70, requires_grad=True)
     if "scale" in chain:
@@ -72,7 +69,7 @@ def test_gradients_are_those_of_what_is_computed(family: ModuleType, chain: str,
         torch.testing.assert_close(x, y, rtol=1e-3, atol=1e-3)
 
 
-def test_the_gradient_of_a_gram_matrix_is_that_of_torch(family: ModuleType) -> None:
+def test_the_gradient_of_a_gram_matrix_is_that_of_torch(family):
     torch.manual_seed(1)
     x, incoming = torch.randn(40, 24, requires_grad=True), torch.randn(40, 40)
     function = family.gemm_fp32_rcr_none_resultsymmetric
@@ -81,7 +78,7 @@ def test_the_gradient_of_a_gram_matrix_is_that_of_torch(family: ModuleType) -> N
     torch.testing.assert_close(own, exact, rtol=1e-3, atol=1e-3)
 
 
-def test_m_and_n_must_be_equal(family: ModuleType) -> None:
+def test_m_and_n_must_be_equal(family):
     function = family.gemm_fp32_rcr_none_resultsymmetric
     for number in (39, 41):
         with pytest.raises(
@@ -95,7 +92,7 @@ def test_m_and_n_must_be_equal(family: ModuleType) -> None:
         function(fake, torch.zeros(41, 8, device="meta").T)
 
 
-def test_a_file_that_stands_alone_says_that_m_and_n_must_be_equal(tmp_path: Path) -> None:
+def test_a_file_that_stands_alone_says_that_m_and_n_must_be_equal(tmp_path):
     spec = "summary: Alone.\nlayout: rcr\ndtype: fp32\nresult: symmetric\npackage: files\nload: pointer\n"
     (tmp_path / "alone.yaml").write_text(spec)
     assert main([str(tmp_path / "alone.yaml"), "--out", str(tmp_path)]) == 0

@@ -1,10 +1,6 @@
 """Mixtures of `transformers`, random and tiny, whose experts are a family's."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -37,7 +33,7 @@ EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "
 
 
 @pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(render):
     return render("model_experts", SPEC)
 
 
@@ -50,7 +46,7 @@ def model(name: str, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["Mixtral", "Qwen3Moe", "Qwen2Moe", "Olmoe"])
-def test_results_and_gradients_are_those_of_the_model(family: ModuleType, name: str) -> None:
+def test_results_and_gradients_are_those_of_the_model(family, name):
     theirs = model(name).train()
     ours = copy.deepcopy(theirs)
     replaced = family.nn.replace_experts(ours)
@@ -68,7 +64,7 @@ def test_results_and_gradients_are_those_of_the_model(family: ModuleType, name: 
     assert ours.state_dict().keys() == theirs.state_dict().keys()
 
 
-def test_experts_of_another_form_are_left(family: ModuleType) -> None:
+def test_experts_of_another_form_are_left(family):
     more = {"num_local_experts": 4, "layer_types": ["full_attention"] * 2}
     gated = model("GptOss", **more)
     replaced = family.nn.replace_experts(gated)

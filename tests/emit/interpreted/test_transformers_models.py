@@ -1,11 +1,5 @@
 """Models of `transformers`, random and tiny: compiled with a family's pass, and in eager mode with its products."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
 import pytest
 import torch
 
@@ -35,11 +29,9 @@ SIZES = {
 }
 EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 
-Render = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(params=["Llama", "Qwen3", "Mixtral"])
-def model(request: pytest.FixtureRequest) -> Any:
+def model(request):
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     name = request.param
@@ -49,12 +41,12 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture(scope="module")
-def family(render: Render) -> ModuleType:
+def family(render):
     return render("model_layers", SPEC.format(more=""))
 
 
 @pytest.fixture(scope="module")
-def alike(render: Render) -> ModuleType:
+def alike(render):
     return render("model_rows", SPEC.format(more="invariant: rows\n"))
 
 
@@ -64,7 +56,7 @@ def tokens(count: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def test_a_compiled_model_has_the_familys_operators(family: ModuleType, model: Any) -> None:
+def test_a_compiled_model_has_the_familys_operators(family, model):
     torch._dynamo.reset()
     expected = model(tokens(2), use_cache=False).logits
     from torch._inductor import config
@@ -82,7 +74,7 @@ def test_a_compiled_model_has_the_familys_operators(family: ModuleType, model: A
 
 
 @torch.no_grad()
-def test_a_sequence_has_the_same_bits_in_every_batch(alike: ModuleType, model: Any) -> None:
+def test_a_sequence_has_the_same_bits_in_every_batch(alike, model):
     """All products of the model are the family's; what torch computes itself, such as a softmax, is one row's.
 
     On a CPU torch computes the last elements of a tensor in another way, if they do not fill a vector: 16 tokens do.
@@ -96,8 +88,8 @@ def test_a_sequence_has_the_same_bits_in_every_batch(alike: ModuleType, model: A
     assert sum(override.report.replaced.values()) > 4 * 7 * 2 and not left, str(override)
 
 
-def test_a_model_learns_with_it(family: ModuleType, model: Any) -> None:
-    def gradients() -> list[torch.Tensor]:
+def test_a_model_learns_with_it(family, model):
+    def gradients():
         loss = model(tokens(2), labels=tokens(2), use_cache=False).loss
         return [*torch.autograd.grad(loss, [*model.parameters()], allow_unused=True)]
 
