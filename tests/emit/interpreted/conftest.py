@@ -46,3 +46,9 @@ def render(tmp_path_factory):
         return load_family(folder / name)
 
     return family
+
+
+@pytest.fixture(scope="module")
+def family(request, render):
+    """The family of a file's `SPEC`: that of test_groups.py is `of_groups`."""
+    return render(f"of{request.module.__name__.rpartition('.test')[2]}", request.module.SPEC)

@@ -27,11 +27,6 @@ LAYOUTS = ("rcr", "rrr", "ccr")
 _SEEN: list[str] = []
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("repeated", SPEC)
-
-
 @pytest.fixture
 def repeated(family, monkeypatch):
     """What was repeated since the test began: a product or a chain."""
@@ -158,15 +153,6 @@ def test_other_passes_go_the_long_way(family, repeated, what):
         torch.testing.assert_close(found, gradient @ b.T, rtol=1e-4, atol=1e-4)
     # A chain has a cache of its own.
     assert "product" not in repeated
-
-
-def test_gradients_of_gradients_are_refused_for_layers(family, repeated):
-    layer = family.nn.Linear(32, 48, bias=False)
-    for _ in range(2):
-        x = drawn((2, 3, 32), torch.float32).requires_grad_()
-        (first,) = torch.autograd.grad(layer(x).square().sum(), [x], create_graph=True)
-        with pytest.raises(RuntimeError, match="gemm_fp32_rcr_none: a gradient of its gradient is asked for"):
-            torch.autograd.grad(first.sum(), [layer.weight])
 
 
 def test_a_result_of_a_layer_can_be_changed_in_place(family):

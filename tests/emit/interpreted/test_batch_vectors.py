@@ -19,11 +19,6 @@ SIZES = {"B": 3, "M": 70, "N": 67, "K": 19}
 CHAINS = ("bias", "biasm_scalem_relu", "scalen_gelu_add", "bias_swiglu_bias", "bias_biasm")
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("batch_vectors", SPEC)
-
-
 @pytest.mark.parametrize("chain", CHAINS)
 def test_each_matrix_has_its_own_or_all_share_one(family, chain):
     name = f"bmm_fp32_rcr_{chain}"

@@ -22,11 +22,6 @@ backward: kernels
 SIZES = ((1, 1, 1, 1), (0, 2, 5, 7), (3, 0, 5, 7), (3, 2, 0, 7), (3, 2, 5, 0), (7, 3, 13, 129), (5, 9, 45, 1025))
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("combined", SPEC)
-
-
 def drawn(tokens: int, terms: int, rows: int, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Rows, indices of which some are outside, and weights, which are NaN for those."""
     generator = torch.Generator().manual_seed(tokens + rows)

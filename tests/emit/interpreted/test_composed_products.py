@@ -23,11 +23,6 @@ H, M, N, K = 2, 5, 24, 40
 BATCHES = (1, 2, 7)
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("composed", SPEC)
-
-
 @pytest.fixture(autouse=True)
 def undone():
     """Every test leaves torch's dispatcher as it was."""
@@ -223,16 +218,6 @@ def test_gradients_transforms_and_modes(family):
     )
 
 
-def test_fake_tensors_have_torchs_composition(family, launches):
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with family.override_aten(), FakeTensorMode():
-        assert (torch.empty(2, 3, 4) @ torch.empty(2, 4, 5)).shape == (2, 3, 5)
-        with torch.inference_mode():
-            assert functional.linear(torch.empty(2, 3, 4), torch.empty(5, 4)).shape == (2, 3, 5)
-    assert not launches
-
-
 class Decoder(nn.Module):
     """A layer like Qwen3's (norms of heads) or Llama's, with keys and values as their code repeats them."""
 
@@ -315,16 +300,6 @@ def test_gradients_of_what_is_left_to_torch(family, dtype):
         found = gradients()
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other)
-
-
-def test_gradients_of_a_subclass(family):
-    class Named(Tensor):
-        pass
-
-    x, weight = drawn(M, K).as_subclass(Named).requires_grad_(), drawn(N, K, seed=1)
-    with family.override_aten():
-        (found,) = torch.autograd.grad(functional.linear(x, weight).sum(), x)
-    torch.testing.assert_close(found.as_subclass(Tensor), weight.sum(0).expand(M, K))
 
 
 @pytest.mark.parametrize("recorded", ["x", "bias", "out"])

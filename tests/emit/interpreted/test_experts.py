@@ -25,11 +25,6 @@ TANH = functools.partial(nn.functional.gelu, approximate="tanh")
 ACTIVATIONS = {"swiglu": nn.functional.silu, "geglu": nn.functional.gelu, "geglu_tanh": TANH}
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("experts_of_layers", SPEC)
-
-
 def by_torch(layer: Any, x: Tensor, index: Tensor, weights: Tensor, act: Callable[[Tensor], Tensor]) -> Tensor:
     """What experts compute, in float64."""
     rows = []

@@ -18,11 +18,6 @@ backward: kernels
 """
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("counted", SPEC)
-
-
 def counted(call: Callable[[], object]) -> int:
     with FlopCounterMode(display=False) as counter:
         call()

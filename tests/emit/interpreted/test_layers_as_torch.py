@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
+#: Nothing that torch's layer does.
+WITHOUT_PLAIN = "summary: x\nlayout: rcr\ndtype: fp32\nepilogue: bias+relu\nload: pointer\n"
 SPEC = """\
 summary: For linear layers of several types.
 layout: rcr
@@ -18,20 +20,8 @@ epilogue: [none, bias, bias+relu]
 load: pointer
 backward: kernels
 """
-WITHOUT_PLAIN = """\
-summary: Nothing that torch's layer does.
-layout: rcr
-dtype: fp32
-epilogue: bias+relu
-load: pointer
-"""
 
 linear = torch.nn.functional.linear
-
-
-@pytest.fixture(scope="module")
-def family(render):
-    return render("alike", SPEC)
 
 
 def random(*size: int) -> torch.Tensor:
@@ -92,42 +82,33 @@ def test_a_size_may_be_none_or_one(family, K, N):
     torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
 
 
-def converted(layer: Any) -> torch.Tensor:
-    return layer.half()(random(6, 32).half())
+def replaced(layer: Any, state: dict[str, torch.Tensor]) -> None:
+    for name, value in state.items():
+        setattr(layer, name, torch.nn.Parameter(value))
 
 
-def assigned(layer: Any) -> torch.Tensor:
-    state = {name: value.half() for name, value in layer.state_dict().items()}
-    layer.load_state_dict(state, assign=True)
-    return layer(random(6, 32).half())
-
-
-def functional(layer: Any) -> torch.Tensor:
-    state = {name: value.half() for name, value in layer.state_dict().items()}
-    return torch.func.functional_call(layer, state, (random(6, 32).half(),))
-
-
-def replaced_parameters(layer: Any) -> torch.Tensor:
-    for name, value in [*layer.named_parameters()]:
-        setattr(layer, name, torch.nn.Parameter(value.detach().half()))
-    return layer(random(6, 32).half())
+CHANGES = {
+    "converted": lambda layer, state: layer.half(),
+    "assigned": lambda layer, state: layer.load_state_dict(state, assign=True),
+    "replaced": replaced,
+    "functional": None,
+}
 
 
 @pytest.mark.parametrize("contract", [None, "gemm_fp32_rcr_bias_relu"])
-@pytest.mark.parametrize("changed", [converted, assigned, functional, replaced_parameters])
-def test_the_type_is_that_of_the_weight_at_the_call(family, changed, contract):
-    layer = family.nn.Linear(32, 24, contract=contract)
-    weight, bias = layer.weight.detach().half(), layer.bias.detach().half()
-    found = changed(layer)
-    expected = linear(random(6, 32).half(), weight, bias)
+@pytest.mark.parametrize("how", CHANGES)
+def test_the_type_is_that_of_the_weight_at_the_call(family, how, contract):
+    layer, x = family.nn.Linear(32, 24, contract=contract), random(6, 32).half()
+    state = {name: value.detach().half() for name, value in layer.state_dict().items()}
+    if change := CHANGES[how]:
+        change(layer, state)
+    found = layer(x) if change else torch.func.functional_call(layer, state, (x,))
+    expected = linear(x, *state.values())
     assert found.dtype == torch.float16
     torch.testing.assert_close(found, expected if contract is None else expected.relu(), atol=2e-3, rtol=2e-3)
-
-
-def test_a_type_that_the_family_lacks_is_told(family):
-    told = "gemm_fp32_rcr_bias has no like for a weight of torch.bfloat16 with bias; this family has some for"
+    told = f"{contract or 'gemm_fp32_rcr_bias'} has no like for a weight of torch.bfloat16 with bias; this family has"
     with pytest.raises(ValueError, match=told):
-        family.nn.Linear(32, 24).bfloat16()(random(6, 32).bfloat16())
+        layer.bfloat16()(x.bfloat16())
 
 
 def test_one_layer_under_several_names_stays_one(family):
@@ -142,19 +123,17 @@ def test_one_layer_under_several_names_stays_one(family):
     assert len([*model.parameters()]) == 2
 
 
-def patched_by_a_function(layer: torch.nn.Linear) -> None:
-    layer.forward = functools.partial(lambda old, x: old(x), layer.forward)
+PATCHES = {
+    "a function": lambda layer: functools.partial(lambda old, x: old(x), layer.forward),
+    "a method": lambda layer: types.MethodType(lambda self, x: linear(x, self.weight) * 2, layer),
+}
 
 
-def patched_by_a_method(layer: torch.nn.Linear) -> None:
-    layer.forward = types.MethodType(lambda self, x: linear(x, self.weight) * 2, layer)
-
-
-@pytest.mark.parametrize("patch", [patched_by_a_function, patched_by_a_method])
+@pytest.mark.parametrize("patch", PATCHES)
 def test_a_patched_layer_is_left_and_told(family, patch):
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
     first = model[0]
-    patch(first)
+    first.forward = PATCHES[patch](first)
     expected = model(random(2, 8))
     found = family.nn.replace_linear(model)
     assert found == ["1"] and found.left == {"0": "with a `forward` of its own, as hooks set it"}
@@ -226,14 +205,9 @@ def test_a_model_of_which_nothing_fits_is_told(family, render):
 def test_what_is_left_has_a_reason(family):
     """`left` names each module with a 2-D parameter that was not replaced, linear layers and others."""
     normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 8))
-    parts = (
-        torch.nn.Embedding(4, 8),
-        torch.nn.Linear(8, 8),
-        torch.nn.MultiheadAttention(8, 2),
-        normed,
-        torch.nn.LSTM(8, 8),
-    )
-    model = torch.nn.Sequential(*parts, torch.nn.LayerNorm(8), torch.nn.LazyConv1d(2, 3))
+    parts = torch.nn.Embedding(4, 8), torch.nn.Linear(8, 8), torch.nn.MultiheadAttention(8, 2), normed
+    others = torch.nn.LSTM(8, 8), torch.nn.LayerNorm(8), torch.nn.LazyConv1d(2, 3)
+    model = torch.nn.Sequential(*parts, *others)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         replaced = family.nn.replace_linear(model)
@@ -294,15 +268,9 @@ def test_an_export_has_the_familys_operator(family, strict):
     with torch.no_grad():
         program = torch.export.export(family.nn.Linear(16, 8), (random(3, 16),), strict=strict)
     targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-    assert [x for x in targets if "gemm" in x] == ["alike.gemm_fp32_rcr_bias.default"] and "linear" not in str(targets)
-
-
-def test_what_records_no_operators_is_told(family):
-    layer = family.nn.Linear(16, 8)
-    with pytest.raises(NotImplementedError, match=r"torch\.jit\.trace does not record it; use torch.export"):
-        torch.jit.trace(layer, (random(3, 16),))
-    with pytest.raises(TypeError, match=r"input must be a torch\.Tensor, got Proxy"):
-        torch.fx.symbolic_trace(layer)
+    assert [x for x in targets if "gemm" in x] == [
+        "of_layers_as_torch.gemm_fp32_rcr_bias.default"
+    ] and "linear" not in str(targets)
 
 
 def test_a_bias_is_that_of_the_call(family):

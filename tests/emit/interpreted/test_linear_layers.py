@@ -17,11 +17,6 @@ backward: kernels
 """
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("layers", SPEC)
-
-
 def model(dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
     """Two linear layers and one within another module."""
     torch.manual_seed(0)

@@ -23,11 +23,6 @@ M, N, K = 20, 70, 19
 WIDE = 96
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("masks", SPEC)
-
-
 def given() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     a, b = drawn((M, K), torch.float32), drawn((N, K), torch.float32).T
     return a, b, drawn((M, WIDE), torch.float32)[:, 3 : 3 + N] > 0

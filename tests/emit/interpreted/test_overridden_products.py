@@ -1,13 +1,12 @@
 """Torch's products in eager mode by a family: `override_aten`."""
 
-import threading
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
 
-from tests.helpers.emit.calls import drawn
+from tests.helpers.emit.calls import drawn, in_threads
 
 SPEC = """\
 summary: Products of a model.
@@ -27,11 +26,6 @@ NAMES = ("mm", "mm.out", "addmm", "addmm.out", "addmm_", "bmm", "bmm.out", "badd
 def dumps() -> dict[str, str]:
     """What torch's dispatcher has for each operator."""
     return {name: torch._C._dispatch_dump(f"aten::{name}") for name in NAMES}
-
-
-@pytest.fixture(scope="module")
-def family(render):
-    return render("overriding", SPEC)
 
 
 @pytest.fixture(autouse=True)
@@ -269,25 +263,10 @@ def test_an_override_of_someone_else_stays_beneath_it(family, launches):
 def test_threads_share_it(family):
     x, w, bias = matrices()
     expected = functional.linear(x, w, bias)
-    found = []
     with family.override_aten() as override:
-        threads = [threading.Thread(target=lambda: found.append(functional.linear(x, w, bias))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        found = in_threads(4, lambda _: functional.linear(x, w, bias))
     assert override.report.replaced == {("addmm", "gemm_fp16_rcr_bias"): 4}
     torch.testing.assert_close(found, [expected] * 4)
-
-
-def test_the_report_is_printed(family):
-    x, w, bias = matrices()
-    with family.override_aten() as override:
-        for _ in range(3):
-            functional.linear(x, w, bias)
-        torch.addmm(bias, x, w.T, alpha=2)
-    left = "no contract of rcr has scale+bias; those there have none, bias, add"
-    assert str(override) == f"replaced: 3\n  3 addmm: gemm_fp16_rcr_bias\nleft to torch: 1\n  1 addmm: {left}"
 
 
 def test_groups_and_rows_that_are_alike(render):

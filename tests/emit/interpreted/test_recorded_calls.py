@@ -1,6 +1,5 @@
 """Gradients and results in the cases that torch's own functions have, beside those of every model."""
 
-import threading
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 
 from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
-from tests.helpers.emit.calls import drawn
+from tests.helpers.emit.calls import drawn, in_threads
 
 SPEC = """\
 summary: Cases of autograd.
@@ -108,26 +107,13 @@ def test_no_gradient_comes_in(family):
 
 def test_threads_may_record_their_first_calls_at_once(render):
     family = render("recorded_at_once", SPEC.replace("LAYOUT", "rcr"))
-    found = []
+
+    def work(_):
+        own = leaves()
+        return [torch.autograd.grad(called(family, *own).sum(), own) for _ in range(3)]
+
     expected = torch.autograd.grad(theirs(*(other := leaves())).sum(), other)
-
-    def work():
-        try:
-            for _ in range(3):
-                own = leaves()
-                found.append(torch.autograd.grad(called(family, *own).sum(), own))
-        except Exception as error:
-            found.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 15
-    for each in found:
-        assert isinstance(each, tuple), each
-        torch.testing.assert_close(each, expected)
+    torch.testing.assert_close(in_threads(5, work), [[expected] * 3] * 5)
 
 
 def test_a_column_major_result_is_changed_in_place(render):

@@ -9,8 +9,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from generator.commands.command_line import main
-from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import Tagged, contracts, operands
 
 SPEC = """\
@@ -22,11 +20,6 @@ load: pointer
 backward: kernels
 """
 CHAIN = "gemm_fp16_rcr_scale_bias"
-
-
-@pytest.fixture(scope="module")
-def family(render):
-    return render("refusing", SPEC)
 
 
 class Everything(TorchDispatchMode):
@@ -41,17 +34,9 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], type[Exception]
     "other type": (lambda x: {**x, "b": x["b"].float()}, TypeError, "b must be torch.float16, got torch.float32"),
     "other layout": (lambda x: {**x, "b": x["b"].contiguous()}, ValueError, "b must have stride 1 along dimension 0"),
     "other vector": (lambda x: {**x, "bias": x["bias"][1:]}, ValueError, r"bias must have shape \(24,\), got \(23,\)"),
-    "other number": (
-        lambda x: {**x, "scale": x["bias"]},
-        ValueError,
-        "scale must be a number or a tensor of one element",
-    ),
+    "other number": (lambda x: {**x, "scale": x["bias"]}, ValueError, "scale must be a number or a tensor of one"),
     "missing": (lambda x: {"a": x["a"], "b": x["b"], "scale": 1.0}, TypeError, "wrong keyword arguments: missing bias"),
-    "other result": (
-        lambda x: {**x, "out": x["out"][:-1]},
-        ValueError,
-        r"out must have shape \(20, 24\), got \(19, 24\)",
-    ),
+    "other result": (lambda x: {**x, "out": x["out"][:-1]}, ValueError, r"out must have shape .*, got \(19, 24\)"),
 }
 
 
@@ -96,20 +81,11 @@ def compiled_with_breaks(call: Callable[..., Any], given: dict[str, Any]) -> Non
     torch.compile(lambda given: call(**given), backend="eager")(given)
 
 
-MODES = (
-    recording,
-    in_fake_mode,
-    on_meta,
-    in_inference_mode,
-    under_a_mode,
-    of_a_subclass,
-    compiled,
-    compiled_recording,
-    compiled_with_breaks,
-)
+MODES = (recording, in_fake_mode, on_meta, in_inference_mode, under_a_mode, of_a_subclass)
+COMPILED = (compiled, compiled_recording, compiled_with_breaks)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("mode", MODES + COMPILED, ids=lambda mode: mode.__name__)
 def test_wrong_operands_are_refused_as_in_eager_mode(family, launches, mode):
     call = getattr(family, CHAIN)
     for what, (spoilt, kind, told) in BAD.items():
@@ -124,7 +100,7 @@ def test_wrong_operands_are_refused_as_in_eager_mode(family, launches, mode):
             mode(call, given)
             pytest.fail(f"{what} is not refused")
         assert str(eager.value) in str(caught.value), what
-        if mode not in (compiled, compiled_recording, compiled_with_breaks):
+        if mode not in COMPILED:
             assert type(caught.value) is kind, what
         assert bool((out == 7).all()) and not launches, what
 
@@ -249,28 +225,3 @@ def test_a_result_in_the_memory_of_what_the_chain_reads_is_refused(render, launc
         family.gemm_fp32_rcr_bias(a, b, bias=rows[0], out=out)
         with pytest.raises(ValueError, match="row_amax shares memory with bias, which is read while row_amax is writ"):
             family.gemm_fp32_rcr_bias_rowamax(a, b, bias=vector, row_amax=vector)
-
-
-def test_a_file_that_stands_alone_refuses_such_a_result_too(tmp_path, launches):
-    spec = (
-        "summary: Alone.\nlayout: rcr\ndtype: fp32\nepilogue: [[bias, add, row_amax]]\npackage: files\nload: pointer\n"
-    )
-    (tmp_path / "alone.yaml").write_text(spec)
-    assert main([str(tmp_path / "alone.yaml"), "--out", str(tmp_path)]) == 0
-    (path,) = (tmp_path / "alone").glob("gemm_*.py")
-    gemm = load_kernel(path).gemm
-    a, b, rows, bias = torch.randn(32, 16), torch.randn(32, 16).T, torch.randn(64, 32), torch.randn(32)
-    out = rows[16:48]
-    for name, given in {
-        "add": {"add": rows[:32], "bias": bias, "out": out},
-        "bias": {"add": torch.randn(32, 32), "bias": rows[20], "out": out},
-    }.items():
-        with pytest.raises(ValueError, match=f"out shares memory with {name}, which is used while out is written"):
-            gemm(a, b, **given)
-    with pytest.raises(ValueError, match="row_amax shares memory with bias"):
-        gemm(a, b, add=rows[:32], bias=bias, row_amax=bias)
-    assert not launches
-    add = rows[:32].clone()
-    expected = a @ b + bias + add
-    torch.testing.assert_close(gemm(a, b, add=add, bias=bias, out=add)[0], expected)
-    torch.testing.assert_close(add, expected)

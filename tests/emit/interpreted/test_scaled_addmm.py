@@ -22,11 +22,6 @@ tile: [{m: 16, n: 16, k: 32, warps: 1}]
 M, N, K = 7, 24, 40
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("scaled_addmm", SPEC)
-
-
 def calls() -> dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
     """What a model writes of its input, with the contract."""
     w, bias, square = drawn((N, K), torch.float32), drawn((N,), torch.float32), drawn((M, N), torch.float32)

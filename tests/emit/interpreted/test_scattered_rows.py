@@ -26,11 +26,6 @@ ROWS = 50
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("scattered_groups", SPEC)
-
-
 def scattering(count: int) -> torch.Tensor:
     """Rows of a result with ROWS of them, each named at most once; some that it does not have."""
     found = torch.randperm(ROWS, generator=torch.Generator().manual_seed(8))[:count].int()

@@ -32,12 +32,8 @@ schedule: [tiled, split_k]
 tile: [{m: 16, n: 64, k: 32, warps: 4}]
 targets: [sm90]
 """
+SPARSE = "gemm_fp16_sparse24_rcr_none"
 INT4 = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
-
-
-@pytest.fixture(scope="module")
-def family(render):
-    return render("storedfamily", SPEC)
 
 
 def pairs(family: ModuleType) -> dict[str, Variant]:
@@ -67,35 +63,43 @@ def test_a_compiled_call_gives_the_same(family):
             assert torch.equal(one, other)
 
 
-def test_fake_tensors_give_shapes_and_errors(family):
-    given = operands(contracts(family)[INT4])
-    function = getattr(family, INT4)
+TOGETHER = "{} is {}: {} stores {} of its elements together: it must be a multiple of {}"
+#: What a call has instead; an operand that is None is left out.
+WRONG = [
+    (INT4, lambda x: {"b_scale": None}, TypeError, "missing b_scale"),
+    (INT4, lambda x: {"b_zero": x["b_scale"]}, TypeError, "unexpected b_zero"),
+    (
+        INT4,
+        lambda x: {"b_scale": x["b_scale"].int()},
+        TypeError,
+        "b_scale must be torch.float32 or .*, got torch.int32",
+    ),
+    (INT4, lambda x: {"b": x["b"].view(torch.int8)}, TypeError, "b must be torch.uint8"),
+    (INT4, lambda x: {"b_scale": x["b_scale"][:, 1:]}, ValueError, "b_scale must have shape"),
+    (INT4, lambda x: {"a": x["a"][:, 1:]}, ValueError, TOGETHER.format("K", 33, "b", 2, 2)),
+    (SPARSE, lambda x: {"b_index": None}, TypeError, "missing b_index"),
+    (
+        SPARSE,
+        lambda x: {"b_index": x["b_index"].view(torch.int8)},
+        TypeError,
+        "b_index must be torch.uint8, got torch.i",
+    ),
+    (SPARSE, lambda x: {"b_index": x["b_index"][1:]}, ValueError, "b_index must have shape"),
+    (SPARSE, lambda x: {"a": x["a"][:, :36], "b": x["b"][:18]}, ValueError, TOGETHER.format("K", 36, "b_index", 8, 8)),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "error", "told"), WRONG)
+def test_wrong_operands_are_refused_with_memory_and_without(family, name, change, error, told):
+    given, function = operands(contracts(family)[name]), getattr(family, name)
+    wrong = {x: value for x, value in {**given, **change(given)}.items() if value is not None}
+    with pytest.raises(error, match=told):
+        function(**wrong)
     with FakeTensorMode() as mode:
-        fake = {name: mode.from_tensor(x) for name, x in given.items()}
-        assert function(**fake).shape == function_shape(given)
-        with pytest.raises(ValueError, match="b_scale must have shape"):
-            function(**{**fake, "b_scale": fake["b_scale"][:, 1:]})
-        with pytest.raises(
-            ValueError, match="K is 33: b stores 2 of its elements together: it must be a multiple of 2"
-        ):
-            function(**{**fake, "a": fake["a"][:, 1:]})
-
-
-def function_shape(given: dict[str, torch.Tensor]) -> tuple[int, int]:
-    return given["a"].shape[0], given["b"].shape[1]
-
-
-def test_what_is_missing_or_wrong_is_named(family):
-    given = operands(contracts(family)[INT4])
-    function = getattr(family, INT4)
-    with pytest.raises(TypeError, match="missing b_scale"):
-        function(given["a"], given["b"])
-    with pytest.raises(TypeError, match="unexpected b_zero"):
-        function(**given, b_zero=given["b_scale"])
-    with pytest.raises(TypeError, match=r"b_scale must be torch.float32 or .* or torch.bfloat16, got torch.int32"):
-        function(**{**given, "b_scale": given["b_scale"].int()})
-    with pytest.raises(TypeError, match=r"b must be torch.uint8"):
-        function(**{**given, "b": given["b"].view(torch.int8)})
+        fake = [{x: mode.from_tensor(value) for x, value in each.items()} for each in (given, wrong)]
+        assert function(**fake[0]).shape == (given["a"].shape[0], given["b"].shape[1])
+        with pytest.raises(error, match=told):
+            function(**fake[1])
 
 
 def test_a_gradient_is_refused(family):
@@ -117,21 +121,6 @@ def test_calls_are_prepared_and_named(family):
     assert function.prepare(64, 64, M=[1, 16]) >= 1
     kernel, config = function.which(**operands(contracts(family)[INT4]))
     assert kernel.startswith(INT4) and config["BLOCK_K"] == 32
-
-
-def test_positions_are_checked(family):
-    name = "gemm_fp16_sparse24_rcr_none"
-    given, function = operands(contracts(family)[name]), getattr(family, name)
-    with pytest.raises(TypeError, match="missing b_index"):
-        function(given["a"], given["b"])
-    with pytest.raises(TypeError, match=r"b_index must be torch.uint8, got torch.int8"):
-        function(**{**given, "b_index": given["b_index"].view(torch.int8)})
-    with pytest.raises(ValueError, match="b_index must have shape"):
-        function(**{**given, "b_index": given["b_index"][1:]})
-    with pytest.raises(
-        ValueError, match="K is 36: b_index stores 8 of its elements together: it must be a multiple of 8"
-    ):
-        function(**{**given, "a": given["a"][:, :36], "b": given["b"][:18]})
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "rsr"])

@@ -2,7 +2,6 @@
 
 import importlib
 
-import pytest
 import torch
 
 from generator.language.model import Variant
@@ -29,11 +28,6 @@ tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
 """
 #: The last block of each kind is short.
 M, N, K = 17, 19, 70
-
-
-@pytest.fixture(scope="module")
-def family(render):
-    return render("stored_weights", SPEC)
 
 
 def operands(variant: Variant, weight: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -6,7 +6,6 @@ import io
 import pickle
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from types import ModuleType
 
@@ -14,7 +13,8 @@ import pytest
 import torch
 
 from generator.commands.command_line import main
-from tests.helpers.support import ROOT
+from tests.helpers.emit.calls import in_threads
+from tests.helpers.support import ROOT, forget
 
 SPEC = """\
 summary: For what torch does with functions.
@@ -29,11 +29,6 @@ exclude:
 """
 OWN = (ROOT / "docs" / "examples" / "own_backward.yaml").read_text(encoding="utf-8")
 NONE, BIAS, VECTORS, ADD = (f"gemm_fp32_rcr_{chain}" for chain in ("none", "bias", "scalem_biasm", "scale_add"))
-
-
-@pytest.fixture(scope="module")
-def family(render):
-    return render("modes", SPEC)
 
 
 @pytest.fixture(autouse=True)
@@ -229,8 +224,7 @@ def test_a_family_is_imported_again(imported):
     imported("again", SPEC)
 
     def result():
-        for name in [name for name in sys.modules if name.split(".")[0] == "again"]:
-            del sys.modules[name]
+        forget("again")
         family = importlib.import_module("again")
         x = X.clone().requires_grad_()
         getattr(family, BIAS)(x, W.T, bias=W[:, 0].contiguous()).sum().backward()
@@ -250,32 +244,18 @@ def test_a_family_is_imported_again(imported):
 def test_threads_interpret_in_turn(imported, package):
     spec = f"summary: For threads.\nlayout: rcr\ndtype: fp32\nepilogue: none\nload: pointer\npackage: {package}\n"
     families = [imported(f"threads_{package}_{which}", spec) for which in "ab"]
-    found = []
     x, w = random(40, 64), random(48, 64)
-
-    def work(family):
-        try:
-            found.append(family.gemm_fp32_rcr_none(x, w.T))
-        except Exception as error:
-            found.append(error)
-
-    threads = [threading.Thread(target=work, args=(families[at % 2],)) for at in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 6
-    for one in found:
-        assert isinstance(one, torch.Tensor), one
-        torch.testing.assert_close(one, x @ w.T)
+    found = in_threads(6, lambda number: families[number % 2].gemm_fp32_rcr_none(x, w.T))
+    torch.testing.assert_close(found, [x @ w.T] * 6)
 
 
 def test_what_records_no_operators_is_told(family):
     def call(x):
         return getattr(family, NONE)(x, W.T)
 
-    told = f"{NONE}: torch.jit.trace does not record it; use torch.export"
-    with torch.no_grad(), pytest.raises(NotImplementedError, match=told):
-        torch.jit.trace(call, (X,))
+    for traced, name in ((call, NONE), (family.nn.Linear(16, 8), BIAS)):
+        told = f"{name}: torch.jit.trace does not record it; use torch.export"
+        with torch.no_grad(), pytest.raises(NotImplementedError, match=told):
+            torch.jit.trace(traced, (X,))
     with pytest.raises(TypeError, match=f"{NONE}: a must be a torch.Tensor, got Proxy"):
         torch.fx.symbolic_trace(call)

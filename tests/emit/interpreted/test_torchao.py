@@ -47,11 +47,6 @@ def _compiled_afresh():
     torch.compiler.reset()
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("stored_layers", SPEC)
-
-
 def model(dtype: torch.dtype = torch.float16) -> torch.nn.Sequential:
     """Two linear layers, with and without a bias, and what has no matrix."""
     torch.manual_seed(0)
@@ -229,8 +224,8 @@ def test_torchao_finds_a_saved_configuration(family):
     config = family.ao.Config(INT4, torch.bfloat16)
     assert config_from_dict(config_to_dict(config)) == config
     assert (type(config).__name__, family.ao.PackedWeight.__name__) == (
-        "Config_stored_layers",
-        "PackedWeight_stored_layers",
+        "Config_of_torchao",
+        "PackedWeight_of_torchao",
     )
 
 
@@ -337,7 +332,7 @@ def test_what_no_contract_computes_is_refused(family):
     found, x = quantized(family), inputs()
     with pytest.raises(NotImplementedError, match="attempting to run unimplemented operator"):
         x @ found[0].weight.T
-    with pytest.raises(TypeError, match="weight must be a PackedWeight_stored_layers if another operand is one"):
+    with pytest.raises(TypeError, match="weight must be a PackedWeight_of_torchao if another operand is one"):
         torch.nn.functional.linear(found[0].weight, x)
     with torch.autocast("cpu", torch.float16):
         assert torch.equal(found(x.float()), found(x))

@@ -32,11 +32,6 @@ SIZES = {
 EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 
 
-@pytest.fixture(scope="module")
-def family(render):
-    return render("model_experts", SPEC)
-
-
 def model(name: str, **more: Any) -> Any:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
