@@ -1,13 +1,12 @@
 """The key `with`: each word brings its modules to a family, which names the word where it is missing."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 import generator
 from generator.commands.command_line import main
-from generator.emit.loading import library_module, load_family
+from generator.emit.loading import load_family
 from generator.language.errors import CallError
 from generator.language.vocabulary import ADDITIONS
 from tests.helpers.support import BASE, assert_formatted
@@ -86,11 +85,6 @@ def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path):
     with pytest.raises(AttributeError, match="no attribute 'nn'; add 'experts' to the key `with` of the spec"):
         load_family(tmp_path / "additions").nn  # noqa: B018
     assert (rendered(tmp_path, grouped, "--with", "experts") / "nn.py").exists()
-
-
-def test_tools_bring_the_module_that_a_family_lacks(family):
-    ahead = library_module(family, "prepare")
-    assert library_module(family, "prepare") is ahead is sys.modules["additions._runtime.prepare"]
 
 
 @pytest.mark.parametrize("words", ["prepar", "aten,aten", ""])

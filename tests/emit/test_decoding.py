@@ -94,18 +94,3 @@ def test_a_large_b_is_refused_or_a_siblings(rendered):
         decoded.gemm(**given)
     decoded.gemm(**{name: x[:, :-1] if name != "a" else x for name, x in given.items()})
     assert len(decoded.gemm_kernel.launches) == 1
-
-
-@pytest.mark.parametrize("layout", ["rcr", "ccc"])
-def test_fp32_is_copied_row_major(rendered, layout):
-    spec = f"summary: Copied first.\nlayout: {layout}\ndtype: fp32\nschedule: decoded\n"
-    package, name = rendered(spec), f"gemm_fp32_{layout}_none"
-    a = torch.randn(64, 72) if layout == "rcr" else torch.randn(72, 64).T
-    getattr(package, name)(a, torch.randn(50, 72).T)
-    first, second = kernels(package, name)
-    ((grid, _, given),), ((_, _, then),) = first.launches, second.launches
-    dense = given["decoded_ptr"]
-    # Each row has as many elements as 16 bytes have a multiple of.
-    assert (dense.shape, dense.dtype, dense.stride()) == ((72, 50), torch.float32, (52, 1))
-    assert then["b_ptr"] is dense and then["ldb"] == 52 and given["ldb"] == 72
-    assert grid == (1,) and (given["BLOCK_N"], given["BLOCK_K"]) == (64, 128)

@@ -82,30 +82,6 @@ def offered(module: ModuleType) -> list[dict[str, int]]:
     return found
 
 
-def chosen(module: ModuleType, sizes: tuple[int, ...]) -> dict[str, int]:
-    """The configuration that a kernel chooses for sizes on the GPU at hand."""
-    row: dict[str, int]
-    if hasattr(module, "CALL"):
-        row = module.CALL.chosen(sizes, CUDA)
-    else:
-        rows, figures = module._device(CUDA)
-        row = min(rows, key=lambda row: module.cost(row, *sizes, *figures))
-    return row
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-@pytest.mark.parametrize(
-    "more", ["dtype: fp16\n", "dtype: fp32\n", "dtype: int8\n", "schedule: persistent\n", "epilogue: swiglu\n"]
-)
-def test_a_default_family_chooses_what_fits(render, package, more):
-    text = BASE.replace("dtype: fp16\n", "") + more if "dtype" in more else BASE + more
-    folder = render(text, package)
-    with standing_in_for(RTX_4090):
-        for v, module in modules(folder, package):
-            needed = [shared_memory(v, tile_of(v, chosen(module, sizes)), "sm89") for sizes in SIZES]
-            assert max(needed) <= HELD
-
-
 def test_the_functions_choose_what_fits(render):
     """`which` and `prepare` ask the same function as a call does."""
     family = load_family(render(BASE, "torch"))
@@ -120,15 +96,6 @@ def test_the_functions_choose_what_fits(render):
         ]
     rows = {launch.row for launch in found if launch.row is not None}
     assert rows and max(shared_memory(v, tile_of(v, dict(row)), "sm89") for row in rows) <= HELD
-
-
-@pytest.mark.parametrize("select", ["fastest", "autotune", "fixed"])
-def test_each_choice_is_among_what_fits(render, select):
-    folder = render(f"{BASE}select: {select}\n", "torch")
-    with standing_in_for(RTX_4090):
-        for v, module in modules(folder, "torch"):
-            rows = offered(module) if legality.why_not_on(v, "sm89") is None else []
-            assert all(legality.why_no_row_on(v, tile_of(v, row), "sm89") is None for row in rows)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -10,7 +10,7 @@ import torch
 
 from generator.commands.command_line import main
 from generator.cost import analytic
-from generator.emit.loading import library_module, load_family
+from generator.emit.loading import load_family
 from generator.plan.devices import DEVICES
 from generator.runtime import memoryless
 from generator.verify.ahead_of_time import standing_in_for
@@ -85,14 +85,6 @@ def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render):
         assert len(kernels) > 2 * len(family._KERNELS)
 
 
-def test_every_m_up_to_8192(render):
-    family = render(
-        BASE + "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]\ninvariant: rows\n"
-    )
-    with memoryless.mode():
-        assert len({str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512)) for m in range(1, 8193)}) == 1
-
-
 @pytest.mark.parametrize("lies", [{"pitch": 516}, {"pitch": 520}, {"offset": 4}, {"pitch": 576}, {"pitch": 4096}])
 def test_rows_of_one_buffer_run_the_same_kernel(render, lies):
     """Also one row alone, for which a descriptor would not look at the pitch."""
@@ -108,18 +100,6 @@ def test_without_the_key_m_decides(render):
     family = render(BASE + "targets: [sm90]\n")
     with memoryless.mode():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 4096, 4096)) for m in ROWS}) > 2
-
-
-def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render):
-    family = render(BASE + "batch: strided\nload: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with memoryless.mode():
-        found = set()
-        for count in (1, 2, 64):
-            for m in ROWS:
-                a = torch.empty(count, m, 512, dtype=torch.float16, device=CUDA)
-                b = torch.empty(count, 1024, 512, dtype=torch.float16, device=CUDA).mT
-                found.add(str(family.bmm_fp16_rcr_none.which(a, b)))
-    assert len(found) == 1
 
 
 @pytest.mark.parametrize("select", ["heuristic", "fastest"])
@@ -279,11 +259,3 @@ def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render):
                 a = matrix(m, 8192, torch.float32) if layout[0] == "r" else matrix(8192, m, torch.float32).mT
                 b = matrix(8192, 4100, torch.float32) if layout[1] == "r" else matrix(4100, 8192, torch.float32).mT
                 assert function.step(a, b, None, {})[0] is None
-
-
-def test_what_is_prepared_is_what_runs(render):
-    family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    ahead = library_module(family, "prepare")
-    options = {"B": 1, "device": CUDA, "unaligned": ()}
-    found = ahead.launches(family.gemm_fp16_rcr_none, 1024, 512, M=range(1, 65), **options)
-    assert len({(launch.name, launch.row) for launch in found}) == 1

@@ -179,15 +179,6 @@ def test_numbers_and_vectors_are_those_of_the_call(either):
     assert own["scale_or_ptr"] == 8.0 and own["bias_ptr"] == vectors[1].data_ptr()
 
 
-def test_one_tensor_may_be_both_operands(either):
-    function = either.gemm_fp16_rcr_none
-    for _ in range(2):
-        x = torch.randn(64, 64, dtype=torch.float16)
-        function(x, x.T)
-    (own,) = repeats(launched(either, "gemm_fp16_rcr_none"))
-    assert own_addresses(own)[:2] == [x.data_ptr()] * 2
-
-
 def test_a_kept_call_holds_no_tensor(either):
     import gc
     import weakref
@@ -284,22 +275,6 @@ def test_an_error_of_a_call_for_another_layout_names_the_contract_that_was_calle
     a, b = torch.randn(64, 32).half(), torch.randn(32, 1).half()
     with pytest.raises(ValueError, match=r"^gemm_fp16_rrr_bias: bias must have shape \(1,\), got \(2,\)$"):
         package.gemm_fp16_rrr_bias(a, b, bias=torch.empty(2))
-
-
-def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often(family, monkeypatch):
-    """Operands that every kernel takes as they are."""
-    copies = sys.modules["again._runtime.copies"]
-    monkeypatch.setattr(copies, "_launch", copied)
-    given = []
-
-    def started(call, plan, operands, first):
-        given.append((operands["a"].stride(0), operands["b"].stride(1)))
-
-    monkeypatch.setattr("again._runtime.launch.started", started)
-    a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(512, 72).half()[:, :64].T
-    family.gemm_fp16_rcr_none(a, b)
-    family.gemm_fp16_rcr_none(a[:2048], b)
-    assert given == [(72, 64), (72, 72)]
 
 
 def test_an_autotuned_launch_is_repeated_with_the_configuration_that_was_chosen(rendered, monkeypatch):

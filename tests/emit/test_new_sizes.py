@@ -271,17 +271,6 @@ def test_specialisations_are_equal_as_tritons_keys_are(family, stand_in):
     assert len({key for key, _ in told}) == len({found for _, found in told}) == len(set(told)) == 10
 
 
-def test_a_call_without_k_is_planned_in_full(family, stand_in):
-    """Its descriptors are of other memory than its operands, which have none."""
-    package = family("descriptor")
-    for sizes in ((64, 64, 64), (128, 64, 64)):
-        package.gemm_fp16_rcr_none(*operands(*sizes))
-    before = len(stand_in.launches)
-    package.gemm_fp16_rcr_none(*operands(128, 64, 0))
-    package.gemm_fp16_rcr_none(*operands(256, 64, 0))
-    assert len(stand_in.launches) == before + 2
-
-
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("count", [(), (3,)])
 def test_a_descriptor_of_an_empty_matrix_has_aligned_strides(turned, count):

@@ -22,35 +22,23 @@ def scales(*shape: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
     return (torch.rand(shape, generator=torch.Generator().manual_seed(9)) + 0.5).to(dtype)
 
 
-def signed(word: int) -> int:
-    """The int32 of 32 bits."""
-    return word - 2**32 if word >= 2**31 else word
-
-
-def words_along(elements: torch.Tensor, bits: int = 4, order: tuple[int, ...] | None = None) -> torch.Tensor:
+def words_along(elements: torch.Tensor, bits: int = 4, order: tuple[int, ...] = ()) -> torch.Tensor:
     """int32 words of the elements of each row: element `order[i]` of a word's lies `i` places above the lowest bits."""
     each = 32 // bits
-    rows, columns = elements.shape
-    found = torch.zeros(rows, -(-columns // each), dtype=torch.int32)
-    for row in range(rows):
-        for word in range(found.shape[1]):
-            value = 0
-            for place in range(each):
-                column = each * word + (order[place] if order else place)
-                if column < columns:
-                    value |= int(elements[row, column]) << bits * place
-            found[row, word] = signed(value)
-    return found
+    padded = torch.nn.functional.pad(elements, (0, -elements.shape[1] % each)).unflatten(1, (-1, each))
+    places = torch.arange(each) * bits
+    # Bits do not overlap, and a sum beyond 31 bits is the int32 of the same bits.
+    return (padded[..., [*(order or range(each))]] << places).sum(-1).to(torch.int32)
+
+
+def spread(x: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    """What each element (K, N) has of a matrix that has one of each group of rows, or of all rows."""
+    return x.double().repeat_interleave(G if len(x) > 1 else len(codes), 0)[: len(codes)]
 
 
 def values(codes: torch.Tensor, scale: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
     """(code - zero) * scale of a matrix (K, N) in float64, with the scales and zeros (K/g, N) of groups of rows."""
-    found = torch.empty(codes.shape, dtype=torch.float64)
-    group = codes.shape[0] // scale.shape[0]
-    for k in range(codes.shape[0]):
-        for n in range(codes.shape[1]):
-            found[k, n] = (float(codes[k, n]) - float(zeros[k // group, n])) * float(scale[k // group, n])
-    return found
+    return (codes - spread(zeros, codes)) * spread(scale, codes)
 
 
 def assert_values(name: str, keywords: dict[str, torch.Tensor], expected: torch.Tensor, rtol: float = 1e-6) -> None:
@@ -71,9 +59,7 @@ def awq(zeros: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     return tensors, values(codes, scale, zeros)
 
 
-def gptq(
-    zeros: torch.Tensor, bits: int = 4, checkpoint_format: str = "gptq"
-) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def gptq(zeros: torch.Tensor, bits: int = 4, checkpoint_format: str = "gptq") -> tuple[dict[str, Any], torch.Tensor]:
     codes, scale = drawn(0, 2**bits, K, N), scales(zeros.shape[0], N)
     qweight, qzeros = words_along(codes.T, bits).T.contiguous(), words_along(zeros, bits)
     if checkpoint_format == "gptq":
@@ -84,23 +70,15 @@ def gptq(
 
 def compressed(
     zeros: torch.Tensor | None, rows: int = K, bits: int = 4, packed: bool = True
-) -> tuple[dict[str, Any], torch.Tensor]:
+) -> tuple[Any, torch.Tensor]:
     """The tensors of compressed-tensors, with zeros (K/g, N), and their values."""
     half = 2 ** (bits - 1)
-    elements = drawn(-half, half, N, rows)
-    scale = scales(N, 1 if bits == 8 else -(-rows // G))
+    elements, scale = drawn(-half, half, N, rows), scales(N, 1 if bits == 8 else -(-rows // G))
     tensors = {"weight_packed": words_along(elements + half, bits), "weight_scale": scale, "weight_shape": (N, rows)}
     if zeros is not None:
-        tensors["weight_zero_point"] = (
-            words_along(zeros + half, bits).T.contiguous() if packed else zeros.T.to(torch.int8)
-        )
-    expected = torch.empty(rows, N, dtype=torch.float64)
-    for k in range(rows):
-        for n in range(N):
-            group = 0 if bits == 8 else k // G
-            zero = 0 if zeros is None else int(zeros[group, n])
-            expected[k, n] = (int(elements[n, k]) - zero) * float(scale[n, group])
-    return tensors, expected
+        words = words_along(zeros + half, bits).T.contiguous()
+        tensors["weight_zero_point"] = words if packed else zeros.T.to(torch.int8)
+    return tensors, values(elements.T, scale.T, torch.zeros_like(scale.T) if zeros is None else zeros)
 
 
 EIGHTS = torch.full((K // G, N), 8)
@@ -136,13 +114,6 @@ def test_gptq_with_the_least_and_the_largest_zero_points(bits, checkpoint_format
             assert_values(name, keywords, expected)
 
 
-def test_gptq_with_eight_bits():
-    tensors, expected = gptq(drawn(0, 256, K // G, N, seed=1), bits=8)
-    assert_values("int8_zeros", PACK.from_gptq(**tensors, name="int8_zeros"), expected)
-    tensors, expected = gptq(torch.full((1, N), 128), bits=8)
-    assert_values("int8", PACK.from_gptq(**tensors, name="int8"), expected)
-
-
 def test_symmetric_weights_need_no_zeros():
     """A zero of 8 is half the range: int4 without zeros stores that."""
     for convert, (tensors, expected) in ((PACK.from_awq, awq(EIGHTS)), (PACK.from_gptq, gptq(EIGHTS))):
@@ -168,7 +139,10 @@ def test_compressed_tensors_without_zeros(name, rows):
         assert_values(name, PACK.from_compressed_tensors(**tensors, name=name), expected)
 
 
-def test_compressed_tensors_with_eight_bits():
+def test_eight_bits():
+    for zeros, name in ((drawn(0, 256, K // G, N, seed=1), "int8_zeros"), (torch.full((1, N), 128), "int8")):
+        tensors, expected = gptq(zeros, bits=8)
+        assert_values(name, PACK.from_gptq(**tensors, name=name), expected)
     tensors, expected = compressed(None, bits=8)
     assert_values("int8", PACK.from_compressed_tensors(**tensors, name="int8"), expected)
 
@@ -177,24 +151,15 @@ def test_compressed_tensors_with_eight_bits():
 def test_torchao_with_two_elements_a_byte(name):
     elements, scale = drawn(-8, 8, N, K), scales(K // G, N, dtype=torch.bfloat16)
     middle = torch.randn(K // G, N, generator=torch.Generator().manual_seed(2)).bfloat16()
-    octets = torch.empty(N, K // 2, dtype=torch.uint8)
-    for n in range(N):
-        for i in range(K // 2):
-            octets[n, i] = int(elements[n, 2 * i]) % 16 | int(elements[n, 2 * i + 1]) % 16 << 4
-    expected = torch.empty(K, N, dtype=torch.float64)
-    for k in range(K):
-        for n in range(N):
-            expected[k, n] = int(elements[n, k]) * float(scale[k // G, n]) + float(middle[k // G, n])
-    qdata = octets.view(torch.int8)
-    assert_values(name, PACK.from_torchao(qdata, scale, middle, name), expected, rtol=1e-5)
-    # A block of one value has a scale of 0, and that value as its zero point.
-    scale[0, 3], scale[-1] = 0, 0
-    for k in range(K):
-        for n in range(N):
-            expected[k, n] = int(elements[n, k]) * float(scale[k // G, n]) + float(middle[k // G, n])
-    assert_values(name, PACK.from_torchao(qdata, scale, middle, name), expected, rtol=1e-5)
+    qdata = (elements[:, ::2] % 16 | elements[:, 1::2] % 16 << 4).to(torch.uint8).view(torch.int8)
+    for zeros in (None, 3):
+        if zeros:
+            # A block of one value has a scale of 0, and that value as its zero point.
+            scale[0, zeros], scale[-1] = 0, 0
+        expected = elements.T * spread(scale, elements.T) + spread(middle, elements.T)
+        assert_values(name, PACK.from_torchao(qdata, scale, middle, name), expected, rtol=1e-5)
     symmetric = PACK.from_torchao(qdata, scale, torch.zeros_like(middle), "int4")
-    assert_values("int4", symmetric, values(elements.T, scale, torch.zeros(K // G, N)))
+    assert_values("int4", symmetric, elements.T * spread(scale, elements.T))
 
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
@@ -209,43 +174,33 @@ def test_block_fp8(rows, columns):
     weight = torch.randn(columns, rows, generator=torch.Generator().manual_seed(0)).to(torch.float8_e4m3fn)
     scale = scales(-(-columns // 16), -(-rows // 16), dtype=torch.float32)
     keywords = PACK.from_block_fp8(weight, scale, "fp8e4m3")
-    expected = torch.empty(rows, columns, dtype=torch.float64)
-    for k in range(rows):
-        for n in range(columns):
-            expected[k, n] = float(weight[n, k]) * float(scale[n // 16, k // 16])
-    assert_values("fp8e4m3", keywords, expected)
+    each = scale.double().repeat_interleave(16, 0).repeat_interleave(16, 1)[:columns, :rows]
+    assert_values("fp8e4m3", keywords, (weight.double() * each).T)
     assert torch.equal(keywords["b"].T.view(torch.uint8), weight.view(torch.uint8))
 
 
 @pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
 @pytest.mark.parametrize("blocked", [True, False])
 def test_blocks_of_fp4(name, blocked):
-    octets = drawn(0, 256, N, K // 2).to(torch.uint8)
-    size = 32 if name == "mxfp4" else 16
+    octets, size = drawn(0, 256, N, K // 2).to(torch.uint8), 32 if name == "mxfp4" else 16
     if name == "mxfp4":
         scale = drawn(120, 134, N, K // size).to(torch.uint8)
         factor = torch.exp2(scale.double() - 127)
     else:
         scale = scales(N, K // size).to(torch.float8_e4m3fn)
         factor = scale.double()
-    magnitudes = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
-    expected = torch.empty(K, N, dtype=torch.float64)
-    for k in range(K):
-        for n in range(N):
-            code = int(octets[n, k // 2]) >> 4 * (k % 2) & 15
-            expected[k, n] = (-1) ** (code >> 3) * magnitudes[code & 7] * float(factor[n, k // size])
-    values = octets.reshape(N, K // size, size // 2) if blocked else octets
-    assert_values(name, PACK.from_mx(values, scale, name), expected)
+    magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+    codes = torch.stack((octets & 15, octets >> 4), -1).flatten(1).long()
+    expected = (1 - 2 * (codes >> 3)) * magnitudes[codes & 7] * factor.repeat_interleave(size, 1)
+    given = octets.reshape(N, K // size, size // 2) if blocked else octets
+    assert_values(name, PACK.from_mx(given, scale, name), expected.T)
 
 
 def test_blocks_of_fp8():
     weight = torch.randn(N, 80, generator=torch.Generator().manual_seed(0)).to(torch.float8_e4m3fn)
     scale = drawn(120, 134, N, 3).to(torch.uint8)
-    expected = torch.empty(80, N, dtype=torch.float64)
-    for k in range(80):
-        for n in range(N):
-            expected[k, n] = float(weight[n, k]) * 2.0 ** (int(scale[n, k // 32]) - 127)
-    assert_values("mxfp8e4m3", PACK.from_mx(weight, scale.view(torch.float8_e8m0fnu), "mxfp8e4m3"), expected)
+    expected = weight.double() * torch.exp2(scale.double() - 127).repeat_interleave(32, 1)[:, :80]
+    assert_values("mxfp8e4m3", PACK.from_mx(weight, scale.view(torch.float8_e8m0fnu), "mxfp8e4m3"), expected.T)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16"])
@@ -297,21 +252,9 @@ ZEROS = torch.zeros(1, 1)
         ("compressed_tensors", compressed(None)[0], {"weight_g_idx": ORDERED}, ValueError, "must be k // 32"),
         ("compressed_tensors", compressed(None)[0], {"weight_zero_point": HALF}, TypeError, "must be torch.int8 or"),
         ("compressed_tensors", compressed(None)[0], {"weight_scale": HALF}, ValueError, "must have shape (24, 2), got"),
-        (
-            "torchao",
-            {"qdata": HALF.char(), "scale": HALF[:2], "zero_point": HALF[:2].char()},
-            {},
-            TypeError,
-            "zero_point",
-        ),
+        ("torchao", dict(qdata=HALF.char(), scale=HALF[:2], zero_point=HALF[:2].char()), {}, TypeError, "zero_point"),
         ("block_fp8", {"weight": HALF, "weight_scale_inv": ZEROS}, {"name": "fp8e4m3"}, TypeError, "weight must be"),
-        (
-            "block_fp8",
-            {"weight": FP8, "weight_scale_inv": ZEROS},
-            {"name": "fp8e4m3"},
-            ValueError,
-            "(2, 2), got (1, 1)",
-        ),
+        ("block_fp8", {"weight": FP8, "weight_scale_inv": ZEROS}, {"name": "fp8e4m3"}, ValueError, "(2, 2), got (1,"),
         ("mx", {"values": FP8, "scales": ZEROS}, {"name": "mxfp8e4m3"}, TypeError, "scales must be torch.float8"),
         ("mx", {"values": FP8, "scales": ZEROS}, {"name": "fp8e4m3"}, ValueError, "contracts that fit: mxfp8e4m3"),
         ("semi_structured", {"packed": HALF, "meta": None}, {"name": "fp16"}, TypeError, "meta must be a torch.Tensor"),

@@ -206,18 +206,6 @@ def test_a_checkout_with_other_line_ends_is_packed_as_it_was_rendered(cli):
         assert contents(Path(f"{form}_windows")) == contents(Path(form))
 
 
-@pytest.mark.parametrize("data", [b"\xff", b"\0", b"\r", "\u2028".encode()])
-def test_a_byte_that_was_added_is_an_edit(cli, data):
-    shutil.copytree(GENERATED / "ladder", "ladder")
-    path = Path("ladder/_runtime/launch.py")
-    path.write_bytes(path.read_bytes() + data)
-    for form in ("wheel", "kernels"):
-        said = cli("package", "ladder", "--format", form, "--out", "made")
-        assert (
-            said.status == 1 and "ladder/_runtime/launch.py: edited by hand" in said.err and said.err.count("\n") == 1
-        )
-
-
 def test_the_parts_of_a_wheel_have_its_normal_name(cli):
     Path("own__one.yaml").write_text(BASE)
     assert cli("own__one.yaml").status == 0

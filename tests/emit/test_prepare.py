@@ -179,16 +179,6 @@ def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own
     assert {module for module, _ in compilations - compiled} == set()
 
 
-def test_loading_either_kernel_makes_what_repeats_both(compilations, load, monkeypatch):
-    _, ahead, firsts, seconds = split_launches(load)
-    repeated = []
-    # What is not loaded has no address that a repeated launch could read.
-    monkeypatch.setattr(ahead, "Repeat", lambda _, plan, compiled, given: repeated.append([x.loaded for x in compiled]))
-    for launch in (*firsts, *seconds):
-        launch.load()
-    assert repeated == [[True, True]] * len(firsts + seconds)
-
-
 def test_operands_that_are_always_aligned(compilations, load):
     package, _ = load("gemm16")
     function = package.gemm_fp16_rcr_none

@@ -177,16 +177,6 @@ def test_syntax_that_the_oldest_python_does_not_know_is_refused():
         digest("def f[T](a: T): pass")
 
 
-def test_the_text_is_ascii_and_has_every_node_once():
-    nodes = []
-    tree = ast.parse("def f(a):\n    '''Words.'''\n    return a + 'ä'")
-    text = written(tree, nodes)
-    assert text.isascii() and "Words" not in text and "\\u00e4" in text
-    assert [type(node).__name__ for node in nodes] == [
-        *("Module", "FunctionDef", "arguments", "arg", "Return", "BinOp", "Name", "Add")
-    ]
-
-
 def files() -> list[str]:
     """Of each family a kernel of each schedule and load, every other text once, and the package's own modules."""
     kernels: dict[tuple[Path, str], Path] = {}

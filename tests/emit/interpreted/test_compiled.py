@@ -202,17 +202,6 @@ def test_a_new_process_loads_a_saved_program_after_registering(family, tmp_path)
             assert isinstance(told, str) and family._GRADIENTS[CHAIN]["saving"] in ran.stderr
 
 
-def test_wrong_operands_of_an_export_are_refused_as_in_eager_mode(family, launches):
-    layer, x = Layer(getattr(family, CHAIN)), drawn((20, 33), torch.float16)
-    for bias in (torch.ones(23), torch.ones(24).int()):
-        with pytest.raises((TypeError, ValueError)) as eager:
-            layer(x, bias)
-        with pytest.raises(Exception) as caught:
-            torch.export.export(layer, (x, bias))
-        assert str(eager.value) in str(caught.value)
-    assert not launches
-
-
 @pytest.mark.operators
 @pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no C++ compiler")
 def test_aotinductor_calls_the_operator(family, launches, tmp_path):
@@ -227,17 +216,3 @@ def test_aotinductor_calls_the_operator(family, launches, tmp_path):
         launches.clear()
         found = loaded(x, bias)
         assert len(launches) == 1 and torch.equal(found, layer(x, bias))
-
-
-def test_a_traced_call_is_an_operator_of_the_familys_namespace(family):
-    graphs = []
-
-    def keep(graph, _):
-        graphs.append(graph)
-        return graph.forward
-
-    given = operands(contracts(family)[CHAIN])
-    torch.compile(lambda given: getattr(family, CHAIN)(**given), fullgraph=True, backend=keep)(given)
-    (graph,) = graphs
-    targets = [node.target for node in graph.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
-    assert targets == [getattr(getattr(torch.ops, family.__name__), CHAIN).default]

@@ -218,58 +218,6 @@ def test_gradients_transforms_and_modes(family):
     )
 
 
-class Decoder(nn.Module):
-    """A layer like Qwen3's (norms of heads) or Llama's, with keys and values as their code repeats them."""
-
-    def __init__(self, heads: int, groups: int, width: int, *, qwen: bool) -> None:
-        super().__init__()
-        hidden = heads * width
-        self.width, self.repeats, self.qwen = width, heads // groups, qwen
-        self.q, self.k, self.v = (nn.Linear(hidden, each * width, bias=not qwen) for each in (heads, groups, groups))
-        self.o = nn.Linear(hidden, hidden, bias=False)
-        self.gate, self.up = (nn.Linear(hidden, 3 * width, bias=False) for _ in range(2))
-        self.down, self.head = nn.Linear(3 * width, hidden, bias=False), nn.Linear(hidden, 32, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, length, _ = x.shape
-        q, k, v = (each(x).view(batch, length, -1, self.width).transpose(1, 2) for each in (self.q, self.k, self.v))
-        if self.qwen:
-            q, k = (functional.rms_norm(each, (self.width,)) for each in (q, k))
-        cosine = torch.linspace(0, 1, length * self.width).view(length, self.width).cos()
-        q, k = q * cosine + q.flip(-1) * cosine, k * cosine + k.flip(-1) * cosine
-        k, v = (self.repeated(each) for each in (k, v))
-        scores = torch.matmul(q, k.transpose(2, 3)) * self.width**-0.5
-        scores = scores + torch.full((length, length), -torch.inf).triu(1)
-        found = torch.matmul(scores.softmax(-1), v).transpose(1, 2).contiguous().reshape(batch, length, -1)
-        x = x + self.o(found)
-        x = x + self.down(functional.silu(self.gate(x)) * self.up(x))
-        result: Tensor = self.head(x)
-        return result
-
-    def repeated(self, x: Tensor) -> Tensor:
-        """As `repeat_kv` of transformers: nothing is repeated for one head of queries each."""
-        batch, groups, length, width = x.shape
-        if self.repeats == 1:
-            return x
-        return x[:, :, None].expand(batch, groups, self.repeats, length, width).reshape(batch, -1, length, width)
-
-
-@pytest.mark.parametrize("qwen", [True, False])
-@pytest.mark.parametrize("groups", [1, 2, 4])
-@torch.no_grad()
-def test_a_whole_model(family, groups, qwen):
-    torch.manual_seed(0)
-    model = Decoder(4, groups, 16, qwen=qwen)
-    # 16 tokens fill the vectors of torch's own operations on a CPU.
-    many = drawn(7, 16, 64)
-    with family.override_aten() as override:
-        whole = model(many)
-        for count in (1, 2, 5):
-            assert torch.equal(model(many[:count].clone()), whole[:count]), count
-    assert not override.report.kept, str(override)
-    torch.testing.assert_close(whole, model(many), rtol=1e-4, atol=1e-4)
-
-
 @torch.no_grad()
 def test_attention_by_products(family):
     """That of torch's backend that has no kernel of its own."""

@@ -282,15 +282,6 @@ def test_the_number_of_tokens_may_be_known_at_run_time_only(family, recording):
     assert torch.equal(found, masked(x, index, weights)) and found.requires_grad is recording
 
 
-@pytest.mark.parametrize("least", [2, 8])
-def test_a_named_number_of_tokens_is_exported(family, least):
-    layer, given = family.nn.Experts(COUNT, HIDDEN, INNER).requires_grad_(False), drawn()
-    shapes = tuple({0: torch.export.Dim("n", min=least)} for _ in given)
-    program = torch.export.export(layer, given, dynamic_shapes=shapes, strict=False)
-    few = [each[:least] for each in given]
-    assert torch.equal(program.module()(*few), layer(*few))
-
-
 def test_families_without_both_products_have_no_experts(render):
     text = SPEC.replace("[none, swiglu, geglu, geglu_tanh, scale_m]", "[swiglu, scale_m]")
     half = render("half_of_experts", text.replace("with: experts\n", ""))

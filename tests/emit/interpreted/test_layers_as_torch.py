@@ -152,15 +152,6 @@ def test_a_compiled_layer_is_compiled_as_the_new_one(family, launches):
     assert launches
 
 
-def test_a_hook_is_called_as_before(family):
-    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
-    seen = []
-    model[0].register_forward_hook(lambda layer, x, y: seen.append(layer))
-    assert family.nn.replace_linear(model) == ["0"]
-    model(random(2, 8))
-    assert seen == [model[0]]
-
-
 def test_a_weight_made_of_tensors_is_multiplied_by_torch(family, launches):
     model, weight, x = torch.nn.Sequential(torch.nn.Linear(32, 24)), random(24, 32), random(6, 32)
     model[0].weight = torch.nn.Parameter(TwoTensor(weight, weight))
@@ -229,38 +220,6 @@ def test_a_layer_is_not_scripted(family):
             NotImplementedError, match=r"torch.jit.script does not compile .*\.nn\.Linear; use torch.export"
         ):
             torch.jit.script(module)
-
-
-def test_a_region_is_compiled_once(family, launches):
-    class Block(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.up = torch.nn.Linear(16, 16)
-
-        @torch.compiler.nested_compile_region
-        def forward(self, x):
-            return self.up(x).relu()
-
-    torch._dynamo.reset()
-    model, x = torch.nn.Sequential(Block(), Block()), random(4, 16)
-    expected = model(x)
-    family.nn.replace_linear(model)
-    torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), expected)
-    assert launches == ["gemm_kernel"] * 2
-
-
-def test_branches_are_compiled(family, launches):
-    torch._dynamo.reset()
-    layer = family.nn.Linear(16, 16)
-
-    def call(x):
-        found = torch.cond(x.sum() > 0, lambda x: layer(x), lambda x: layer(-x), (x,))
-        return found
-
-    x = random(4, 16).abs()
-    with torch.no_grad():
-        torch.testing.assert_close(torch.compile(call, fullgraph=True, backend="aot_eager")(x), layer(x))
-    assert launches == ["gemm_kernel"] * 2
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -22,7 +22,6 @@ epilogue: [none, scale, bias+save+relu]
 load: pointer
 package: {package}
 """
-GROUPED = "summary: Groups.\nlayout: rcr\ndtype: fp32\nbatch: grouped\npackage: {package}\n"
 TUNED = """\
 summary: Measured at the first call.
 layout: rcr
@@ -185,16 +184,6 @@ def test_a_configuration_is_one_of_the_table_or_its_index(contracts):
     for config in (99, -1, {"BLOCK_M": 64}):
         with pytest.raises(ValueError, match=rf"{told}[^,]*$"):
             plain(**given, config=config)
-
-
-def test_offsets_are_given_once(contracts):
-    grouped = contracts("once", GROUPED)("gmm_fp32_rcr_none")
-    a, b, offsets = torch.randn(32, 64), torch.randn(2, 48, 64).mT, torch.tensor([10, 32], dtype=torch.int32)
-    expected = torch.cat([a[:10] @ b[0], a[10:] @ b[1]])
-    assert_close(grouped(a, b, offsets), expected, atol=1e-4, rtol=1e-4)
-    assert_close(grouped(a, b, offsets=offsets), expected, atol=1e-4, rtol=1e-4)
-    with pytest.raises(TypeError, match=r"multiple values for argument 'offsets'|takes a, b and offsets without"):
-        grouped(a, b, offsets, offsets=offsets)
 
 
 def test_the_interpreter_measures_nothing(contracts):

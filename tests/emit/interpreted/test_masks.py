@@ -58,12 +58,6 @@ def test_gradients_pass_where_the_mask_is_not_zero(family):
         torch.testing.assert_close(found.grad, expected.grad)
 
 
-def test_torch_compile_sees_masks(family):
-    a, b, keep = given()
-    call = torch.compile(lambda a, b, keep: family.gemm_fp32_rcr_dropout(a, b, keep=keep), backend="eager")
-    assert torch.equal(call(a, b, keep), family.gemm_fp32_rcr_dropout(a, b, keep=keep))
-
-
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.complex64])
 def test_other_types_are_refused(family, dtype):
     a, b, keep = given()

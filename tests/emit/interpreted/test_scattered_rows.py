@@ -147,14 +147,6 @@ def test_a_checkpoint_reads_what_is_saved_once(family):
     assert all(torch.equal(x, y) for x, y in zip(*found))
 
 
-def test_without_a_kernel_for_it_a_gradient_is_refused(render):
-    family = render("scattered_plain", SPEC.replace("backward: kernels\n", ""))
-    given = operands(contracts(family)[NAME])
-    given["b"].requires_grad_()
-    with pytest.raises(RuntimeError, match=f"{NAME}: b requires a gradient, .*backward: kernels"):
-        getattr(family, NAME)(**given, scatter=scattering(41), out=torch.zeros(ROWS, 24))
-
-
 def test_what_is_prepared_has_calls_that_scatter(family):
     module = library_module(family, "prepare")
     found = module.launches(getattr(family, NAME), 24, 33, M=41, B=4, device=torch.device("cpu"))

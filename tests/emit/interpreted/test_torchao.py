@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+pytest.importorskip("torchao")
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torchao.core.config import config_from_dict, config_to_dict
+from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict, unflatten_tensor_state_dict
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
 pytestmark = pytest.mark.ecosystem
 
 SPEC = """\
@@ -55,8 +62,6 @@ def model(dtype: torch.dtype = torch.float16) -> torch.nn.Sequential:
 
 
 def quantized(family: ModuleType, contract: str | None = INT4, dtype: torch.dtype = torch.float16, **how: Any) -> Any:
-    from torchao.quantization import quantize_
-
     made = model(dtype)
     quantize_(made, family.ao.Config(contract, **how))
     return made
@@ -89,7 +94,7 @@ def test_there_is_a_way_for_each_contract_of_a_layer(family):
     assert len(family.ao.LAYERS) == 24
 
 
-def test_every_way_to_store_a_weight_is_multiplied(family, launches):
+def test_every_way_to_store_a_weight_is_multiplied_and_saved(family, launches, tmp_path):
     rounded = 0
     for layer in family.ao.LAYERS:
         launches.clear()
@@ -104,6 +109,13 @@ def test_every_way_to_store_a_weight_is_multiplied(family, launches):
         rounded += layer.rows is not None
         parts = [getattr(found[0].weight, part) for part in ("qdata", "scale", "zero_point", "positions")]
         assert all(part.is_contiguous() for part in parts if part is not None)
+        tensors, metadata = flatten_tensor_state_dict(found.state_dict())
+        save_file(tensors, tmp_path / "model.safetensors", metadata)
+        with safe_open(tmp_path / "model.safetensors", "pt") as file:
+            metadata = file.metadata()
+        state, rest = unflatten_tensor_state_dict(load_file(tmp_path / "model.safetensors"), metadata)
+        expected.load_state_dict(state, assign=True)
+        assert rest == {} and torch.equal(expected(x), y), layer
     assert rounded == 6
 
 
@@ -118,16 +130,14 @@ def test_the_input_has_any_dimensions(family):
 def test_names_of_both_contracts_mean_one_way_and_a_bias_is_added(family, render):
     by_bias = quantized(family, INT4.replace("none", "bias"))
     assert by_bias[0].weight.contract == quantized(family)[0].weight.contract == INT4
-    plain = render("without_bias", f"{INT4_ALONE}epilogue: none\n")
-    x = inputs()
-    torch.testing.assert_close(quantized(plain)(x), quantized(family)(x), rtol=2e-2, atol=2e-3)
-    biased = render("with_bias", f"{INT4_ALONE}epilogue: bias\n")
+    plain, biased = (render(f"with_{x}", f"{INT4_ALONE}epilogue: {x}\n") for x in ("none", "bias"))
+    torch.testing.assert_close(quantized(plain)(inputs()), quantized(family)(inputs()), rtol=2e-2, atol=2e-3)
     with pytest.warns(UserWarning, match=r"its weight is of torch.float16 without bias; what fits has .* with bias"):
         found = quantized(biased, INT4.replace("none", "bias"))
     assert [isinstance(found[number].weight, biased.ao.PackedWeight) for number in (0, 2)] == [True, False]
     found[0].bias = None
     with pytest.raises(ValueError, match="_rcr_bias adds a bias, and the layer has none"):
-        found(x)
+        found(inputs())
 
 
 def test_the_configuration_is_checked(family):
@@ -143,8 +153,6 @@ def test_the_configuration_is_checked(family):
 
 
 def test_what_does_not_fit_is_left_with_a_warning(family):
-    from torchao.quantization import quantize_
-
     def left(module, reason):
         before = [*module.parameters()]
         with pytest.warns(UserWarning, match=f"is not quantized: .*{reason}"):
@@ -162,71 +170,31 @@ def test_what_does_not_fit_is_left_with_a_warning(family):
         quantize_(layer, family.ao.Config(INT4))
 
 
-def test_the_filter_and_names_of_modules_decide(family):
-    from torchao.quantization import FqnToConfig, quantize_
-
-    config, kinds = family.ao.Config(INT4), []
-    for chosen in (
-        {"config": config, "filter_fn": lambda _, name: name == "2"},
-        {"config": FqnToConfig({"2": config}), "filter_fn": None},
-        {"config": FqnToConfig({"2.weight": config}), "filter_fn": None},
-        {"config": FqnToConfig({"re:2": config}), "filter_fn": None},
-    ):
-        made = model()
-        quantize_(made, **chosen)
-        kinds.append([isinstance(made[number].weight, family.ao.PackedWeight) for number in (0, 2)])
-    assert kinds == [[False, True]] * 4
-
-
-def test_it_is_saved_and_loaded(family, tmp_path):
+def test_it_is_saved_and_loaded(family):
     for contract in (INT4, "gemm_fp16_sparse24_rcr_none", INT4.replace("xint4", "xuint4").replace("x1", "x1_zeros")):
-        found, x = quantized(family, contract), inputs()
-        y, file = found(x), io.BytesIO()
+        found, x, file = quantized(family, contract), inputs(), io.BytesIO()
         torch.save(found.state_dict(), file)
-        file.seek(0)
         with torch.device("meta"):
             empty = model()
-        empty.load_state_dict(torch.load(file, weights_only=True), assign=True)
-        assert torch.equal(empty(x), y)
         file.seek(0)
-        torch.manual_seed(1)
+        empty.load_state_dict(torch.load(file, weights_only=True), assign=True)
         other = quantized(family, contract)
         other[0].weight.qdata.zero_()
+        file.seek(0)
         other.load_state_dict(torch.load(file))
-        assert torch.equal(other(x), y)
         whole = io.BytesIO()
         torch.save(found, whole)
         whole.seek(0)
         loaded = torch.load(whole, weights_only=False)
-        assert torch.equal(loaded(x), y) and repr(loaded) == repr(found)
-
-
-def test_it_is_saved_in_safetensors(family, tmp_path):
-    from safetensors import safe_open
-    from safetensors.torch import load_file, save_file
-    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict, unflatten_tensor_state_dict
-
-    for layer in family.ao.LAYERS:
-        found, x = quantized(family, layer.name, layer.dtype), inputs(layer.dtype)
-        tensors, metadata = flatten_tensor_state_dict(found.state_dict())
-        save_file(tensors, tmp_path / "model.safetensors", metadata)
-        with safe_open(tmp_path / "model.safetensors", "pt") as file:
-            metadata = file.metadata()
-        state, rest = unflatten_tensor_state_dict(load_file(tmp_path / "model.safetensors"), metadata)
-        other = model(layer.dtype)
-        other.load_state_dict(state, assign=True)
-        assert rest == {} and torch.equal(other(x), found(x)), layer
+        assert all(torch.equal(each(x), found(x)) for each in (empty, other, loaded)) and repr(loaded) == repr(found)
 
 
 def test_torchao_finds_a_saved_configuration(family):
-    from torchao.core.config import config_from_dict, config_to_dict
-
     config = family.ao.Config(INT4, torch.bfloat16)
     assert config_from_dict(config_to_dict(config)) == config
-    assert (type(config).__name__, family.ao.PackedWeight.__name__) == (
-        "Config_of_torchao",
-        "PackedWeight_of_torchao",
-    )
+    names = type(config).__name__, family.ao.PackedWeight.__name__
+    assert names == ("Config_of_torchao", "PackedWeight_of_torchao")
+    assert "ao" in dir(family) and importlib.import_module(f"{family.__name__}.ao") is family.ao
 
 
 def test_it_is_copied_and_moved(family):
@@ -245,17 +213,14 @@ def test_it_is_copied_and_moved(family):
 @pytest.mark.parametrize("how", ["Config", "torchao's own"])
 def test_inputs_of_eight_bits_have_the_type_of_the_result(family, how):
     """A sum that fp16 holds is not stored in a type that the caller did not take it for."""
-    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
-
     layer = next(layer for layer in family.ao.LAYERS if layer.rows is not None and "int8" in layer.name)
     for other in {torch.float16, torch.bfloat16, torch.float32} - {layer.dtype}:
         found = model(layer.dtype)
         quantize_(found, family.ao.Config(layer.name) if how == "Config" else Int8DynamicActivationInt8WeightConfig())
         assert type(found[0].weight) is not torch.nn.Parameter and found(inputs(layer.dtype)).dtype == layer.dtype
         found.to(other)
-        x = inputs(other) * 1e5
         try:
-            assert found(x).dtype == other
+            assert found(inputs(other) * 1e5).dtype == other
         except TypeError as error:
             assert str(layer.dtype) in str(error) and str(other) in str(error)
 
@@ -368,7 +333,3 @@ def test_transformers_loads_saves_and_trains_adapters(family, tmp_path):
     merged = adapted.merge_and_unload()
     with torch.no_grad(), warnings.catch_warnings():
         assert error(merged(tokens).logits, expected) < 0.1
-
-
-def test_only_the_attribute_imports_torchao(family):
-    assert "ao" in dir(family) and importlib.import_module(f"{family.__name__}.ao") is family.ao
