@@ -93,10 +93,3 @@ def test_a_wrong_option(tmp_path, words):
     path.write_text(BASE)
     with pytest.raises(CallError, match="with: "):
         generator.variants(path, additions=words.split(","))
-
-
-def test_the_advice_names_the_words_of_the_call(tmp_path, capsys):
-    rendered(tmp_path, BASE)
-    call = [str(tmp_path / "additions.yaml"), "--out", str(tmp_path), "--check", "--with", "prepare,dtensor"]
-    assert main(call) == 1
-    assert "--with prepare,dtensor" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Who wrote a file: any change is an edit, also above the digest and of bytes that are no text; line ends are none."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -88,12 +87,3 @@ def test_bytes_that_are_no_text_are_an_edit(rerender, name, change):
     assert rerender("family.yaml", "--diff").status == 1 and contents(FOLDER) == before
     assert rerender("family.yaml", "--list").status == 0
     assert rerender("family.yaml", "--force").status == 0 and contents(FOLDER) == whole
-
-
-def test_a_folder_of_an_older_version_gets_the_attributes(rerender):
-    manifest = json.loads((FOLDER / "manifest.json").read_text())
-    del manifest["files"][".gitattributes"]
-    (FOLDER / "manifest.json").write_text(json.dumps(manifest))
-    (FOLDER / ".gitattributes").unlink()
-    assert f"{FOLDER}/.gitattributes: would be created\n" in rerender("family.yaml", "--check").err
-    assert rerender("family.yaml").out == f"generated/family: 4 kernels; 1 created, 1 updated, {2 + LIMITED} same\n"

@@ -47,6 +47,7 @@ def several(folder: str, number: int) -> list[str]:
         ("./-mine.yaml",),
         ("a b.yaml", "--out", "far away"),
         ("family.yaml", "--only", "*_bias__*"),
+        ("family.yaml", "--package", "plain", "--with", "prepare"),
         ("family.yaml", "--out=-vendor"),
         ("größe.yaml", "--out", "größer"),
         ("it's $HOME.yaml",),
@@ -147,12 +148,6 @@ def test_a_missing_manifest_is_a_difference_with_only(family):
     assert family("family.yaml", "--only", "*_bias__*").status == 0
     (FOLDER / "manifest.json").unlink()
     assert advised(family("family.yaml", "--only", "*_bias__*", "--check")) == ["family.yaml", "--only", "*_bias__*"]
-
-
-def test_the_advice_has_the_package_of_the_call(family):
-    found = advised(family("family.yaml", "--package", "plain", "--check"))
-    assert found == ["family.yaml", "--package", "plain"]
-    assert family(*found).status == 0 and family("family.yaml", "--package", "plain", "--check").status == 0
 
 
 def test_a_diff_can_be_applied(family, tmp_path):

@@ -11,7 +11,7 @@ from generator.emit.family_package import contracts, twins
 from generator.language.spec import read
 from generator.plan.expand import expand
 from tests.helpers import shipped
-from tests.helpers.support import BASE, GENERATED, SPECS, family_of, python
+from tests.helpers.support import BASE, GENERATED, family_of, python
 
 
 def test_the_contracts_of_a_family():
@@ -56,15 +56,6 @@ def test_the_twins_of_a_contract(layouts, expected):
         for dtype in ("fp16", "bf16")
         for epilogue in ("none", "bias")
     }
-
-
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_every_kernel_has_one_contract(path):
-    family = expand(read(path))
-    found = contracts(family)
-    assert sorted(name for contract in found for name in contract.kernels) == sorted(k.name for k in family.kernels)
-    assert all(name.partition("__")[0] == contract.name for contract in found for name in contract.kernels)
-    assert len({contract.name for contract in found}) == len(found)
 
 
 def test_the_package_is_lazy(tmp_path):

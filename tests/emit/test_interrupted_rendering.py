@@ -67,21 +67,6 @@ def test_an_interrupted_update_leaves_whole_files_and_is_healed(rerender, monkey
     assert contents(FOLDER) == new
 
 
-@pytest.mark.parametrize("at", [1, 2, 4, 8], ids=["the begin", "the first file", "the third file", "a later one"])
-def test_an_interrupted_first_rendering_is_healed(cli, monkeypatch, at):
-    Path("family.yaml").write_text(FAMILY)
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "replace", Interrupted(at, KeyboardInterrupt()))
-        assert cli("family.yaml").status == 130
-    assert len(contents(FOLDER)) == at - 1
-    if at > 1:
-        said = cli("verify", FOLDER, "--level", "static")
-        assert said.status == 2 and "render the family again" in said.err
-    said = cli("family.yaml")
-    assert (said.status, said.err) == (0, "")
-    assert cli("family.yaml", "--check").status == 0
-
-
 #: Specs of one family, of which each pair differs in its kernels, in its summary or in its header.
 SPECS_OF_A_FAMILY = {
     "many": FAMILY,
@@ -110,16 +95,6 @@ def test_whatever_was_interrupted_any_spec_is_rendered(cli, monkeypatch, first, 
     said = cli("family.yaml")
     assert (said.status, said.err) == (0, "")
     assert contents(FOLDER) == contents(Path("aside/family")) and cli("family.yaml", "--check").status == 0
-
-
-def test_only_after_an_interrupted_first_rendering(cli, monkeypatch):
-    Path("family.yaml").write_text(FAMILY)
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "replace", Interrupted(6, KeyboardInterrupt()))
-        cli("family.yaml")
-    before = contents(FOLDER)
-    said = cli("family.yaml", "--only", "*_bias_*")
-    assert said.status == 1 and "render without --only first" in said.err and contents(FOLDER) == before
 
 
 def test_an_interrupted_removal_is_healed(rerender, monkeypatch):

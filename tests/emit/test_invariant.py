@@ -159,22 +159,6 @@ def test_groups_have_the_same_configuration_for_any_rows(render, select):
             assert all("_pointer_" in each for each in found[True])
 
 
-def test_the_gradients_of_groups_are_rendered_too(render):
-    """That of B is a sum over the rows of a group, whose number has no part in what is chosen either."""
-    family = render(BASE + "batch: grouped\nbackward: kernels\ntargets: [sm90]\ninvariant: rows\n")
-    (name,) = [name for name in family._KERNELS if name.startswith("gmmk_")]
-    with memoryless.mode():
-        found = set()
-        for m in (1, 3, 64, 1024):
-            a = torch.empty(m, 4096, dtype=torch.float16, device=CUDA)
-            a = a if name.split("_")[2][0] == "r" else matrix(4096, m, torch.float16).mT
-            b = matrix(4096, 512, torch.float16)
-            b = b if name.split("_")[2][1] == "r" else matrix(512, 4096, torch.float16).mT
-            offsets = torch.empty(8, dtype=torch.int32, device=CUDA)
-            found.add(str(getattr(family, name).which(a, b, offsets)))
-        assert len(found) == 1
-
-
 def test_a_kernel_alone_has_the_configuration_that_loses_least_on_average(render):
     family = render(BASE + "targets: [sm90]\ninvariant: rows\n")
     (name,) = family._KERNELS["gemm_fp16_rcr_none"]

@@ -49,8 +49,3 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path):
 def test_a_file_has_a_plain_name(tmp_path, name):
     with pytest.raises(CallError, match="is invalid: files must not contain"):
         read(ladder(tmp_path, lambda manifest: manifest["files"].update({name: "0" * 64})))
-
-
-def test_a_file_may_be_in_the_folder_of_what_all_kernels_share(tmp_path):
-    folder = ladder(tmp_path, lambda manifest: manifest["files"].update({"_runtime/launch.py": "0" * 64}))
-    assert "_runtime/launch.py" in read(folder).files

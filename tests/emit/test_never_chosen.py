@@ -19,16 +19,6 @@ from tests.helpers.support import BASE, SPECS, called, family_of
 POINTER = "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"
 
 
-def test_18_kernels_of_fp16_rcr_are_never_chosen():
-    (family,) = families([path for path in SPECS if path.stem == "fp16_rcr"])
-    found = never_chosen(family)
-    hows = ("tiled_pointer_none_linear", "tiled_pointer_none_grouped", "tiled_pointer_auto_linear")
-    assert [each.name for each in found] == [f"{contract}__{how}" for contract in family.contracts for how in hows]
-    assert len(found) == 18 and len(family.kernels) == 41
-    told = f"{POINTER} is tried before it and accepts every call that it accepts; no measurement names it"
-    assert {each.reason for each in found if each.name.startswith("gemm_fp16_rcr_none__")} == {told}
-
-
 @pytest.mark.parametrize(
     ("text", "unused"),
     [

@@ -38,19 +38,16 @@ def test_the_repository_has_what_the_hub_asks_for(repository):
     )
 
 
-def test_the_package_is_still_a_rendered_family(repository, cli):
+def test_the_package_is_still_a_rendered_family(repository, cli, tmp_path):
+    again = ("--out", "again", "--license", "mit", "--repo-id", "me/fp16-rcr")
+    assert cli("package", FAMILY, "--format", "kernels", *again).status == 0
+    assert contents(tmp_path / "again") == contents(repository)
     folder = repository / "torch-ext" / "fp16_rcr"
     assert read(folder).contracts.keys() == read(FAMILY).contracts.keys()
     assert "layers.py" in read(folder).files
     assert_formatted(repository)
     done = python("-m", "generator", "verify", folder, "--level", "static", cwd=repository)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_same_family_makes_the_same_repository(repository, cli, tmp_path):
-    again = ("--out", "again", "--license", "mit", "--repo-id", "me/fp16-rcr")
-    assert cli("package", FAMILY, "--format", "kernels", *again).status == 0
-    assert contents(tmp_path / "again") == contents(repository)
 
 
 def test_vendors_have_a_variant_each_and_a_family_may_have_no_layers(cli, tmp_path):
@@ -124,11 +121,8 @@ def test_a_package_is_written_whole_or_not_at_all(cli, tmp_path, form, size):
     assert cli("family.yaml").status == 0
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
     call = ["package", "generated/family", "--format", form, "--out", "made"]
-    ran = python(
-        "-c",
-        f"{limit}\nimport sys\nfrom generator.commands.command_line import main\nsys.exit(main({call!r}))",
-        cwd=tmp_path,
-    )
+    code = f"{limit}\nimport sys\nfrom generator.commands.command_line import main\nsys.exit(main({call!r}))"
+    ran = python("-c", code, cwd=tmp_path)
     assert ran.returncode == 1 and re.fullmatch(r"made\S*: cannot be written: File too large\n", ran.stderr), ran.stderr
     assert not contents(Path("made"))
     assert not list(Path().glob(".*"))
@@ -253,18 +247,8 @@ def test_a_wheel_of_two_families_is_installed_and_called(cli, tmp_path):
     (wheel,) = (tmp_path / "dist").iterdir()
     assert wheel.name == "my_kernels-1.2-py3-none-any.whl"
     assert cli("package", FAMILY, GENERATED / "ladder", *options).out == "dist/my_kernels-1.2-py3-none-any.whl: same\n"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-        "--target",
-        tmp_path / "site",
-        wheel,
-    ]
+    options = ("-q", "--no-deps", "--no-index", "--target", tmp_path / "site", wheel)
+    pip = [sys.executable, "-m", "pip", "install", *options]
     done = subprocess.run(pip, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     code = (
@@ -277,18 +261,6 @@ def test_a_wheel_of_two_families_is_installed_and_called(cli, tmp_path):
     assert done.stdout == "560.0\n1.2 MIT\n", done.stderr
 
 
-def test_a_folder_under_two_paths_is_packaged_once(cli, tmp_path):
-    (tmp_path / "link").symlink_to(GENERATED / "ladder")
-    done = cli("package", GENERATED / "ladder", tmp_path / "link", "--format", "wheel", "--out", "dist")
-    assert done.status == 0 and ": 1 family;" in done.out, done.err
-
-
-def test_two_folders_of_one_name_are_refused(cli, tmp_path):
-    shutil.copytree(GENERATED / "ladder", tmp_path / "ladder")
-    done = cli("package", GENERATED / "ladder", tmp_path / "ladder", "--format", "wheel", "--out", "dist")
-    assert done.status == 2 and "two families have one name: ladder, ladder" in done.err
-
-
 @pytest.mark.parametrize("option", ["--name", "--license"])
 @pytest.mark.parametrize("form", ["wheel", "kernels"])
 def test_an_empty_option_is_not_its_default(cli, form, option):
@@ -297,10 +269,16 @@ def test_an_empty_option_is_not_its_default(cli, form, option):
     assert said.status == 2 and f"package: {option}: ''" in said.err and not Path("made").exists()
 
 
-def test_what_is_no_folder_is_named(cli):
+def test_folders_that_are_none_and_twice(cli):
     Path("family.yaml").write_text(BASE)
     said = cli("package", "family.yaml", "--format", "wheel", "--out", "made")
     assert said.status == 2 and "family.yaml is a file; give the folder of a rendered family" in said.err
+    Path("link").symlink_to(GENERATED / "ladder")
+    said = cli("package", GENERATED / "ladder", "link", "--format", "wheel", "--out", "dist")
+    assert said.status == 0 and ": 1 family;" in said.out, "a folder under two paths is packaged once"
+    shutil.copytree(GENERATED / "ladder", "ladder")
+    said = cli("package", GENERATED / "ladder", "ladder", "--format", "wheel", "--out", "dist")
+    assert said.status == 2 and "two families have one name: ladder, ladder" in said.err
     for form in ("wheel", "kernels"):
         said = cli("package", FAMILY, "--format", form, "--out", "family.yaml")
         assert said.status == 1 and "family.yaml: is a file, and the package's folder must be there" in said.err

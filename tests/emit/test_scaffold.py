@@ -41,14 +41,10 @@ def test_values_are_written_as_in_a_spec(cli):
     assert read(Path("d.yaml")).summary == "fp16_fp32_fp32 or bf16 GEMM, in several layouts."
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(("--epilogue", "bias\nname: x"), "new: --epilogue: expected one line without control characters")],
-)
-def test_a_wrong_value_is_told_and_nothing_is_written(cli, tmp_path, arguments, message):
-    said = cli("new", "family", *arguments)
-    assert said.status == 2 and message in said.err and "Traceback" not in said.err
-    assert contents(tmp_path) == {}
+def test_a_wrong_value_is_told_and_nothing_is_written(cli, tmp_path):
+    said = cli("new", "family", "--epilogue", "bias\nname: x")
+    assert said.status == 2 and "new: --epilogue: expected one line without control characters" in said.err
+    assert "Traceback" not in said.err and contents(tmp_path) == {}
 
 
 def test_nothing_is_overwritten(cli):

@@ -94,12 +94,3 @@ def test_the_second_is_not_launched_after_an_error_of_the_first(split):
         function(*operands())
     first, second = kernels(split, "gemm_fp16_rcr_none")
     assert len(first.compiled.runs) == 2 and len(second.compiled.runs) == 1
-
-
-def test_the_gemm_of_a_kernels_file_launches_both(split):
-    (name,) = split._KERNELS["gemm_fp16_rcr_none"]
-    first, second = kernels(split, "gemm_fp16_rcr_none")
-    for count in (1, 2):
-        split._kernel(name).gemm(*operands())
-        assert len(first.launches) == len(second.launches) == count
-    assert first.launches[0][2]["sums_ptr"] is not first.launches[1][2]["sums_ptr"]

@@ -1,9 +1,7 @@
 """A rendered folder in somebody else's repository: their linters and type checkers find nothing in it."""
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,20 +48,6 @@ def test_mypy_finds_nothing_by_its_defaults(folders, tmp_path):
     # What torch has is Any here: to read it takes a minute.
     options = ("--config-file=", f"--cache-dir={tmp_path}", "--follow-imports=skip")
     run("mypy", *options, *SPECS, folder=folders)
-
-
-def modules_not_there(path: Path) -> Iterator[str]:
-    """The modules of its folder that a file imports by a statement and that are not there."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            folder = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-            names = [folder] if node.module else [folder / alias.name for alias in node.names]
-            yield from (str(x) for x in names if not x.is_dir() and not x.with_name(f"{x.name}.py").is_file())
-
-
-def test_every_module_that_is_imported_is_there(folders):
-    files = [*folders.rglob("*.py")]
-    assert files and not [name for path in files for name in modules_not_there(path)]
 
 
 def test_equal_modules_are_equal_files(folders):

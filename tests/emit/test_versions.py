@@ -47,9 +47,6 @@ def test_what_an_update_would_change_is_told(older, old, new, told):
     version = f"rendered by gemm-generator 0.1.0, and this is {generator.__version__}, which changes {told}"
     assert f"generated/family: {version}; docs/changelog.md says why\n" in said.err
     assert said.err.endswith("render with: python -m generator family.yaml\n")
-
-
-def test_after_an_update_nothing_is_told(older):
     assert older("family.yaml").status == 0
     assert older("family.yaml", "--check") == Spoken(0, "1 kernel of 1 family as the specs say\n", "")
 
@@ -62,8 +59,3 @@ def test_a_manifest_of_a_later_format_is_refused_by_name(older):
         said = older("family.yaml", *arguments)
         assert said.status == 1 and said.err.endswith(told), said
     assert KERNEL.read_bytes() == before
-
-
-def test_a_manifest_without_a_number_is_one_of_the_first(older):
-    replaced(FOLDER / "manifest.json", f' "manifest": {VERSION},\n', "")
-    assert older("family.yaml").status == 0

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from generator.commands.command_line import main
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import ROOT
 
 #: Each way to call a function of a family. Without `torch.set_warn_always`, torch shows a warning once in a process.
 _CALLS = '''
@@ -129,29 +129,3 @@ def test_calls_warn_of_nothing(family, tmp_path):
         text=True,
     )
     assert done.returncode == 0 and done.stdout.endswith("warned of nothing\n"), done.stdout[-3000:]
-
-
-_WITHOUT = """
-import sys
-from importlib.abc import MetaPathFinder
-
-class Missing(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "numpy":
-            raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
-
-sys.meta_path.insert(0, Missing())
-import warnings
-warnings.simplefilter("ignore")
-import torch
-from generated.fp16_rcr import gemm_fp16_rcr_none
-x = torch.zeros(16, 16).half()
-gemm_fp16_rcr_none(x, x.T)
-"""
-
-
-def test_the_interpreter_needs_numpy_as_the_page_says():
-    ran = python("-c", _WITHOUT, env={"TRITON_INTERPRET": "1"})
-    told = "ModuleNotFoundError: No module named 'numpy'"
-    assert ran.returncode == 1 and ran.stderr.rstrip().endswith(told)
-    assert f"`{told}`, and `pip install numpy`" in (ROOT / "docs" / "calling.md").read_text(encoding="utf-8")

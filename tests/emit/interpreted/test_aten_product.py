@@ -73,6 +73,8 @@ def operands(rows: int, dtype: torch.dtype = torch.float16) -> tuple[torch.Tenso
 def test_the_table_and_the_rule_decide(family, products, rows, word):
     a, b, bias = operands(rows)
     for function, more in ((family.gemm_fp16_rcr_none, {}), (family.gemm_fp16_rcr_bias, {"bias": bias})):
+        function(a, b, **more, config=0)
+        assert not products, "a configuration is one of the kernels"
         name, row = function.which(a, b, **more)
         assert (name, row) == ("aten", {}) if word else "__tiled" in name
         products.clear()
@@ -86,13 +88,6 @@ def test_the_table_and_the_rule_decide(family, products, rows, word):
     # What torch has no operator for, and what is copied before it is added to, has no candidate.
     assert family.gemm_fp16_rcr_bias_gelu.which(a, b, bias=bias)[0] != "aten"
     assert family.gemm_fp16_rcr_add.which(a, b, add=drawn((rows, N), torch.float16))[0] != "aten"
-
-
-def test_a_configuration_runs_the_kernels(family, products):
-    a, b, _ = operands(40)
-    assert family.gemm_fp16_rcr_none.which(a, b) == ("aten", {})
-    family.gemm_fp16_rcr_none(a, b, config=0)
-    assert not products
 
 
 def test_a_result_by_columns_and_a_batch(family):
@@ -111,10 +106,6 @@ def test_wrong_operands_are_refused_as_ever(family):
     function = family.gemm_fp16_rcr_bias
     with pytest.raises(ValueError, match="gemm_fp16_rcr_bias: K is 64 in a and 24 in b"):
         function(a, b.t(), bias=bias)
-    with pytest.raises(TypeError, match=r"b must be torch.float16"):
-        function(a, b.float(), bias=bias)
-    with pytest.raises(ValueError, match="bias must have shape"):
-        function(a, b, bias=bias[:8])
     for _ in range(2):
         with pytest.raises(ValueError, match="out shares memory with a"):
             function(a, b, bias=bias, out=a[:, :N])

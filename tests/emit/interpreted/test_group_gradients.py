@@ -85,20 +85,6 @@ def test_the_backward_pass_is_of_operators_and_waits_for_nothing(family):
     assert set(seen.names) == {"gmm_fp32_rrr_none_out", "gmmk_fp32_crc_none"}
 
 
-def test_a_contract_registers_the_operators_of_its_backward_pass(render):
-    """A compiled backward pass that torch has cached calls them in a process that never traced it."""
-    family = render("cached_groups", SPEC)
-    name = "gmm_fp32_rcr_scalem_swiglu"
-    getattr(family, name).register()
-    operators = importlib.import_module(f"{family.__name__}._runtime.operators")
-    found = getattr(torch.ops, operators.NAMESPACE)
-    entry = family._GRADIENTS[name]
-    saving = entry["saving"]
-    entry = family._GRADIENTS[saving]
-    for other in (name, saving, entry["a"][0], entry["b"][0]):
-        assert hasattr(found, other) and hasattr(found, f"{other}_out")
-
-
 def test_a_divided_k_has_no_gradient(tmp_path, capsys):
     lines = {"summary": "S.", "layout": "rcr", "dtype": "fp16", "batch": "grouped_k", "backward": "kernels"}
     (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
