@@ -7,10 +7,9 @@ import pytest
 import torch
 import triton
 
-from generator.commands.command_line import main
 from tests.helpers.family_folder import render_family
 from tests.helpers.stand_ins import Kernel, copied
-from tests.helpers.support import GENERATED, forget
+from tests.helpers.support import GENERATED, forget, render_spec
 
 
 @pytest.fixture
@@ -19,8 +18,7 @@ def rendered(tmp_path, monkeypatch):
 
     def family(text):
         # What Triton does not document, and copies, come with a choice.
-        (tmp_path / "again.yaml").write_text(text if "select:" in text else f"{text}select: fastest\n")
-        assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
+        render_spec(tmp_path, "again", text if "select:" in text else f"{text}select: fastest\n")
         monkeypatch.syspath_prepend(tmp_path)
         package = importlib.import_module("again")
         # No GPU is known: the first kernel that accepts the operands chooses its own configuration. Nothing is

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 import generator
-from generator.commands.command_line import main
 from generator.emit.loading import load_family
 from generator.language.errors import CallError
 from generator.language.vocabulary import ADDITIONS
-from tests.helpers.support import BASE, assert_formatted
+from tests.helpers.support import BASE, assert_formatted, render_spec
 
 #: A spec to which every word brings something.
 EVERY = """\
@@ -36,9 +35,7 @@ BRINGS = {
 
 def rendered(folder: Path, spec: str, *options: str) -> Path:
     """The folder of a rendered family."""
-    (folder / "additions.yaml").write_text(spec)
-    assert main([str(folder / "additions.yaml"), "--out", str(folder), *options]) == 0
-    return folder / "additions"
+    return render_spec(folder, "additions", spec, *options)
 
 
 def files(folder: Path) -> set[str]:

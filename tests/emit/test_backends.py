@@ -8,7 +8,7 @@ from generator.commands.command_line import main
 from generator.cost import torch_operators
 from generator.cost.torch_operators import operator_of, rule_of
 from generator.plan.families import families
-from tests.helpers.support import BASE, assert_formatted
+from tests.helpers.support import BASE, assert_formatted, render_spec
 
 FASTEST = f"{BASE}select: fastest\ntargets: [sm90]\n"
 ATEN = f"{FASTEST}backends: [triton, aten]\n"
@@ -17,9 +17,7 @@ GAINS = "backends: 'aten'"
 
 def files(folder: Path, text: str, *options: str) -> set[str]:
     """The modules of a rendered family."""
-    (folder / "products.yaml").write_text(text)
-    assert main([str(folder / "products.yaml"), "--out", str(folder), *options]) == 0
-    found = folder / "products"
+    found = render_spec(folder, "products", text, *options)
     return {path.relative_to(found).as_posix() for path in found.rglob("*.py")}
 
 

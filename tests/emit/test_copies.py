@@ -8,9 +8,8 @@ import pytest
 import torch
 import triton
 
-from generator.commands.command_line import main
 from tests.helpers.stand_ins import Kernel, copied
-from tests.helpers.support import ROOT, forget, python
+from tests.helpers.support import ROOT, forget, python, render_spec
 
 SPEC = """\
 summary: Copied.
@@ -22,8 +21,7 @@ select: fastest
 
 @pytest.fixture
 def copies(tmp_path, monkeypatch):
-    (tmp_path / "again.yaml").write_text(SPEC)
-    assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
+    render_spec(tmp_path, "again", SPEC)
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("again._runtime.copies")
     forget("again")
@@ -171,8 +169,7 @@ select: fastest
 )
 def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(tmp_path, monkeypatch, dtype, layout, sizes, lies):
     dtype, _, product = dtype.partition(" ")
-    (tmp_path / "turned.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
-    assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
+    render_spec(tmp_path, "turned", TURNED.format(product=f"[direct, {product}]" if product else "direct"))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     package = importlib.import_module("turned")

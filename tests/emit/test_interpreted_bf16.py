@@ -1,7 +1,6 @@
 """Products of bf16 in Triton's own interpreter, which multiplies their bits as integers: a function says so."""
 
-from generator.commands.command_line import main
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import ROOT, python, render_spec
 
 _CALLS = """
 import torch
@@ -23,8 +22,7 @@ print(torch.equal(f(a, a), a))
 
 
 def test_a_function_of_bf16_refuses_the_interpreter_until_it_is_corrected(tmp_path):
-    (tmp_path / "less.yaml").write_text("summary: Plain.\nlayout: rrr\ndtype: bf16\npackage: plain\n")
-    assert main([str(tmp_path / "less.yaml"), "--out", str(tmp_path)]) == 0
+    render_spec(tmp_path, "less", "summary: Plain.\nlayout: rrr\ndtype: bf16\npackage: plain\n")
     env = {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = python("-c", _CALLS, env=env, cwd=ROOT)
     first, second, third, right = done.stdout.splitlines()

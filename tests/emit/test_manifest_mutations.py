@@ -15,12 +15,12 @@ import pytest
 import tomllib
 import yaml
 
-from generator.commands.command_line import main
 from generator.emit.hub.repository import Repository
 from generator.emit.manifest_reader import Rendered, read
 from generator.emit.packed_family import Packed
 from generator.emit.wheel import wheel
 from generator.language.errors import CallError
+from tests.helpers.support import render_spec
 
 SPEC = """\
 summary: A product.
@@ -59,10 +59,7 @@ LEGAL: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("mutations")
-    (folder / "small.yaml").write_text(SPEC)
-    assert main([str(folder / "small.yaml"), "--out", str(folder)]) == 0
-    return folder / "small"
+    return render_spec(tmp_path_factory.mktemp("mutations"), "small", SPEC)
 
 
 @pytest.fixture(scope="module")

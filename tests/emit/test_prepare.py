@@ -16,14 +16,13 @@ import pytest
 import torch
 from triton.runtime.jit import JITFunction
 
-from generator.commands.command_line import main
 from generator.emit.loading import library_module, load_family
 from generator.plan.devices import DEVICES
 from generator.runtime.call import extents as extents_of
 from generator.runtime.prepare import in_threads
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers import shipped
-from tests.helpers.support import BASE, forget
+from tests.helpers.support import BASE, forget, render_spec
 
 CUDA = torch.device("cuda", 0)
 
@@ -242,8 +241,7 @@ INTEGERS = "N, K, B and each M must be integers that are not negative, got N=64"
 )
 def test_calls_of_prepare_that_no_call_of_the_contract_is(compilations, load, tmp_path, keys, given, told):
     text = f"{BASE}load: pointer\ntile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n{keys}\n"
-    (tmp_path / "several.yaml").write_text(text)
-    assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0
+    render_spec(tmp_path, "several", text)
     package, _ = load("several", tmp_path)
     (name,) = package._KERNELS
     with pytest.raises((TypeError, ValueError), match=rf"^{name}:? {told}"):

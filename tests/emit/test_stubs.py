@@ -2,8 +2,7 @@
 
 import pytest
 
-from generator.commands.command_line import main
-from tests.helpers.support import python
+from tests.helpers.support import python, render_spec
 
 SPEC = """\
 summary: Typed.
@@ -60,8 +59,7 @@ UNPREPARED = dict.fromkeys((12, 13), '"_Function2" has no attribute "prepare"')
 @pytest.mark.parametrize("package", ["torch", "plain"])
 def test_a_typo_is_an_error_and_a_result_a_tensor(tmp_path, package):
     spec = SPEC if package == "torch" else SPEC.replace("with: prepare\n", "")
-    (tmp_path / "typed.yaml").write_text(f"{spec}package: {package}\n")
-    assert main([str(tmp_path / "typed.yaml"), "--out", str(tmp_path)]) == 0
+    render_spec(tmp_path, "typed", f"{spec}package: {package}\n")
     (tmp_path / "client.py").write_text(CLIENT)
     done = python("-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "client.py", cwd=tmp_path)
     found = {}

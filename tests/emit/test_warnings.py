@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from generator.commands.command_line import main
-from tests.helpers.support import ROOT
+from tests.helpers.support import ROOT, render_spec
 
 #: Each way to call a function of a family. Without `torch.set_warn_always`, torch shows a warning once in a process.
 _CALLS = '''
@@ -117,8 +116,7 @@ _FAMILIES = {
 
 @pytest.mark.parametrize("family", _FAMILIES)
 def test_calls_warn_of_nothing(family, tmp_path):
-    (tmp_path / "warned.yaml").write_text(_FAMILIES[family])
-    assert main([str(tmp_path / "warned.yaml"), "--out", str(tmp_path)]) == 0
+    render_spec(tmp_path, "warned", _FAMILIES[family])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     done = subprocess.run(
         [sys.executable, "-c", _CALLS, family.partition(" ")[0]],

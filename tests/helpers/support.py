@@ -116,6 +116,13 @@ def variant(**axes: object) -> Variant:
     return Variant(**(values | axes))  # type: ignore[arg-type]
 
 
+def render_spec(folder: Path, name: str, text: str, *options: object) -> Path:
+    """Render a spec into the folder in which it is written; the folder of the family."""
+    (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    assert main([str(folder / f"{name}.yaml"), "--out", str(folder), *map(str, options)]) == 0
+    return folder / name
+
+
 @dataclass(frozen=True)
 class Spoken:
     """How a call ended, and what it said."""

@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from tests.helpers.support import render_spec
+
 # Without the interpreter no kernel can run here; test_interpreted.py starts a process that has it.
 collect_ignore_glob = [] if os.environ.get("TRITON_INTERPRET") == "1" else ["test_*.py"]
 
@@ -33,17 +35,13 @@ def render(tmp_path_factory):
 
     Operators of torch are registered under the name and stay registered.
     """
-    from generator.commands.command_line import main
     from generator.emit.loading import load_family
     from generator.verify import interpreter
 
     interpreter.install()
 
     def family(name, text):
-        folder = tmp_path_factory.mktemp(name)
-        (folder / f"{name}.yaml").write_text(text)
-        assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
-        return load_family(folder / name)
+        return load_family(render_spec(tmp_path_factory.mktemp(name), name, text))
 
     return family
 

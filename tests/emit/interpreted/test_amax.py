@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import contracts, operands
 from tests.helpers.emit.gradients import check
+from tests.helpers.support import render_spec
 
 SPEC = """\
 summary: Maxima.
@@ -72,9 +72,7 @@ def test_it_has_no_gradient_and_the_result_has_one(render):
 
 
 def test_a_file_that_stands_alone(tmp_path):
-    (tmp_path / "apart.yaml").write_text(f"{SPEC}package: files\n")
-    assert main([str(tmp_path / "apart.yaml"), "--out", str(tmp_path)]) == 0
-    (path,) = (tmp_path / "apart").glob("bmm_*peak*.py")
+    (path,) = render_spec(tmp_path, "apart", f"{SPEC}package: files\n").glob("bmm_*peak*.py")
     a, b = torch.randn(3, 40, 16), torch.randn(3, 16, 70).mT.contiguous().mT
     _, amax, peak = load_kernel(path).gemm(a, b)
     torch.testing.assert_close(amax.squeeze(1), (a @ b).abs().amax((1, 2)))

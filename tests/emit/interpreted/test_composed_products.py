@@ -194,8 +194,7 @@ def test_gradients_of_what_is_left_to_torch(family, dtype):
     expected = gradients()
     with family.override_aten():
         found = gradients()
-    for one, other in zip(found, expected):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close([*found], [*expected])
 
 
 @pytest.mark.parametrize("recorded", ["x", "bias", "out"])
@@ -225,5 +224,4 @@ def test_a_model_compiled_after_it_has_its_gradients(family, how):
     found = torch.compile(layer, backend="aot_eager")(x)
     gradients = torch.autograd.grad(found.square().sum(), (x, *layer.parameters()))
     expected = torch.autograd.grad(layer(x).square().sum(), (x, *layer.parameters()))
-    for one, other in zip(gradients, expected):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close([*gradients], [*expected])

@@ -14,6 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd import forward_ad
 from torch.testing import assert_close
 
+from tests.helpers.support import render_spec
+
 SPEC = """\
 summary: The same by less host code.
 layout: rcr
@@ -63,12 +65,10 @@ def contracts(request, tmp_path, monkeypatch, render):
 
 
 def folder_of(name: str, text: str, folder: Path) -> Path:
-    from generator.commands.command_line import main
     from generator.verify import interpreter
 
     interpreter.install()
-    (folder / f"{name}.yaml").write_text(text)
-    assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
+    render_spec(folder, name, text)
     return folder / name
 
 

@@ -8,12 +8,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from generator.commands.command_line import main
-from generator.emit.loading import load_family
 from generator.runtime import pack
 from generator.runtime.pack import Stored
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 UP = "gemm_fp8e4m3_a1x128_b128x128_rcr_swiglu_quantize_fp8e4m3"
 DOWN = "gemm_fp8e4m3_a1x128_b128x128_rcr_none"
 SPEC = """\
@@ -32,12 +30,9 @@ targets: [sm90]
 
 
 @pytest.fixture(scope="module")
-def families(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("families")
-    (folder / "blocks.yaml").write_text(SPEC)
-    specs = [folder / "blocks.yaml", ROOT / "docs" / "examples" / "block_fp8.yaml"]
-    assert main([*map(str, specs), "--out", str(folder)]) == 0
-    return {path.stem: load_family(folder / path.stem) for path in specs}
+def families(render):
+    gated = (ROOT / "docs" / "examples" / "block_fp8.yaml").read_text(encoding="utf-8")
+    return {"blocks": render("blocks", SPEC), "block_fp8": render("block_fp8", gated)}
 
 
 def rule(x: torch.Tensor, word: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -119,9 +114,15 @@ def test_a_result_is_bit_for_bit_that_of_the_library(families, word):
 
 def test_saved_values_come_before_the_scales(families):
     a, b = torch.randn(5, 1), torch.randn(1, 70)
-    out, preact, scale = families["blocks"].gemm_fp32_rcr_save_relu_quantize_int8_32_block(a, b.T.contiguous().T)
+    function = families["blocks"].gemm_fp32_rcr_save_relu_quantize_int8_32_block
+    out, preact, scale = found = function(a, b.T.contiguous().T)
     assert torch.equal(preact, a @ b)
     assert same((out, scale), rule((a @ b).relu(), "int8"))
+    held = [torch.zeros_like(x) for x in found]
+    filled = function(a, b.T.contiguous().T, out=held[0], preact=held[1], out_scale=held[2])
+    assert all(x is y for x, y in zip(filled, held)) and same(filled, found)
+    meta = function(a.to("meta"), b.to("meta").T.contiguous().T)
+    assert [(x.shape, x.dtype) for x in meta] == [(x.shape, x.dtype) for x in found]
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
@@ -158,23 +159,6 @@ def test_rows_in_groups_have_scales_of_their_own(families):
     offsets = torch.tensor([33, 50], dtype=torch.int32)
     found = families["blocks"].gmm_fp32_rcr_quantize_mxfp4(a, b.mT.contiguous().mT, offsets)
     assert same(found, rule(torch.cat((a[:33] @ b[0], a[33:] @ b[1])), "mxfp4"))
-
-
-def test_given_results_are_filled(families):
-    function = families["blocks"].gemm_fp32_rcr_quantize_mxfp4
-    a, b = torch.randn(8, 1), torch.randn(1, 64)
-    out = torch.zeros(8, 32, dtype=torch.uint8)
-    scale = torch.zeros(8, 2, dtype=torch.uint8).view(torch.float8_e8m0fnu)
-    found = function(a, b.T.contiguous().T, out=out, out_scale=scale)
-    assert found[0] is out and found[1] is scale
-    assert same((out, scale), rule(a @ b, "mxfp4"))
-
-
-def test_without_memory_shapes_and_types_are_known(families):
-    a, b = torch.empty(8, 16, device="meta"), torch.empty(70, 16, device="meta")
-    out, scale = families["blocks"].gemm_fp32_rcr_quantize_mxfp4(a, b.T)
-    assert (out.shape, out.dtype) == ((8, 35), torch.uint8)
-    assert (scale.shape, scale.dtype) == ((8, 3), torch.float8_e8m0fnu)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import drawn, in_threads
+from tests.helpers.support import render_spec
 
 SPEC = """\
 summary: Cases of autograd.
@@ -72,8 +72,7 @@ def test_a_gradient_is_of_any_class(family, kind):
     ours, other, gradient = leaves(), leaves(), drawn((6, 24), torch.float32, seed=7)
     called(family, *ours).backward(kind(gradient))
     theirs(*other).backward(gradient)
-    for mine, yours in zip(ours, other):
-        torch.testing.assert_close(mine.grad, yours.grad)
+    torch.testing.assert_close([x.grad for x in ours], [x.grad for x in other])
 
 
 def test_operands_of_a_subclass_have_gradients(family):
@@ -95,8 +94,7 @@ def test_a_negated_gradient_is_read_as_such(family, name):
     given = {"bias": ours[2]} if name == GELU else {}
     loss(getattr(family, name)(ours[0], ours[1].t(), **given)).backward()
     loss(theirs(*other) if name == GELU else torch.nn.functional.linear(*other[:2])).backward()
-    for mine, yours in zip(ours, other):
-        torch.testing.assert_close(mine.grad, yours.grad)
+    torch.testing.assert_close([x.grad for x in ours], [x.grad for x in other])
 
 
 def test_no_gradient_comes_in(family):
@@ -141,10 +139,8 @@ def test_autocast_does_not_reach_a_backward_pass(family):
 def test_what_is_filled_has_another_version(tmp_path, package):
     spec = f"summary: To fill.\nlayout: rcr\ndtype: fp32\nepilogue: none\nload: pointer\npackage: {package}\n"
     x, w = drawn((6, 32), torch.float32), drawn((24, 32), torch.float32, seed=1)
-    (tmp_path / "filled.yaml").write_text(spec)
-    assert main([str(tmp_path / "filled.yaml"), "--out", str(tmp_path)]) == 0
     # The `gemm` of a kernel's file, which every package has.
-    call = load_kernel(next((tmp_path / "filled").glob("gemm_*.py"))).gemm
+    call = load_kernel(next(render_spec(tmp_path, "filled", spec).glob("gemm_*.py"))).gemm
     p, buffer = torch.ones(6, 24, requires_grad=True), torch.ones(6, 24)
     loss = (p * buffer).sum()
     call(x, w.t(), out=buffer)

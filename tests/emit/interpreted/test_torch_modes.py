@@ -12,9 +12,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from generator.commands.command_line import main
 from tests.helpers.emit.calls import in_threads
-from tests.helpers.support import ROOT, forget
+from tests.helpers.support import ROOT, forget, render_spec
 
 SPEC = """\
 summary: For what torch does with functions.
@@ -48,8 +47,7 @@ def imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def family(name, text):
-        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
-        assert main([str(tmp_path / f"{name}.yaml"), "--out", str(tmp_path)]) == 0
+        render_spec(tmp_path, name, text)
         return importlib.import_module(name)
 
     return family
