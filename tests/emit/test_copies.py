@@ -9,14 +9,9 @@ import torch
 import triton
 
 from tests.helpers.stand_ins import Kernel, copied
-from tests.helpers.support import ROOT, forget, python, render_spec
+from tests.helpers.support import ROOT, forget, python, render_spec, spec
 
-SPEC = """\
-summary: Copied.
-layout: [rcr, rrr]
-dtype: [fp16, fp32]
-select: fastest
-"""
+SPEC = spec("layout: [rcr, rrr]; dtype: [fp16, fp32]; select: fastest")
 
 
 @pytest.fixture
@@ -122,13 +117,7 @@ def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies):
     )
 
 
-TURNED = """\
-summary: Turned around.
-layout: [rcr, rrr, crr, ccr]
-dtype: [tf32, tf32x3, fp32, fp16]
-product: {product}
-select: fastest
-"""
+TURNED = spec("layout: [rcr, rrr, crr, ccr]; dtype: [tf32, tf32x3, fp32, fp16]; product: {product}; select: fastest")
 
 
 @pytest.mark.parametrize(

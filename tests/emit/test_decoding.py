@@ -7,16 +7,12 @@ import torch
 
 from generator.lowering.decoding import MOST_DECODED
 from tests.helpers.stand_ins import Kernel
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Decoded first.
-layout: [rcr, rrr]
-dtype: {{a: bf16, b: int4, scales: {{b: [32, 1]}}}}
-schedule: {schedule}
-load: {load}
-epilogue: [none, swiglu]
-tile: [{{m: 32, n: 32, k: 32, group: 2, warps: 4}}]
-"""
+SPEC = spec(
+    "layout: [rcr, rrr]; dtype: {{a: bf16, b: int4, scales: {{b: [32, 1]}}}}; schedule: {schedule}; load: {load}; "
+    "epilogue: [none, swiglu]; tile: [{{m: 32, n: 32, k: 32, group: 2, warps: 4}}]"
+)
 NAME = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
 
 

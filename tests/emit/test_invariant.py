@@ -14,7 +14,7 @@ from generator.emit.loading import load_family
 from generator.plan.devices import DEVICES
 from generator.runtime import memoryless
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import BASE, forget
+from tests.helpers.support import BASE, forget, spec
 from tests.helpers.tuned_file import AUTO, LARGE, RATES, SMALL, TILES, measured, one_seconds
 
 H200 = DEVICES["nvidia_h200"]
@@ -22,17 +22,11 @@ CUDA = torch.device("cuda", 0)
 #: Every power of two up to 8192 with its neighbours, and some odd sizes.
 ROWS = sorted({*(2**p + d for p in range(14) for d in (-1, 0, 1)), 3, 100, 777, 5000} - {0, 8193})
 
-SPEC = """\
-summary: Rows alike.
-layout: [rcr, rrr, crr, rrc]
-dtype: [fp16, fp8e4m3]
-epilogue: [none, bias+gelu_tanh, add]
-masking: [auto, mn]
-schedule: [tiled, persistent, split_k, naive]
-load: [pointer, descriptor]
-targets: [sm90]
-invariant: rows
-"""
+SPEC = spec(
+    "layout: [rcr, rrr, crr, rrc]; dtype: [fp16, fp8e4m3]; epilogue: [none, bias+gelu_tanh, add]; "
+    "masking: [auto, mn]; schedule: [tiled, persistent, split_k, naive]; load: [pointer, descriptor]; "
+    "targets: [sm90]; invariant: rows"
+)
 
 
 @pytest.fixture

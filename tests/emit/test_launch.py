@@ -12,18 +12,13 @@ import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tests.helpers.stand_ins import Compiled, Kernel, copied, launched, operands
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Launched again.
-layout: [rcr]
-dtype: fp16
-epilogue: [none, scale+bias, save+row_sum, accumulate]
-schedule: [persistent, tiled]
-load: [descriptor, pointer]
-select: fastest
-exclude:
-  - {schedule: persistent, load: pointer, because: not here}
-"""
+SPEC = spec(
+    "layout: [rcr]; dtype: fp16; epilogue: [none, scale+bias, save+row_sum, accumulate]; "
+    "schedule: [persistent, tiled]; load: [descriptor, pointer]; select: fastest; "
+    "exclude: [{schedule: persistent, load: pointer, because: not here}]"
+)
 
 
 class Lacking(Compiled):

@@ -20,20 +20,15 @@ from generator.emit.manifest_reader import Rendered, read
 from generator.emit.packed_family import Packed
 from generator.emit.wheel import wheel
 from generator.language.errors import CallError
-from tests.helpers.support import render_spec
+from tests.helpers.support import render_spec, spec
 
-SPEC = """\
-summary: A product.
-layout: rcr
-dtype: {a: fp16, b: int8, scales: {b: [64, 1]}}
-ops: {cap: {formula: "min(x * s + r, limit)", operands: {r: [M, N]}, scalars: {s: 2, limit: .inf}}}
-epilogue: [none, [{cap: {s: 3, limit: 6}}, {save: hidden}]]
-schedule: decoded
-tile: [{m: 64, n: 64, k: 64, warps: 4}, {m: 128, n: 128, k: 64, warps: 4, stages: 5}]
-targets: [sm89, sm90]
-masking: [auto, none]
-exclude: [{masking: none, epilogue: none, because: no caller has those}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: {a: fp16, b: int8, scales: {b: [64, 1]}}; "
+    'ops: {cap: {formula: "min(x * s + r, limit)", operands: {r: [M, N]}, scalars: {s: 2, limit: .inf}}}; '
+    "epilogue: [none, [{cap: {s: 3, limit: 6}}, {save: hidden}]]; schedule: decoded; "
+    "tile: [{m: 64, n: 64, k: 64, warps: 4}, {m: 128, n: 128, k: 64, warps: 4, stages: 5}]; targets: [sm89, sm90]; "
+    "masking: [auto, none]; exclude: [{masking: none, epilogue: none, because: no caller has those}]"
+)
 #: What no value of a manifest may become, or only with a meaning that the family then has.
 VALUES: list[Any] = [
     *(float("nan"), 0, -1, 1.5, True, None, "", "x", [], {}, [[]], 10**30, "a\nb", 'a"""\nimport os\n"""', "a\\"),

@@ -8,19 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import ROOT
+from tests.helpers.support import ROOT, spec
 
-SPEC = """\
-summary: Two loads by pointers.
-layout: [rcr, crr]
-dtype: fp16
-epilogue: [none, bias+add, swiglu]
-masking: [none, auto]
-schedule: [naive, tiled, persistent, split_k, stream_k]
-load: [pointer, streamed]
-exclude:
-  - {schedule: naive, epilogue: swiglu, because: "one idea a step"}
-"""
+SPEC = spec(
+    "layout: [rcr, crr]; dtype: fp16; epilogue: [none, bias+add, swiglu]; masking: [none, auto]; "
+    "schedule: [naive, tiled, persistent, split_k, stream_k]; load: [pointer, streamed]; "
+    'exclude: [{schedule: naive, epilogue: swiglu, because: "one idea a step"}]'
+)
 LOADS = "LOAD: Mapping[str, Load] = {\n"
 STREAMED = '    "streamed": Load("tiles of pointers, whose lines leave the cache first", rank=3),\n'
 HANDLES = STREAMED.replace("rank=3", "rank=3, handles=(*_OPERANDS, Feature.STRIDED)")

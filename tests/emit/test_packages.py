@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 
 from generator.commands.command_line import main
-from tests.helpers.support import assert_formatted, python
+from tests.helpers.support import assert_formatted, python, spec
 
-SPEC = """\
-summary: Packaged.
-layout: rcr
-dtype: fp16
-epilogue: [none, bias+relu]
-"""
+SPEC = spec("layout: rcr; dtype: fp16; epilogue: [none, bias+relu]")
 #: What a file that stands alone may import beside the standard library.
 FRAMEWORKS = {"torch", "triton"}
 

@@ -22,7 +22,7 @@ from generator.runtime.call import extents as extents_of
 from generator.runtime.prepare import in_threads
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers import shipped
-from tests.helpers.support import BASE, forget, render_spec
+from tests.helpers.support import BASE, forget, render_spec, spec
 
 CUDA = torch.device("cuda", 0)
 
@@ -261,16 +261,10 @@ def test_sizes_of_other_libraries_and_a_name_alone(compilations, load):
     assert len(compilations) == prepared
 
 
-SPEC = """\
-summary: Asked first.
-layout: [rcr, rrr]
-dtype: fp16
-epilogue: [none, scale+bias]
-schedule: [persistent, tiled]
-load: [descriptor, pointer]
-exclude:
-  - {schedule: persistent, load: pointer, because: not here}
-"""
+SPEC = spec(
+    "layout: [rcr, rrr]; dtype: fp16; epilogue: [none, scale+bias]; schedule: [persistent, tiled]; "
+    "load: [descriptor, pointer]; exclude: [{schedule: persistent, load: pointer, because: not here}]"
+)
 
 
 @pytest.mark.parametrize(

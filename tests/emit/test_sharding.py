@@ -4,17 +4,12 @@ import sys
 
 import pytest
 
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import ROOT, python, spec
 
-SPEC = """\
-summary: For meshes.
-layout: rcr
-dtype: fp32
-epilogue: [none, bias, bias+gelu, scale+bias, bias+swiglu]
-load: pointer
-with: dtensor
-backward: kernels
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; epilogue: [none, bias, bias+gelu, scale+bias, bias+swiglu]; load: pointer; "
+    "with: dtensor; backward: kernels"
+)
 #: The placements of the result and of the gradients of A, B and the bias.
 NONE = {
     "rows": "S(0) S(0) P(sum) -",

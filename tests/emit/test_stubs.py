@@ -2,15 +2,12 @@
 
 import pytest
 
-from tests.helpers.support import python, render_spec
+from tests.helpers.support import python, render_spec, spec
 
-SPEC = """\
-summary: Typed.
-layout: rcr
-dtype: fp16
-with: prepare
-epilogue: [none, bias, accumulate, scale+scale_m, [bias, {save: pre}, gelu]]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp16; with: prepare; "
+    "epilogue: [none, bias, accumulate, scale+scale_m, [bias, {save: pre}, gelu]]"
+)
 CLIENT = """\
 import torch
 import typed

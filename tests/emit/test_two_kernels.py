@@ -7,16 +7,12 @@ import pytest
 import torch
 
 from tests.helpers.stand_ins import Compiled, Kernel, failing_launches, operands
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Summed in parts.
-layout: rcr
-dtype: fp16
-schedule: split_k
-load: {load}
-epilogue: [none, bias]
-tile: [{{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp16; schedule: split_k; load: {load}; epilogue: [none, bias]; "
+    "tile: [{{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}}]"
+)
 
 
 @pytest.fixture(params=["pointer", "descriptor"])

@@ -7,14 +7,9 @@ import pytest
 import torch
 
 from tests.helpers.stand_ins import Kernel, failing_launches, launched, operands
+from tests.helpers.support import spec
 
-SPLIT = """\
-summary: Launched again.
-layout: rcr
-dtype: {dtype}
-schedule: {schedule}
-load: pointer
-"""
+SPLIT = spec("layout: rcr; dtype: {dtype}; schedule: {schedule}; load: pointer")
 
 
 def test_a_result_that_is_added_to_is_cleared_for_every_call(rendered):

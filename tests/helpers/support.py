@@ -83,6 +83,11 @@ def read_text(text: str | bytes, name: str = "family.yaml", beside: Mapping[str,
         return read(path)
 
 
+def spec(keys: str) -> str:
+    """A spec of these keys, between which stand semicolons."""
+    return "".join(f"{key}\n" for key in f"summary: A product.; {keys}".split("; "))
+
+
 def ops(text: str, chain: str = "none") -> str:
     """A spec with operations of its own, and a chain of them."""
     return f"{BASE}ops: {{{text}}}\nepilogue: {chain}\n"

@@ -8,18 +8,13 @@ import torch
 from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import contracts, operands
 from tests.helpers.emit.gradients import check
-from tests.helpers.support import render_spec
+from tests.helpers.support import render_spec, spec
 
-SPEC = """\
-summary: Maxima.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-epilogue: [[bias, silu, {amax: {}}], [amax, relu, {amax: peak}], [swiglu, {amax: {}}, twice]]
-ops: {twice: {formula: x * 2}}
-load: pointer
-tile: [{m: 16, n: 32, k: 16, warps: 1}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; "
+    "epilogue: [[bias, silu, {amax: {}}], [amax, relu, {amax: peak}], [swiglu, {amax: {}}, twice]]; "
+    "ops: {twice: {formula: x * 2}}; load: pointer; tile: [{m: 16, n: 32, k: 16, warps: 1}]"
+)
 
 
 @pytest.fixture(scope="module", params=["tiled", "persistent", "[split_k, tiled]"])

@@ -9,23 +9,14 @@ from torch.nn import functional
 
 from generator.emit.loading import library_module
 from tests.helpers.emit.calls import drawn
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Products with torch's among the candidates.
-layout: [rcr, rrc]
-dtype: [fp16, fp32]
-batch: [none, strided]
-epilogue: [none, bias, add, bias+gelu]
-select: fastest
-backward: kernels
-backends: [triton, aten]
-with: [aten, inductor, prepare]
-schedule: tiled
-load: pointer
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-exclude:
-  - {batch: strided, epilogue: [bias, bias+gelu], because: "one product is enough"}
-"""
+SPEC = spec(
+    "layout: [rcr, rrc]; dtype: [fp16, fp32]; batch: [none, strided]; epilogue: [none, bias, add, bias+gelu]; "
+    "select: fastest; backward: kernels; backends: [triton, aten]; with: [aten, inductor, prepare]; schedule: tiled; "
+    "load: pointer; tile: [{m: 16, n: 16, k: 32, warps: 1}]; "
+    'exclude: [{batch: strided, epilogue: [bias, bias+gelu], because: "one product is enough"}]'
+)
 #: Torch's product is the faster one from this number of rows on, and at one measured size below.
 ROWS, MEASURED = 16, (5, 24, 64)
 N, K = 24, 64

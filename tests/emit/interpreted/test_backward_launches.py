@@ -11,15 +11,12 @@ import pytest
 import torch
 
 from tests.helpers.emit.calls import drawn
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Gradients that are computed more than once.
-layout: [rcr, rrr, ccr]
-dtype: fp32
-epilogue: [none, bias, bias+gelu_tanh, scale+bias, swiglu]
-load: pointer
-backward: kernels
-"""
+SPEC = spec(
+    "layout: [rcr, rrr, ccr]; dtype: fp32; epilogue: [none, bias, bias+gelu_tanh, scale+bias, swiglu]; "
+    "load: pointer; backward: kernels"
+)
 CHAINS = {"none": [], "bias": ["bias"], "bias_gelutanh": ["bias"], "scale_bias": ["bias"], "swiglu": []}
 LAYOUTS = ("rcr", "rrr", "ccr")
 

@@ -5,16 +5,13 @@ import torch
 
 from tests.helpers.emit.calls import contracts, drawn, operands
 from tests.helpers.emit.gradients import check
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Vectors of a batch.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-epilogue: [bias, bias_m+scale_m+relu, scale_n+gelu+add, bias+swiglu+bias, bias+bias_m]
-load: pointer
-backward: kernels
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; "
+    "epilogue: [bias, bias_m+scale_m+relu, scale_n+gelu+add, bias+swiglu+bias, bias+bias_m]; load: pointer; "
+    "backward: kernels"
+)
 SIZES = {"B": 3, "M": 70, "N": 67, "K": 19}
 CHAINS = ("bias", "biasm_scalem_relu", "scalen_gelu_add", "bias_swiglu_bias", "bias_biasm")
 

@@ -9,15 +9,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.verify import interpreter
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Experts with their backward pass.
-layout: rcr
-dtype: [bf16, fp32]
-batch: grouped
-load: pointer
-backward: kernels
-"""
+SPEC = spec("layout: rcr; dtype: [bf16, fp32]; batch: grouped; load: pointer; backward: kernels")
 #: Tokens, terms of each, rows, and columns: one of each, none, primes, a block and one more with many terms.
 SIZES = ((1, 1, 1, 1), (0, 2, 5, 7), (3, 0, 5, 7), (3, 2, 0, 7), (3, 2, 5, 0), (7, 3, 13, 129), (5, 9, 45, 1025))
 

@@ -12,19 +12,13 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from tests.helpers.emit.calls import contracts, drawn, operands, results
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import ROOT, python, spec
 
-SPEC = """\
-summary: For the compiler.
-layout: rcr
-dtype: [fp16, bf16]
-batch: [none, strided]
-epilogue: [none, scale+bias, bias+save+gelu+row_sum, bias+swiglu]
-load: pointer
-backward: kernels
-exclude:
-  - {batch: strided, epilogue: bias+swiglu, because: not needed here}
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [fp16, bf16]; batch: [none, strided]; "
+    "epilogue: [none, scale+bias, bias+save+gelu+row_sum, bias+swiglu]; load: pointer; backward: kernels; "
+    "exclude: [{batch: strided, epilogue: bias+swiglu, because: not needed here}]"
+)
 PLAIN, CHAIN, OUTPUTS = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias", "gemm_fp16_rcr_bias_save_gelu_rowsum"
 
 

@@ -7,18 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.helpers.support import spec
+
 # Different tiles add up K in steps of different lengths, so that another contract or layout has other bits.
-SPEC = """\
-summary: Rows alike.
-layout: [rcr, rrr, crr]
-dtype: [fp32]
-batch: [none, strided]
-epilogue: [none, bias, add]
-load: pointer
-with: aten
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-invariant: rows
-"""
+SPEC = spec(
+    "layout: [rcr, rrr, crr]; dtype: [fp32]; batch: [none, strided]; epilogue: [none, bias, add]; load: pointer; "
+    "with: aten; tile: [{m: 16, n: 16, k: 32, warps: 1}]; invariant: rows"
+)
 H, M, N, K = 2, 5, 24, 40
 BATCHES = (1, 2, 7)
 

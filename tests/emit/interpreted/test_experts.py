@@ -10,16 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-SPEC = """\
-summary: Experts with their backward pass.
-layout: rcr
-dtype: [fp32, fp16]
-batch: grouped
-epilogue: [none, swiglu, geglu, geglu_tanh, scale_m]
-load: pointer
-with: experts
-backward: kernels
-"""
+from tests.helpers.support import spec
+
+SPEC = spec(
+    "layout: rcr; dtype: [fp32, fp16]; batch: grouped; epilogue: [none, swiglu, geglu, geglu_tanh, scale_m]; "
+    "load: pointer; with: experts; backward: kernels"
+)
 TOKENS, HIDDEN, INNER, COUNT, CHOSEN = 13, 24, 16, 5, 3
 TANH = functools.partial(nn.functional.gelu, approximate="tanh")
 ACTIVATIONS = {"swiglu": nn.functional.silu, "geglu": nn.functional.gelu, "geglu_tanh": TANH}

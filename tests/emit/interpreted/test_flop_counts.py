@@ -6,16 +6,12 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.helpers.emit.calls import contracts, operands, results
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: For the counter.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-epilogue: [none, bias+gelu, swiglu]
-load: pointer
-backward: kernels
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; epilogue: [none, bias+gelu, swiglu]; load: pointer; "
+    "backward: kernels"
+)
 
 
 def counted(call: Callable[[], object]) -> int:

@@ -14,15 +14,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import Seen, contracts, drawn, operands, results
 from tests.helpers.emit.gradients import bounds, by_autograd
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: For backward passes.
-layout: rcr
-dtype: fp32
-epilogue: [none, bias, bias+save+gelu+row_sum+mul+col_sum, bias+scale, bias+swiglu]
-load: pointer
-backward: {backward}
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; epilogue: [none, bias, bias+save+gelu+row_sum+mul+col_sum, bias+scale, bias+swiglu]; "
+    "load: pointer; backward: {backward}"
+)
 NONE, BIAS, OUTPUTS = "gemm_fp32_rcr_none", "gemm_fp32_rcr_bias", "gemm_fp32_rcr_bias_save_gelu_rowsum_mul_colsum"
 SCALED, GATED = "gemm_fp32_rcr_bias_scale", "gemm_fp32_rcr_bias_swiglu"
 

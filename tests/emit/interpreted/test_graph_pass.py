@@ -15,20 +15,13 @@ from torch._inductor.virtualized import V
 from torch.nn import functional
 
 from tests.helpers.emit.calls import drawn
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import ROOT, python, spec
 
-INVARIANT = """\
-summary: Products of a model whose rows do not depend on each other.
-layout: [rcr, rrr]
-dtype: fp32
-batch: [none, strided]
-epilogue: [none, bias]
-load: pointer
-invariant: rows
-with: inductor
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-exclude: [{batch: strided, epilogue: bias, because: "no batch has one"}]
-"""
+INVARIANT = spec(
+    "layout: [rcr, rrr]; dtype: fp32; batch: [none, strided]; epilogue: [none, bias]; load: pointer; "
+    "invariant: rows; with: inductor; tile: [{m: 16, n: 16, k: 32, warps: 1}]; "
+    'exclude: [{batch: strided, epilogue: bias, because: "no batch has one"}]'
+)
 SPEC = """\
 summary: Products of a model.
 layout: [rcr, rrr]

@@ -9,27 +9,16 @@ import torch
 from generator.commands.command_line import main
 from generator.problem.grouping import spans
 from tests.helpers.emit.calls import Seen, contracts, operands
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Experts with their backward pass.
-layout: [rcr, rrr, crr]
-dtype: fp32
-batch: grouped
-epilogue: [none, scale_m+swiglu, silu+add, bias, bias+swiglu]
-load: pointer
-backward: kernels
-exclude:
-  - {layout: crr, epilogue: [silu+add, bias, bias+swiglu], because: "few tests"}
-"""
-FASTEST = """\
-summary: The experts of a mixture.
-layout: rcr
-dtype: fp16
-batch: grouped
-epilogue: [swiglu, scale_m]
-select: fastest
-backward: kernels
-"""
+SPEC = spec(
+    "layout: [rcr, rrr, crr]; dtype: fp32; batch: grouped; "
+    "epilogue: [none, scale_m+swiglu, silu+add, bias, bias+swiglu]; load: pointer; backward: kernels; "
+    'exclude: [{layout: crr, epilogue: [silu+add, bias, bias+swiglu], because: "few tests"}]'
+)
+FASTEST = spec(
+    "layout: rcr; dtype: fp16; batch: grouped; epilogue: [swiglu, scale_m]; select: fastest; backward: kernels"
+)
 LAUNCHING = "launch", "ranking", "measured_choice"
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 

@@ -7,16 +7,12 @@ import pytest
 import torch
 
 from tests.helpers.emit.calls import Seen, contracts, operands, results
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Groups beside single products.
-layout: rcr
-dtype: [fp16, bf16]
-batch: [none, grouped]
-epilogue: [none, bias+scale_m+save, swiglu]
-load: pointer
-with: prepare
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [fp16, bf16]; batch: [none, grouped]; epilogue: [none, bias+scale_m+save, swiglu]; "
+    "load: pointer; with: prepare"
+)
 NAME = "gmm_fp16_rcr_none"
 
 

@@ -13,16 +13,14 @@ import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
+from tests.helpers.support import spec
+
 #: Nothing that torch's layer does.
 WITHOUT_PLAIN = "summary: x\nlayout: rcr\ndtype: fp32\nepilogue: bias+relu\nload: pointer\n"
-SPEC = """\
-summary: For linear layers of several types.
-layout: rcr
-dtype: [fp32, fp16]
-epilogue: [none, bias, bias+relu, bias+swiglu, scale]
-load: pointer
-backward: kernels
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [fp32, fp16]; epilogue: [none, bias, bias+relu, bias+swiglu, scale]; load: pointer; "
+    "backward: kernels"
+)
 
 linear = torch.nn.functional.linear
 

@@ -14,27 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd import forward_ad
 from torch.testing import assert_close
 
-from tests.helpers.support import render_spec
+from tests.helpers.support import render_spec, spec
 
-SPEC = """\
-summary: The same by less host code.
-layout: rcr
-dtype: fp32
-epilogue: [none, scale, bias+save+relu]
-load: pointer
-package: {package}
-"""
-TUNED = """\
-summary: Measured at the first call.
-layout: rcr
-dtype: fp32
-schedule: [stream_k, persistent]
-load: pointer
-masking: auto
-select: autotune
-tile: [{{m: 64, n: 64, k: 32, warps: 4}}, {{m: 16, n: 16, k: 32, warps: 4}}]
-package: {package}
-"""
+SPEC = spec("layout: rcr; dtype: fp32; epilogue: [none, scale, bias+save+relu]; load: pointer; package: {package}")
+TUNED = spec(
+    "layout: rcr; dtype: fp32; schedule: [stream_k, persistent]; load: pointer; masking: auto; select: autotune; "
+    "tile: [{{m: 64, n: 64, k: 32, warps: 4}}, {{m: 16, n: 16, k: 32, warps: 4}}]; package: {package}"
+)
 
 
 def files_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:

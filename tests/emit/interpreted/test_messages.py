@@ -5,23 +5,16 @@ import importlib
 import pytest
 import torch
 
-SPEC = """\
-summary: A first family.
-layout: rcr
-dtype: [fp16, {{a: fp16, b: int4, scales: {{b: [32, 1]}}}}]
-epilogue: [none, bias, scale_m]
-tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
-package: {package}
-"""
-GROUPED = """\
-summary: Groups.
-layout: rcr
-dtype: fp16
-batch: grouped
-epilogue: bias
-tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
-package: {package}
-"""
+from tests.helpers.support import spec
+
+SPEC = spec(
+    "layout: rcr; dtype: [fp16, {{a: fp16, b: int4, scales: {{b: [32, 1]}}}}]; epilogue: [none, bias, scale_m]; "
+    "tile: [{{m: 16, n: 16, k: 32, warps: 1}}]; package: {package}"
+)
+GROUPED = spec(
+    "layout: rcr; dtype: fp16; batch: grouped; epilogue: bias; tile: [{{m: 16, n: 16, k: 32, warps: 1}}]; "
+    "package: {package}"
+)
 NAME = "gemm_fp16_rcr_none"
 HALF = torch.float16
 A, B = torch.randn(8, 32, dtype=HALF), torch.randn(16, 32, dtype=HALF).T

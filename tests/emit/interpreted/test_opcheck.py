@@ -14,16 +14,12 @@ from generator.verify import interpreter
 from tests.helpers import shipped
 from tests.helpers.emit.calls import SIZES
 from tests.helpers.emit.opchecks import checked
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: For opcheck.
-layout: rcr
-dtype: fp16
-batch: [none, strided]
-epilogue: [none, bias, scale, swiglu, save, row_sum, {last}]
-load: pointer
-backward: {backward}
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp16; batch: [none, strided]; epilogue: [none, bias, scale, swiglu, save, row_sum, {last}]; "
+    "load: pointer; backward: {backward}"
+)
 KINDS = {"plain": "none", "vector": "bias", "number": "scale", "gated": "swiglu", "output": "save", "sum": "rowsum"}
 
 #: Multiples of what a descriptor needs, also of what is divided into groups.

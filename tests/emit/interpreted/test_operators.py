@@ -13,16 +13,12 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from generator.emit.loading import load_family, load_kernel
 from tests.helpers.emit.calls import Seen, contracts, drawn, in_threads, operands, results
-from tests.helpers.support import forget
+from tests.helpers.support import forget, spec
 
-SPEC = """\
-summary: For calls that torch sees.
-layout: rcr
-dtype: [fp16, bf16, int8]
-batch: [none, strided]
-epilogue: [none, scale+bias, bias+save+gelu+row_sum, swiglu, accumulate]
-load: pointer
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [fp16, bf16, int8]; batch: [none, strided]; "
+    "epilogue: [none, scale+bias, bias+save+gelu+row_sum, swiglu, accumulate]; load: pointer"
+)
 PLAIN, CHAIN = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias"
 
 

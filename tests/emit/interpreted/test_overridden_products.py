@@ -7,17 +7,12 @@ import torch
 from torch.nn import functional
 
 from tests.helpers.emit.calls import drawn, in_threads
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Products of a model.
-layout: [rcr, rrr, crr]
-dtype: [fp16, fp32]
-batch: [none, strided]
-epilogue: [none, bias, add]
-load: pointer
-with: aten
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-"""
+SPEC = spec(
+    "layout: [rcr, rrr, crr]; dtype: [fp16, fp32]; batch: [none, strided]; epilogue: [none, bias, add]; "
+    "load: pointer; with: aten; tile: [{m: 16, n: 16, k: 32, warps: 1}]"
+)
 M, N, K = 7, 24, 40
 #: What the family computes, of these operators.
 NAMES = ("mm", "mm.out", "addmm", "addmm.out", "addmm_", "bmm", "bmm.out", "baddbmm", "mv", "_grouped_mm")

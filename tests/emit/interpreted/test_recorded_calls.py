@@ -8,19 +8,13 @@ import torch
 
 from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import drawn, in_threads
-from tests.helpers.support import render_spec
+from tests.helpers.support import render_spec, spec
 
-SPEC = """\
-summary: Cases of autograd.
-layout: LAYOUT
-dtype: fp32
-batch: [none, grouped]
-epilogue: [none, bias+gelu_tanh, scale]
-load: pointer
-backward: kernels
-exclude:
-  - {batch: grouped, epilogue: [bias+gelu_tanh, scale], because: "no test calls them"}
-"""
+SPEC = spec(
+    "layout: LAYOUT; dtype: fp32; batch: [none, grouped]; epilogue: [none, bias+gelu_tanh, scale]; load: pointer; "
+    "backward: kernels; "
+    'exclude: [{batch: grouped, epilogue: [bias+gelu_tanh, scale], because: "no test calls them"}]'
+)
 NONE, GELU = "gemm_fp32_rcr_none", "gemm_fp32_rcr_bias_gelutanh"
 
 

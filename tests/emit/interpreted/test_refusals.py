@@ -10,15 +10,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.helpers.emit.calls import Tagged, contracts, operands
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: For wrong calls.
-layout: rcr
-dtype: fp16
-epilogue: [scale+bias, none]
-load: pointer
-backward: kernels
-"""
+SPEC = spec("layout: rcr; dtype: fp16; epilogue: [scale+bias, none]; load: pointer; backward: kernels")
 CHAIN = "gemm_fp16_rcr_scale_bias"
 
 

@@ -8,17 +8,12 @@ import torch
 
 from tests.emit.interpreted.test_graph_pass import compiled
 from tests.helpers.emit.calls import drawn
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Products with a factor.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-epilogue: [none, bias, scale, scale+bias, scale+add]
-load: pointer
-with: [aten, inductor]
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; epilogue: [none, bias, scale, scale+bias, scale+add]; "
+    "load: pointer; with: [aten, inductor]; tile: [{m: 16, n: 16, k: 32, warps: 1}]"
+)
 M, N, K = 7, 24, 40
 
 

@@ -8,18 +8,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.language.model import Dtype
 from generator.problem.stored_values import product
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Products that the matrix unit scales itself.
-layout: rcr
-dtype:
-  - {a: mxfp8e4m3}
-  - {a: nvfp4}
-product: [direct, exchanged, scaled]
-select: fixed
-targets: [sm90, sm100]
-tile: [{m: 128, n: 64, k: 128, warps: 4}, {m: 64, n: 64, k: 32, warps: 4}, {m: 64, n: 64, k: 16, warps: 4}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [{a: mxfp8e4m3}, {a: nvfp4}]; product: [direct, exchanged, scaled]; select: fixed; "
+    "targets: [sm90, sm100]; "
+    "tile: [{m: 128, n: 64, k: 128, warps: 4}, {m: 64, n: 64, k: 32, warps: 4}, {m: 64, n: 64, k: 16, warps: 4}]"
+)
 MXFP8, NVFP4 = "gemm_mxfp8e4m3_fp32_bf16_rcr_none", "gemm_nvfp4_fp32_bf16_rcr_none"
 SCALED = "__tiled_pointer_auto_grouped_productscaled"
 

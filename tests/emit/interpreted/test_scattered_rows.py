@@ -9,18 +9,13 @@ import torch
 
 from generator.emit.loading import library_module
 from tests.helpers.emit.calls import Seen, contracts, operands, results
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Experts with their backward pass.
-layout: [rcr, rrr]
-dtype: fp32
-batch: grouped
-epilogue: [none, scale_m+swiglu, silu+add, bias+save]
-load: pointer
-backward: kernels
-exclude:
-  - {layout: rrr, epilogue: [scale_m+swiglu, silu+add, bias+save], because: "few tests"}
-"""
+SPEC = spec(
+    "layout: [rcr, rrr]; dtype: fp32; batch: grouped; epilogue: [none, scale_m+swiglu, silu+add, bias+save]; "
+    "load: pointer; backward: kernels; "
+    'exclude: [{layout: rrr, epilogue: [scale_m+swiglu, silu+add, bias+save], because: "few tests"}]'
+)
 NAME = "gmm_fp32_rcr_none"
 ROWS = 50
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])

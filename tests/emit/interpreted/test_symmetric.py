@@ -6,19 +6,12 @@ from torch.nn import functional
 
 from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import results
-from tests.helpers.support import render_spec
+from tests.helpers.support import render_spec, spec
 
-SPEC = """\
-summary: Symmetric products.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-result: symmetric
-epilogue: [none, add, scale+add+gelu, save]
-tile:
-  - {m: 32, n: 64, k: 32, warps: 4}
-backward: kernels
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; result: symmetric; "
+    "epilogue: [none, add, scale+add+gelu, save]; tile: [{m: 32, n: 64, k: 32, warps: 4}]; backward: kernels"
+)
 
 
 def upper(x: torch.Tensor) -> torch.Tensor:

@@ -13,19 +13,13 @@ import pytest
 import torch
 
 from tests.helpers.emit.calls import in_threads
-from tests.helpers.support import ROOT, forget, render_spec
+from tests.helpers.support import ROOT, forget, render_spec, spec
 
-SPEC = """\
-summary: For what torch does with functions.
-layout: rcr
-dtype: fp32
-batch: [none, grouped]
-epilogue: [none, bias, [scale_m, bias_m], [scale, add]]
-load: pointer
-backward: kernels
-exclude:
-  - {batch: grouped, epilogue: [bias, [scale_m, bias_m], [scale, add]], because: "no test calls them"}
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, grouped]; epilogue: [none, bias, [scale_m, bias_m], [scale, add]]; "
+    "load: pointer; backward: kernels; "
+    'exclude: [{batch: grouped, epilogue: [bias, [scale_m, bias_m], [scale, add]], because: "no test calls them"}]'
+)
 OWN = (ROOT / "docs" / "examples" / "own_backward.yaml").read_text(encoding="utf-8")
 NONE, BIAS, VECTORS, ADD = (f"gemm_fp32_rcr_{chain}" for chain in ("none", "bias", "scalem_biasm", "scale_add"))
 

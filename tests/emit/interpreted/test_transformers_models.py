@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch._inductor import config
 
+from tests.helpers.support import spec
+
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.ecosystem
 
@@ -23,17 +25,10 @@ tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
   - {{batch: [strided, grouped], epilogue: [bias, add, silu+mul], because: no model has these}}
   - {{batch: grouped, layout: rrr, because: no model has these}}
 """
-STACKED = """\
-summary: The experts of a model.
-layout: rcr
-dtype: fp32
-batch: grouped
-epilogue: [none, swiglu, geglu_tanh]
-load: pointer
-with: experts
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-backward: kernels
-"""
+STACKED = spec(
+    "layout: rcr; dtype: fp32; batch: grouped; epilogue: [none, swiglu, geglu_tanh]; load: pointer; with: experts; "
+    "tile: [{m: 16, n: 16, k: 32, warps: 1}]; backward: kernels"
+)
 SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 16}
 SIZES |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64}
 EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
