@@ -93,30 +93,6 @@ def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(copies, ro
     assert not copies.worth_lining(a[:, :0], b.T[:0])
 
 
-def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies):
-    def operands(m, n, k):
-        return torch.empty(m, k, device="meta"), torch.empty(n, k, device="meta").T
-
-    both = {"a": "ccr", "b": "rrr"}
-    assert copies.worth_across(*operands(127, 1024, 4096), both, 1) == "a"
-    assert copies.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}, 1) is None, "B is not copied for few rows"
-    assert copies.worth_across(*operands(256, 4095, 4096), both, 1) == "b"
-    assert copies.worth_across(*operands(256, 4096, 4096), both, 1) == "a", "A is a sixteenth of B"
-    assert copies.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}, 1) == "b"
-    assert copies.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}, 1) == "a"
-    assert copies.worth_across(*operands(1, 16384, 65536), both, 1) is None, "a row is read as it is"
-    assert copies.worth_across(*operands(64, 1024, 1023), both, 1) is None, "the launch would take longer"
-    # What is copied so is never turned again, or two contracts would copy for each other without end.
-    for m in (2, 7, 127, 128):
-        a, b = operands(m, 4096, 65536)
-        assert copies.worth_turning(a.T.contiguous().T, b, {"a": "rcr"}, None) is None
-        assert copies.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
-    a, b = operands(1024, 1024, 1024)
-    assert copies.worth_across(a, b.T, both, 1) is None and copies.worth_across(a.T, b, both, 1) is None, (
-        "layouts that are refused"
-    )
-
-
 TURNED = spec("layout: [rcr, rrr, crr, ccr]; dtype: [tf32, tf32x3, fp32, fp16]; product: {product}; select: fastest")
 
 

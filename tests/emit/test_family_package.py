@@ -1,13 +1,10 @@
 """The family as a package: one function a contract, and nothing imported before it is used."""
 
-import ast
 import json
 import re
 import shutil
 
-import pytest
-
-from generator.emit.family_package import contracts, twins
+from generator.emit.family_package import contracts
 from generator.language.spec import read
 from generator.plan.expand import expand
 from tests.helpers import shipped
@@ -33,29 +30,6 @@ def test_the_order_in_which_schedules_are_tried():
     assert [name.partition("__")[2].partition("_")[0] for name in contract.kernels] == [
         *("tiled", "persistent", "splitk", "streamk", "naive", "elementwise")
     ]
-
-
-@pytest.mark.parametrize(
-    ("layouts", "expected"),
-    [
-        # Every layout has the ones that want K contiguous where it does not.
-        ("rcr, rrr, ccr, crr", {"rrr": {"b": "rcr"}, "ccr": {"a": "rcr"}, "crr": {"a": "rrr", "b": "ccr"}}),
-        ("crr, rrr", {"crr": {"a": "rrr"}}),
-        # None without K contiguous, none of another result, none where a stride is free.
-        ("rcr", {}),
-        ("rcr, ccc", {}),
-        ("rcr, srr, rsr", {}),
-    ],
-)
-def test_the_twins_of_a_contract(layouts, expected):
-    family = family_of(f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\nepilogue: [none, bias]\n")
-    found = {name: ast.literal_eval(f"{{{entry}}}")[name] for name, entry in twins(family).items()}
-    assert found == {
-        f"gemm_{dtype}_{layout}_{epilogue}": {x: f"gemm_{dtype}_{other}_{epilogue}" for x, other in others.items()}
-        for layout, others in expected.items()
-        for dtype in ("fp16", "bf16")
-        for epilogue in ("none", "bias")
-    }
 
 
 def test_the_package_is_lazy(tmp_path):

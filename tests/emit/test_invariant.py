@@ -3,7 +3,6 @@
 import importlib
 import json
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -151,32 +150,6 @@ def test_groups_have_the_same_configuration_for_any_rows(render, select):
             assert [len(each) for each in found.values()] == [1, 1], (contract, found)
             # Only pointers can follow `rows`, so the two are different kernels where descriptors win.
             assert all("_pointer_" in each for each in found[True])
-
-
-def test_a_kernel_alone_has_the_configuration_that_loses_least_on_average(render):
-    family = render(BASE + "targets: [sm90]\ninvariant: rows\n")
-    (name,) = family._KERNELS["gemm_fp16_rcr_none"]
-    kernel = family._kernel(name)
-    text = "\n".join(analytic.cost_body(_variant()))
-    for n, k in ((4096, 4096), (64, 64), (11008, 512)):
-        cost = {m: [_cost(text, row, m, n, k) for row in kernel.CONFIGS] for m in analytic.TYPICAL_M}
-        mean = [sum(cost[m][row] / min(cost[m]) for m in cost) for row in range(len(kernel.CONFIGS))]
-        best = kernel.CONFIGS[mean.index(min(mean))]
-        assert all(kernel.CALL.choose(kernel.CONFIGS, (m, n, k), CUDA) == best for m in (1, 100, 8192))
-
-
-def _variant() -> Any:
-    from tests.helpers.support import variant
-
-    return variant(masking="auto")
-
-
-def _cost(lines: str, row: dict[str, int], m: int, n: int, k: int) -> float:
-    found: dict[str, Any] = {}
-    body = "\n".join(f"    {line}" for line in lines.splitlines())
-    exec(f"import triton\ndef cost(row, M, N, K, multiprocessors, shared):\n{body}", found)
-    cost: float = found["cost"](row, m, n, k, H200.multiprocessors, H200.shared_memory)
-    return cost
 
 
 def test_measurements_decide_by_their_rates_over_all_m(render):

@@ -95,24 +95,23 @@ def test_no_tokens_no_experts_and_wrong_calls(family):
     assert layer(x[:0], index[:0], weights[:0]).shape == (0, HIDDEN)
     assert not layer(x, index[:, :0], weights[:, :0]).any()
     assert not family.nn.Experts(0, HIDDEN, INNER)(x, index, weights).any()
-    with pytest.raises(ValueError, match=r"expected shapes \(tokens, hidden_size\), .*got \(13, 24\), \(13, 3\) and"):
-        layer(x, index, weights[:, :2])
-    with pytest.raises(TypeError, match=r"top_k_index must be a torch.Tensor, got list"):
-        layer(x, index.tolist(), weights)
-    for other in (index.float(), index.bool()):
-        with pytest.raises(TypeError, match=rf"top_k_index must be of an integer type, got {other.dtype}"):
-            layer(x, other, weights)
-    with pytest.raises(ValueError, match=r"hidden_states have 23 columns, and hidden_size is 24"):
-        layer(x[:, :23], index, weights)
-    weights = weights.requires_grad_()
-    (first,) = torch.autograd.grad(layer(x, index, weights).sum(), weights, create_graph=True)
+    shapes = r"expected shapes \(tokens, hidden_size\), .*got \(13, 24\), \(13, 3\) and"
+    for error, told, given in (
+        (ValueError, shapes, (x, index, weights[:, :2])),
+        (TypeError, "top_k_index must be a torch.Tensor, got list", (x, index.tolist(), weights)),
+        (TypeError, "top_k_index must be of an integer type, got torch.float32", (x, index.float(), weights)),
+        (TypeError, "top_k_index must be of an integer type, got torch.bool", (x, index.bool(), weights)),
+        (ValueError, "hidden_states have 23 columns, and hidden_size is 24", (x[:, :23], index, weights)),
+    ):
+        with pytest.raises(error, match=told):
+            layer(*given)
+    for told, form in (("bfloat16 with swiglu", {"dtype": torch.bfloat16}), ("float32 with reglu", {"gate": "reglu"})):
+        with pytest.raises(ValueError, match=f"no contracts fit experts of torch.{told}; those that"):
+            family.nn.Experts(COUNT, HIDDEN, INNER, **form)
+    recorded = weights.clone().requires_grad_()
+    (first,) = torch.autograd.grad(layer(x, index, recorded).sum(), recorded, create_graph=True)
     with pytest.raises(RuntimeError, match=r"^Experts: a gradient of its gradient is asked for, and none is computed"):
         (first.square().sum() + layer.down_proj.sum()).backward()
-    weights = weights.detach()
-    with pytest.raises(ValueError, match=r"no contracts fit experts of torch.bfloat16 with swiglu; those that"):
-        family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.bfloat16)
-    with pytest.raises(ValueError, match=r"no contracts fit experts of torch.float32 with reglu"):
-        family.nn.Experts(COUNT, HIDDEN, INNER, gate="reglu")
     assert "5, hidden_size=24, intermediate_size=16, gate=swiglu" in repr(layer)
     again = pickle.loads(pickle.dumps(layer))
     assert torch.equal(again(x, index, weights), layer(x, index, weights))
@@ -139,11 +138,6 @@ def _default_apply_gate(self: Any, x: Tensor) -> Tensor:
     return self.act_fn(gate) * up
 
 
-class Clamped(Stacked):
-    def _apply_gate(self, x: Tensor) -> Tensor:
-        return x
-
-
 class Silent(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -156,46 +150,49 @@ class Doubled(Stacked):
         return 2 * super().forward(*given)
 
 
+class Clamped(Stacked):
+    def _apply_gate(self, x: Tensor) -> Tensor:
+        return x
+
+
 Stacked._apply_gate = _default_apply_gate
 Stacked.__module__ = Clamped.__module__ = "transformers.models.stand_in"
 
 
+def changed(name: str, value: Any) -> Stacked:
+    experts = Stacked(nn.SiLU())
+    setattr(experts, name, value)
+    return experts
+
+
+#: What is left, with the reason.
+LEFT = {
+    "transposed": Stacked(nn.SiLU(), is_transposed=True),
+    "add a bias": Stacked(nn.SiLU(), has_bias=True),
+    "Clamped has a gate of its own": Clamped(nn.SiLU()),
+    "each expert is a module of its own": nn.ModuleList([nn.Linear(2, 2)]),
+    "no gate is made with Tanh": Stacked(nn.Tanh()),
+    "no contracts fit experts of torch.bfloat16 with swiglu": Stacked(nn.SiLU()).bfloat16(),
+    "Silent does not say how its weights are stored": Silent(),
+    "a `forward` of their own": changed("forward", lambda *given: None),
+    "of Doubled, a class of its own": Doubled(nn.SiLU()),
+    "a `forward` of their own ": changed("_apply_gate", lambda x: x),
+}
+
+
 def test_experts_of_a_model_are_replaced_and_others_named(family):
-    model = nn.ModuleDict({x: nn.Module() for x in "abcdefghijklm"})
     fits = Stacked(nn.SiLU())
-    model["a"].experts = model["b"].experts = fits
-    model["c"].experts = Stacked(nn.GELU())
-    model["d"].experts = Stacked(nn.SiLU(), is_transposed=True)
-    model["e"].experts = Stacked(nn.SiLU(), has_bias=True)
-    model["f"].experts = Clamped(nn.SiLU())
-    model["g"].experts = nn.ModuleList([nn.Linear(2, 2)])
-    model["h"].experts = Stacked(nn.Tanh())
-    model["i"].experts = Stacked(nn.SiLU()).bfloat16()
-    model["j"].experts = Silent()
-    model["k"].experts = hooked = Stacked(nn.SiLU())
-    hooked.forward = hooked.forward
-    model["l"].experts = Doubled(nn.SiLU())
-    model["m"].experts = gated = Stacked(nn.SiLU())
-    gated._apply_gate = lambda x: x
+    model = nn.ModuleDict({name: nn.Module() for name in "abc0123456789"})
+    for module, experts in zip(model.values(), (fits, fits, Stacked(nn.GELU()), *LEFT.values()), strict=True):
+        module.experts = experts
     before, state = copy.deepcopy(fits), {name: x.clone() for name, x in model.state_dict().items()}
     replaced = family.nn.replace_experts(model)
     assert replaced == ["a.experts", "b.experts", "c.experts"]
     assert model["a"].experts is model["b"].experts and type(model["a"].experts) is family.nn.Experts
     assert model["c"].experts.gate == "geglu"
-    for place, words in {
-        "d": "transposed",
-        "e": "add a bias",
-        "f": "Clamped has a gate of its own",
-        "g": "each expert is a module of its own",
-        "h": "no gate is made with Tanh",
-        "i": "no contracts fit experts of torch.bfloat16 with swiglu",
-        "j": "Silent does not say how its weights are stored",
-        "k": "a `forward` of their own",
-        "l": "of Doubled, a class of its own",
-        "m": "a `forward` of their own",
-    }.items():
-        assert words in replaced.left.pop(f"{place}.experts")
-    assert not replaced.left and family.nn.replace_experts(model) == []
+    assert [*replaced.left] == [f"{place}.experts" for place in range(10)]
+    assert all(told.strip() in reason for told, reason in zip(LEFT, replaced.left.values()))
+    assert family.nn.replace_experts(model) == []
     assert all(torch.equal(x, state[name]) for name, x in model.state_dict().items())
     x, index, weights = drawn()
     torch.testing.assert_close(model["a"].experts(x, index, weights), before(x, index, weights), rtol=1e-5, atol=1e-5)
@@ -204,14 +201,13 @@ def test_experts_of_a_model_are_replaced_and_others_named(family):
     assert not family.nn.replace_experts(nn.Linear(2, 2)).left
 
 
+HOOKED = nn.SiLU()
+HOOKED.register_forward_hook(lambda *given: given[-1] * 2)
+
+
 class Trained(nn.SiLU):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * (2 if self.training else 1)
-
-
-def _hooked(activation: nn.Module) -> nn.Module:
-    activation.register_forward_hook(lambda *given: given[-1] * 2)
-    return activation
 
 
 @pytest.mark.parametrize(
@@ -222,7 +218,7 @@ def _hooked(activation: nn.Module) -> nn.Module:
         *((each, "geglu_tanh") for each in (nn.GELU(approximate="tanh"), TANH)),
         *((each, "reglu") for each in (nn.ReLU(), nn.ReLU(inplace=True), torch.relu, nn.functional.relu)),
         *((each, None) for each in (nn.ReLU6(), nn.Hardswish(), nn.LeakyReLU(), nn.Tanh(), Trained(), torch.sigmoid)),
-        *((each, None) for each in (lambda x: nn.functional.silu(x), _hooked(nn.SiLU()), None, "silu")),
+        *((each, None) for each in (lambda x: nn.functional.silu(x), HOOKED, None, "silu")),
         (functools.partial(nn.functional.leaky_relu, negative_slope=0.0), None),
     ],
 )
