@@ -1,7 +1,5 @@
 """The key `with`: each word brings its modules to a family, which names the word where it is missing."""
 
-from pathlib import Path
-
 import pytest
 
 import generator
@@ -33,12 +31,12 @@ BRINGS = {
 }
 
 
-def rendered(folder: Path, spec: str, *options: str) -> Path:
+def rendered(folder, spec, *options):
     """The folder of a rendered family."""
     return render_spec(folder, "additions", spec, *options)
 
 
-def files(folder: Path) -> set[str]:
+def files(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.py*") if path.suffix in (".py", ".pyi")}
 
 

@@ -1,7 +1,5 @@
 """The key `backends`: what it asks of a spec, and what a family has then."""
 
-from pathlib import Path
-
 import pytest
 
 from generator.commands.command_line import main
@@ -15,7 +13,7 @@ ATEN = f"{FASTEST}backends: [triton, aten]\n"
 GAINS = "backends: 'aten'"
 
 
-def files(folder: Path, text: str, *options: str) -> set[str]:
+def files(folder, text, *options):
     """The modules of a rendered family."""
     found = render_spec(folder, "products", text, *options)
     return {path.relative_to(found).as_posix() for path in found.rglob("*.py")}

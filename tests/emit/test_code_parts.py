@@ -97,7 +97,7 @@ def gemm(a: Tensor, *, out: Tensor | None = None, config: Config = None) -> Tens
 '''
 
 
-def changed(old: str, new: str) -> set[str]:
+def changed(old, new):
     """The parts of the kernel that differ where its text says `new` for `old`."""
     assert KERNEL.count(old) >= 1
     before, after = parts(KERNEL), parts(KERNEL.replace(old, new, 1))

@@ -77,7 +77,7 @@ def test_a_damaged_manifest_loses_no_work(rerender, damage):
     assert (FOLDER / "notes.txt").read_text() == "mine\n"
 
 
-def before_of(files: dict[str, bytes]) -> dict[str, bytes]:
+def before_of(files):
     """The files of the family's folder among those of the folder of the test."""
     start = f"{FOLDER.as_posix()}/"
     return {name.removeprefix(start): data for name, data in files.items() if name.startswith(start)}

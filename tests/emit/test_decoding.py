@@ -1,12 +1,9 @@
 """The two kernels of decoded: launched in order by every call, on a dense B that the call allocates."""
 
-from types import ModuleType
-
 import pytest
 import torch
 
 from generator.lowering.decoding import MOST_DECODED
-from tests.helpers.stand_ins import Kernel
 from tests.helpers.support import spec
 
 SPEC = spec(
@@ -21,13 +18,13 @@ def family(request, rendered):
     return rendered(SPEC.format(schedule="decoded", load=request.param))
 
 
-def kernels(package: ModuleType, contract: str) -> tuple[Kernel, Kernel]:
+def kernels(package, contract):
     """The stand-ins for both kernels of a contract that has one file."""
     module = package._kernel(package._KERNELS[contract][0])
     return module.decode_kernel, module.gemm_kernel
 
 
-def operands(m: int = 64, n: int = 48, k: int = 72, layout: str = "c") -> dict[str, torch.Tensor]:
+def operands(m=64, n=48, k=72, layout="c"):
     b = torch.zeros(n, k // 2, dtype=torch.uint8).T if layout == "c" else torch.zeros(k // 2, n, dtype=torch.uint8)
     return {"a": torch.randn(m, k).bfloat16(), "b": b, "b_scale": torch.rand(-(-k // 32), n)}
 
@@ -74,7 +71,7 @@ def test_a_cached_call_has_a_dense_b_of_its_own(family, monkeypatch):
     assert made[-1].data_ptr() in first.compiled.runs[-1][9:]
 
 
-def large() -> dict[str, torch.Tensor]:
+def large():
     """Operands whose dense B has more bytes than are allocated, in little memory."""
     k, n = 16384, MOST_DECODED // (2 * 16384) + 1
     b = torch.zeros(k // 2, 1, dtype=torch.uint8).expand(k // 2, n)

@@ -22,7 +22,7 @@ def family(cli):
     return cli
 
 
-def advised(said: Spoken) -> list[str]:
+def advised(said):
     """The arguments of the command that the last line advises."""
     assert said.status == 1
     command = said.err.splitlines()[-1].rpartition(" with: ")[2]
@@ -31,7 +31,7 @@ def advised(said: Spoken) -> list[str]:
     return arguments
 
 
-def several(folder: str, number: int) -> list[str]:
+def several(folder, number):
     Path(folder).mkdir(exist_ok=True)
     paths = [Path(folder, f"family{index}.yaml") for index in range(number)]
     for path in paths:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,14 @@ FAMILY = BASE + "epilogue: [none, bias, relu]\nmasking: [none, mnk]\n"
 FOLDER = Path("generated/family")
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
+def start(*arguments):
     """The command line in a process of its own."""
     command = [sys.executable, "-m", "generator", *map(str, arguments)]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def ended(processes: Sequence[subprocess.Popen[str]]) -> list[Spoken]:
+def ended(processes):
     """How the processes have ended."""
     found = []
     for process in processes:

@@ -22,13 +22,13 @@ def family(cli):
     return cli
 
 
-def chained() -> list[str]:
+def chained():
     """The epilogues of the contracts whose chain a kernel runs backwards."""
     names = [name for name in contents(FOLDER) if name.endswith("__gradient.py")]
     return [name.removeprefix("gemm_fp16_rcr_").removesuffix("__gradient.py") for name in names]
 
 
-def with_gradients() -> set[str]:
+def with_gradients():
     """The contracts for which the package knows what computes their gradients."""
     tree = ast.parse((FOLDER / "__init__.py").read_bytes())
     tables = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
@@ -42,18 +42,6 @@ def test_a_family_has_a_kernel_for_each_chain_that_is_run_backwards(family):
     manifest = json.loads((FOLDER / "manifest.json").read_text())
     assert not [name for name in manifest["kernels"] if name.endswith("__gradient")]
     assert manifest["files"].keys() == contents(FOLDER).keys() - {"manifest.json"}
-
-
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [("", set[str]()), ("epilogue: gelu\n", {"chains"}), ("batch: grouped\n", {"selected_rows"})],
-    ids=["a product", "a chain", "groups"],
-)
-def test_the_library_has_what_the_gradients_need(cli, keys, expected):
-    Path("family.yaml").write_text(f"{BASE}backward: kernels\n{keys}")
-    assert cli("family.yaml").status == 0
-    names = {path.stem for path in (FOLDER / "_runtime").glob("*.py")}
-    assert names & {"autograd", "recorded", "chains", "selected_rows"} == {"autograd", "recorded", *expected}
 
 
 def test_only_leaves_no_gradient_of_what_it_leaves_out(family):
@@ -79,19 +67,6 @@ def test_only_leaves_no_gradient_of_what_it_leaves_out(family):
         assert (FOLDER / "_runtime" / "autograd.py").exists() == bool(expected), glob
     # Step by step the whole was made.
     assert family("family.yaml", "--check").status == 0
-
-
-def test_only_goes_with_every_mode(family):
-    glob = "*_save_*"
-    listed = json.loads(family("family.yaml", "--only", glob, "--list", "--json").out)
-    saving = [f"gemm_fp16_rcr_save_1whole_{word}__tiled_pointer_auto_grouped" for word in ("gelu", "swiglu")]
-    assert list(listed[0]["kernels"]) == saving
-    family("family.yaml")
-    for mode in ("--check", "--diff"):
-        assert family("family.yaml", "--only", glob, mode).status == 0
-    # The kernels of gradients follow from the others, and have no name of their own to choose.
-    said = family("family.yaml", "--only", "*__gradient")
-    assert said.status == 2 and "matches no kernel" in said.err
 
 
 def test_a_contract_without_what_its_gradients_need_refuses_them(family, tmp_path):

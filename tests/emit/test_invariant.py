@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from types import ModuleType
 
 import pytest
 import torch
@@ -43,13 +42,13 @@ def render(tmp_path):
     forget("alike")
 
 
-def matrix(rows: int, columns: int, dtype: torch.dtype, *, pitch: int = 0, offset: int = 0) -> torch.Tensor:
+def matrix(rows, columns, dtype, *, pitch=0, offset=0):
     """A row-major matrix without memory."""
     memory = torch.empty(0, dtype=dtype, device=CUDA)
     return memory.as_strided((rows, columns), (pitch or columns, 1), offset)
 
 
-def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) -> tuple[str, dict[str, int]]:
+def ran(family, contract, m, n, k, **lies):
     """The kernel and the configuration of a call, whose A lies as `lies` says; M x N operands are contiguous."""
     dtype = torch.float8_e4m3fn if "fp8" in contract else torch.float16
     layout = contract.split("_")[2]
@@ -60,7 +59,7 @@ def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) 
         operands["add"] = matrix(m, n, torch.float16) if layout[2] == "r" else matrix(n, m, torch.float16).mT
     if "bias" in contract:
         operands["bias"] = torch.empty(n, dtype=torch.float16, device=CUDA)
-    found: tuple[str, dict[str, int]] = getattr(family, contract).which(a, b, **operands)
+    found = getattr(family, contract).which(a, b, **operands)
     return found
 
 
@@ -121,7 +120,7 @@ def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render, 
             assert "_pointer_" in family.bmm_fp16_rcr_none.which(_strided(query, (3, tokens, width)), odd.mT)[0]
 
 
-def _strided(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _strided(x, shape):
     """A part of `x` that begins with it."""
     return x.as_strided(shape, x.stride())
 

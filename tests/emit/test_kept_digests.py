@@ -29,11 +29,11 @@ def kept(cli, tmp_path, monkeypatch):
     return cli
 
 
-def folder() -> Path:
+def folder():
     return kept_digests.folder(*families([SPEC]), OUT)
 
 
-def rewritten() -> None:
+def rewritten():
     SPEC.write_text(f"{BASE}epilogue: relu\n")
 
 

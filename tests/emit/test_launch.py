@@ -4,14 +4,13 @@ import importlib.util
 import sys
 from collections import namedtuple
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from tests.helpers.stand_ins import Compiled, Kernel, copied, launched, operands
+from tests.helpers.stand_ins import Compiled, copied, launched, operands
 from tests.helpers.support import spec
 
 SPEC = spec(
@@ -26,7 +25,7 @@ class Lacking(Compiled):
 
     missing = ""
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, name):
         if name == type(self).missing:
             raise AttributeError(name)
         return super().__getattribute__(name)
@@ -44,7 +43,7 @@ def either(rendered, request):
     return rendered(SPEC.replace("fastest", request.param))
 
 
-def repeats(kernel: Kernel) -> list[dict[str, Any]]:
+def repeats(kernel):
     """The arguments with which launches of a kernel were repeated, by name; of tensors and descriptors addresses."""
     calls = [*(run[9:] for run in kernel.compiled.runs), *(given for _, given in kernel.compiled.documented)]
     assert all(len(given) == len(kernel.arg_names) for given in calls)
@@ -55,7 +54,7 @@ def repeats(kernel: Kernel) -> list[dict[str, Any]]:
     ]
 
 
-def own_addresses(given: dict[str, Any]) -> list[Any]:
+def own_addresses(given):
     """The addresses of A, B and C."""
     return [value for name, value in given.items() if name.startswith(("a_", "b_", "c_"))]
 
@@ -136,23 +135,6 @@ def test_a_result_that_is_read_is_launched_again_in_its_place(either):
     assert len(kernel.launches) == 1 and own["beta_or_ptr"] == 3.0 and out.data_ptr() in own.values()
     with pytest.raises(ValueError, match="out must be given"):
         function(*operands(), beta=2.0)
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (lambda a, b: (a[:48], b), "a shape"),
-        (lambda a, b: (torch.randn(64, 40, dtype=torch.float16)[:, :32], b), "a stride"),
-        (lambda a, b: (torch.randn(64 * 32 + 8, dtype=torch.float16)[1 : 64 * 32 + 1].view(64, 32), b), "an alignment"),
-    ],
-)
-def test_a_call_of_another_kind_is_launched_by_its_kernel(family, change, why, monkeypatch):
-    monkeypatch.setattr(sys.modules["again._runtime.copies"], "worth_aligning", lambda a, b: False)
-    function = family.gemm_fp16_rcr_none
-    function(*operands())
-    function(*change(*operands()))
-    modules = [family._kernel(name) for name in family._KERNELS["gemm_fp16_rcr_none"]]
-    assert sum(len(module.gemm_kernel.launches) for module in modules) == 2, why
 
 
 def test_numbers_and_vectors_are_those_of_the_call(either):

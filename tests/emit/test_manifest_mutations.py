@@ -7,16 +7,14 @@ import copy
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomllib
 import yaml
 
 from generator.emit.hub.repository import Repository
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.emit.packed_family import Packed
 from generator.emit.wheel import wheel
 from generator.language.errors import CallError
@@ -30,12 +28,12 @@ SPEC = spec(
     "masking: [auto, none]; exclude: [{masking: none, epilogue: none, because: no caller has those}]"
 )
 #: What no value of a manifest may become, or only with a meaning that the family then has.
-VALUES: list[Any] = [
+VALUES = [
     *(float("nan"), 0, -1, 1.5, True, None, "", "x", [], {}, [[]], 10**30, "a\nb", 'a"""\nimport os\n"""', "a\\"),
     *("../x", "/etc/passwd", "a\x00b", "\x1b[31m", "a\u2028b", "\ud800", "\u202e", "'; import os", "x: y\n---\n", "é"),
 ]
 #: Values that another family may have at that place: the family read is the one that the changed manifest states.
-LEGAL: dict[str, Any] = {
+LEGAL = {
     "name": str,
     "summary": str,
     "spec.file": str,
@@ -70,7 +68,7 @@ def manifest(family):
     return found
 
 
-def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def paths(value, at=()):
     """The path of every value below the top."""
     if at:
         yield at
@@ -79,13 +77,13 @@ def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from paths(entry, (*at, key))
 
 
-def parent(manifest: Any, path: tuple[Any, ...]) -> Any:
+def parent(manifest, path):
     for step in path[:-1]:
         manifest = manifest[step]
     return manifest
 
 
-def family_of(folder: Path, text: str) -> Rendered | None:
+def family_of(folder, text):
     """The family of a manifest of this text; None if it is refused, with its path and without a line end."""
     folder.mkdir(exist_ok=True)
     (folder / "manifest.json").write_text(text)
@@ -97,7 +95,7 @@ def family_of(folder: Path, text: str) -> Rendered | None:
         return None
 
 
-def assert_packed_as_text(family: Rendered) -> None:
+def assert_packed_as_text(family):
     """Nothing of the manifest is more than text in what is packed of the family."""
     packed = Packed(family, {name: "" for name in family.files} | {"__init__.py": '"""A family."""\n\n__all__ = []\n'})
     name, data = wheel([packed], "own_kernels", "1", None)

@@ -2,9 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +25,7 @@ def test_the_manifest_tells_what_the_spec_expands_to(path):
     assert found.own_modules == modules
 
 
-def ladder(folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+def ladder(folder, change):
     """A copy of a small family with its manifest changed."""
     shutil.copytree(GENERATED / "ladder", folder / "ladder")
     path = folder / "ladder" / "manifest.json"

@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -94,7 +93,7 @@ def test_the_list_the_manifest_and_json_agree(tmp_path, capsys):
     assert json.loads(called(capsys, spec, "--list", "--json").out)[0]["never_chosen"] == []
 
 
-def _without_interpreter() -> None:
+def _without_interpreter():
     os.environ.pop("TRITON_INTERPRET", None)
 
 
@@ -102,14 +101,14 @@ def _without_interpreter() -> None:
 SIZES = [(1, 4096, 4096), (16, 4096, 4096), (129, 257, 65), (4096, 4096, 4096), (1000, 1001, 1002), (64, 64, 65536)]
 
 
-def _run(folder: Path, device: str) -> set[str]:
+def _run(folder, device):
     """The kernels that calls of a family's functions run on a device, at all alignments of A and B."""
     import torch
 
     from generator.emit.loading import library_module, load_family
     from generator.verify.ahead_of_time import standing_in_for
 
-    found: set[str] = set()
+    found = set()
     with standing_in_for(DEVICES[device]):
         family = load_family(folder.resolve())
         ahead = library_module(family, "prepare")

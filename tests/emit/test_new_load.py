@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -38,7 +37,7 @@ def checkout(tmp_path):
     return tmp_path
 
 
-def called(checkout: Path, *options: str) -> str:
+def called(checkout, *options):
     """What a call there prints of the spec."""
     (checkout / "loads.yaml").write_text(SPEC)
     environment = {**os.environ, "PYTHONPATH": str(checkout)}

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import jinja2
 import pytest
@@ -14,7 +13,7 @@ from generator.emit import manifest_schema, render, schedule_template
 from generator.language import vocabulary
 from generator.language.features import CHAINS, SEVERAL, STORED, Feature
 from generator.language.word_traits import Schedule
-from tests.helpers.support import ROOT, Spoken, called
+from tests.helpers.support import ROOT, called
 
 RECIPE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8").split("## A new schedule")[1]
 #: The template that the recipe shows, and its word as it stands.
@@ -36,7 +35,7 @@ TF32 = "dtype: tf32\nlayout: ccr"
 class Overlay:
     """The templates and words with a schedule `looped`, in this process."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch, folder: Path) -> None:
+    def __init__(self, capsys, patch, folder):
         self.capsys, self.patch, self.folder = capsys, patch, folder
         self.texts = {"looped.py.j2": LOOPED}
         self.claims()
@@ -48,12 +47,12 @@ class Overlay:
         patch.setitem(words, "enum", [*words["enum"], "looped"])
         patch.delitem(manifest_schema.SCHEMA.__dict__, "_check", raising=False)
 
-    def claims(self, *features: Feature) -> None:
+    def claims(self, *features):
         """Let the word handle these."""
         word = Schedule("one program computes one tile, in a loop of its own", handles=features)
         self.patch.setitem(vocabulary.SCHEDULE, "looped", word)
 
-    def call(self, keys: str, *options: object) -> Spoken:
+    def call(self, keys, *options):
         """A call of the command line on a spec of the schedule, by default one that renders it."""
         forget()
         plain = "".join(f"{line}\n" for line in ("layout: rcr", "dtype: fp16") if line.split(":")[0] not in keys)
@@ -61,12 +60,12 @@ class Overlay:
         path.write_text(f"summary: A loop.\nschedule: looped\ntargets: [sm90]\n{plain}{keys}\n")
         return called(self.capsys, path, *(options or ("--out", self.folder / "out")))
 
-    def verified(self) -> Spoken:
+    def verified(self):
         """The level static of what is rendered."""
         return called(self.capsys, "verify", self.folder / "out" / "loops", "--level", "static")
 
 
-def forget() -> None:
+def forget():
     """Let the next rendering read the templates again."""
     for cached in (schedule_template.checked, schedule_template._macros, render.macros_of):
         cached.cache_clear()

@@ -2,14 +2,11 @@
 
 import importlib
 import sys
-from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import torch
 import triton
-import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.runtime.autotuner import Heuristics
 from triton.runtime.jit import JITFunction, compute_cache_key
@@ -30,18 +27,18 @@ tile: [{{m: 32, n: 32, k: 32, warps: 4, stages: 2}}]
 class Triton:
     """Stands for Triton's launches: compiles a kernel for each key of Triton's own, and keeps what it launched."""
 
-    def __init__(self) -> None:
-        self.device: int | None = None
-        self.compiled: dict[str, Compiled] = {}
-        self.launches: list[Compiled] = []
+    def __init__(self):
+        self.device = None
+        self.compiled = {}
+        self.launches = []
 
-    def key(self, kernel: JITFunction, arguments: dict[str, Any]) -> str:
+    def key(self, kernel, arguments):
         """As `JITFunction.run` makes it."""
         _, keys, _, _, bind = kernel.device_caches[self.device]
         _, specialised, options = bind(**arguments, debug=triton.knobs.runtime.debug)
         return f"{self.device} {compute_cache_key(keys, specialised, options)}"
 
-    def run(self, kernel: JITFunction, *, grid: Any, warmup: bool, **arguments: Any) -> Compiled:
+    def run(self, kernel, *, grid, warmup, **arguments):
         found = self.compiled.setdefault(self.key(kernel, arguments), Compiled())
         self.launches.append(found)
         return found
@@ -76,7 +73,7 @@ def family(rendered, stand_in, monkeypatch):
     return render
 
 
-def runs(stand_in: Triton) -> int:
+def runs(stand_in):
     """How many launches were made without Triton."""
     return sum(len(compiled.runs) for compiled in stand_in.compiled.values())
 
@@ -136,12 +133,12 @@ def test_a_number_is_another_specialisation_than_a_tensor_and_its_value_is_that_
     assert len(stand_in.launches) == 2
 
 
-def planned(package: ModuleType) -> list[Any]:
+def planned(package):
     """The plans that the family's kernel makes from now on."""
     kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0])
     made, plan = [], kernel.CALL.plan_of
 
-    def keep(*given: Any, **options: Any) -> Any:
+    def keep(*given, **options):
         made.append(plan(*given, **options))
         return made[-1]
 
@@ -203,7 +200,7 @@ def test_hooks_of_a_kernel_and_of_its_compiler_go_through_triton(family, stand_i
     assert len(stand_in.launches) == 3 and runs(stand_in) == 0
 
 
-WRONG: dict[str, Callable[[torch.Tensor, torch.Tensor], dict[str, Any]]] = {
+WRONG = {
     "another shape": lambda a, b: {"out": torch.empty(7, 7).half()},
     "another type": lambda a, b: {"out": torch.empty(a.shape[0], b.shape[1])},
     "lines that overlap": lambda a, b: {"out": torch.empty(512).half().as_strided((a.shape[0], b.shape[1]), (1, 1))},
@@ -242,11 +239,11 @@ def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(family, stand
 
 # Triton's even if the tests run with its interpreter.
 @JITFunction
-def _kernel(x, n, flag, SIZE: tl.constexpr, EVEN: tl.constexpr):
+def _kernel(x, n, flag, SIZE, EVEN):
     pass
 
 
-VALUES: dict[str, list[Any]] = {
+VALUES = {
     "x": [torch.empty(64).half(), torch.empty(64), torch.empty(64).half()[1:], torch.empty(64).half()[8:]],
     "n": [1, 2, 16, 17, 32, 2**31, 2**31 + 1, -16, 0],
     "flag": [1.0, 2.0, torch.empty(1)],

@@ -25,13 +25,13 @@ LIMITS = {"mxfp4": 7.0, "mxfp8e4m3": 464.0, "mxfp8e5m2": 61440.0}
 SHAPES = [(64, 16, 1.0), (40, 5, 300.0), (34, 17, 1e-3), (2, 1, 2.0**-40), (0, 3, 1.0), (8, 0, 1.0)]
 
 
-def weight(name: str, K: int, N: int, seed: int = 0, size: float = 1.0) -> torch.Tensor:
+def weight(name, K, N, seed=0, size=1.0):
     """Random numbers that the contract can store."""
     w = torch.randn(K, N, generator=torch.Generator().manual_seed(seed)) * size
     return w.abs() if name == "uint4" else w.clamp(-7, 7) if name in PLAIN else w
 
 
-def assert_nearest(name: str, w: torch.Tensor, keywords: dict[str, torch.Tensor]) -> None:
+def assert_nearest(name, w, keywords):
     """Every stored element is one of those nearest to weight / scale + zero, and half a step from it at most."""
     stored, values = decoded(name, keywords["b"]), torch.tensor(values_of(name), dtype=torch.float64)
     values = values[~values.isnan()].unique()
@@ -44,7 +44,7 @@ def assert_nearest(name: str, w: torch.Tensor, keywords: dict[str, torch.Tensor]
     assert_half_a_step(name, w, keywords)
 
 
-def assert_half_a_step(name: str, w: torch.Tensor, keywords: dict[str, torch.Tensor]) -> None:
+def assert_half_a_step(name, w, keywords):
     values = torch.tensor(values_of(name), dtype=torch.float64)
     values = values[~values.isnan()].unique()
     steps = torch.nn.functional.pad(values.diff(), (1, 1))

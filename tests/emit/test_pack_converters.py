@@ -1,7 +1,6 @@
 """`_pack.py` of a family: what others have packed, element by element by the definition of each format."""
 
 import re
-from typing import Any
 
 import pytest
 import torch
@@ -14,15 +13,15 @@ PACK = packing()
 K, N, G = 64, 24, 32
 
 
-def drawn(low: int, high: int, *shape: int, seed: int = 0) -> torch.Tensor:
+def drawn(low, high, *shape, seed=0):
     return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def scales(*shape: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
+def scales(*shape, dtype=torch.float16):
     return (torch.rand(shape, generator=torch.Generator().manual_seed(9)) + 0.5).to(dtype)
 
 
-def words_along(elements: torch.Tensor, bits: int = 4, order: tuple[int, ...] = ()) -> torch.Tensor:
+def words_along(elements, bits=4, order=()):
     """int32 words of the elements of each row: element `order[i]` of a word's lies `i` places above the lowest bits."""
     each = 32 // bits
     padded = torch.nn.functional.pad(elements, (0, -elements.shape[1] % each)).unflatten(1, (-1, each))
@@ -31,17 +30,17 @@ def words_along(elements: torch.Tensor, bits: int = 4, order: tuple[int, ...] = 
     return (padded[..., [*(order or range(each))]] << places).sum(-1).to(torch.int32)
 
 
-def spread(x: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+def spread(x, codes):
     """What each element (K, N) has of a matrix that has one of each group of rows, or of all rows."""
     return x.double().repeat_interleave(G if len(x) > 1 else len(codes), 0)[: len(codes)]
 
 
-def values(codes: torch.Tensor, scale: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
+def values(codes, scale, zeros):
     """(code - zero) * scale of a matrix (K, N) in float64, with the scales and zeros (K/g, N) of groups of rows."""
     return (codes - spread(zeros, codes)) * spread(scale, codes)
 
 
-def assert_values(name: str, keywords: dict[str, torch.Tensor], expected: torch.Tensor, rtol: float = 1e-6) -> None:
+def assert_values(name, keywords, expected, rtol=1e-6):
     torch.testing.assert_close(PACK.dequantize(name, **keywords).double(), expected, rtol=rtol, atol=rtol)
     again = PACK.quantize(torch.zeros(expected.shape), name)
     assert keywords.keys() == again.keys()
@@ -52,14 +51,14 @@ def assert_values(name: str, keywords: dict[str, torch.Tensor], expected: torch.
     assert keywords["b"].dtype == again["b"].dtype
 
 
-def awq(zeros: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def awq(zeros):
     """The tensors of AWQ, and their values."""
     codes, scale, order = drawn(0, 16, K, N), scales(K // G, N), (0, 2, 4, 6, 1, 3, 5, 7)
     tensors = {"qweight": words_along(codes, order=order), "qzeros": words_along(zeros, order=order), "scales": scale}
     return tensors, values(codes, scale, zeros)
 
 
-def gptq(zeros: torch.Tensor, bits: int = 4, checkpoint_format: str = "gptq") -> tuple[dict[str, Any], torch.Tensor]:
+def gptq(zeros, bits=4, checkpoint_format="gptq"):
     codes, scale = drawn(0, 2**bits, K, N), scales(zeros.shape[0], N)
     qweight, qzeros = words_along(codes.T, bits).T.contiguous(), words_along(zeros, bits)
     if checkpoint_format == "gptq":
@@ -68,9 +67,7 @@ def gptq(zeros: torch.Tensor, bits: int = 4, checkpoint_format: str = "gptq") ->
     return {"qweight": qweight, "qzeros": qzeros, "scales": scale}, values(codes, scale, zeros)
 
 
-def compressed(
-    zeros: torch.Tensor | None, rows: int = K, bits: int = 4, packed: bool = True
-) -> tuple[Any, torch.Tensor]:
+def compressed(zeros, rows=K, bits=4, packed=True):
     """The tensors of compressed-tensors, with zeros (K/g, N), and their values."""
     half = 2 ** (bits - 1)
     elements, scale = drawn(-half, half, N, rows), scales(N, 1 if bits == 8 else -(-rows // G))

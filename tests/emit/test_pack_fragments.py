@@ -16,7 +16,7 @@ ORDERED = {
 }
 
 
-def elements_of(b: torch.Tensor, bits: int) -> torch.Tensor:
+def elements_of(b, bits):
     """The bits of each element (K, N) of a `b` that is not in this order."""
     octets = b.view(torch.uint8).long()
     if bits == 8:
@@ -24,7 +24,7 @@ def elements_of(b: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.stack((octets & 15, octets >> 4), -2).flatten(-3, -2)
 
 
-def assert_in_fragments(words: torch.Tensor, elements: torch.Tensor, bits: int) -> None:
+def assert_in_fragments(words, elements, bits):
     """Word i of four has elements 8j + 2i and 8j + 2i + 1 of a group, at bits `bits` * j and 16 more."""
     assert words.dtype == torch.int32
     group = 128 // bits

@@ -129,7 +129,7 @@ def test_a_package_is_written_whole_or_not_at_all(cli, tmp_path, form, size):
     assert cli(*call).status == 0
 
 
-def hidden(folder: Path) -> list[Path]:
+def hidden(folder):
     """What a call that was killed leaves: hidden files and folders, other than those that are packed."""
     return [path for path in folder.rglob(".*") if path.name != ".gitattributes"]
 

@@ -3,7 +3,6 @@
 import ast
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,14 +63,14 @@ print(dir(packaged), {name for name in sys.modules if name.startswith("generator
 """
 
 
-def rendered(folder: Path, package: str, spec: str = SPEC) -> Path:
+def rendered(folder, package, spec=SPEC):
     path = folder / "packaged.yaml"
     path.write_text(f"{spec}package: {package}\n")
     assert main([str(path), "--out", str(folder)]) == 0
     return folder / "packaged"
 
 
-def imports(path: Path) -> Iterator[str]:
+def imports(path):
     """The modules that a file imports, with a dot in front of those of its folder."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -6,9 +6,7 @@ Where it matters what Triton compiles, Triton's own launch path decides that, fo
 import importlib
 import random
 import threading
-from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 from unittest.mock import Mock, PropertyMock
 
 import numpy as np
@@ -33,14 +31,14 @@ class Compiled:
     loaded = False
 
     @property
-    def run(self) -> None:
+    def run(self):
         self.loaded = True
 
 
 class Compilations(set[tuple[str, str]]):
     """The kernel and the key of all that Triton would have compiled."""
 
-    def keep(self, function: Any, key: str, *_: object) -> Compiled:
+    def keep(self, function, key, *_):
         self.add((function.module, key))
         return Compiled()
 
@@ -71,12 +69,12 @@ def load(monkeypatch):
         forget(name)
 
 
-def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: random.Random) -> dict[str, Any]:
+def some_call(ahead, contract, sizes, draw):
     """Operands of a call of these sizes, at any address and with any leading dimension."""
     call = getattr(importlib.import_module(ahead.__package__.rpartition(".")[0]), contract).table
     table = {x.name: x for x in (*call.operands, *call.results) if x.name not in [each.name for each in call.reduced]}
     state = ahead.State({}, sizes, CUDA, "a")
-    given: dict[str, Any] = {}
+    given = {}
     for name, x in table.items():
         dtype, unit, extents = x.dtype, x.unit, extents_of(x.shape)(state.numbers)
         if (x.absent is not None or (x in call.results and not x.read)) and draw.random() < 0.5:
@@ -149,7 +147,7 @@ def test_what_is_prepared_is_prepared_once(compilations, load):
     assert len(compilations) == len(found) == len({launch.key for launch in found})
 
 
-def split_launches(load: Callable[..., Any]) -> tuple[ModuleType, ModuleType, list[Any], list[Any]]:
+def split_launches(load):
     """A family of split_k and its `_prepare`, and the launches of both kernels of a contract, for several tiles."""
     package, ahead = load("split_k")
     found = ahead.launches(package.gemm_fp16_rcr_bias_silu, 256, 8192, M=(1, 512, 2048), B=1, device=CUDA)

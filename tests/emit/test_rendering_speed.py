@@ -18,7 +18,7 @@ AXES = {
 }
 
 
-def product(**axes: str) -> str:
+def product(**axes):
     listed = "".join(f"{axis}: [{words}]\n" for axis, words in (AXES | axes).items())
     return f"summary: A product of many axes.\npackage: plain\n{listed}load: [pointer]\ntargets: [sm90]\n"
 

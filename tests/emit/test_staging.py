@@ -11,7 +11,7 @@ from generator.emit import staging
 from tests.helpers.support import BASE, LONGEST, ROOT, files_of
 
 
-def git(*arguments: object, cwd: Path, status: int = 0) -> str:
+def git(*arguments, cwd, status=0):
     """What git prints; fails unless it ends with `status`."""
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
     call = ["git", *identity, *map(str, arguments)]

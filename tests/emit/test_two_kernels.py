@@ -1,12 +1,11 @@
 """The two kernels of split_k: launched in order by every call, on partial sums that the call allocates."""
 
 import sys
-from types import ModuleType
 
 import pytest
 import torch
 
-from tests.helpers.stand_ins import Compiled, Kernel, failing_launches, operands
+from tests.helpers.stand_ins import Compiled, failing_launches, operands
 from tests.helpers.support import spec
 
 SPEC = spec(
@@ -20,7 +19,7 @@ def split(request, rendered):
     return rendered(SPEC.format(load=request.param))
 
 
-def kernels(package: ModuleType, contract: str) -> tuple[Kernel, Kernel]:
+def kernels(package, contract):
     """The stand-ins for both kernels of a contract that has one file."""
     (name,) = package._KERNELS[contract]
     module = package._kernel(name)

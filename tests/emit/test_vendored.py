@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +34,7 @@ def folders(request, tmp_path_factory):
     return root / "vendored"
 
 
-def run(*command: str, folder: Path) -> None:
+def run(*command, folder):
     ran = subprocess.run([sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

@@ -13,7 +13,7 @@ FOLDER = Path("generated/family")
 KERNEL = FOLDER / "gemm_fp16_rcr_none__tiled_pointer_auto_grouped.py"
 
 
-def replaced(path: Path, old: str, new: str) -> None:
+def replaced(path, old, new):
     """Put another text into a file."""
     text = path.read_text()
     assert old in text

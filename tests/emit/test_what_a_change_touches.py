@@ -4,9 +4,6 @@ A message or a comment of host code must ask for no GPU: the records of proofs a
 their configurations and of the tables of their calls.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import jinja2
 import pytest
 
@@ -20,7 +17,7 @@ from tests.helpers import shipped
 from tests.helpers.support import ROOT, SPECS
 
 
-def changes(specs: list[Path]) -> Iterator[tuple[str, str]]:
+def changes(specs):
     """The files of shipped families that rendering would change, each with its new text."""
     for family in families(specs):
         job = RenderingJob(family, shipped.folder(family.spec.name).parent, None, force=False)

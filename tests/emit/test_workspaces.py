@@ -1,12 +1,11 @@
 """The memory that launches of stream_k need: kept for each stream, bounded, cleared, and given back."""
 
 import importlib
-from typing import Any
 
 import pytest
 import torch
 
-from tests.helpers.stand_ins import Kernel, failing_launches, launched, operands
+from tests.helpers.stand_ins import failing_launches, launched, operands
 from tests.helpers.support import spec
 
 SPLIT = spec("layout: rcr; dtype: {dtype}; schedule: {schedule}; load: pointer")
@@ -28,12 +27,12 @@ def split(rendered):
     return rendered(SPLIT.format(dtype="fp16", schedule="stream_k"))
 
 
-def streams_of() -> Any:
+def streams_of():
     """What has the current stream."""
     return importlib.import_module("again._runtime.fast")._driver()
 
 
-def memory(kernel: Kernel) -> tuple[int, int]:
+def memory(kernel):
     """The addresses of partial sums and counters that the last launch was given."""
     own = dict(zip(kernel.arg_names, kernel.compiled.runs[-1][9:]))
     return own["work_ptr"], own["counters_ptr"]

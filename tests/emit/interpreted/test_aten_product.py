@@ -55,7 +55,7 @@ def products():
         yield ran
 
 
-def operands(rows: int, dtype: torch.dtype = torch.float16) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def operands(rows, dtype=torch.float16):
     """A, a column-major B, and a bias."""
     return drawn((rows, K), dtype), drawn((N, K), dtype, seed=1).t(), drawn((N,), dtype, seed=2)
 

@@ -4,8 +4,6 @@ The interpreter has no launches to repeat: here stand-ins run the kernels with w
 """
 
 import importlib
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +19,7 @@ CHAINS = {"none": [], "bias": ["bias"], "bias_gelutanh": ["bias"], "scale_bias":
 LAYOUTS = ("rcr", "rrr", "ccr")
 
 # One list, because what a family caches outlives a test.
-_SEEN: list[str] = []
+_SEEN = []
 
 
 @pytest.fixture
@@ -71,15 +69,15 @@ def repeated(family, monkeypatch):
     yield seen
 
 
-def operands(layout: str, chain: str, seed: int) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+def operands(layout, chain, seed):
     columns = 48
     a = drawn((24, 32), torch.float32, column=layout[0] == "c", seed=seed)
     b = drawn((32, columns), torch.float32, column=layout[1] == "c", seed=seed + 1)
-    more: dict[str, Any] = {x: drawn((columns,), torch.float32, seed=seed + 2) for x in CHAINS[chain]}
+    more = {x: drawn((columns,), torch.float32, seed=seed + 2) for x in CHAINS[chain]}
     return a, b, {**more, "scale": 0.5} if "scale" in chain else more
 
 
-def gradients(family: ModuleType, layout: str, chain: str, needed: str, seed: int) -> list[torch.Tensor]:
+def gradients(family, layout, chain, needed, seed):
     a, b, more = operands(layout, chain, seed)
     tensors = {"a": a, "b": b, **{x: y for x, y in more.items() if isinstance(y, torch.Tensor)}}
     leaves = [x.requires_grad_() for name, x in tensors.items() if name in needed.split()]

@@ -3,9 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,8 +25,8 @@ def no_earlier_graphs():
     torch._dynamo.reset()
 
 
-def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    found: Callable[..., Any] = torch.compile(function, fullgraph=True, backend="aot_eager", **options)
+def compiled(function, **options):
+    found = torch.compile(function, fullgraph=True, backend="aot_eager", **options)
     return found
 
 
@@ -134,12 +132,12 @@ def test_vmap_and_a_gradient_are_compiled(family):
 class Layer(torch.nn.Module):
     """A layer over a contract."""
 
-    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+    def __init__(self, function):
         super().__init__()
         self.function = function
         self.weight = torch.nn.Parameter(drawn((24, 33), torch.float16), requires_grad=False)
 
-    def forward(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    def forward(self, x, bias):
         return self.function(x, self.weight.mT, scale=0.5, bias=bias) + 1
 
 

@@ -1,10 +1,8 @@
 """Torch's `matmul`, `linear` and `einsum` by a family whose rows are alike: the same bits in batches of every size."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from tests.helpers.support import spec
@@ -27,11 +25,11 @@ def undone():
     assert [torch._C._dispatch_dump(f"aten::{name}") for name in names] == before
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def drawn(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def behind(x: Tensor) -> Tensor:
+def behind(x):
     """The same, with heads behind rows in memory, as a model's are that are views of one projection."""
     return x.transpose(1, 2).contiguous().transpose(1, 2)
 
@@ -39,7 +37,7 @@ def behind(x: Tensor) -> Tensor:
 WEIGHT, SQUARE, BIAS = drawn(N, K, seed=1), drawn(K, K, seed=2), drawn(N, seed=3)
 ACROSS = WEIGHT.T.contiguous()
 #: What models write of a batch `x` (B, H, M, K) and another one `y` (B, H, N, K); row by row it is each sequence's.
-CALLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+CALLS = {
     "4-D": lambda x, y: x @ y.mT,
     "heads behind rows": lambda x, y: behind(x) @ behind(y).mT,
     "one head for all, as a view": lambda x, y: x @ y[:, :1, None].expand(-1, 1, H, -1, -1).reshape(len(x), H, N, K).mT,

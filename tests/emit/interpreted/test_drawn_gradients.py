@@ -1,8 +1,5 @@
 """The gradients of chains drawn by hypothesis, against torch's autograd in float64: a few, and more on demand."""
 
-from collections.abc import Callable
-from types import ModuleType
-
 import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
@@ -12,11 +9,9 @@ from tests.drawn.specs import CHAINS, LAYOUTS, OWN, legal
 from tests.helpers.emit.calls import contracts
 from tests.helpers.emit.gradients import check
 
-Family = Callable[[str, str], ModuleType]
-
 
 @st.composite
-def specs(draw: st.DrawFn) -> str:
+def specs(draw):
     """A spec of one contract with gradients, legal or not."""
     words = {
         "layout": draw(LAYOUTS),
@@ -28,9 +23,9 @@ def specs(draw: st.DrawFn) -> str:
     return yaml.safe_dump(fixed | words, sort_keys=False)
 
 
-def checked(render: Family, prefix: str, count: int, number: int) -> set[str]:
+def checked(render, prefix, count, number):
     """Check the gradients of so many drawn specs, and return them."""
-    found: list[str] = []
+    found = []
 
     @seed(number)
     @settings(

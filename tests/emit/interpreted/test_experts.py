@@ -3,12 +3,10 @@
 import copy
 import functools
 import pickle
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tests.helpers.support import spec
 
@@ -21,7 +19,7 @@ TANH = functools.partial(nn.functional.gelu, approximate="tanh")
 ACTIVATIONS = {"swiglu": nn.functional.silu, "geglu": nn.functional.gelu, "geglu_tanh": TANH}
 
 
-def by_torch(layer: Any, x: Tensor, index: Tensor, weights: Tensor, act: Callable[[Tensor], Tensor]) -> Tensor:
+def by_torch(layer, x, index, weights, act):
     """What experts compute, in float64."""
     rows = []
     for t in range(len(x)):
@@ -34,7 +32,7 @@ def by_torch(layer: Any, x: Tensor, index: Tensor, weights: Tensor, act: Callabl
     return torch.stack(rows)
 
 
-def drawn(outside: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+def drawn(outside=True):
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(TOKENS, HIDDEN, generator=generator)
     index = torch.stack([torch.randperm(COUNT, generator=generator)[:CHOSEN] for _ in range(TOKENS)])
@@ -120,7 +118,7 @@ def test_no_tokens_no_experts_and_wrong_calls(family):
 class Stacked(nn.Module):
     """Experts as those of `transformers` are."""
 
-    def __init__(self, act: Callable[[Tensor], Tensor], **form: bool) -> None:
+    def __init__(self, act, **form):
         super().__init__()
         self.num_experts, self.act_fn = COUNT, act
         self.gate_up_proj = nn.Parameter(torch.randn(COUNT, 2 * INNER, HIDDEN) / 5)
@@ -129,29 +127,29 @@ class Stacked(nn.Module):
         for word, value in {**usual, "has_post_expert_norm": False, **form}.items():
             setattr(self, word, value)
 
-    def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    def forward(self, hidden_states, top_k_index, top_k_weights):
         return by_torch(self, hidden_states, top_k_index, top_k_weights, self.act_fn).to(hidden_states.dtype)
 
 
-def _default_apply_gate(self: Any, x: Tensor) -> Tensor:
+def _default_apply_gate(self, x):
     gate, up = x.chunk(2, -1)
     return self.act_fn(gate) * up
 
 
 class Silent(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.num_experts, self.act_fn = 1, nn.SiLU()
         self.gate_up_proj, self.down_proj = nn.Parameter(torch.zeros(1, 4, 2)), nn.Parameter(torch.zeros(1, 2, 2))
 
 
 class Doubled(Stacked):
-    def forward(self, *given: Tensor) -> Tensor:
+    def forward(self, *given):
         return 2 * super().forward(*given)
 
 
 class Clamped(Stacked):
-    def _apply_gate(self, x: Tensor) -> Tensor:
+    def _apply_gate(self, x):
         return x
 
 
@@ -159,7 +157,7 @@ Stacked._apply_gate = _default_apply_gate
 Stacked.__module__ = Clamped.__module__ = "transformers.models.stand_in"
 
 
-def changed(name: str, value: Any) -> Stacked:
+def changed(name, value):
     experts = Stacked(nn.SiLU())
     setattr(experts, name, value)
     return experts
@@ -206,7 +204,7 @@ HOOKED.register_forward_hook(lambda *given: given[-1] * 2)
 
 
 class Trained(nn.SiLU):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return super().forward(x) * (2 if self.training else 1)
 
 

@@ -1,7 +1,5 @@
 """Floating-point operations of contracts, counted by torch's counter beside those of `a @ b`."""
 
-from collections.abc import Callable
-
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -14,7 +12,7 @@ SPEC = spec(
 )
 
 
-def counted(call: Callable[[], object]) -> int:
+def counted(call):
     with FlopCounterMode(display=False) as counter:
         call()
     return counter.get_total_flops()

@@ -3,8 +3,6 @@
 import functools
 import itertools
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -34,18 +32,18 @@ def without(render):
     return render("forwards", SPEC.format(backward="none"))
 
 
-def given_of(family: ModuleType, name: str, *needed: str) -> dict[str, torch.Tensor]:
+def given_of(family, name, *needed):
     """The operands of a contract, of which `needed` require a gradient; all, if none is named."""
     given = operands(contracts(family)[name])
     assert set(needed) <= given.keys()
     return {x: value.requires_grad_(x in needed or not needed) for x, value in given.items()}
 
 
-def of(found: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def of(found):
     return [drawn(x.shape, x.dtype, seed=50 + at) for at, x in enumerate(found)]
 
 
-def within(family: ModuleType, name: str, given: dict[str, torch.Tensor], gradients: list[torch.Tensor]) -> None:
+def within(family, name, given, gradients):
     """The gradients of the operands that need one are right, and the others have none."""
     variant = contracts(family)[name]
     expected, allowed = by_autograd(variant, given, gradients), bounds(variant, given, gradients)
@@ -177,7 +175,7 @@ def test_a_call_that_torch_need_not_see_is_none_of_an_operator(family, name, lau
         assert torch.equal(mine, other)
 
 
-def forbidden(operator: Any, *arguments: Any, **options: Any) -> Any:
+def forbidden(operator, *arguments, **options):
     raise AssertionError(f"{operator} was called")
 
 
@@ -212,7 +210,7 @@ def test_torch_does_with_a_recorded_call_what_it_does_with_its_own(family):
         made.sum().backward()
 
 
-def backwards(family: ModuleType) -> Any:
+def backwards(family):
     """The call of a kernel that runs a chain backwards."""
     return load_kernel(Path(family.__path__[0]) / "gemm_fp32_rcr_save_1whole_bias_scale__gradient.py").CALL
 

@@ -1,8 +1,6 @@
 """Graphs of torch.compile whose products a family computes: `inductor.install`."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -40,13 +38,11 @@ exclude:
 """
 N, K = 24, 32
 
-Model = Callable[..., Any]
 
-
-def graphs_only(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+def graphs_only(graph, inputs):
     """A backend that runs the graphs that Inductor would compile, after its passes: C++ takes seconds for each."""
 
-    def inner(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
+    def inner(graph, inputs, **options):
         values = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
         with V.set_fake_mode(detect_fake_mode(values)):
             view_to_reshape(graph)
@@ -57,8 +53,8 @@ def graphs_only(graph: torch.fx.GraphModule, inputs: Any) -> Any:
     return compile_fx.compile_fx(graph, inputs, inner_compile=inner)
 
 
-def compiled(model: Model, **options: Any) -> Model:
-    found: Model = torch.compile(model, backend=graphs_only, **options)
+def compiled(model, **options):
+    found = torch.compile(model, backend=graphs_only, **options)
     return found
 
 
@@ -72,27 +68,27 @@ def undone(monkeypatch):
     assert config.post_grad_custom_pre_pass is before is None
 
 
-def weights(dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def weights(dtype):
     shapes = {"w": (N, K), "v": (N, K), "back": (K, N), "wide": (2 * N, K)}
     found = {name: drawn(shape, dtype, seed=at) / 4 for at, (name, shape) in enumerate(shapes.items())}
     return {**found, "bias": drawn((N,), dtype, seed=9), "vector": drawn((N,), dtype, seed=10)}
 
 
-def models(dtype: torch.dtype) -> dict[str, tuple[Model, list[str]]]:
+def models(dtype):
     """What a model writes, and the chains of the contracts that compute its products."""
     given = weights(dtype)
     w, v, back, wide, bias, vector = given.values()
     linear = functional.linear
 
-    def parts(x: torch.Tensor) -> torch.Tensor:
+    def parts(x):
         both = linear(x, wide)
         return functional.silu(both[..., :N]) * both[..., N:]
 
-    def exchanged(x: torch.Tensor) -> torch.Tensor:
+    def exchanged(x):
         gate, up = linear(x, wide).chunk(2, dim=-1)
         return torch.relu(gate) * functional.silu(up)
 
-    def chunks(x: torch.Tensor) -> torch.Tensor:
+    def chunks(x):
         gate, up = linear(x, wide).chunk(2, dim=-1)
         return functional.silu(gate) * up
 
@@ -126,7 +122,7 @@ def models(dtype: torch.dtype) -> dict[str, tuple[Model, list[str]]]:
 NAMES = [*models(torch.float32)]
 
 
-def chains(report: Any) -> list[str]:
+def chains(report):
     found = [contract.split("_", 3)[3] for (_, contract), count in report.replaced.items() for _ in range(count)]
     return sorted(name.removesuffix("_roundingtorch") for name in found)
 
@@ -338,15 +334,15 @@ print(hits, sum(installed.report.replaced.values()) if sys.argv[1] == "installed
 SELECTED, WEIGHT, SQUARE = torch.arange(20) % 2 == 0, drawn((N, K), torch.float32), drawn((K, K), torch.float32, seed=3)
 
 
-def _narrowed(x: torch.Tensor, length: torch.Tensor) -> Any:
-    count: Any = length.item()
+def _narrowed(x, length):
+    count = length.item()
     torch._check(count >= 0)
     torch._check(count <= 20)
     return functional.linear(x.narrow(0, 0, count), WEIGHT)
 
 
 #: Products of sizes that only the run knows, each with a mask of the rows of `x` (20, K).
-AT_RUN_TIME: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+AT_RUN_TIME = {
     "a chain": lambda x, mask: functional.linear(x[mask], WEIGHT, WEIGHT[:, 0]).relu(),
     "three dimensions": lambda x, mask: functional.linear(x[mask].view(-1, 2, K), WEIGHT),
     "a matrix that is added": lambda x, mask: torch.addmm(x[mask], x[mask], SQUARE),

@@ -23,7 +23,7 @@ LAUNCHING = "launch", "ranking", "measured_choice"
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
-def reference(name: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
+def reference(name, given):
     """The result in float64, which autograd differentiates; zero where a row is in no group."""
     a, b = given["a"].double(), given["b"].double()
     parts, used = [], 0
@@ -142,7 +142,7 @@ def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(render, monkeypatch):
     """Both layers of experts, forward and backward, with the kernels and configurations that an H200 would run."""
     family = render("fast_groups", FASTEST)
     launch, ranking, choice = (importlib.import_module(f"{family.__name__}._runtime.{x}") for x in LAUNCHING)
-    ran: dict[str, set[str]] = {}
+    ran = {}
     modules = [family._kernel(name) for names in family._KERNELS.values() for name in names]
     run = launch.started
 

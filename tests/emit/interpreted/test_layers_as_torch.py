@@ -6,8 +6,6 @@ import io
 import pickle
 import types
 import warnings
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +23,7 @@ SPEC = spec(
 linear = torch.nn.functional.linear
 
 
-def random(*size: int) -> torch.Tensor:
+def random(*size):
     return torch.randn(size, generator=torch.Generator().manual_seed(3))
 
 
@@ -52,7 +50,7 @@ WEIGHTS = {
 }
 
 
-def layer_with(family: ModuleType, weight: torch.Tensor) -> Any:
+def layer_with(family, weight):
     layer = family.nn.Linear(weight.shape[1], weight.shape[0])
     layer.weight = torch.nn.Parameter(weight)
     return layer
@@ -83,7 +81,7 @@ def test_a_size_may_be_none_or_one(family, K, N):
     torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
 
 
-def replaced(layer: Any, state: dict[str, torch.Tensor]) -> None:
+def replaced(layer, state):
     for name, value in state.items():
         setattr(layer, name, torch.nn.Parameter(value))
 
@@ -268,7 +266,7 @@ def test_a_bias_is_any_view(family, launches, bias):
     assert launches
 
 
-def model(dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
+def model(dtype=torch.float32):
     """Two linear layers and one within another module."""
     torch.manual_seed(0)
     inner = torch.nn.ModuleDict({"up": torch.nn.Linear(24, 24, dtype=dtype)})

@@ -4,8 +4,6 @@ import importlib
 import sys
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy
 import pytest
@@ -23,7 +21,7 @@ TUNED = spec(
 )
 
 
-def files_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
+def files_of(folder, monkeypatch):
     """The files of a folder, each by itself."""
     monkeypatch.syspath_prepend(folder)
     names = sorted(path.stem for path in folder.glob("*.py"))
@@ -50,7 +48,7 @@ def contracts(request, tmp_path, monkeypatch, render):
     return rendered
 
 
-def folder_of(name: str, text: str, folder: Path) -> Path:
+def folder_of(name, text, folder):
     from generator.verify import interpreter
 
     interpreter.install()
@@ -58,12 +56,12 @@ def folder_of(name: str, text: str, folder: Path) -> Path:
     return folder / name
 
 
-def contract(files: list[ModuleType], name: str) -> Any:
+def contract(files, name):
     """The function of the first file of a contract."""
     return next(file.gemm for file in files if file.__name__.rpartition(".")[2].startswith(f"{name}__"))
 
 
-def operands(m: int = 32, n: int = 48, k: int = 64) -> dict[str, Any]:
+def operands(m=32, n=48, k=64):
     return {"a": torch.randn(m, k), "b": torch.randn(n, k).T}
 
 
@@ -199,12 +197,12 @@ def test_a_file_allocates_enough_for_each_configuration_that_is_tried(tmp_path, 
 class LastConfiguration:
     """Launches the kernel of a file with the last of its configurations, as a tuner that finds it fastest."""
 
-    def __init__(self, file: ModuleType) -> None:
+    def __init__(self, file):
         self.kernel, self.row = getattr(file, file.__name__.rpartition(".")[2]), file.CONFIGS[-1]
-        self.arguments: dict[str, Any] = {}
+        self.arguments = {}
 
-    def __getitem__(self, grid: Any) -> Any:
-        def launch(**arguments: Any) -> None:
+    def __getitem__(self, grid):
+        def launch(**arguments):
             self.arguments = arguments
             self.kernel[grid(self.row)](**arguments, **self.row)
 

@@ -23,7 +23,7 @@ M, N, K = 20, 70, 19
 WIDE = 96
 
 
-def given() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def given():
     a, b = drawn((M, K), torch.float32), drawn((N, K), torch.float32).T
     return a, b, drawn((M, WIDE), torch.float32)[:, 3 : 3 + N] > 0
 

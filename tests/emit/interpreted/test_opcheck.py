@@ -1,10 +1,8 @@
 """`torch.library.opcheck` of the operators of contracts: a few kinds, and on demand every contract in `generated/`."""
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
-from _pytest.mark import ParameterSet
 from triton.runtime import Autotuner
 
 from generator.emit.loading import load_family
@@ -36,7 +34,7 @@ def plain(render):
     return render("checkedplain", SPEC.format(last="accumulate", backward="none"))
 
 
-def kinds() -> Iterator[ParameterSet]:
+def kinds():
     """Each kind, alternately of one product and of a batch; the other of the two on demand."""
     for place, kind in enumerate(KINDS):
         one, other = ("gemm", "bmm") if place % 2 == 0 else ("bmm", "gemm")

@@ -5,7 +5,6 @@ import shutil
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -22,11 +21,11 @@ SPEC = spec(
 PLAIN, CHAIN = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias"
 
 
-def called(family: ModuleType, name: str, given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def called(family, name, given):
     return results(getattr(family, name)(**given))
 
 
-def alike(x: torch.Tensor, y: torch.Tensor) -> None:
+def alike(x, y):
     assert (x.shape, x.stride(), x.dtype) == (y.shape, y.stride(), y.dtype)
 
 
@@ -143,9 +142,9 @@ def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family, lau
     assert seen.names == [CHAIN, f"{CHAIN}_out"] and len(launches) == 2
 
 
-def negated(x: torch.Tensor) -> torch.Tensor:
+def negated(x):
     """The values of `x`, as a view of memory that holds their negatives, as `z.conj().imag` is one."""
-    view: torch.Tensor = torch._neg_view(-x)
+    view = torch._neg_view(-x)
     assert view.is_neg()
     return view
 

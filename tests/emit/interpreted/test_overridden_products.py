@@ -1,7 +1,5 @@
 """Torch's products in eager mode by a family: `override_aten`."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch.nn import functional
@@ -18,7 +16,7 @@ M, N, K = 7, 24, 40
 NAMES = ("mm", "mm.out", "addmm", "addmm.out", "addmm_", "bmm", "bmm.out", "baddbmm", "mv", "_grouped_mm")
 
 
-def dumps() -> dict[str, str]:
+def dumps():
     """What torch's dispatcher has for each operator."""
     return {name: torch._C._dispatch_dump(f"aten::{name}") for name in NAMES}
 
@@ -31,12 +29,12 @@ def undone():
     assert dumps() == before
 
 
-def matrices(dtype: torch.dtype = torch.float16) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def matrices(dtype=torch.float16):
     """An input, a weight (N, K) and a bias."""
     return drawn((M, K), dtype), drawn((N, K), dtype, seed=1), drawn((N,), dtype, seed=2)
 
 
-def results(dtype: torch.dtype) -> dict[str, Any]:
+def results(dtype):
     """What models write, by the operator that torch makes of it."""
     x, w, bias = matrices(dtype)
     batch, square = drawn((3, M, K), dtype), drawn((M, N), dtype, seed=3)

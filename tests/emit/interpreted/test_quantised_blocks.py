@@ -1,8 +1,6 @@
 """Functions of quantised results: what comes out is what the next product takes; operators, batches, refusals."""
 
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -35,20 +33,20 @@ def families(render):
     return {"blocks": render("blocks", SPEC), "block_fp8": render("block_fp8", gated)}
 
 
-def rule(x: torch.Tensor, word: str) -> tuple[torch.Tensor, torch.Tensor]:
+def rule(x, word):
     """What the library makes of the rows of x."""
     given = pack.quantize_rows(x, Stored(word, "row", (1, 32)))
     return given["a"], given["a_scale"]
 
 
-def same(found: tuple[torch.Tensor, ...], wanted: tuple[torch.Tensor, ...]) -> bool:
+def same(found, wanted):
     return all(
         x.dtype == y.dtype and torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8))
         for x, y in zip(found, wanted, strict=True)
     )
 
 
-def layer(families: dict[str, ModuleType]) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor]:
+def layer(families):
     """A gated layer in two launches, its input, and what it computes in fp32."""
     family = families["block_fp8"]
     library = __import__(f"{family.__name__}._pack", fromlist=["quantize"])
@@ -60,9 +58,9 @@ def layer(families: dict[str, ModuleType]) -> tuple[Any, torch.Tensor, torch.Ten
     gate, other = (x @ library.dequantize(UP, **first)).chunk(2, -1)
     exact = (functional.silu(gate) * other) @ library.dequantize(DOWN, **second)
 
-    def call(a: torch.Tensor, a_scale: torch.Tensor) -> torch.Tensor:
+    def call(a, a_scale):
         hidden, scale = getattr(family, UP)(a, a_scale=a_scale, **first)
-        result: torch.Tensor = getattr(family, DOWN)(hidden, a_scale=scale, **second)
+        result = getattr(family, DOWN)(hidden, a_scale=scale, **second)
         return result
 
     return call, given["a"], given["a_scale"], exact
@@ -107,9 +105,14 @@ def test_torch_compiles_a_gated_layer_in_one_graph(families):
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
 def test_a_result_is_bit_for_bit_that_of_the_library(families, word):
     torch.manual_seed(1)
-    a, b = torch.randn(40, 1), torch.randn(1, 90)
-    found = getattr(families["blocks"], f"gemm_fp32_rcr_quantize_{word}")(a, b.T.contiguous().T)
-    assert same(found, rule(a @ b, word.partition("_")[0]))
+    a, b = torch.randn(3, 40, 1), torch.randn(3, 90, 1).mT
+    call = {kind: getattr(families["blocks"], f"{kind}_fp32_rcr_quantize_{word}") for kind in ("gemm", "bmm", "gmm")}
+    wanted, element = a @ b, word.partition("_")[0]
+    assert same(call["gemm"](a[0], b[0]), rule(wanted[0], element))
+    for found, own in zip(zip(*call["bmm"](a, b)), wanted):
+        assert same(found, rule(own, element))
+    grouped = call["gmm"](a.flatten(0, 1), b, torch.tensor([40, 80, 120], dtype=torch.int32))
+    assert same(grouped, rule(wanted.flatten(0, 1), element))
 
 
 def test_saved_values_come_before_the_scales(families):
@@ -144,21 +147,6 @@ def test_elements_and_their_scales_are_scattered_alike(families, word):
         wanted = first.view(torch.uint8).clone()
         wanted[scatter[there].long()] = rows.view(torch.uint8)[there]
         assert torch.equal(given.view(torch.uint8), wanted)
-
-
-@pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
-def test_matrices_of_a_batch_have_scales_of_their_own(families, word):
-    a, b = torch.randn(3, 34, 1), torch.randn(3, 1, 66)
-    out, scale = getattr(families["blocks"], f"bmm_fp32_rcr_quantize_{word}")(a, b.mT.contiguous().mT)
-    for number in range(3):
-        assert same((out[number], scale[number]), rule(a[number] @ b[number], word.partition("_")[0]))
-
-
-def test_rows_in_groups_have_scales_of_their_own(families):
-    a, b = torch.randn(50, 1), torch.randn(2, 1, 66)
-    offsets = torch.tensor([33, 50], dtype=torch.int32)
-    found = families["blocks"].gmm_fp32_rcr_quantize_mxfp4(a, b.mT.contiguous().mT, offsets)
-    assert same(found, rule(torch.cat((a[:33] @ b[0], a[33:] @ b[1])), "mxfp4"))
 
 
 @pytest.mark.parametrize(

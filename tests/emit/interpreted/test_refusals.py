@@ -1,8 +1,6 @@
 """Wrong operands in each of torch's modes: the error of eager mode, nothing launched and nothing written."""
 
 import importlib
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -19,11 +17,11 @@ CHAIN = "gemm_fp16_rcr_scale_bias"
 class Everything(TorchDispatchMode):
     """A mode that changes nothing."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
 
 
-BAD: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], type[Exception], str]] = {
+BAD = {
     "other K": (lambda x: {**x, "a": x["a"][:, :-1]}, ValueError, "K is 32 in a and 33 in b: they must be equal"),
     "other type": (lambda x: {**x, "b": x["b"].float()}, TypeError, "b must be torch.float16, got torch.float32"),
     "other layout": (lambda x: {**x, "b": x["b"].contiguous()}, ValueError, "b must have stride 1 along dimension 0"),
@@ -34,43 +32,43 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], type[Exception]
 }
 
 
-def in_fake_mode(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def in_fake_mode(call, given):
     with FakeTensorMode() as mode:
         call(**{x: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for x, v in given.items()})
 
 
-def on_meta(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def on_meta(call, given):
     call(**{x: v.to("meta") if isinstance(v, torch.Tensor) else v for x, v in given.items()})
 
 
-def in_inference_mode(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def in_inference_mode(call, given):
     with torch.inference_mode():
         call(**given)
 
 
-def under_a_mode(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def under_a_mode(call, given):
     with Everything():
         call(**given)
 
 
-def of_a_subclass(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def of_a_subclass(call, given):
     call(**{x: v.as_subclass(Tagged) if isinstance(v, torch.Tensor) else v for x, v in given.items()})
 
 
-def recording(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def recording(call, given):
     call(**{x: v.requires_grad_() if x == "bias" else v for x, v in given.items() if x != "out"})
 
 
-def compiled(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def compiled(call, given):
     torch._dynamo.reset()
     torch.compile(lambda given: call(**given), fullgraph=True, backend="eager")(given)
 
 
-def compiled_recording(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def compiled_recording(call, given):
     compiled(call, {x: v.requires_grad_() if x == "bias" else v for x, v in given.items() if x != "out"})
 
 
-def compiled_with_breaks(call: Callable[..., Any], given: dict[str, Any]) -> None:
+def compiled_with_breaks(call, given):
     torch._dynamo.reset()
     torch.compile(lambda given: call(**given), backend="eager")(given)
 

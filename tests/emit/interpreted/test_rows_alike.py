@@ -1,7 +1,5 @@
 """Families with `invariant: rows`: a row of the result has the same bits whatever other rows there are."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -27,12 +25,12 @@ def family(request, render):
     return render(f"alike_{request.param}", SPEC.format(load="[pointer, descriptor]", schedule=request.param))
 
 
-def bits(x: torch.Tensor) -> list[list[int]]:
-    found: list[list[int]] = x.contiguous().view(torch.int16).tolist()
+def bits(x):
+    found = x.contiguous().view(torch.int16).tolist()
     return found
 
 
-def operands(contract: str, *, pitch: int = K) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+def operands(contract, *, pitch=K):
     """A with the most rows and a row pitch, B, and what the epilogue reads."""
     torch.manual_seed(0)
     dtype = torch.float16 if "fp16" in contract else torch.bfloat16

@@ -1,7 +1,6 @@
 """`alpha` of torch's products: by the contract whose chain begins with `scale`, in eager mode and in graphs."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ SPEC = spec(
 M, N, K = 7, 24, 40
 
 
-def calls() -> dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
+def calls():
     """What a model writes of its input, with the contract."""
     w, bias, square = drawn((N, K), torch.float32), drawn((N,), torch.float32), drawn((M, N), torch.float32)
     nothing, many = torch.full((N,), math.nan), torch.full((3, M, N), math.nan)

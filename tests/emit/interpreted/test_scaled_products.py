@@ -19,7 +19,7 @@ MXFP8, NVFP4 = "gemm_mxfp8e4m3_fp32_bf16_rcr_none", "gemm_nvfp4_fp32_bf16_rcr_no
 SCALED = "__tiled_pointer_auto_grouped_productscaled"
 
 
-def mxfp8(rows: int = 3, columns: int = 5, depth: int = 160) -> dict[str, torch.Tensor]:
+def mxfp8(rows=3, columns=5, depth=160):
     """Operands whose scales have every byte in turn; those of A and B cancel, but for the last."""
     random = torch.Generator().manual_seed(0)
     a, b = (torch.randn(lines, depth, generator=random).to(torch.float8_e4m3fn) for lines in (rows, columns))

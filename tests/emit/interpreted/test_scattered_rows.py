@@ -1,9 +1,5 @@
 """Rows of a grouped product that are written where `scatter` says, and their gradients."""
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
 import pytest
 import torch
 
@@ -21,25 +17,25 @@ ROWS = 50
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
-def scattering(count: int) -> torch.Tensor:
+def scattering(count):
     """Rows of a result with ROWS of them, each named at most once; some that it does not have."""
     found = torch.randperm(ROWS, generator=torch.Generator().manual_seed(8))[:count].int()
     found[3], found[8], found[11], found[12] = -1, ROWS, 2**31 - 1, -(2**31)
     return found
 
 
-def written(scatter: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+def written(scatter, offsets):
     """Whether each row of a product is written anywhere."""
     last = int(offsets.clamp(0, len(scatter)).max())
     return (scatter >= 0) & (scatter < ROWS) & (torch.arange(len(scatter)) < last)
 
 
-def rows_of(gemm: Callable[..., Any], given: dict[str, torch.Tensor]) -> torch.Tensor:
+def rows_of(gemm, given):
     """The first result of a call, for each row of the product."""
     return results(gemm(**given))[0]
 
 
-def grouped(family: ModuleType) -> list[str]:
+def grouped(family):
     return [name for name in contracts(family) if name.startswith("gmm_") and "whole" not in name]
 
 
@@ -96,7 +92,7 @@ def test_torch_sees_the_keyword(family):
     assert torch.equal(found, gemm(**given, scatter=scatter, out=out) + 1)
 
 
-def stepped(run: Callable[..., Any], given: dict[str, torch.Tensor], held: torch.Tensor) -> dict[str, torch.Tensor]:
+def stepped(run, given, held):
     """The gradients of all that a call reads, and of what the tensor that it fills held."""
     leaves = {x: value.clone() for x, value in given.items()}
     for value in (*leaves.values(), held := held.clone().requires_grad_()):

@@ -1,13 +1,11 @@
 """Contracts of stored operands as torch sees them: operators, fake tensors, torch.compile, vmap, and their errors."""
 
 import importlib
-from types import ModuleType
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from generator.language.model import Variant
 from generator.verify.coverage import Coverage, choose
 from tests.helpers.emit.calls import contracts, operands
 from tests.helpers.emit.opchecks import checked
@@ -36,7 +34,7 @@ SPARSE = "gemm_fp16_sparse24_rcr_none"
 INT4 = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
 
 
-def pairs(family: ModuleType) -> dict[str, Variant]:
+def pairs(family):
     """Contracts that have every storage in a batch and without, with a bias and without, and every pair of these."""
     found = contracts(family)
     chosen = choose([variant.words for variant in found.values()], Coverage.parse("pairs")).indices
@@ -104,13 +102,6 @@ def test_a_map_over_products_is_a_batch(family):
     given = operands(contracts(family)[INT4.replace("gemm", "bmm")])
     mapped = torch.vmap(lambda a, b, b_scale: single(a, b, b_scale=b_scale))(*given.values())
     torch.testing.assert_close(mapped, batch(**given))
-
-
-def test_calls_are_prepared_and_named(family):
-    function = getattr(family, INT4)
-    assert function.prepare(64, 64, M=[1, 16]) >= 1
-    kernel, config = function.which(**operands(contracts(family)[INT4]))
-    assert kernel.startswith(INT4) and config["BLOCK_K"] == 32
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "rsr"])

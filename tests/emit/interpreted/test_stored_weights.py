@@ -4,7 +4,6 @@ import importlib
 
 import torch
 
-from generator.language.model import Variant
 from generator.problem import stored_values
 from tests.helpers.emit.calls import contracts, drawn
 
@@ -30,7 +29,7 @@ tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
 M, N, K = 17, 19, 70
 
 
-def operands(variant: Variant, weight: torch.Tensor) -> dict[str, torch.Tensor]:
+def operands(variant, weight):
     """A, and its scales where the contract has them."""
     batch = weight.shape[:-2]
     a = drawn((*batch, M, K), torch.float32).to(getattr(torch, variant.dtype.stored_a.element.torch))

@@ -14,7 +14,7 @@ SPEC = spec(
 )
 
 
-def upper(x: torch.Tensor) -> torch.Tensor:
+def upper(x):
     """The symmetric matrix of what is on and above the diagonal."""
     return x.triu() + x.triu(1).mT
 

@@ -6,8 +6,6 @@ import io
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 import torch
@@ -31,7 +29,7 @@ def traced_anew():
         yield
 
 
-def random(*size: int) -> torch.Tensor:
+def random(*size):
     return torch.randn(size, generator=torch.Generator().manual_seed(5))
 
 
@@ -72,7 +70,7 @@ OFFSETS, INDEX = torch.tensor([2, 5], dtype=torch.int32), torch.arange(9, dtype=
 ROWS = 5
 
 #: Calls at sizes that only the data tell: a function of a family, a mask of nine rows and nothing else.
-AT_RUN_TIME: dict[str, Callable[[ModuleType, torch.Tensor], torch.Tensor]] = {
+AT_RUN_TIME = {
     "rows": lambda of, mask: getattr(of, NONE)(X[mask], W.T),
     "vectors of rows": lambda of, mask: getattr(of, VECTORS)(X[mask], W.T, scale_m=V[mask], bias_m=-V[mask]),
     "a matrix that is added": lambda of, mask: getattr(of, ADD)(X[mask], W.T, scale=0.5, add=X[mask][:, :8]),

@@ -5,8 +5,6 @@ import importlib
 import io
 import warnings
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -54,20 +52,20 @@ def _compiled_afresh():
     torch.compiler.reset()
 
 
-def model(dtype: torch.dtype = torch.float16) -> torch.nn.Sequential:
+def model(dtype=torch.float16):
     """Two linear layers, with and without a bias, and what has no matrix."""
     torch.manual_seed(0)
     layers = [torch.nn.Linear(64, 48), torch.nn.LayerNorm(48), torch.nn.Linear(48, 24, bias=False)]
     return torch.nn.Sequential(*layers).to(dtype).requires_grad_(False)
 
 
-def quantized(family: ModuleType, contract: str | None = INT4, dtype: torch.dtype = torch.float16, **how: Any) -> Any:
+def quantized(family, contract=INT4, dtype=torch.float16, **how):
     made = model(dtype)
     quantize_(made, family.ao.Config(contract, **how))
     return made
 
 
-def dense(layers: torch.nn.Sequential) -> torch.nn.Sequential:
+def dense(layers):
     """The model with the weights that the packed ones stand for."""
     found = model(layers[0].weight.dtype)
     for own, packed in zip(found, layers):
@@ -76,12 +74,12 @@ def dense(layers: torch.nn.Sequential) -> torch.nn.Sequential:
     return found
 
 
-def inputs(dtype: torch.dtype = torch.float16, rows: int = 5) -> torch.Tensor:
+def inputs(dtype=torch.float16, rows=5):
     torch.manual_seed(rows)
     return torch.randn(rows, 64).to(dtype)
 
 
-def error(found: torch.Tensor, expected: torch.Tensor) -> float:
+def error(found, expected):
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 

@@ -1,7 +1,6 @@
 """Models of `transformers`, random and tiny: by a family's pass, products in eager mode, and experts."""
 
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -34,7 +33,7 @@ SIZES |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embe
 EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 
 
-def made(name: str, **more: Any) -> Any:
+def made(name, **more):
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**{**SIZES, **EXPERTS, **more})
     config._attn_implementation = "eager"
@@ -61,7 +60,7 @@ def alike(render):
     return render("model_rows", SPEC.format(more="invariant: rows\n"))
 
 
-def tokens(count: int) -> torch.Tensor:
+def tokens(count):
     torch.manual_seed(1)
     return torch.randint(64, (count, 16))
 
