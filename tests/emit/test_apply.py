@@ -50,12 +50,14 @@ def test_a_hand_edit_stops_everything_and_each_is_named(rerender):
     assert sorted(said.err.splitlines()) == [f"{path}: {told}" for path in edited]
 
 
-def test_an_edited_file_that_no_longer_belongs_is_not_removed(rerender):
+def test_an_edited_file_that_no_longer_belongs_is_not_removed_and_a_stray_one_never(rerender):
     Path("family.yaml").write_text(SMALLER)
-    (FOLDER / OTHER).write_text("mine\n")
+    for name in (OTHER, "notes.txt"):
+        (FOLDER / name).write_text("mine\n")
     before = contents(FOLDER)
     assert rerender("family.yaml").status == 1 and contents(FOLDER) == before
     assert rerender("family.yaml", "--force").status == 0 and not (FOLDER / OTHER).exists()
+    assert (FOLDER / "notes.txt").read_text() == "mine\n"
 
 
 def test_an_edit_that_was_also_made_in_the_spec_is_no_obstacle(rerender):
@@ -63,13 +65,6 @@ def test_an_edit_that_was_also_made_in_the_spec_is_no_obstacle(rerender):
     assert rerender("family.yaml", "--out", "aside").status == 0
     shutil.copy(Path("aside/family", KERNEL), FOLDER / KERNEL)
     assert rerender("family.yaml").status == 0
-
-
-def test_a_stray_file_of_the_folder_is_left_alone(rerender):
-    (FOLDER / "notes.txt").write_text("mine\n")
-    Path("family.yaml").write_text(SMALLER)
-    assert rerender("family.yaml", "--force").status == 0
-    assert (FOLDER / "notes.txt").read_text() == "mine\n"
 
 
 def test_a_folder_without_a_manifest_is_another_s(cli):

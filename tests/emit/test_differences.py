@@ -101,14 +101,9 @@ def test_an_edit_by_hand_is_overwritten_by_the_advised_command(family, options):
     )
     words = advised(said)
     assert words == ["family.yaml", *options, "--force"]
-    assert family(*words).status == 0 and family("family.yaml", "--check").status == 0
-
-
-def test_an_edit_among_other_changes(family):
-    assert family("family.yaml").status == 0
-    KERNEL.write_text(KERNEL.read_text() + "# mine\n")
     (FOLDER / "_runtime" / "launch.py").unlink()
     assert "2 files to change, 1 of them edited by hand; keep the edits" in family("family.yaml", "--check").err
+    assert family(*words).status == 0 and family("family.yaml", "--check").status == 0
 
 
 def test_a_foreign_file_in_the_way(family):
@@ -133,12 +128,7 @@ def test_rendering_does_not_remove_a_family_without_a_spec(family):
     told = f"{FOLDER}: no spec makes this family; bring its spec back, or remove the folder\n"
     assert said == Spoken(1, "", told)
     shutil.rmtree(FOLDER)
-    assert family("--all", "--check").status == 0
-
-
-def test_a_file_of_the_name_of_a_manifest_makes_no_family(family):
-    several("specs", 1)
-    assert family("--all").status == 0
+    # A file of the name of a manifest makes no family.
     Path("generated/site").mkdir()
     Path("generated/site/manifest.json").write_text('{"name": "my web page"}')
     assert family("--all", "--check").status == 0
@@ -160,14 +150,11 @@ def test_a_diff_can_be_applied(family, tmp_path):
     assert KERNEL.read_bytes() == whole
 
 
-def test_a_pattern_that_looks_like_an_option():
-    assert advice.rendering([Path("a.yaml")], only="-*") == "python -m generator a.yaml '--only=-*'"
-
-
 def test_the_command_for_a_folder(family):
     Path("specs").mkdir()
     Path("specs/inner.yaml").write_text(BASE)
     assert family("family.yaml").status == 0 and family("specs/inner.yaml", "--out", "a b").status == 0
+    assert advice.rendering([Path("a.yaml")], only="-*") == "python -m generator a.yaml '--only=-*'"
     assert advice.rendering_into(FOLDER) == "python -m generator family.yaml"
     assert advice.rendering_into(Path("a b/inner")) == "python -m generator specs/inner.yaml --out 'a b'"
     assert advice.rendering_into(Path("absent")) == "python -m generator SPEC.yaml --out ."

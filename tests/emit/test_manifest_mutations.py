@@ -34,18 +34,10 @@ VALUES = [
 ]
 #: Values that another family may have at that place: the family read is the one that the changed manifest states.
 LEGAL = {
-    "name": str,
-    "summary": str,
-    "spec.file": str,
-    "left_out.name": str,
-    "left_out.reason": str,
-    "never_chosen.reason": str,
-    "kernels.formula": str,
-    "operations.formula": str,
-    "generator": str,
+    **dict.fromkeys(("name", "summary", "spec.file", "left_out.name", "left_out.reason", "never_chosen.reason"), str),
+    **dict.fromkeys(("kernels.formula", "operations.formula", "generator"), str),
     "kernels.not_offered": int,
-    "left_out": list,
-    "kernels.outputs": list,
+    **dict.fromkeys(("left_out", "kernels.outputs"), list),
     "operations.scalars": (int, float, type(None)),
 }
 

@@ -176,20 +176,13 @@ def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own
     assert {module for module, _ in compilations - compiled} == set()
 
 
-def test_operands_that_are_always_aligned(compilations, load):
-    package, _ = load("gemm16")
-    function = package.gemm_fp16_rcr_none
-    counts = []
+def test_operands_that_are_always_aligned_and_scalars_of_some_types(compilations, load):
+    function, counts = load("gemm16")[0].gemm_fp16_rcr_none, []
     for unaligned in ((), ("a",), ("a", "out"), None):
         function.prepare(4096, 4096, M=[2], device=CUDA, unaligned=unaligned)
         counts.append(len(compilations))
     assert counts[0] == 1 and counts == sorted(set(counts))
-
-
-def test_numbers_and_tensors_as_scalars(compilations, load):
-    package, _ = load("outputs")
-    function = package.gemm_fp16_rcr_accumulate
-    counts = []
+    function, counts = load("outputs")[0].gemm_fp16_rcr_accumulate, []
     for dtypes in (None, {"beta": float}, {"beta": torch.float32}, {"beta": (float, torch.float32, torch.bfloat16)}):
         function.prepare(128, 64, M=2, device=CUDA, unaligned=(), dtypes=dtypes)
         counts.append(len(compilations))

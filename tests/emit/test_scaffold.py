@@ -44,6 +44,8 @@ def test_values_are_written_as_in_a_spec(cli):
 def test_a_wrong_value_is_told_and_nothing_is_written(cli, tmp_path):
     said = cli("new", "family", "--epilogue", "bias\nname: x")
     assert said.status == 2 and "new: --epilogue: expected one line without control characters" in said.err
+    told = "missing/family.yaml: cannot be written: No such file or directory\n"
+    assert cli("new", "missing/family.yaml") == Spoken(1, "", told)
     assert "Traceback" not in said.err and contents(tmp_path) == {}
 
 
@@ -55,8 +57,3 @@ def test_nothing_is_overwritten(cli):
     Path(schema.FILE).write_text("{}")
     assert "gemm.schema.json: kept; to renew it: python -m generator schema > gemm.schema.json" in cli("new", "n").err
     assert Path(schema.FILE).read_text() == "{}"
-
-
-def test_a_folder_that_is_not_there(cli):
-    said = cli("new", "missing/family.yaml")
-    assert said == Spoken(1, "", "missing/family.yaml: cannot be written: No such file or directory\n")
