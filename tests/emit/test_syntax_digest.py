@@ -10,6 +10,8 @@ from generator.emit.syntax_digest import digest, written
 #: Every type of node that is known.
 EVERYTHING = '''\
 """Words."""
+from __future__ import annotations
+import a.b as c, d
 from .e import f as g, h
 i: int = 1
 (j): "k"
