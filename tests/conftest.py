@@ -83,7 +83,6 @@ LONG: dict[str, tuple[str, ...]] = {
     "emit/test_never_chosen.py": (),
     "emit/test_sharding.py": (),
     "emit/test_stubs.py": (),
-    "emit/test_syntax_digest.py": ("test_every_python",),
     "emit/test_warnings.py": (),
     "emit/test_what_a_change_touches.py": (),
     "language/test_gradient_operations.py": ("test_a_kernel_is_verified",),

@@ -189,7 +189,7 @@ class Operator(Function):
         if len(results) < len(signature.results):
             state = self.table.state({"a": a, "b": b, **operands, **results})
             results |= {x.name: x.new(state) for x in self.table.results if x.name not in results}
-        self.named(self.filling, *signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
+        self.named(self.filling, *self.named(signature.packed, a, b, operands), *(results[x] for x in signature.results), config)
         return out if len(results) == 1 else tuple(results[x] for x in signature.results)
 
     def named(self, call: Any, *arguments: Any, **operands: Any) -> Any:
@@ -207,7 +207,7 @@ class Operator(Function):
 
     def returned(self, own: Operator, a: Tensor, b: Tensor, config: int | None, operands: Operands) -> Any:
         """What an operator returns: that of this contract, or of the one that saves the sum, called in its place."""
-        return self.named(own.returning, *own.signature.packed(a, b, operands), config)
+        return self.named(own.returning, *self.named(own.signature.packed, a, b, operands), config)
 
     def recording(
         self, recorded: list[str], a: Tensor, b: Tensor, results: Operands, config: int | None, operands: Operands

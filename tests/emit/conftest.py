@@ -1,29 +1,24 @@
 """A rendered family whose launches are kept instead of made, and one as a repository of the Hub."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
 import triton
 
-from generator.commands.command_line import main
+from tests.helpers.family_folder import render_family
 from tests.helpers.stand_ins import Kernel, copied
-from tests.helpers.support import GENERATED, Spoken, forget
+from tests.helpers.support import GENERATED, forget, render_spec
 
 
 @pytest.fixture
-def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+def rendered(tmp_path, monkeypatch):
     """Renders a spec as a family whose launches stand-ins keep."""
 
-    def family(text: str) -> ModuleType:
+    def family(text):
         # What Triton does not document, and copies, come with a choice.
-        (tmp_path / "again.yaml").write_text(text if "select:" in text else f"{text}select: fastest\n")
-        assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
+        render_spec(tmp_path, "again", text if "select:" in text else f"{text}select: fastest\n")
         monkeypatch.syspath_prepend(tmp_path)
         package = importlib.import_module("again")
         # No GPU is known: the first kernel that accepts the operands chooses its own configuration. Nothing is
@@ -58,10 +53,16 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 @pytest.fixture
-def repository(cli: Callable[..., Spoken], tmp_path: Path) -> Path:
+def repository(cli, tmp_path):
     """A family as a repository of the Hub."""
     options = ("--format", "kernels", "--out", "hub", "--license", "mit", "--repo-id", "me/fp16-rcr")
     said = cli("package", GENERATED / "fp16_rcr", *options)
     assert said.status == 0, said.err
     assert "layers: Linear, LinearGelutanh, LinearRelu, LinearSilu" in said.out
     return tmp_path / "hub"
+
+
+@pytest.fixture
+def rerender(cli):
+    """The command line in a folder where family.yaml, of four kernels, was rendered."""
+    return render_family(cli)

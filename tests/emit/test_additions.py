@@ -1,20 +1,12 @@
 """The key `with`: each word brings its modules to a family, which names the word where it is missing."""
 
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-from types import ModuleType
-from typing import Any
-
 import pytest
 
 import generator
-from generator.commands.command_line import main
-from generator.emit.loading import library_module, load_family
+from generator.emit.loading import load_family
 from generator.language.errors import CallError
 from generator.language.vocabulary import ADDITIONS
-from tests.helpers.support import BASE, assert_formatted
+from tests.helpers.support import BASE, assert_formatted, render_spec
 
 #: A spec to which every word brings something.
 EVERY = """\
@@ -39,18 +31,16 @@ BRINGS = {
 }
 
 
-def rendered(folder: Path, spec: str, *options: str) -> Path:
+def rendered(folder, spec, *options):
     """The folder of a rendered family."""
-    (folder / "additions.yaml").write_text(spec)
-    assert main([str(folder / "additions.yaml"), "--out", str(folder), *options]) == 0
-    return folder / "additions"
+    return render_spec(folder, "additions", spec, *options)
 
 
-def files(folder: Path) -> set[str]:
+def files(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.py*") if path.suffix in (".py", ".pyi")}
 
 
-def test_each_word_brings_its_modules(tmp_path: Path) -> None:
+def test_each_word_brings_its_modules(tmp_path):
     assert BRINGS.keys() == ADDITIONS.keys()
     plain = files(rendered(tmp_path, EVERY))
     assert not plain & set().union(*BRINGS.values())
@@ -63,12 +53,12 @@ def test_each_word_brings_its_modules(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def family(tmp_path: Path) -> ModuleType:
+def family(tmp_path):
     return load_family(rendered(tmp_path, EVERY))
 
 
-def test_a_family_names_the_word_that_it_lacks(family: ModuleType) -> None:
-    def told(of: Any, name: str) -> str:
+def test_a_family_names_the_word_that_it_lacks(family):
+    def told(of, name):
         with pytest.raises(AttributeError) as caught:
             getattr(of, name)
         return str(caught.value).partition("; ")[2]
@@ -84,7 +74,7 @@ def test_a_family_names_the_word_that_it_lacks(family: ModuleType) -> None:
         function.prepare(16, 16, M=1)
 
 
-def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path: Path) -> None:
+def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path):
     grouped = f"{BASE}batch: grouped\nepilogue: [none, swiglu]\nload: pointer\n"
     assert not (rendered(tmp_path, grouped) / "nn.py").exists()
     with pytest.raises(AttributeError, match="no attribute 'nn'; add 'experts' to the key `with` of the spec"):
@@ -92,21 +82,9 @@ def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path: Path) 
     assert (rendered(tmp_path, grouped, "--with", "experts") / "nn.py").exists()
 
 
-def test_tools_bring_the_module_that_a_family_lacks(family: ModuleType) -> None:
-    ahead = library_module(family, "prepare")
-    assert library_module(family, "prepare") is ahead is sys.modules["additions._runtime.prepare"]
-
-
 @pytest.mark.parametrize("words", ["prepar", "aten,aten", ""])
-def test_a_wrong_option(tmp_path: Path, words: str) -> None:
+def test_a_wrong_option(tmp_path, words):
     path = tmp_path / "additions.yaml"
     path.write_text(BASE)
     with pytest.raises(CallError, match="with: "):
         generator.variants(path, additions=words.split(","))
-
-
-def test_the_advice_names_the_words_of_the_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rendered(tmp_path, BASE)
-    call = [str(tmp_path / "additions.yaml"), "--out", str(tmp_path), "--check", "--with", "prepare,dtensor"]
-    assert main(call) == 1
-    assert "--with prepare,dtensor" in capsys.readouterr().err

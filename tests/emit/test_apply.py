@@ -1,7 +1,5 @@
 """Bringing a folder to what was rendered: only what changed, whole or absent, never another's work."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -9,17 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, OUT, SMALLER, Cli, Interrupted, render_family
-from tests.helpers.support import BASE, BESIDE_KERNELS, LIMITED, contents, files_of
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Interrupted
+from tests.helpers.support import BASE, BESIDE_KERNELS, LIMITED, Spoken, contents, files_of
 
 
-@pytest.fixture
-def rendered(cli: Cli) -> Cli:
-    """The command line in a folder where family.yaml, of four kernels, was rendered."""
-    return render_family(cli)
-
-
-def test_outcomes_in_words(cli: Cli) -> None:
+def test_outcomes_in_words(cli):
     spec = Path("family.yaml")
     spec.write_text(FAMILY)
     assert cli("family.yaml").out == f"generated/family: 4 kernels; {4 + LIMITED} created\n"
@@ -33,80 +25,60 @@ def test_outcomes_in_words(cli: Cli) -> None:
     assert sorted(contents(FOLDER)) == sorted([KERNEL, KERNEL.replace("_bias_", "_none_"), *BESIDE_KERNELS])
 
 
-def test_nothing_is_written_where_nothing_changed(rendered: Cli) -> None:
+def test_only_what_changed_is_written(rerender):
     for path in files_of(FOLDER):
         os.utime(path, ns=(10**18, 10**18))
     before = {path: path.stat().st_ino for path in files_of(FOLDER)}
-    assert rendered("family.yaml").status == 0
+    assert rerender("family.yaml").status == 0
     assert {path: path.stat().st_ino for path in files_of(FOLDER)} == before
-    assert {path.stat().st_mtime_ns for path in files_of(FOLDER)} == {10**18}
-
-
-def test_only_what_changed_is_written(rendered: Cli) -> None:
     (FOLDER / KERNEL).unlink()
-    for path in files_of(FOLDER):
-        os.utime(path, ns=(10**18, 10**18))
-    assert rendered("family.yaml").out == f"generated/family: 4 kernels; 1 created, {3 + LIMITED} same\n"
+    assert rerender("family.yaml").out == f"generated/family: 4 kernels; 1 created, {3 + LIMITED} same\n"
     assert [path.name for path in files_of(FOLDER) if path.stat().st_mtime_ns != 10**18] == [KERNEL]
 
 
-def test_a_hand_edit_stops_everything(rendered: Cli) -> None:
+def test_a_hand_edit_stops_everything_and_each_is_named(rerender):
     Path("another.yaml").write_text(BASE)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
-    edited = FOLDER / KERNEL
-    edited.write_text(edited.read_text() + "# mine\n")
+    edited = sorted(FOLDER / name for name in (KERNEL, OTHER, "__init__.py"))
+    for path in edited:
+        path.write_text(path.read_text() + "# mine\n")
     before = contents(Path())
     # The other family of the call comes first and is in nobody's way, and is not written either.
-    said = rendered("another.yaml", "family.yaml")
-    assert said.status == 1 and said.out == ""
-    assert said.err == f"{edited}: edited by hand; keep the edit elsewhere, or overwrite it with --force\n"
-    assert contents(Path()) == before
+    said = rerender("another.yaml", "family.yaml")
+    assert said.status == 1 and said.out == "" and contents(Path()) == before
+    told = "edited by hand; keep the edit elsewhere, or overwrite it with --force"
+    assert sorted(said.err.splitlines()) == [f"{path}: {told}" for path in edited]
 
 
-def test_every_obstacle_is_named(rendered: Cli) -> None:
-    for name in (KERNEL, OTHER, "__init__.py"):
+def test_an_edited_file_that_no_longer_belongs_is_not_removed_and_a_stray_one_never(rerender):
+    Path("family.yaml").write_text(SMALLER)
+    for name in (OTHER, "notes.txt"):
         (FOLDER / name).write_text("mine\n")
-    said = rendered("family.yaml")
-    assert said.status == 1
-    assert sorted(line.partition(":")[0] for line in said.err.splitlines()) == sorted(
-        str(FOLDER / name) for name in (KERNEL, OTHER, "__init__.py")
-    )
-
-
-def test_an_edited_file_that_no_longer_belongs_is_not_removed(rendered: Cli) -> None:
-    Path("family.yaml").write_text(SMALLER)
-    (FOLDER / OTHER).write_text("mine\n")
     before = contents(FOLDER)
-    assert rendered("family.yaml").status == 1 and contents(FOLDER) == before
-    assert rendered("family.yaml", "--force").status == 0 and not (FOLDER / OTHER).exists()
-
-
-def test_an_edit_that_was_also_made_in_the_spec_is_no_obstacle(rendered: Cli) -> None:
-    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
-    assert rendered("family.yaml", "--out", "aside").status == 0
-    shutil.copy(Path("aside/family", KERNEL), FOLDER / KERNEL)
-    assert rendered("family.yaml").status == 0
-
-
-def test_a_stray_file_of_the_folder_is_left_alone(rendered: Cli) -> None:
-    (FOLDER / "notes.txt").write_text("mine\n")
-    Path("family.yaml").write_text(SMALLER)
-    assert rendered("family.yaml", "--force").status == 0
+    assert rerender("family.yaml").status == 1 and contents(FOLDER) == before
+    assert rerender("family.yaml", "--force").status == 0 and not (FOLDER / OTHER).exists()
     assert (FOLDER / "notes.txt").read_text() == "mine\n"
 
 
-def test_a_folder_without_a_manifest_is_another_s(cli: Cli) -> None:
+def test_an_edit_that_was_also_made_in_the_spec_is_no_obstacle(rerender):
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    assert rerender("family.yaml", "--out", "aside").status == 0
+    shutil.copy(Path("aside/family", KERNEL), FOLDER / KERNEL)
+    assert rerender("family.yaml").status == 0
+
+
+def test_a_folder_without_a_manifest_is_another_s(cli):
     Path("family.yaml").write_text(FAMILY)
     FOLDER.mkdir(parents=True)
     (FOLDER / "notes.txt").write_text("mine\n")
-    for options in ((), ("--force",)):
+    for options in ((), ("--force",), ("--check",), ("--diff",)):
         said = cli("family.yaml", *options)
-        assert said.status == 1 and contents(FOLDER) == {"notes.txt": b"mine\n"}
-        assert said.err == f"{FOLDER}: holds files (notes.txt) and no manifest.json: not rendered here\n"
+        assert said == Spoken(1, "", f"{FOLDER}: holds files (notes.txt) and no manifest.json: not rendered here\n")
+        assert contents(FOLDER) == {"notes.txt": b"mine\n"}
 
 
 @pytest.mark.parametrize("inside", [(), ("__pycache__",)], ids=["empty", "what Python leaves"])
-def test_a_folder_that_holds_nobody_s_work_is_taken(cli: Cli, inside: tuple[str, ...]) -> None:
+def test_a_folder_that_holds_nobody_s_work_is_taken(cli, inside):
     Path("family.yaml").write_text(FAMILY)
     FOLDER.mkdir(parents=True)
     for name in inside:
@@ -114,100 +86,61 @@ def test_a_folder_that_holds_nobody_s_work_is_taken(cli: Cli, inside: tuple[str,
     assert cli("family.yaml").status == 0
 
 
-def test_a_foreign_file_in_the_way(rendered: Cli) -> None:
+def test_a_foreign_file_in_the_way(rerender):
     Path("family.yaml").write_text(FAMILY.replace("[none, bias]", "[none, bias, relu]"))
     stranger = FOLDER / "gemm_fp16_rcr_relu__tiled_pointer_mnk_grouped.py"
     stranger.write_text("mine\n")
     before = contents(FOLDER)
     for options in ((), ("--force",)):
-        said = rendered("family.yaml", *options)
+        said = rerender("family.yaml", *options)
         assert (said.status, said.err) == (1, f"{stranger}: was not rendered here; move it away\n")
         assert contents(FOLDER) == before
 
 
-def test_a_folder_in_the_way_of_a_file(rendered: Cli) -> None:
+@pytest.mark.parametrize(("make", "kind"), [(os.mkdir, "a folder"), (os.mkfifo, "a device or a pipe")])
+def test_what_is_no_file_in_the_place_of_one(rerender, make, kind):
     (FOLDER / KERNEL).unlink()
-    (FOLDER / KERNEL).mkdir()
-    said = rendered("family.yaml", "--force")
-    assert (said.status, said.err) == (1, f"{FOLDER / KERNEL}: is a folder, not a file; move it away\n")
-
-
-def test_a_file_in_the_way_of_the_folder(cli: Cli) -> None:
-    Path("family.yaml").write_text(FAMILY)
-    OUT.mkdir()
-    FOLDER.write_text("mine\n")
-    said = cli("family.yaml")
-    assert (said.status, said.err) == (
-        1,
-        f"{FOLDER}: is a file, and the family's folder must be there; move the file away\n",
-    )
-    assert FOLDER.read_text() == "mine\n"
-
-
-def test_a_pipe_in_the_place_of_a_file(rendered: Cli) -> None:
-    (FOLDER / KERNEL).unlink()
-    os.mkfifo(FOLDER / KERNEL)
+    make(FOLDER / KERNEL)
     for options in ((), ("--force",), ("--check",)):
-        said = rendered("family.yaml", *options)
-        assert said.status == 1 and f"{FOLDER / KERNEL}: is a device or a pipe, not a file; move it away\n" in said.err
+        said = rerender("family.yaml", *options)
+        assert said.status == 1 and f"{FOLDER / KERNEL}: is {kind}, not a file; move it away\n" in said.err
 
 
-def test_a_link_in_the_place_of_a_file_is_not_followed(rendered: Cli) -> None:
-    victim = Path("victim.py")
-    shutil.move(FOLDER / KERNEL, victim)
-    (FOLDER / KERNEL).symlink_to(victim.resolve())
-    written = victim.read_bytes()
-    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
-    assert rendered("family.yaml").status == 0
-    assert victim.read_bytes() == written and not (FOLDER / KERNEL).is_symlink()
+def test_links_are_replaced_or_removed_and_not_followed(rerender):
+    for name in (KERNEL, OTHER):
+        shutil.move(FOLDER / name, name)
+        (FOLDER / name).symlink_to(Path(name).resolve())
+    (FOLDER / "__init__.py").unlink()
+    (FOLDER / "__init__.py").symlink_to("nowhere.py")
+    (FOLDER / f".{KERNEL}.new").symlink_to(Path(KERNEL).resolve())
+    before = [Path(name).read_bytes() for name in (KERNEL, OTHER)]
+    Path("family.yaml").write_text(SMALLER.replace("A product.", "Another."))
+    assert rerender("family.yaml").status == 0 and not (FOLDER / OTHER).exists()
+    assert [Path(name).read_bytes() for name in (KERNEL, OTHER)] == before
+    assert not [path for path in FOLDER.glob("[!.]*") if path.is_symlink()] and not (FOLDER / "nowhere.py").exists()
 
 
-def test_a_link_where_a_file_is_removed_loses_the_link_alone(rendered: Cli) -> None:
-    victim = Path("victim.py")
-    shutil.move(FOLDER / OTHER, victim)
-    (FOLDER / OTHER).symlink_to(victim.resolve())
-    Path("family.yaml").write_text(SMALLER)
-    assert rendered("family.yaml").status == 0
-    assert victim.exists() and not (FOLDER / OTHER).is_symlink()
-
-
-def test_a_link_that_leads_nowhere_is_replaced(rendered: Cli) -> None:
-    (FOLDER / KERNEL).unlink()
-    (FOLDER / KERNEL).symlink_to("nowhere.py")
-    assert rendered("family.yaml").status == 0
-    assert not (FOLDER / KERNEL).is_symlink() and not Path(FOLDER, "nowhere.py").exists()
-
-
-def test_a_link_beside_a_file_is_not_written_through(rendered: Cli) -> None:
-    victim = Path("victim.txt")
-    victim.write_text("mine\n")
-    (FOLDER / f".{KERNEL}.new").symlink_to(victim.resolve())
-    (FOLDER / KERNEL).unlink()
-    rendered("family.yaml")
-    assert victim.read_text() == "mine\n"
-
-
-def test_a_disk_that_is_full_is_answered_in_a_line(rendered: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_answered_in_a_line(rerender, monkeypatch):
     old = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
     with monkeypatch.context() as broken:
         broken.setattr(os, "replace", Interrupted(1, OSError(28, "No space left on device")))
-        said = rendered("family.yaml")
+        said = rerender("family.yaml")
     assert said.status == 1 and "No space left on device" in said.err and said.err.count("\n") == 1
     assert contents(FOLDER) == old
 
 
-def test_an_output_folder_below_a_file_is_answered_in_a_line(cli: Cli) -> None:
+def test_an_output_folder_below_a_file_is_answered_in_a_line(cli):
     Path("family.yaml").write_text(FAMILY)
     Path("file").write_text("mine\n")
     said = cli("family.yaml", "--out", "file/below")
     assert said.status == 1 and said.err.startswith("file/below") and said.err.count("\n") == 1
 
 
-def test_only_keeps_the_others(rendered: Cli) -> None:
+def test_only_keeps_the_others(rerender):
     before = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
-    assert rendered("family.yaml", "--only", "*_bias__*_mnk_*").status == 0
+    assert rerender("family.yaml", "--only", "*_bias__*_mnk_*").status == 0
     after = contents(FOLDER)
     assert after.keys() == before.keys()
     kernels = {name for name in before if name.startswith("gemm")}
@@ -217,7 +150,7 @@ def test_only_keeps_the_others(rendered: Cli) -> None:
     assert manifest["files"].keys() == after.keys() - {"manifest.json"}
 
 
-def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli: Cli) -> None:
+def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli):
     Path("family.yaml").write_text(FAMILY)
     assert cli("family.yaml", "--only", "*_bias__*").status == 0
     kernels = [name for name in contents(FOLDER) if name.startswith("gemm")]
@@ -227,16 +160,16 @@ def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli: Cli) -> None:
     assert cli("family.yaml").status == 0 and cli("family.yaml", "--check").status == 0
 
 
-def test_only_removes_what_the_spec_no_longer_makes(rendered: Cli) -> None:
+def test_only_removes_what_the_spec_no_longer_makes(rerender):
     Path("family.yaml").write_text(SMALLER)
-    assert rendered("family.yaml", "--only", "*_bias__*").status == 0
+    assert rerender("family.yaml", "--only", "*_bias__*").status == 0
     assert sorted(name for name in contents(FOLDER) if name.startswith("gemm")) == [
         KERNEL,
         KERNEL.replace("_bias__", "_none__"),
     ]
 
 
-def test_the_manifest_names_every_file_with_its_digest(rendered: Cli) -> None:
+def test_the_manifest_names_every_file_with_its_digest(rerender):
     import hashlib
 
     files = contents(FOLDER)

@@ -1,21 +1,11 @@
 """Who wrote a file: any change is an edit, also above the digest and of bytes that are no text; line ends are none."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, SMALLER, Cli, render_family
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, SMALLER
 from tests.helpers.support import BESIDE_KERNELS, LIMITED, Spoken, contents, files_of
-
-
-@pytest.fixture
-def rendered(cli: Cli) -> Cli:
-    """The command line in a folder where family.yaml, of four kernels, was rendered."""
-    return render_family(cli)
-
 
 HEADS = {
     "a licence": lambda text: "# SPDX-License-Identifier: MIT\n" + text,
@@ -30,7 +20,7 @@ HEADS = {
 
 @pytest.mark.parametrize("manifest", ["there", "absent", "damaged"])
 @pytest.mark.parametrize("head", HEADS)
-def test_a_change_above_the_digest_is_an_edit(rendered: Cli, head: str, manifest: str) -> None:
+def test_a_change_above_the_digest_is_an_edit(rerender, head, manifest):
     edited = FOLDER / KERNEL
     edited.write_text(HEADS[head](edited.read_text()))
     if manifest == "absent":
@@ -38,13 +28,13 @@ def test_a_change_above_the_digest_is_an_edit(rendered: Cli, head: str, manifest
     elif manifest == "damaged":
         (FOLDER / "manifest.json").write_text("")
     before = contents(FOLDER)
-    said = rendered("family.yaml")
+    said = rerender("family.yaml")
     assert said.status == 1 and contents(FOLDER) == before
     assert f"{edited}: edited by hand; keep the edit elsewhere, or overwrite it with --force\n" in said.err
-    assert rendered("family.yaml", "--force").status == 0 and rendered("family.yaml", "--check").status == 0
+    assert rerender("family.yaml", "--force").status == 0 and rerender("family.yaml", "--check").status == 0
 
 
-def test_the_header_of_a_spec_is_no_edit(cli: Cli) -> None:
+def test_the_header_of_a_spec_is_no_edit(cli):
     header = "header: |\n  SPDX-License-Identifier: MIT\n\n  © Größe\n"
     Path("family.yaml").write_text(FAMILY + header)
     assert cli("family.yaml").status == 0
@@ -57,30 +47,21 @@ def test_the_header_of_a_spec_is_no_edit(cli: Cli) -> None:
     assert cli("family.yaml").status == 1
 
 
-def with_crlf(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-
-
-def test_line_ends_do_not_count(rendered: Cli) -> None:
+def test_line_ends_do_not_count(rerender):
     for path in (Path("family.yaml"), *files_of(FOLDER)):
-        with_crlf(path)
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     before = contents(Path())
-    assert rendered("family.yaml", "--check").status == 0
-    assert rendered("family.yaml", "--diff") == Spoken(0, "", "")
-    assert rendered("family.yaml").out == f"generated/family: 4 kernels; {4 + LIMITED} same\n"
+    assert rerender("family.yaml", "--check").status == 0
+    assert rerender("family.yaml", "--diff") == Spoken(0, "", "")
+    assert rerender("family.yaml").out == f"generated/family: 4 kernels; {4 + LIMITED} same\n"
     assert contents(Path()) == before
+    (FOLDER / "manifest.json").unlink()
+    assert rerender("family.yaml").out == f"generated/family: 4 kernels; 1 created, {3 + LIMITED} same\n"
     # What changes is written with LF; an edit in a file with CRLF is still one.
     Path("family.yaml").write_text(SMALLER)
-    assert rendered("family.yaml").status == 0 and b"\r" not in (FOLDER / "__init__.py").read_bytes()
+    assert rerender("family.yaml").status == 0 and b"\r" not in (FOLDER / "__init__.py").read_bytes()
     (FOLDER / KERNEL).write_bytes((FOLDER / KERNEL).read_bytes() + b"# mine\r\n")
-    assert rendered("family.yaml").status == 1
-
-
-def test_line_ends_do_not_count_without_a_manifest(rendered: Cli) -> None:
-    for path in files_of(FOLDER):
-        with_crlf(path)
-    (FOLDER / "manifest.json").unlink()
-    assert rendered("family.yaml").out == f"generated/family: 4 kernels; 1 created, {3 + LIMITED} same\n"
+    assert rerender("family.yaml").status == 1
 
 
 BYTES = {
@@ -94,24 +75,15 @@ BYTES = {
 
 @pytest.mark.parametrize("change", BYTES)
 @pytest.mark.parametrize("name", [KERNEL, "__init__.py", ".gitattributes", "_runtime/launch.py"])
-def test_bytes_that_are_no_text_are_an_edit(rendered: Cli, name: str, change: str) -> None:
+def test_bytes_that_are_no_text_are_an_edit(rerender, name, change):
     whole = contents(FOLDER)
     (FOLDER / name).write_bytes(BYTES[change](whole[name]))
     before = contents(FOLDER)
     for options in ((), ("--stage",)):
-        said = rendered("family.yaml", *options)
+        said = rerender("family.yaml", *options)
         assert said.status == 1 and said.err.startswith(f"{FOLDER / name}: edited by hand; ")
-    said = rendered("family.yaml", "--check")
+    said = rerender("family.yaml", "--check")
     assert said.status == 1 and f"{FOLDER / name}: would be updated (edited by hand)\n" in said.err
-    assert rendered("family.yaml", "--diff").status == 1 and contents(FOLDER) == before
-    assert rendered("family.yaml", "--list").status == 0
-    assert rendered("family.yaml", "--force").status == 0 and contents(FOLDER) == whole
-
-
-def test_a_folder_of_an_older_version_gets_the_attributes(rendered: Cli) -> None:
-    manifest = json.loads((FOLDER / "manifest.json").read_text())
-    del manifest["files"][".gitattributes"]
-    (FOLDER / "manifest.json").write_text(json.dumps(manifest))
-    (FOLDER / ".gitattributes").unlink()
-    assert f"{FOLDER}/.gitattributes: would be created\n" in rendered("family.yaml", "--check").err
-    assert rendered("family.yaml").out == f"generated/family: 4 kernels; 1 created, 1 updated, {2 + LIMITED} same\n"
+    assert rerender("family.yaml", "--diff").status == 1 and contents(FOLDER) == before
+    assert rerender("family.yaml", "--list").status == 0
+    assert rerender("family.yaml", "--force").status == 0 and contents(FOLDER) == whole

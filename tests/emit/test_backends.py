@@ -1,31 +1,25 @@
 """The key `backends`: what it asks of a spec, and what a family has then."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from generator.commands.command_line import main
 from generator.cost import torch_operators
 from generator.cost.torch_operators import operator_of, rule_of
 from generator.plan.families import families
-from tests.helpers.support import BASE, assert_formatted
+from tests.helpers.support import BASE, assert_formatted, render_spec
 
 FASTEST = f"{BASE}select: fastest\ntargets: [sm90]\n"
 ATEN = f"{FASTEST}backends: [triton, aten]\n"
 GAINS = "backends: 'aten'"
 
 
-def files(folder: Path, text: str, *options: str) -> set[str]:
+def files(folder, text, *options):
     """The modules of a rendered family."""
-    (folder / "products.yaml").write_text(text)
-    assert main([str(folder / "products.yaml"), "--out", str(folder), *options]) == 0
-    found = folder / "products"
+    found = render_spec(folder, "products", text, *options)
     return {path.relative_to(found).as_posix() for path in found.rglob("*.py")}
 
 
-def test_the_word_brings_two_modules_and_what_they_need(tmp_path: Path) -> None:
+def test_the_word_brings_two_modules_and_what_they_need(tmp_path):
     plain = files(tmp_path, FASTEST)
     assert files(tmp_path, f"{FASTEST}backends: [triton]\n") == plain
     more = files(tmp_path, ATEN) - plain
@@ -36,7 +30,7 @@ def test_the_word_brings_two_modules_and_what_they_need(tmp_path: Path) -> None:
     assert '("NVIDIA H200", "gemm_fp16"): (' in text
 
 
-def test_a_family_without_measurements_has_empty_tables(tmp_path: Path) -> None:
+def test_a_family_without_measurements_has_empty_tables(tmp_path):
     files(tmp_path, ATEN.replace("sm90", "sm80"))
     text = (tmp_path / "products" / "_backends.py").read_text()
     assert "MEASURED = {}\n" in text and "RULES = {}\n" in text
@@ -58,7 +52,7 @@ def test_a_family_without_measurements_has_empty_tables(tmp_path: Path) -> None:
         ("select: fastest\nepilogue: gelu\nbackends: [triton, aten]", f"6:20: {GAINS} brings nothing"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, message: str) -> None:
+def test_what_is_refused(tmp_path, capsys, more, message):
     path = tmp_path / "products.yaml"
     path.write_text(f"{BASE}{more}\n")
     assert main([str(path), "--out", str(tmp_path)]) == 2
@@ -99,7 +93,7 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize("text", OPERATORS)
-def test_contracts_that_an_operator_computes(tmp_path: Path, text: str) -> None:
+def test_contracts_that_an_operator_computes(tmp_path, text):
     path = tmp_path / "products.yaml"
     path.write_text(f"summary: x.\nlayout: rcr\n{text}\nselect: fastest\nbackends: [triton, aten]\ntargets: [sm90]\n")
     (family,) = families([path])
@@ -110,7 +104,7 @@ def test_contracts_that_an_operator_computes(tmp_path: Path, text: str) -> None:
         assert rule_of(kernels[0].variant)
 
 
-def test_winners_of_a_specs_own_file_say_where_torch_was_faster(tmp_path: Path) -> None:
+def test_winners_of_a_specs_own_file_say_where_torch_was_faster(tmp_path):
     winner = """{"contract": "gemm_fp16_rcr_none", "m": %d, "n": 64, "k": 64, "seconds": 1e-5, "library_seconds": %s,
      "kernel": "gemm_fp16_rcr_none__tiled_pointer_auto_grouped",
      "config": {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}}"""
@@ -127,7 +121,7 @@ def test_winners_of_a_specs_own_file_say_where_torch_was_faster(tmp_path: Path) 
     assert '("NVIDIA A100", "gemm_fp16"): (\n        ("M", 100, "triton", "aten"),\n    ),' in text
 
 
-def test_what_a_call_would_run_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_call_would_run_is_explained(tmp_path, capsys):
     path = tmp_path / "products.yaml"
     path.write_text(ATEN)
     device = ["--device", "nvidia_h200", "--sizes"]

@@ -1,60 +1,38 @@
 """`copies` of a family's `_runtime`: what is copied, when that pays, and that a launch of copies is kept."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import torch
 import triton
 
-from generator.commands.command_line import main
 from tests.helpers.stand_ins import Kernel, copied
-from tests.helpers.support import ROOT, forget, python
+from tests.helpers.support import ROOT, forget, python, render_spec, spec
 
-SPEC = """\
-summary: Copied.
-layout: [rcr, rrr]
-dtype: [fp16, fp32]
-select: fastest
-"""
+SPEC = spec("layout: [rcr, rrr]; dtype: [fp16, fp32]; select: fastest")
 
 
 @pytest.fixture
-def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    (tmp_path / "again.yaml").write_text(SPEC)
-    assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
+def copies(tmp_path, monkeypatch):
+    render_spec(tmp_path, "again", SPEC)
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("again._runtime.copies")
     forget("again")
 
 
-@pytest.fixture
-def alignment(copies: ModuleType) -> ModuleType:
-    return importlib.import_module("again._runtime.alignment")
-
-
-def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
+def test_copies_are_aligned_and_equal(copies):
     """In the interpreter, which wants a process of its own."""
-    folder = Path(copies.__file__ or "").parents[2]
-    ran = python(
-        str(ROOT / "tests" / "helpers" / "copied.py"),
-        "again._runtime.copies",
-        cwd=folder,
-        env={"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"},
-    )
+    folder, script = Path(copies.__file__ or "").parents[2], ROOT / "tests" / "helpers" / "copied.py"
+    env = {"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"}
+    ran = python(script, "again._runtime.copies", cwd=folder, env=env)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == ["13", "copied"]
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
-    copies: ModuleType, monkeypatch: pytest.MonkeyPatch, keep: bool
-) -> None:
+def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(copies, monkeypatch, keep):
     kernel = Kernel([])
     active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
     monkeypatch.setattr(copies.fast, "_driver", lambda: active)
@@ -79,21 +57,22 @@ def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
     assert given == [x.data_ptr() for x in (second[0], a, second[1], b)]
 
 
-def test_only_what_is_unaligned_counts_against_a_copy(copies: ModuleType) -> None:
+def test_only_what_is_unaligned_counts_against_a_copy(copies):
     narrow, wide = torch.randn(3328, 10).T, torch.randn(3328, 984)
     assert copies.worth_aligning(narrow, wide), "each element of a is in 984 products"
     assert not copies.worth_aligning(narrow[:, :1000].contiguous(), wide[:1000]), "both are aligned"
     assert not copies.worth_aligning(torch.randn(10, 3328), torch.randn(3328, 983)), "each element of b is in 10"
 
 
-def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
+def test_one_matrix_for_a_whole_batch_is_not_copied(copies):
     one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
     assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
     assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
     assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
 
 
-def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType, alignment: ModuleType) -> None:
+def test_what_lies_across_the_lines_of_the_l2(copies):
+    alignment = importlib.import_module("again._runtime.alignment")
     # Of no memory, whose address is 0.
     whole, longer = (torch.empty(64, n, dtype=torch.float16, device="meta")[:, :128] for n in (128, 136))
     assert [alignment.crosses(x) for x in (whole, whole.T, longer, longer.T)] == [False, False, True, True]
@@ -107,118 +86,65 @@ def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType, alignment: Mod
 @pytest.mark.parametrize(
     ("rows", "ld", "worth"), [(4096, 136, True), (4096, 128, False), (2048, 136, False), (4096, 129, True)]
 )
-def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(
-    copies: ModuleType, rows: int, ld: int, worth: bool
-) -> None:
+def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(copies, rows, ld, worth):
     a = torch.empty(rows, 136, dtype=torch.float16, device="meta")[:, :128]
     b = torch.empty(512, ld, dtype=torch.float16, device="meta")[:, :128]
     assert copies.worth_lining(a, b.T) == worth
     assert not copies.worth_lining(a[:, :0], b.T[:0])
 
 
-def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: ModuleType) -> None:
-    def operands(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.empty(m, k, device="meta"), torch.empty(n, k, device="meta").T
-
-    both = {"a": "ccr", "b": "rrr"}
-    assert copies.worth_across(*operands(127, 1024, 4096), both, 1) == "a"
-    assert copies.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}, 1) is None, "B is not copied for few rows"
-    assert copies.worth_across(*operands(256, 4095, 4096), both, 1) == "b"
-    assert copies.worth_across(*operands(256, 4096, 4096), both, 1) == "a", "A is a sixteenth of B"
-    assert copies.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}, 1) == "b"
-    assert copies.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}, 1) == "a"
-    assert copies.worth_across(*operands(1, 16384, 65536), both, 1) is None, "a row is read as it is"
-    assert copies.worth_across(*operands(64, 1024, 1023), both, 1) is None, "the launch would take longer"
-    # What is copied so is never turned again, or two contracts would copy for each other without end.
-    for m in (2, 7, 127, 128):
-        a, b = operands(m, 4096, 65536)
-        assert copies.worth_turning(a.T.contiguous().T, b, {"a": "rcr"}, None) is None
-        assert copies.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
-    a, b = operands(1024, 1024, 1024)
-    assert copies.worth_across(a, b.T, both, 1) is None and copies.worth_across(a.T, b, both, 1) is None, (
-        "layouts that are refused"
-    )
-
-
-TURNED = """\
-summary: Turned around.
-layout: [rcr, rrr, crr, ccr]
-dtype: [tf32, tf32x3, fp32, fp16]
-product: {product}
-select: fastest
-"""
+TURNED = spec("layout: [rcr, rrr, crr, ccr]; dtype: [tf32, tf32x3, fp32, fp16]; product: {product}; select: fastest")
 
 
 @pytest.mark.parametrize(
     ("dtype", "layout", "sizes", "lies"),
     [
         # Large ones, for a matrix unit that wants K contiguous; A goes through registers, unless it is small.
-        ("tf32", "crr", (1024, 1024, 512), "ccr"),
-        ("tf32", "rrr", (1024, 1024, 512), "rcr"),
-        ("tf32", "ccr", (2048, 2048, 512), "ccr"),
-        ("tf32", "ccr", (64, 4096, 2048), "rcr"),
+        *(("tf32", "crr", (1024, 1024, 512), "ccr"), ("tf32", "rrr", (1024, 1024, 512), "rcr")),
+        *(("tf32", "ccr", (2048, 2048, 512), "ccr"), ("tf32", "ccr", (64, 4096, 2048), "rcr")),
         # By an exchanged product B does, too; of two the smaller is copies.
-        ("tf32 exchanged", "rrr", (1024, 1024, 512), "rrr"),
-        ("tf32 exchanged", "rrr", (64, 4096, 2048), "rrr"),
-        ("tf32 exchanged", "rrr", (4096, 1024, 512), "rcr"),
-        ("tf32 exchanged", "crr", (1024, 1024, 512), "rrr"),
-        ("tf32 exchanged", "crr", (64, 4096, 2048), "rrr"),
-        ("tf32 exchanged", "crr", (4096, 64, 2048), "ccr"),
-        ("tf32 exchanged", "crr", (256, 256, 8192), "crr"),
-        ("fp16", "ccr", (64, 4096, 2048), "ccr"),
+        *(("tf32 exchanged", "rrr", (1024, 1024, 512), "rrr"), ("tf32 exchanged", "rrr", (64, 4096, 2048), "rrr")),
+        *(("tf32 exchanged", "rrr", (4096, 1024, 512), "rcr"), ("tf32 exchanged", "crr", (1024, 1024, 512), "rrr")),
+        *(("tf32 exchanged", "crr", (64, 4096, 2048), "rrr"), ("tf32 exchanged", "crr", (4096, 64, 2048), "ccr")),
+        *(("tf32 exchanged", "crr", (256, 256, 8192), "crr"), ("fp16", "ccr", (64, 4096, 2048), "ccr")),
         # Too few rows for B to be worth it, and A alone gains nothing.
-        ("tf32", "crr", (64, 4096, 2048), "crr"),
-        ("tf32", "rrr", (64, 4096, 2048), "rrr"),
+        *(("tf32", "crr", (64, 4096, 2048), "crr"), ("tf32", "rrr", (64, 4096, 2048), "rrr")),
         ("tf32", "rrr", (512, 512, 512), "rrr"),
         # Columns of A that are shorter than 32 bytes, where there are many.
-        ("fp16", "crr", (8, 64, 4096), "rrr"),
-        ("fp16", "ccr", (15, 64, 4096), "rcr"),
-        ("fp16", "crr", (16, 64, 4096), "crr"),
-        ("fp16", "crr", (8, 64, 4095), "crr"),
-        ("tf32", "ccr", (7, 64, 4096), "rcr"),
-        ("tf32", "ccr", (8, 64, 4096), "ccr"),
+        *(("fp16", "crr", (8, 64, 4096), "rrr"), ("fp16", "ccr", (15, 64, 4096), "rcr")),
+        *(("fp16", "crr", (16, 64, 4096), "crr"), ("fp16", "crr", (8, 64, 4095), "crr")),
+        *(("tf32", "ccr", (7, 64, 4096), "rcr"), ("tf32", "ccr", (8, 64, 4096), "ccr")),
         # fp32 without a matrix unit, which wants K across: of B, or of few rows in an exchanged product.
-        ("fp32", "rcr", (128, 1024, 1024), "rrr"),
-        ("fp32 exchanged", "rcr", (128, 1024, 1024), "rrr"),
-        ("fp32", "rcr", (128, 512, 1023), "rcr"),
-        ("fp32", "rcr", (64, 2048, 1024), "rcr"),
-        ("fp32 exchanged", "rcr", (64, 2048, 1024), "ccr"),
-        ("fp32 exchanged", "rcr", (64, 1024, 1023), "rcr"),
+        *(("fp32", "rcr", (128, 1024, 1024), "rrr"), ("fp32 exchanged", "rcr", (128, 1024, 1024), "rrr")),
+        *(("fp32", "rcr", (128, 512, 1023), "rcr"), ("fp32", "rcr", (64, 2048, 1024), "rcr")),
+        *(("fp32 exchanged", "rcr", (64, 2048, 1024), "ccr"), ("fp32 exchanged", "rcr", (64, 1024, 1023), "rcr")),
         ("fp32 exchanged", "ccr", (128, 1024, 1024), "ccr"),
         # Short columns of A are no reason to turn it, and it would be turned back.
-        ("fp32 exchanged", "rcr", (7, 8192, 4096), "ccr"),
-        ("fp32 exchanged", "ccr", (7, 64, 4096), "ccr"),
-        ("fp32 exchanged", "rcr", (1, 8192, 16384), "rcr"),
-        ("fp32 exchanged", "rrr", (128, 1024, 1024), "rrr"),
+        *(("fp32 exchanged", "rcr", (7, 8192, 4096), "ccr"), ("fp32 exchanged", "ccr", (7, 64, 4096), "ccr")),
+        *(("fp32 exchanged", "rcr", (1, 8192, 16384), "rcr"), ("fp32 exchanged", "rrr", (128, 1024, 1024), "rrr")),
         # Of few rows a family with summed products copies nothing.
-        ("fp32 summed", "rcr", (8, 8192, 4096), "rcr"),
-        ("fp32 summed", "rcr", (9, 8192, 4096), "rcr"),
+        *(("fp32 summed", "rcr", (8, 8192, 4096), "rcr"), ("fp32 summed", "rcr", (9, 8192, 4096), "rcr")),
         ("fp32 summed", "rcr", (128, 1024, 1024), "rrr"),
         # Three products in tf32 want K contiguous, and read no operand from registers.
-        ("tf32x3", "rrr", (1024, 1024, 512), "rcr"),
-        ("tf32x3", "crr", (1024, 1024, 512), "rcr"),
+        *(("tf32x3", "rrr", (1024, 1024, 512), "rcr"), ("tf32x3", "crr", (1024, 1024, 512), "rcr")),
         ("tf32x3", "rrr", (256, 4096, 1024), "rrr"),
         # A row that lies as a column: no copy, and rows of its own step.
-        ("tf32", "crr", (1, 64, 32), "rrr"),
-        ("fp16", "crr", (1, 64, 4096), "rrr"),
+        *(("tf32", "crr", (1, 64, 32), "rrr"), ("fp16", "crr", (1, 64, 4096), "rrr")),
     ],
 )
-def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, layout: str, sizes: tuple[int, int, int], lies: str
-) -> None:
+def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(tmp_path, monkeypatch, dtype, layout, sizes, lies):
     dtype, _, product = dtype.partition(" ")
-    (tmp_path / "turned.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
-    assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
+    render_spec(tmp_path, "turned", TURNED.format(product=f"[direct, {product}]" if product else "direct"))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     package = importlib.import_module("turned")
     names = ("launch", "ranking", "copies")
     launch, ranking, copies = (importlib.import_module(f"turned._runtime.{name}") for name in names)
-    taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+    taken = []
 
     calls = {id(package._kernel(name).CALL): name for names in package._KERNELS.values() for name in names}
 
-    def started(call: Any, plan: Any, given: dict[str, Any], first: torch.Tensor) -> None:
+    def started(call, plan, given, first):
         taken.append((calls[id(call)], given["a"], given["b"]))
 
     monkeypatch.setattr(copies, "_launch", copied)

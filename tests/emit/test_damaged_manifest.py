@@ -1,33 +1,25 @@
 """A manifest that was merged, cut off or edited: rendering writes it again, and nobody's work is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OUT, Cli, render_family
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OUT
 from tests.helpers.support import LIMITED, contents
 
 
-def test_kernels_of_a_spec_that_was_renamed_are_removed(rendered: Cli) -> None:
+def test_kernels_of_a_spec_that_was_renamed_are_removed(rerender):
     """Nothing but their own heads says what the spec was called."""
     Path("other.yaml").write_text(Path("family.yaml").read_text().replace("[none, bias]", "none") + "name: family\n")
     Path("family.yaml").rename("gone.yaml")
     manifest = FOLDER / "manifest.json"
     manifest.write_text(manifest.read_text()[:500])
-    said = rendered("other.yaml")
+    said = rerender("other.yaml")
     assert said.status == 1 and "edited by hand" in said.err and "manifest.json:" in said.err
-    said = rendered("other.yaml", "--force")
+    said = rerender("other.yaml", "--force")
     assert said.status == 0 and " 2 removed" in said.out
-    assert rendered("other.yaml", "--check").status == 0
+    assert rerender("other.yaml", "--check").status == 0
     assert not [path for path in FOLDER.glob("*_bias__*")]
-
-
-@pytest.fixture
-def rendered(cli: Cli) -> Cli:
-    """The command line in a folder where family.yaml, of four kernels, was rendered."""
-    return render_family(cli)
 
 
 @pytest.mark.parametrize(
@@ -43,23 +35,23 @@ def rendered(cli: Cli) -> Cli:
     ],
     ids=lambda text: text[:30],
 )
-def test_a_damaged_manifest_is_written_again(rendered: Cli, text: str) -> None:
+def test_a_damaged_manifest_is_written_again(rerender, text):
     manifest = FOLDER / "manifest.json"
     (OUT / "victim.txt").write_text("mine\n")
     before = contents(OUT)
     manifest.write_text(text)
     for option in ("--check", "--diff"):
-        said = rendered("family.yaml", option)
+        said = rerender("family.yaml", option)
         assert said.status == 1 and said.err.startswith(f"{manifest}:1: is not a manifest (")
         assert manifest.read_text() == text
-    said = rendered("family.yaml")
+    said = rerender("family.yaml")
     assert (said.status, said.out) == (0, f"generated/family: 4 kernels; 1 updated, {3 + LIMITED} same\n")
     assert said.err.startswith(f"{manifest}:1: is not a manifest (") and said.err.endswith("); it is written again\n")
     assert contents(OUT) == before
 
 
 @pytest.mark.parametrize("damage", ["conflict", "cut off", "empty", "not text"])
-def test_a_damaged_manifest_loses_no_work(rendered: Cli, damage: str) -> None:
+def test_a_damaged_manifest_loses_no_work(rerender, damage):
     manifest = FOLDER / "manifest.json"
     text = manifest.read_bytes()
     damaged = {
@@ -72,26 +64,26 @@ def test_a_damaged_manifest_loses_no_work(rendered: Cli, damage: str) -> None:
     edited = FOLDER / KERNEL
     edited.write_text(edited.read_text() + "# mine\n")
     before = contents(Path())
-    said = rendered("family.yaml")
+    said = rerender("family.yaml")
     assert said.status == 1 and said.err.startswith(f"{edited}: edited by hand; ") and contents(Path()) == before
     # A foreign file stays, and where nothing shows that the manifest was one, the folder is left alone.
     (FOLDER / "notes.txt").write_text("mine\n")
-    said = rendered("family.yaml", "--force")
+    said = rerender("family.yaml", "--force")
     if damage in ("conflict", "cut off"):
-        assert said.status == 0 and rendered("family.yaml", "--check").status == 0
+        assert said.status == 0 and rerender("family.yaml", "--check").status == 0
     else:
         assert said.status == 1 and "holds files (notes.txt) that were not rendered" in said.err
         assert contents(FOLDER) == {**before_of(before), "notes.txt": b"mine\n"}
     assert (FOLDER / "notes.txt").read_text() == "mine\n"
 
 
-def before_of(files: dict[str, bytes]) -> dict[str, bytes]:
+def before_of(files):
     """The files of the family's folder among those of the folder of the test."""
     start = f"{FOLDER.as_posix()}/"
     return {name.removeprefix(start): data for name, data in files.items() if name.startswith(start)}
 
 
-def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli: Cli) -> None:
+def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli):
     Path("family.yaml").write_text(FAMILY)
     FOLDER.mkdir(parents=True)
     (FOLDER / "manifest.json").write_text('{"name": "my web page"}')
@@ -101,18 +93,18 @@ def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli: Cli) -> None:
         assert contents(FOLDER) == {"manifest.json": b'{"name": "my web page"}'}
 
 
-def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rendered: Cli) -> None:
+def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rerender):
     (FOLDER / "manifest.json").write_text("{")
     before = contents(FOLDER)
     for options in (("--only", "*_bias_*"), ("--only", "*_bias_*", "--check")):
-        said = rendered("family.yaml", *options)
+        said = rerender("family.yaml", *options)
         assert said.status == 1 and "--only would lose the other kernels: render without --only first" in said.err
     assert contents(FOLDER) == before
 
 
-def test_a_command_that_reads_a_damaged_manifest_names_what_mends_it(rendered: Cli) -> None:
+def test_a_command_that_reads_a_damaged_manifest_names_what_mends_it(rerender):
     (FOLDER / "manifest.json").write_text("{")
-    said = rendered("verify", FOLDER, "--level", "static")
+    said = rerender("verify", FOLDER, "--level", "static")
     assert said.status == 2 and "manifest.json:1: is invalid: is not JSON: " in said.err
     command = said.err.strip().rpartition("render the family again: python -m generator ")[2]
-    assert command == "family.yaml" and rendered(command).status == 0
+    assert command == "family.yaml" and rerender(command).status == 0

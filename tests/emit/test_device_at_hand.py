@@ -1,21 +1,16 @@
 """GPUs that a spec did not name: what is chosen fits on the device at hand, or a sentence says that nothing does."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 import torch
 
 from generator.emit.loading import library_module, load_family, load_kernel
-from generator.emit.manifest_reader import Rendered, remembered
-from generator.language.model import Variant
+from generator.emit.manifest_reader import remembered
 from generator.language.targets import TARGETS
 from generator.plan import legality, memory_needs
 from generator.plan.devices import Device
@@ -38,8 +33,8 @@ LARGE = f"{BASE}tile: [{{m: 128, n: 256, k: 64, warps: 8, stages: 3}}]\n"
 
 
 @pytest.fixture
-def render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    def rendered(text: str, package: str) -> Path:
+def render(tmp_path, capsys):
+    def rendered(text, package):
         (tmp_path / "at_hand.yaml").write_text(text)
         said = called(capsys, tmp_path / "at_hand.yaml", "--out", tmp_path / package, "--package", package)
         assert said.status == 0, said.err
@@ -49,9 +44,9 @@ def render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 @contextmanager
-def device_of(target: str, shared: int, **others: object) -> Iterator[list[int]]:
+def device_of(target, shared, **others):
     """A GPU of a target with other shared memory; what it yields has an entry for each query of its properties."""
-    queries: list[int] = []
+    queries = []
     capability = divmod(TARGETS[target].capability, 10)
     properties = SimpleNamespace(
         **dict(zip(("major", "minor"), capability, strict=True)),
@@ -62,7 +57,7 @@ def device_of(target: str, shared: int, **others: object) -> Iterator[list[int]]
         **others,
     )
 
-    def asked(device: object = None) -> SimpleNamespace:
+    def asked(device=None):
         queries.append(1)
         return properties
 
@@ -70,46 +65,22 @@ def device_of(target: str, shared: int, **others: object) -> Iterator[list[int]]
         yield queries
 
 
-def modules(folder: Path, package: str) -> list[tuple[Variant, ModuleType]]:
+def modules(folder, package):
     """The kernels of a folder, each with its module as a caller imports it."""
-    found: Rendered = remembered(folder)
+    found = remembered(folder)
     if package == "files":
         return [(kernel.variant, load_kernel(found.file(name))) for name, kernel in found.by_name.items()]
     family = load_family(folder)
     return [(kernel.variant, family._kernel(name)) for name, kernel in found.by_name.items()]
 
 
-def offered(module: ModuleType) -> list[dict[str, int]]:
+def offered(module):
     """The configurations that the GPU at hand can run."""
-    found: list[dict[str, int]] = module.CALL.offered(CUDA) if hasattr(module, "CALL") else module._device(CUDA)[0]
+    found = module.CALL.offered(CUDA) if hasattr(module, "CALL") else module._device(CUDA)[0]
     return found
 
 
-def chosen(module: ModuleType, sizes: tuple[int, ...]) -> dict[str, int]:
-    """The configuration that a kernel chooses for sizes on the GPU at hand."""
-    row: dict[str, int]
-    if hasattr(module, "CALL"):
-        row = module.CALL.chosen(sizes, CUDA)
-    else:
-        rows, figures = module._device(CUDA)
-        row = min(rows, key=lambda row: module.cost(row, *sizes, *figures))
-    return row
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-@pytest.mark.parametrize(
-    "more", ["dtype: fp16\n", "dtype: fp32\n", "dtype: int8\n", "schedule: persistent\n", "epilogue: swiglu\n"]
-)
-def test_a_default_family_chooses_what_fits(render: Any, package: str, more: str) -> None:
-    text = BASE.replace("dtype: fp16\n", "") + more if "dtype" in more else BASE + more
-    folder = render(text, package)
-    with standing_in_for(RTX_4090):
-        for v, module in modules(folder, package):
-            needed = [shared_memory(v, tile_of(v, chosen(module, sizes)), "sm89") for sizes in SIZES]
-            assert max(needed) <= HELD
-
-
-def test_the_functions_choose_what_fits(render: Any) -> None:
+def test_the_functions_choose_what_fits(render):
     """`which` and `prepare` ask the same function as a call does."""
     family = load_family(render(BASE, "torch"))
     prepare = library_module(family, "prepare")
@@ -125,17 +96,8 @@ def test_the_functions_choose_what_fits(render: Any) -> None:
     assert rows and max(shared_memory(v, tile_of(v, dict(row)), "sm89") for row in rows) <= HELD
 
 
-@pytest.mark.parametrize("select", ["fastest", "autotune", "fixed"])
-def test_each_choice_is_among_what_fits(render: Any, select: str) -> None:
-    folder = render(f"{BASE}select: {select}\n", "torch")
-    with standing_in_for(RTX_4090):
-        for v, module in modules(folder, "torch"):
-            rows = offered(module) if legality.why_not_on(v, "sm89") is None else []
-            assert all(legality.why_no_row_on(v, tile_of(v, row), "sm89") is None for row in rows)
-
-
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_device_that_holds_none_is_told(render: Any, package: str) -> None:
+def test_a_device_that_holds_none_is_told(render, package):
     """As a T4 has it: 64 KiB."""
     ((_, module),) = modules(render(LARGE, package), package)
     needed = 3 * (128 + 256) * 64 * 2 - (128 + 256) * 64 * 2
@@ -149,7 +111,7 @@ def test_a_device_that_holds_none_is_told(render: Any, package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_device_is_asked_once(render: Any, package: str) -> None:
+def test_a_device_is_asked_once(render, package):
     ((_, module),) = modules(render(BASE, package), package)
     with device_of("sm89", HELD) as queries:
         first = offered(module)
@@ -160,31 +122,25 @@ def test_a_device_is_asked_once(render: Any, package: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_offered_is_what_the_legality_table_allows(render: Any, package: str, target: str) -> None:
+def test_what_is_offered_is_what_the_legality_table_allows(render, package, target):
     folder = render(BASE, package)
     (kernel,) = remembered(folder).kernels
     ((_, module),) = modules(folder, package)
     assert offered_fault(module, kernel, target) is None
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_target_is_recognised(target: str) -> None:
-    with claimed_device(target):
-        assert kind_of(CUDA) == TARGETS[target].kind
-
-
 @pytest.mark.parametrize(
     ("capability", "kind"),
     [((7, 5), "sm80"), ((8, 7), "sm80"), ((10, 3), "sm100"), ((11, 0), "sm100"), ((12, 1), "sm80")],
 )
-def test_an_architecture_that_no_spec_can_name(capability: tuple[int, int], kind: str) -> None:
+def test_an_architecture_that_no_spec_can_name(capability, kind):
     properties = SimpleNamespace(**dict(zip(("major", "minor"), capability, strict=True)))
     with patch.object(torch.cuda, "get_device_properties", lambda device=None: properties):
         assert kind_of(CUDA) == kind
 
 
 @pytest.mark.parametrize("family", ["fp16_rcr", "fp8_blocks", "mx_scaled", "int4_rcr", "outputs", "fp32"])
-def test_targets_with_the_same_instructions_need_the_same(family: str) -> None:
+def test_targets_with_the_same_instructions_need_the_same(family):
     for kernel in remembered(shipped.folder(family)).kernels:
         needs = memory_needs.needs_of(kernel)
         for name, target in TARGETS.items():
@@ -193,7 +149,7 @@ def test_targets_with_the_same_instructions_need_the_same(family: str) -> None:
                 assert needs[target.kind] == own
 
 
-def test_verify_counts_what_is_left_out(render: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_counts_what_is_left_out(render, capsys):
     """One launch is compiled, which is enough to see what the level says of the others."""
     folder = render(BASE, "torch")
     said = called(
@@ -207,7 +163,7 @@ def test_verify_counts_what_is_left_out(render: Any, capsys: pytest.CaptureFixtu
     assert total.startswith("all 1 passed, 1 configuration left out in ")
 
 
-def test_verify_finds_a_launcher_that_takes_more(render: Any) -> None:
+def test_verify_finds_a_launcher_that_takes_more(render):
     folder = render(BASE, "torch")
     (kernel,) = remembered(folder).kernels
     file = folder / "_shared_memory.py"

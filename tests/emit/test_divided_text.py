@@ -1,7 +1,5 @@
 """The digest of a rendered file from its statements: the same as of the whole file, and parsed once a statement."""
 
-from __future__ import annotations
-
 import pytest
 
 from generator.emit.divided_text import divided_digest
@@ -13,7 +11,7 @@ FOLDERS = ("fused", "ladder", "stream_k", "training", "stored")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_it_is_the_digest_of_the_whole_file(folder: str) -> None:
+def test_it_is_the_digest_of_the_whole_file(folder):
     for path in sorted(shipped.folder(folder).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert divided_digest(text, path.stem) == unformatted_digest(text), path
@@ -66,10 +64,6 @@ def gemm_one(
         "",
     ],
 )
-def test_text_of_any_kind_has_the_same_digest_or_none(text: str) -> None:
+def test_text_of_any_kind_has_the_same_digest_or_none(text):
     found = divided_digest(text, "gemm_one")
-    assert found in (None, unformatted_digest(text))
-
-
-def test_the_example_is_divided() -> None:
-    assert divided_digest(KERNEL, "gemm_one") == unformatted_digest(KERNEL) is not None
+    assert found in (None, unformatted_digest(text)) and (found or text != KERNEL)

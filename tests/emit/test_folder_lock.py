@@ -1,34 +1,27 @@
 """Several processes that render one folder: the folder is whole, and each process says what it did."""
 
-from __future__ import annotations
-
 import os
-import signal
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from generator.files.locking import alone
-from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents, python
-
-Cli = Callable[..., Spoken]
+from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents
 
 FAMILY = BASE + "epilogue: [none, bias, relu]\nmasking: [none, mnk]\n"
 FOLDER = Path("generated/family")
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
+def start(*arguments):
     """The command line in a process of its own."""
     command = [sys.executable, "-m", "generator", *map(str, arguments)]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def ended(processes: Sequence[subprocess.Popen[str]]) -> list[Spoken]:
+def ended(processes):
     """How the processes have ended."""
     found = []
     for process in processes:
@@ -37,19 +30,13 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> list[Spoken]:
     return found
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
-    """The first line that a process prints on its standard error."""
-    assert process.stderr is not None
-    return process.stderr.readline()
-
-
 @pytest.fixture
-def family(cli: Cli) -> Cli:
+def family(cli):
     Path("family.yaml").write_text(FAMILY)
     return cli
 
 
-def test_processes_that_render_one_folder(family: Cli) -> None:
+def test_processes_that_render_one_folder(family):
     assert family("family.yaml", "--out", "aside").status == 0
     for said in ended([start("family.yaml") for _ in range(4)]):
         assert said.status == 0 and said.out.startswith("generated/family: 6 kernels; ")
@@ -58,25 +45,25 @@ def test_processes_that_render_one_folder(family: Cli) -> None:
     assert family("family.yaml", "--check").status == 0
 
 
-def test_a_process_waits_for_another_one(family: Cli) -> None:
+def test_a_process_waits_for_another_one(family):
     FOLDER.mkdir(parents=True)
     with alone(FOLDER):
         waiting = start("family.yaml")
-        assert first_line(waiting) == f"{FOLDER}: waiting for another process that renders this folder\n"
+        assert waiting.stderr.readline() == f"{FOLDER}: waiting for another process that renders this folder\n"
         assert contents(FOLDER) == {}
     (said,) = ended([waiting])
     assert said == Spoken(0, f"generated/family: 6 kernels; {6 + LIMITED} created\n", "")
 
 
 @pytest.mark.parametrize("other", ["other.yaml", "below/family.yaml"])
-def test_after_another_process_with_another_spec_nothing_is_written(family: Cli, other: str) -> None:
+def test_after_another_process_with_another_spec_nothing_is_written(family, other):
     """Two specs of one name, each in a call of its own: the second of the calls is refused."""
     Path("below").mkdir()
     Path(other).write_text(BASE + "name: family\n")
     FOLDER.mkdir(parents=True)
     with alone(FOLDER):
         waiting = start(other)
-        first_line(waiting)
+        waiting.stderr.readline()
         # What the process that has the folder renders meanwhile.
         assert family("family.yaml", "--out", "aside").status == 0
         for path in Path("aside/family").iterdir():
@@ -86,7 +73,7 @@ def test_after_another_process_with_another_spec_nothing_is_written(family: Cli,
     assert "another `name`" in said.err and family("family.yaml", "--check").status == 0
 
 
-def test_a_spec_beside_another_of_the_same_name(family: Cli) -> None:
+def test_a_spec_beside_another_of_the_same_name(family):
     assert family("family.yaml").status == 0
     Path("other.yaml").write_text(BASE + "name: family\n")
     before = contents(FOLDER)
@@ -99,39 +86,14 @@ def test_a_spec_beside_another_of_the_same_name(family: Cli) -> None:
     assert family("other.yaml").status == 0
 
 
-def test_calls_with_the_same_families_in_another_order_do_not_wait_for_ever(family: Cli) -> None:
+def test_calls_with_the_same_families_in_another_order_do_not_wait_for_ever(family):
     Path("other.yaml").write_text(BASE)
     calls = [("family.yaml", "other.yaml"), ("other.yaml", "family.yaml")]
     assert [said.status for said in ended([start(*call) for call in (*calls, *calls)])] == [0] * 4
     assert family("family.yaml", "other.yaml", "--check").status == 0
 
 
-def test_what_a_killed_process_leaves_is_mended(family: Cli) -> None:
-    assert family("family.yaml").status == 0
-    whole = contents(FOLDER)
-    Path("family.yaml").write_text(BASE + "epilogue: relu\n")
-    # Killed in front of the second file that it renames.
-    code = """
-    import os, signal, sys
-    from generator.commands import command_line
-    replace, count = os.replace, 0
-    def killed(source, target):
-        global count
-        count += 1
-        if count == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
-    os.replace = killed
-    sys.exit(command_line.main(["family.yaml"]))
-    """
-    assert python("-c", textwrap.dedent(code), cwd=Path.cwd()).returncode == -signal.SIGKILL
-    assert any(name.endswith(".new") for name in contents(FOLDER))
-    Path("family.yaml").write_text(FAMILY)
-    assert family("family.yaml").status == 0 and contents(FOLDER) == whole
-    assert family("family.yaml", "--check").status == 0
-
-
-def test_a_folder_of_which_nothing_is_written_is_not_left(family: Cli) -> None:
+def test_a_folder_of_which_nothing_is_written_is_not_left(family):
     Path("other.yaml").write_text(BASE)
     Path("vendor/family").mkdir(parents=True)
     Path("vendor/family/notes.txt").write_text("mine\n")
@@ -139,7 +101,7 @@ def test_a_folder_of_which_nothing_is_written_is_not_left(family: Cli) -> None:
     assert [path.name for path in Path("vendor").iterdir()] == ["family"]
 
 
-def test_every_obstacle_of_every_folder_is_named(family: Cli) -> None:
+def test_every_obstacle_of_every_folder_is_named(family):
     Path("other.yaml").write_text(BASE)
     Path("generated").mkdir()
     FOLDER.write_text("mine\n")
@@ -152,7 +114,7 @@ def test_every_obstacle_of_every_folder_is_named(family: Cli) -> None:
     ]
 
 
-def test_two_names_of_one_folder(family: Cli) -> None:
+def test_two_names_of_one_folder(family):
     Path("other.yaml").write_text(BASE)
     Path("generated/other").mkdir(parents=True)
     FOLDER.symlink_to("other")

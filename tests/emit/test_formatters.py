@@ -1,16 +1,13 @@
 """A rendered file that a formatter rewrote is unedited: it passes --check, and is written again."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from generator.emit.file_digests import is_same, unformatted_digest
-from tests.helpers.family_folder import FOLDER, KERNEL, OTHER, SMALLER, Cli, render_family
+from tests.helpers.family_folder import FOLDER, KERNEL, OTHER, SMALLER
 from tests.helpers.support import GENERATED, contents, ruff
 
 #: Settings of `ruff format` that repositories have.
@@ -23,70 +20,65 @@ SETTINGS = {
 }
 
 
-def formatted(folder: Path, setting: str = "single quotes") -> None:
+def formatted(folder, setting="single quotes"):
     options = [word for option in SETTINGS[setting] for word in ("--config", option)]
     done = ruff("format", "--isolated", "--no-cache", "-q", *options, folder.absolute())
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def rendered(cli: Cli) -> Cli:
-    return render_family(cli)
-
-
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_formatted_folder_passes_and_is_written_again(rendered: Cli, setting: str) -> None:
+def test_a_formatted_folder_passes_and_is_written_again(rerender, setting):
     whole = contents(FOLDER)
     formatted(FOLDER, setting)
     changed = contents(FOLDER)
     assert sum(changed[name] != whole[name] for name in whole) > 10
-    said = rendered("family.yaml", "--check")
+    said = rerender("family.yaml", "--check")
     assert said.status == 0 and said.err == "" and " files in the layout of another formatter\n" in said.out
-    assert rendered("family.yaml", "--diff").out == "" and contents(FOLDER) == changed
-    assert rendered("verify", FOLDER, "--level", "static", "--jobs", "1").status == 0
-    said = rendered("family.yaml")
+    assert rerender("family.yaml", "--diff").out == "" and contents(FOLDER) == changed
+    assert rerender("verify", FOLDER, "--level", "static", "--jobs", "1").status == 0
+    said = rerender("family.yaml")
     assert said.status == 0 and " updated, " in said.out and in_unix() == whole
 
 
-def in_unix() -> dict[str, bytes]:
+def in_unix():
     """The files of the folder, line ends aside."""
     return {name: data.replace(b"\r\n", b"\n") for name, data in contents(FOLDER).items()}
 
 
-def test_an_older_rendering_that_was_formatted_is_no_edit(rendered: Cli) -> None:
+def test_an_older_rendering_that_was_formatted_is_no_edit(rerender):
     """The text that was rendered is gone: the manifest has what the layout does not change."""
     formatted(FOLDER)
     Path("family.yaml").write_text(SMALLER)
-    said = rendered("family.yaml", "--check")
+    said = rerender("family.yaml", "--check")
     assert said.status == 1 and "edited by hand" not in said.err and f"{FOLDER / OTHER}: would be removed" in said.err
-    assert rendered("family.yaml").status == 0 and not (FOLDER / OTHER).exists()
+    assert rerender("family.yaml").status == 0 and not (FOLDER / OTHER).exists()
 
 
-def test_without_a_manifest_what_the_spec_renders_is_no_edit(rendered: Cli) -> None:
+def test_without_a_manifest_what_the_spec_renders_is_no_edit(rerender):
     whole = contents(FOLDER)
     formatted(FOLDER)
     (FOLDER / "manifest.json").unlink()
-    assert rendered("family.yaml").status == 0 and contents(FOLDER) == whole
+    assert rerender("family.yaml").status == 0 and contents(FOLDER) == whole
 
 
-def test_two_hooks_come_to_rest(rendered: Cli) -> None:
+def test_two_hooks_come_to_rest(rerender):
     """The hook that renders stages, and leaves what the formatter's hook behind it has made of the files."""
     for command in (("init", "-q"), ("add", ".")):
         subprocess.run(["git", *command], check=True)
     formatted(FOLDER)
     before = contents(FOLDER)
-    said = rendered("family.yaml", "--stage")
+    said = rerender("family.yaml", "--stage")
     assert said.status == 0 and "updated" not in said.out and contents(FOLDER) == before
     Path("family.yaml").write_text(SMALLER)
-    assert rendered("family.yaml", "--stage").status == 0
+    assert rerender("family.yaml", "--stage").status == 0
     formatted(FOLDER)
     before = contents(FOLDER)
-    assert rendered("family.yaml", "--stage").status == 0 and contents(FOLDER) == before
-    assert rendered("family.yaml", "--check").status == 0
-    assert rendered("family.yaml", "--stage", "--force").status == 0 and contents(FOLDER) != before
+    assert rerender("family.yaml", "--stage").status == 0 and contents(FOLDER) == before
+    assert rerender("family.yaml", "--check").status == 0
+    assert rerender("family.yaml", "--stage", "--force").status == 0 and contents(FOLDER) != before
 
 
-EDITS: dict[str, Callable[[str], str]] = {
+EDITS = {
     "a comment": lambda text: text.replace("import torch\n", "import torch  # mine\n", 1),
     "a comment in a line of its own": lambda text: text + "# mine\n",
     "no comment": lambda text: text.replace("# Generated by", "# Made by", 1),
@@ -100,27 +92,27 @@ EDITS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_is_kept_in_a_formatted_file(rendered: Cli, edit: str) -> None:
+def test_an_edit_is_kept_in_a_formatted_file(rerender, edit):
     formatted(FOLDER)
     path = FOLDER / KERNEL
     text = path.read_text()
     path.write_text(EDITS[edit](text))
     assert path.read_text() != text
     before = contents(FOLDER)
-    said = rendered("family.yaml")
+    said = rerender("family.yaml")
     assert said.status == 1 and said.err.startswith(f"{path}: edited by hand") and contents(FOLDER) == before
-    assert "(edited by hand)" in rendered("family.yaml", "--check").err
-    said = rendered("verify", FOLDER, "--level", "static", "--jobs", "1")
+    assert "(edited by hand)" in rerender("family.yaml", "--check").err
+    said = rerender("verify", FOLDER, "--level", "static", "--jobs", "1")
     assert said.status == 1 and "was edited since it was rendered" in said.out
 
 
 @pytest.mark.parametrize("form", ["wheel", "kernels"])
-def test_a_formatted_family_is_packaged_and_verified(rendered: Cli, form: str) -> None:
+def test_a_formatted_family_is_packaged_and_verified(rerender, form):
     formatted(FOLDER)
-    assert rendered("package", FOLDER, "--format", form, "--out", "made").status == 0
+    assert rerender("package", FOLDER, "--format", form, "--out", "made").status == 0
     if form == "kernels":
         made = next(Path("made", "torch-ext").iterdir())
-        assert rendered("verify", made, "--level", "static", "--jobs", "1").status == 0
+        assert rerender("verify", made, "--level", "static", "--jobs", "1").status == 0
 
 
 PAIRS = [
@@ -148,12 +140,12 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("one", "other", "same"), PAIRS)
-def test_what_is_layout(one: str, other: str, same: bool) -> None:
+def test_what_is_layout(one, other, same):
     assert is_same("a.py", one, other) is same
     assert is_same("py.typed", one, other) is (one == other)
 
 
-def test_every_file_of_a_manifest_has_its_digest_without_layout() -> None:
+def test_every_file_of_a_manifest_has_its_digest_without_layout():
     for folder in (GENERATED / "ladder", GENERATED / "int4_rcr"):
         found = json.loads((folder / "manifest.json").read_text())
         assert found["unformatted"].keys() == {name for name in found["files"] if name.endswith((".py", ".pyi"))}
@@ -161,11 +153,11 @@ def test_every_file_of_a_manifest_has_its_digest_without_layout() -> None:
             assert unformatted_digest((folder / name).read_text(encoding="utf-8")) == digest
 
 
-def test_a_manifest_of_an_earlier_version_has_none(rendered: Cli) -> None:
+def test_a_manifest_of_an_earlier_version_has_none(rerender):
     manifest = json.loads((FOLDER / "manifest.json").read_text())
     del manifest["unformatted"]
     (FOLDER / "manifest.json").write_text(json.dumps(manifest))
     formatted(FOLDER)
-    assert rendered("verify", FOLDER, "--level", "static", "--jobs", "1").status == 1
-    assert rendered("family.yaml", "--check").err.startswith(f"{FOLDER}/manifest.json: would be updated\n")
-    assert rendered("family.yaml").status == 0
+    assert rerender("verify", FOLDER, "--level", "static", "--jobs", "1").status == 1
+    assert rerender("family.yaml", "--check").err.startswith(f"{FOLDER}/manifest.json: would be updated\n")
+    assert rerender("family.yaml").status == 0

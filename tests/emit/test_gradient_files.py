@@ -1,17 +1,12 @@
 """The files of a backward pass in a family's folder: those of contracts that are there with all that they need."""
 
-from __future__ import annotations
-
 import ast
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import BASE, Spoken, contents, python
-
-Cli = Callable[..., Spoken]
+from tests.helpers.support import BASE, contents, python
 
 #: The gradients of each contract need `none` in the layouts rrr and crr; of gelu also the contract that saves the sum,
 #: of swiglu also `none` in the layout rcr.
@@ -21,26 +16,26 @@ CHAINED = ("save_1whole_gelu", "save_1whole_swiglu")
 
 
 @pytest.fixture
-def family(cli: Cli) -> Cli:
+def family(cli):
     """The command line in a folder with family.yaml."""
     Path("family.yaml").write_text(FAMILY)
     return cli
 
 
-def chained() -> list[str]:
+def chained():
     """The epilogues of the contracts whose chain a kernel runs backwards."""
     names = [name for name in contents(FOLDER) if name.endswith("__gradient.py")]
     return [name.removeprefix("gemm_fp16_rcr_").removesuffix("__gradient.py") for name in names]
 
 
-def with_gradients() -> set[str]:
+def with_gradients():
     """The contracts for which the package knows what computes their gradients."""
     tree = ast.parse((FOLDER / "__init__.py").read_bytes())
     tables = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
     return set(ast.literal_eval(tables["_GRADIENTS"])) if "_GRADIENTS" in tables else set()
 
 
-def test_a_family_has_a_kernel_for_each_chain_that_is_run_backwards(family: Cli) -> None:
+def test_a_family_has_a_kernel_for_each_chain_that_is_run_backwards(family):
     assert family("family.yaml").status == 0
     assert chained() == sorted(CHAINED)
     assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in ("none", "bias", "gelu", "swiglu", *CHAINED)}
@@ -49,36 +44,7 @@ def test_a_family_has_a_kernel_for_each_chain_that_is_run_backwards(family: Cli)
     assert manifest["files"].keys() == contents(FOLDER).keys() - {"manifest.json"}
 
 
-def test_without_the_key_there_is_none(family: Cli) -> None:
-    family("family.yaml")
-    Path("family.yaml").write_text(FAMILY.replace("backward: kernels\n", ""))
-    assert family("family.yaml").status == 0
-    assert chained() == [] and with_gradients() == set()
-    assert not [name for name in contents(FOLDER) if "autograd" in name]
-
-
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [("", set[str]()), ("epilogue: gelu\n", {"chains"}), ("batch: grouped\n", {"selected_rows"})],
-    ids=["a product", "a chain", "groups"],
-)
-def test_the_library_has_what_the_gradients_need(cli: Cli, keys: str, expected: set[str]) -> None:
-    Path("family.yaml").write_text(f"{BASE}backward: kernels\n{keys}")
-    assert cli("family.yaml").status == 0
-    names = {path.stem for path in (FOLDER / "_runtime").glob("*.py")}
-    assert names & {"autograd", "recorded", "chains", "selected_rows"} == {"autograd", "recorded", *expected}
-
-
-def test_a_gradient_goes_with_its_contract(family: Cli) -> None:
-    family("family.yaml")
-    Path("family.yaml").write_text(FAMILY.replace("gelu, ", ""))
-    assert family("family.yaml").status == 0
-    assert chained() == ["save_1whole_swiglu"]
-    words = "none", "bias", "swiglu", "save_1whole_swiglu"
-    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in words}
-
-
-def test_only_leaves_no_gradient_of_what_it_leaves_out(family: Cli) -> None:
+def test_only_leaves_no_gradient_of_what_it_leaves_out(family):
     """Rendered step by step into one folder: a contract has gradients as soon as all that they need is there."""
     # Without the products there is no gradient, and no file that would import one.
     assert family("family.yaml", "--only", "*_bias__*").status == 0
@@ -103,20 +69,7 @@ def test_only_leaves_no_gradient_of_what_it_leaves_out(family: Cli) -> None:
     assert family("family.yaml", "--check").status == 0
 
 
-def test_only_goes_with_every_mode(family: Cli) -> None:
-    glob = "*_save_*"
-    listed = json.loads(family("family.yaml", "--only", glob, "--list", "--json").out)
-    saving = [f"gemm_fp16_rcr_save_1whole_{word}__tiled_pointer_auto_grouped" for word in ("gelu", "swiglu")]
-    assert list(listed[0]["kernels"]) == saving
-    family("family.yaml")
-    for mode in ("--check", "--diff"):
-        assert family("family.yaml", "--only", glob, mode).status == 0
-    # The kernels of gradients follow from the others, and have no name of their own to choose.
-    said = family("family.yaml", "--only", "*__gradient")
-    assert said.status == 2 and "matches no kernel" in said.err
-
-
-def test_a_contract_without_what_its_gradients_need_refuses_them(family: Cli, tmp_path: Path) -> None:
+def test_a_contract_without_what_its_gradients_need_refuses_them(family, tmp_path):
     said = family("family.yaml", "--only", "*_none__*", "--out", tmp_path)
     assert said.status == 0, said.err
     said = family("family.yaml", "--only", "*_bias__*", "--out", tmp_path / "other")

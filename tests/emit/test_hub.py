@@ -1,9 +1,6 @@
 """A repository of the Hub in the library `kernels`: what the card shows is what works for every user."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +13,7 @@ HELPERS = ROOT / "tests" / "helpers" / "emit"
 VARIABLES = {"TRITON_INTERPRET": "1"}
 
 
-def test_the_library_kernels_loads_the_repository(repository: Path) -> None:
+def test_the_library_kernels_loads_the_repository(repository):
     """Offline: the loader checks the metadata and the digests, and its layer computes what the model's did."""
     variables = {**VARIABLES, "HF_HUB_OFFLINE": "1"}
     done = python(HELPERS / "hub_kernel.py", repository, env=variables, cwd=repository)
@@ -27,9 +24,7 @@ def test_the_library_kernels_loads_the_repository(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(("page", "blocks"), [("README.md", 2), ("CARD.md", 2), ("documented.md", 3)])
-def test_the_code_of_the_card_works_and_is_refused_without_trust(
-    repository: Path, tmp_path: Path, page: str, blocks: int
-) -> None:
+def test_the_code_of_the_card_works_and_is_refused_without_trust(repository, tmp_path, page, blocks):
     """With a stand-in for the Hub, for which the publisher is a user, or an organisation that it does not trust."""
     (tmp_path / "documented.md").write_text(DOCUMENTED, encoding="utf-8")
     path = (tmp_path if page == "documented.md" else repository) / page
@@ -38,7 +33,7 @@ def test_the_code_of_the_card_works_and_is_refused_without_trust(
     assert done.stdout == f"ran {blocks}\n", done.stdout + done.stderr
 
 
-def test_a_signature_is_looked_for_where_the_documentation_puts_it(repository: Path) -> None:
+def test_a_signature_is_looked_for_where_the_documentation_puts_it(repository):
     (block,) = [x for x in re.findall(r"^```python\n(.*?)^```$", DOCUMENTED, re.M | re.S) if "verify_variant" in x]
     done = python("-c", block, cwd=repository.parent)
     assert done.stdout == "VerificationResult.SignatureBundleMissing()\n", done.stderr

@@ -1,12 +1,9 @@
 """The tests in `interpreted/`, in one process with Triton's interpreter: a test here for each file there."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,14 +17,11 @@ WITH_LIBRARIES = [name for name, text in _TEXTS.items() if "mark.ecosystem" in t
 FILES = [name for name in _TEXTS if name not in WITH_LIBRARIES]
 ON_DEMAND = [name for name in FILES if "mark.operators" in _TEXTS[name]]
 
-#: What becomes of the tests of a file, a line each.
-Lines = Callable[[str], list[str]]
-
 
 class Run:
     """The tests of some files in one process, which goes on while a file's results are read."""
 
-    def __init__(self, files: list[str], marks: str) -> None:
+    def __init__(self, files, marks):
         paths = [FOLDER / f"{name}.py" for name in files]
         call = [sys.executable, "-m", "pytest", "-v", "-n", "0", "-m", marks, "--no-header", *map(str, paths)]
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
@@ -36,13 +30,13 @@ class Run:
         )
         assert self.process.stdout is not None
         self.lines = self.process.stdout
-        self.said: list[str] = []
+        self.said = []
         #: A line that belongs to the next file.
-        self.next: str | None = None
+        self.next = None
 
-    def of(self, name: str) -> list[str]:
+    def of(self, name):
         """The lines of the tests of a file; fails with all that the process prints if one has not passed."""
-        own: list[str] = []
+        own = []
         while (line := self.next or self.lines.readline()) != "":
             self.next = None
             found = re.match(r"\S*/(test_\w+)\.py::", line)
@@ -56,14 +50,14 @@ class Run:
             pytest.fail("".join([*self.said, self.next or "", *self.lines]), pytrace=False)
         return own
 
-    def close(self) -> None:
+    def close(self):
         """End the process; fails if it says that anything is wrong."""
         rest = "".join([self.next or "", *self.lines])
         if self.process.wait() != 0:
             pytest.fail("".join(self.said) + rest, pytrace=False)
 
 
-def run(request: pytest.FixtureRequest, test: str, marks: str) -> Iterator[Lines]:
+def run(request, test, marks):
     """A run of the files for which `test` was selected."""
     own = [item for item in request.session.items if item.path == Path(__file__) and isinstance(item, pytest.Function)]
     files = [item.callspec.params["file"] for item in own if item.name.startswith(f"{test}[")]
@@ -77,32 +71,32 @@ def run(request: pytest.FixtureRequest, test: str, marks: str) -> Iterator[Lines
 
 
 @pytest.fixture(scope="module")
-def by_default(request: pytest.FixtureRequest) -> Iterator[Lines]:
+def by_default(request):
     yield from run(request, "test_interpreted_families", "not operators")
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_interpreted_families(file: str, by_default: Lines) -> None:
+def test_interpreted_families(file, by_default):
     assert by_default(file)
 
 
 @pytest.fixture(scope="module")
-def on_demand(request: pytest.FixtureRequest) -> Iterator[Lines]:
+def on_demand(request):
     yield from run(request, "test_interpreted_families_on_demand", "operators")
 
 
 @pytest.mark.operators
 @pytest.mark.parametrize("file", ON_DEMAND)
-def test_interpreted_families_on_demand(file: str, on_demand: Lines) -> None:
+def test_interpreted_families_on_demand(file, on_demand):
     assert on_demand(file)
 
 
 @pytest.fixture(scope="module")
-def with_libraries(request: pytest.FixtureRequest) -> Iterator[Lines]:
+def with_libraries(request):
     yield from run(request, "test_interpreted_families_with_libraries", "ecosystem")
 
 
 @pytest.mark.ecosystem
 @pytest.mark.parametrize("file", WITH_LIBRARIES)
-def test_interpreted_families_with_libraries(file: str, with_libraries: Lines) -> None:
+def test_interpreted_families_with_libraries(file, with_libraries):
     assert with_libraries(file)

@@ -1,24 +1,18 @@
 """Families with `invariant: rows`: what runs for a call does not depend on M, on a GPU that is only claimed."""
 
-from __future__ import annotations
-
 import importlib
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 
 from generator.commands.command_line import main
 from generator.cost import analytic
-from generator.emit.loading import library_module, load_family
+from generator.emit.loading import load_family
 from generator.plan.devices import DEVICES
 from generator.runtime import memoryless
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import BASE, forget
+from tests.helpers.support import BASE, forget, spec
 from tests.helpers.tuned_file import AUTO, LARGE, RATES, SMALL, TILES, measured, one_seconds
 
 H200 = DEVICES["nvidia_h200"]
@@ -26,26 +20,18 @@ CUDA = torch.device("cuda", 0)
 #: Every power of two up to 8192 with its neighbours, and some odd sizes.
 ROWS = sorted({*(2**p + d for p in range(14) for d in (-1, 0, 1)), 3, 100, 777, 5000} - {0, 8193})
 
-SPEC = """\
-summary: Rows alike.
-layout: [rcr, rrr, crr, rrc]
-dtype: [fp16, fp8e4m3]
-epilogue: [none, bias+gelu_tanh, add]
-masking: [auto, mn]
-schedule: [tiled, persistent, split_k, naive]
-load: [pointer, descriptor]
-targets: [sm90]
-invariant: rows
-"""
-
-Family = Callable[..., ModuleType]
+SPEC = spec(
+    "layout: [rcr, rrr, crr, rrc]; dtype: [fp16, fp8e4m3]; epilogue: [none, bias+gelu_tanh, add]; "
+    "masking: [auto, mn]; schedule: [tiled, persistent, split_k, naive]; load: [pointer, descriptor]; "
+    "targets: [sm90]; invariant: rows"
+)
 
 
 @pytest.fixture
-def render(tmp_path: Path) -> Iterator[Family]:
+def render(tmp_path):
     """Renders a spec as the family `alike` for a claimed H200; `found` is the text of found.json beside it."""
 
-    def family(text: str, found: str = "") -> ModuleType:
+    def family(text, found=""):
         (tmp_path / "alike.yaml").write_text(text)
         (tmp_path / "found.json").write_text(found)
         assert main([str(tmp_path / "alike.yaml"), "--out", str(tmp_path)]) == 0
@@ -56,13 +42,13 @@ def render(tmp_path: Path) -> Iterator[Family]:
     forget("alike")
 
 
-def matrix(rows: int, columns: int, dtype: torch.dtype, *, pitch: int = 0, offset: int = 0) -> torch.Tensor:
+def matrix(rows, columns, dtype, *, pitch=0, offset=0):
     """A row-major matrix without memory."""
     memory = torch.empty(0, dtype=dtype, device=CUDA)
     return memory.as_strided((rows, columns), (pitch or columns, 1), offset)
 
 
-def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) -> tuple[str, dict[str, int]]:
+def ran(family, contract, m, n, k, **lies):
     """The kernel and the configuration of a call, whose A lies as `lies` says; M x N operands are contiguous."""
     dtype = torch.float8_e4m3fn if "fp8" in contract else torch.float16
     layout = contract.split("_")[2]
@@ -73,11 +59,11 @@ def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) 
         operands["add"] = matrix(m, n, torch.float16) if layout[2] == "r" else matrix(n, m, torch.float16).mT
     if "bias" in contract:
         operands["bias"] = torch.empty(n, dtype=torch.float16, device=CUDA)
-    found: tuple[str, dict[str, int]] = getattr(family, contract).which(a, b, **operands)
+    found = getattr(family, contract).which(a, b, **operands)
     return found
 
 
-def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render: Family) -> None:
+def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render):
     family = render(SPEC)
     with memoryless.mode():
         kernels = set()
@@ -91,16 +77,8 @@ def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render: Famil
         assert len(kernels) > 2 * len(family._KERNELS)
 
 
-def test_every_m_up_to_8192(render: Family) -> None:
-    family = render(
-        BASE + "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]\ninvariant: rows\n"
-    )
-    with memoryless.mode():
-        assert len({str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512)) for m in range(1, 8193)}) == 1
-
-
 @pytest.mark.parametrize("lies", [{"pitch": 516}, {"pitch": 520}, {"offset": 4}, {"pitch": 576}, {"pitch": 4096}])
-def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, int]) -> None:
+def test_rows_of_one_buffer_run_the_same_kernel(render, lies):
     """Also one row alone, for which a descriptor would not look at the pitch."""
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
     with memoryless.mode():
@@ -110,33 +88,21 @@ def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, 
     assert ("descriptor" in kernel) == addressable
 
 
-def test_without_the_key_m_decides(render: Family) -> None:
+def test_without_the_key_m_decides(render):
     family = render(BASE + "targets: [sm90]\n")
     with memoryless.mode():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 4096, 4096)) for m in ROWS}) > 2
 
 
-def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Family) -> None:
-    family = render(BASE + "batch: strided\nload: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with memoryless.mode():
-        found = set()
-        for count in (1, 2, 64):
-            for m in ROWS:
-                a = torch.empty(count, m, 512, dtype=torch.float16, device=CUDA)
-                b = torch.empty(count, 1024, 512, dtype=torch.float16, device=CUDA).mT
-                found.add(str(family.bmm_fp16_rcr_none.which(a, b)))
-    assert len(found) == 1
-
-
 @pytest.mark.parametrize("select", ["heuristic", "fastest"])
-def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render: Family, select: str) -> None:
+def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render, select):
     """Queries by keys, and weights by values, whose number of rows and of columns is that of tokens."""
     words = "" if select == "fastest" else "load: [pointer, descriptor]\n"
     text = f"{BASE.replace('rcr', '[rcr, rrr]')}batch: strided\n{words}targets: [sm90]\n"
     family = render(f"{text}select: {select}\ninvariant: rows\n")
     with memoryless.mode():
         for tokens, width in ((33, 128), (33, 64), (1, 128), (48, 32), (2048, 128), (33, 12)):
-            found: dict[str, set[str]] = {"scores": set(), "values": set(), "last": set()}
+            found = {"scores": set(), "values": set(), "last": set()}
             for count in (1, 2, 32, 224, 2048):
                 query, key = (torch.empty(count, tokens, width, dtype=torch.float16, device=CUDA) for _ in "ab")
                 scores = torch.empty(count, tokens, tokens, dtype=torch.float16, device=CUDA)
@@ -154,13 +120,13 @@ def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render: 
             assert "_pointer_" in family.bmm_fp16_rcr_none.which(_strided(query, (3, tokens, width)), odd.mT)[0]
 
 
-def _strided(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _strided(x, shape):
     """A part of `x` that begins with it."""
     return x.as_strided(shape, x.stride())
 
 
 @pytest.mark.parametrize("select", ["heuristic", "fastest"])
-def test_groups_have_the_same_configuration_for_any_rows(render: Family, select: str) -> None:
+def test_groups_have_the_same_configuration_for_any_rows(render, select):
     """However many rows there are in all, in how many groups, and whether `rows` names them or not."""
     text = BASE.replace("rcr", "[rcr, rrr]") + "batch: grouped\nepilogue: [none, swiglu]\ntargets: [sm90]\n"
     implementation = (
@@ -185,49 +151,7 @@ def test_groups_have_the_same_configuration_for_any_rows(render: Family, select:
             assert all("_pointer_" in each for each in found[True])
 
 
-def test_the_gradients_of_groups_are_rendered_too(render: Family) -> None:
-    """That of B is a sum over the rows of a group, whose number has no part in what is chosen either."""
-    family = render(BASE + "batch: grouped\nbackward: kernels\ntargets: [sm90]\ninvariant: rows\n")
-    (name,) = [name for name in family._KERNELS if name.startswith("gmmk_")]
-    with memoryless.mode():
-        found = set()
-        for m in (1, 3, 64, 1024):
-            a = torch.empty(m, 4096, dtype=torch.float16, device=CUDA)
-            a = a if name.split("_")[2][0] == "r" else matrix(4096, m, torch.float16).mT
-            b = matrix(4096, 512, torch.float16)
-            b = b if name.split("_")[2][1] == "r" else matrix(512, 4096, torch.float16).mT
-            offsets = torch.empty(8, dtype=torch.int32, device=CUDA)
-            found.add(str(getattr(family, name).which(a, b, offsets)))
-        assert len(found) == 1
-
-
-def test_a_kernel_alone_has_the_configuration_that_loses_least_on_average(render: Family) -> None:
-    family = render(BASE + "targets: [sm90]\ninvariant: rows\n")
-    (name,) = family._KERNELS["gemm_fp16_rcr_none"]
-    kernel = family._kernel(name)
-    text = "\n".join(analytic.cost_body(_variant()))
-    for n, k in ((4096, 4096), (64, 64), (11008, 512)):
-        cost = {m: [_cost(text, row, m, n, k) for row in kernel.CONFIGS] for m in analytic.TYPICAL_M}
-        mean = [sum(cost[m][row] / min(cost[m]) for m in cost) for row in range(len(kernel.CONFIGS))]
-        best = kernel.CONFIGS[mean.index(min(mean))]
-        assert all(kernel.CALL.choose(kernel.CONFIGS, (m, n, k), CUDA) == best for m in (1, 100, 8192))
-
-
-def _variant() -> Any:
-    from tests.helpers.support import variant
-
-    return variant(masking="auto")
-
-
-def _cost(lines: str, row: dict[str, int], m: int, n: int, k: int) -> float:
-    found: dict[str, Any] = {}
-    body = "\n".join(f"    {line}" for line in lines.splitlines())
-    exec(f"import triton\ndef cost(row, M, N, K, multiprocessors, shared):\n{body}", found)
-    cost: float = found["cost"](row, m, n, k, H200.multiprocessors, H200.shared_memory)
-    return cost
-
-
-def test_measurements_decide_by_their_rates_over_all_m(render: Family) -> None:
+def test_measurements_decide_by_their_rates_over_all_m(render):
     """A winner of one M does not decide for that M."""
     contract = "gemm_fp16_rcr_none"
     found = measured(contract) | {"device": H200.name}
@@ -250,7 +174,7 @@ def test_measurements_decide_by_their_rates_over_all_m(render: Family) -> None:
     assert set(chosen) == {64, 128}
 
 
-def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_bytes(render: Family) -> None:
+def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_bytes(render):
     """Measurements are of pitches of whole lines of 128 bytes, and the free choice asks for that."""
     contract = "gemm_fp16_rcr_none"
     found = measured(contract) | {"device": H200.name, "winners": []}
@@ -261,7 +185,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
     tuned = importlib.import_module("alike._tuned")
     choose = tuned.choose
 
-    def noted(*arguments: Any) -> Any:
+    def noted(*arguments):
         crossings.add(arguments[5])
         return choose(*arguments)
 
@@ -275,7 +199,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
     assert crossings == {(False, False)}
 
 
-def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Family) -> None:
+def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render):
     family = render(BASE.replace("rcr", "[rcr, ccr, rrr]").replace("fp16", "tf32") + "invariant: rows\n")
     with memoryless.mode():
         for contract in family._KERNELS:
@@ -285,11 +209,3 @@ def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Famil
                 a = matrix(m, 8192, torch.float32) if layout[0] == "r" else matrix(8192, m, torch.float32).mT
                 b = matrix(8192, 4100, torch.float32) if layout[1] == "r" else matrix(4100, 8192, torch.float32).mT
                 assert function.step(a, b, None, {})[0] is None
-
-
-def test_what_is_prepared_is_what_runs(render: Family) -> None:
-    family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    ahead = library_module(family, "prepare")
-    options: dict[str, Any] = {"B": 1, "device": CUDA, "unaligned": ()}
-    found = ahead.launches(family.gemm_fp16_rcr_none, 1024, 512, M=range(1, 65), **options)
-    assert len({(launch.name, launch.row) for launch in found}) == 1

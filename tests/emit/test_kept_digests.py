@@ -1,10 +1,7 @@
 """Families of which a folder keeps a digest alone: rendering with --all, checking, and what needs their files."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,14 +11,13 @@ from generator.emit.manifest_reader import read
 from generator.language.errors import CallError
 from generator.plan.families import families
 from tests.helpers import shipped
-from tests.helpers.support import BASE, LIMITED, SPECS, Spoken
+from tests.helpers.support import BASE, LIMITED, SPECS
 
-Cli = Callable[..., Spoken]
 SPEC, OUT = Path("specs/kept.yaml"), Path("generated")
 
 
 @pytest.fixture
-def kept(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+def kept(cli, tmp_path, monkeypatch):
     """The command line where a family's digest is kept, and another's folder."""
     SPEC.parent.mkdir()
     for name in ("kept", "other"):
@@ -33,15 +29,15 @@ def kept(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     return cli
 
 
-def folder() -> Path:
+def folder():
     return kept_digests.folder(*families([SPEC]), OUT)
 
 
-def rewritten() -> None:
+def rewritten():
     SPEC.write_text(f"{BASE}epilogue: relu\n")
 
 
-def test_all_writes_the_digest_and_no_folder(kept: Cli) -> None:
+def test_all_writes_the_digest_and_no_folder(kept):
     assert sorted(path.name for path in OUT.iterdir()) == ["digests.json", "other"]
     lines = f"generated/other: 1 kernel; {LIMITED} same", "generated/kept: 1 kernel; 1 same (its digest)"
     assert kept("--all").out.splitlines() == [*lines]
@@ -50,7 +46,7 @@ def test_all_writes_the_digest_and_no_folder(kept: Cli) -> None:
     assert kept("--all").out.endswith("1 updated (its digest)\n")
 
 
-def test_a_digest_that_is_out_of_date_is_a_difference(kept: Cli) -> None:
+def test_a_digest_that_is_out_of_date_is_a_difference(kept):
     rewritten()
     said = kept("--all", "--check")
     assert said.status == 1
@@ -62,7 +58,7 @@ def test_a_digest_that_is_out_of_date_is_a_difference(kept: Cli) -> None:
         folder()
 
 
-def test_a_spec_that_is_named_has_its_folder_and_its_digest(kept: Cli) -> None:
+def test_a_spec_that_is_named_has_its_folder_and_its_digest(kept):
     rewritten()
     assert kept(SPEC).out == f"generated/kept: 1 kernel; {LIMITED} created\n"
     assert folder() == OUT / "kept"
@@ -71,7 +67,7 @@ def test_a_spec_that_is_named_has_its_folder_and_its_digest(kept: Cli) -> None:
     assert kept("--all", "--check").status == 0
 
 
-def test_what_needs_the_files_renders_them_aside_once(kept: Cli, tmp_path: Path) -> None:
+def test_what_needs_the_files_renders_them_aside_once(kept, tmp_path):
     found = folder()
     assert found == tmp_path / "aside" / "kept" and len(read(found).kernels) == 1
     kernel = next(found.glob("gemm_*.py"))
@@ -86,13 +82,13 @@ def test_what_needs_the_files_renders_them_aside_once(kept: Cli, tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["[]", '{"kept": 1}', "{"])
-def test_a_file_that_has_no_digests(kept: Cli, text: str) -> None:
+def test_a_file_that_has_no_digests(kept, text):
     (OUT / "digests.json").write_text(text)
     said = kept("--all", "--check")
     assert said.status == 1 and said.err.startswith("generated/digests.json:1: ")
 
 
-def test_every_shipped_family_is_committed_or_has_its_digest() -> None:
+def test_every_shipped_family_is_committed_or_has_its_digest():
     digests = json.loads((shipped.GENERATED / kept_digests.FILE).read_text())
     own = {path.name for path in shipped.GENERATED.iterdir() if path.is_dir()}
     # One that somebody has rendered to look at is not committed for it.

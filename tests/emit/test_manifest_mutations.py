@@ -3,73 +3,53 @@
 What is made of a family, by `package` in both forms, has no text of its manifest that could be more than text there.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomllib
 import yaml
 
-from generator.commands.command_line import main
 from generator.emit.hub.repository import Repository
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.emit.packed_family import Packed
 from generator.emit.wheel import wheel
 from generator.language.errors import CallError
+from tests.helpers.support import render_spec, spec
 
-SPEC = """\
-summary: A product.
-layout: rcr
-dtype: {a: fp16, b: int8, scales: {b: [64, 1]}}
-ops: {cap: {formula: "min(x * s + r, limit)", operands: {r: [M, N]}, scalars: {s: 2, limit: .inf}}}
-epilogue: [none, [{cap: {s: 3, limit: 6}}, {save: hidden}]]
-schedule: decoded
-tile: [{m: 64, n: 64, k: 64, warps: 4}, {m: 128, n: 128, k: 64, warps: 4, stages: 5}]
-targets: [sm89, sm90]
-masking: [auto, none]
-exclude: [{masking: none, epilogue: none, because: no caller has those}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: {a: fp16, b: int8, scales: {b: [64, 1]}}; "
+    'ops: {cap: {formula: "min(x * s + r, limit)", operands: {r: [M, N]}, scalars: {s: 2, limit: .inf}}}; '
+    "epilogue: [none, [{cap: {s: 3, limit: 6}}, {save: hidden}]]; schedule: decoded; "
+    "tile: [{m: 64, n: 64, k: 64, warps: 4}, {m: 128, n: 128, k: 64, warps: 4, stages: 5}]; targets: [sm89, sm90]; "
+    "masking: [auto, none]; exclude: [{masking: none, epilogue: none, because: no caller has those}]"
+)
 #: What no value of a manifest may become, or only with a meaning that the family then has.
-VALUES: list[Any] = [
+VALUES = [
     *(float("nan"), 0, -1, 1.5, True, None, "", "x", [], {}, [[]], 10**30, "a\nb", 'a"""\nimport os\n"""', "a\\"),
     *("../x", "/etc/passwd", "a\x00b", "\x1b[31m", "a\u2028b", "\ud800", "\u202e", "'; import os", "x: y\n---\n", "é"),
 ]
 #: Values that another family may have at that place: the family read is the one that the changed manifest states.
-LEGAL: dict[str, Any] = {
-    "name": str,
-    "summary": str,
-    "spec.file": str,
-    "left_out.name": str,
-    "left_out.reason": str,
-    "never_chosen.reason": str,
-    "kernels.formula": str,
-    "operations.formula": str,
-    "generator": str,
+LEGAL = {
+    **dict.fromkeys(("name", "summary", "spec.file", "left_out.name", "left_out.reason", "never_chosen.reason"), str),
+    **dict.fromkeys(("kernels.formula", "operations.formula", "generator"), str),
     "kernels.not_offered": int,
-    "left_out": list,
-    "kernels.outputs": list,
+    **dict.fromkeys(("left_out", "kernels.outputs"), list),
     "operations.scalars": (int, float, type(None)),
 }
 
 
 @pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("mutations")
-    (folder / "small.yaml").write_text(SPEC)
-    assert main([str(folder / "small.yaml"), "--out", str(folder)]) == 0
-    return folder / "small"
+def family(tmp_path_factory):
+    return render_spec(tmp_path_factory.mktemp("mutations"), "small", SPEC)
 
 
 @pytest.fixture(scope="module")
-def manifest(family: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((family / "manifest.json").read_text())
+def manifest(family):
+    found = json.loads((family / "manifest.json").read_text())
     # One kernel and one entry of each kind are enough.
     found["kernels"] = dict(list(found["kernels"].items())[-1:])
     assert found["left_out"] and "not_offered" in next(iter(found["kernels"].values()))
@@ -80,7 +60,7 @@ def manifest(family: Path) -> dict[str, Any]:
     return found
 
 
-def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def paths(value, at=()):
     """The path of every value below the top."""
     if at:
         yield at
@@ -89,13 +69,13 @@ def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from paths(entry, (*at, key))
 
 
-def parent(manifest: Any, path: tuple[Any, ...]) -> Any:
+def parent(manifest, path):
     for step in path[:-1]:
         manifest = manifest[step]
     return manifest
 
 
-def family_of(folder: Path, text: str) -> Rendered | None:
+def family_of(folder, text):
     """The family of a manifest of this text; None if it is refused, with its path and without a line end."""
     folder.mkdir(exist_ok=True)
     (folder / "manifest.json").write_text(text)
@@ -107,7 +87,7 @@ def family_of(folder: Path, text: str) -> Rendered | None:
         return None
 
 
-def assert_packed_as_text(family: Rendered) -> None:
+def assert_packed_as_text(family):
     """Nothing of the manifest is more than text in what is packed of the family."""
     packed = Packed(family, {name: "" for name in family.files} | {"__init__.py": '"""A family."""\n\n__all__ = []\n'})
     name, data = wheel([packed], "own_kernels", "1", None)
@@ -122,13 +102,13 @@ def assert_packed_as_text(family: Rendered) -> None:
     assert yaml.safe_load(front).keys() == {"library_name", "license", "tags"}
 
 
-def test_the_manifest_itself_is_read(manifest: dict[str, Any], tmp_path: Path) -> None:
+def test_the_manifest_itself_is_read(manifest, tmp_path):
     found = family_of(tmp_path / "small", json.dumps(manifest))
     assert found is not None and len(found.kernels) == 1
     assert_packed_as_text(found)
 
 
-def test_a_value_replaced(manifest: dict[str, Any], tmp_path: Path) -> None:
+def test_a_value_replaced(manifest, tmp_path):
     original = family_of(tmp_path / "small", json.dumps(manifest))
     taken = 0
     for path in paths(manifest):
@@ -153,7 +133,7 @@ def test_a_value_replaced(manifest: dict[str, Any], tmp_path: Path) -> None:
     assert taken > 10
 
 
-def test_a_key_removed_renamed_or_repeated(manifest: dict[str, Any], tmp_path: Path) -> None:
+def test_a_key_removed_renamed_or_repeated(manifest, tmp_path):
     optional = {"templates", "spec", "summary", "outputs", "not_offered", "target", "settings", "files", "scalars"}
     optional |= {*json.loads(json.dumps(next(iter(manifest["kernels"].values()))["axes"])), *manifest["files"]}
     optional |= {"group", "stages", "split", "chiplets", "sm89"}
@@ -173,7 +153,7 @@ def test_a_key_removed_renamed_or_repeated(manifest: dict[str, Any], tmp_path: P
         assert family_of(tmp_path / "small", twice) is None, path
 
 
-def test_text_cut_off_or_nested(manifest: dict[str, Any], tmp_path: Path) -> None:
+def test_text_cut_off_or_nested(manifest, tmp_path):
     text = json.dumps(manifest)
     for length in range(0, len(text), 37):
         assert family_of(tmp_path / "small", text[:length]) is None

@@ -1,28 +1,19 @@
 """What docs/contributing.md says of a new load: a file of macros and a word, which claims what it handles."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import ROOT
+from tests.helpers.support import ROOT, spec
 
-SPEC = """\
-summary: Two loads by pointers.
-layout: [rcr, crr]
-dtype: fp16
-epilogue: [none, bias+add, swiglu]
-masking: [none, auto]
-schedule: [naive, tiled, persistent, split_k, stream_k]
-load: [pointer, streamed]
-exclude:
-  - {schedule: naive, epilogue: swiglu, because: "one idea a step"}
-"""
+SPEC = spec(
+    "layout: [rcr, crr]; dtype: fp16; epilogue: [none, bias+add, swiglu]; masking: [none, auto]; "
+    "schedule: [naive, tiled, persistent, split_k, stream_k]; load: [pointer, streamed]; "
+    'exclude: [{schedule: naive, epilogue: swiglu, because: "one idea a step"}]'
+)
 LOADS = "LOAD: Mapping[str, Load] = {\n"
 STREAMED = '    "streamed": Load("tiles of pointers, whose lines leave the cache first", rank=3),\n'
 HANDLES = STREAMED.replace("rank=3", "rank=3, handles=(*_OPERANDS, Feature.STRIDED)")
@@ -30,7 +21,7 @@ POLICY = ', eviction_policy="evict_first"'
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """A copy of the generator and its templates, to which a load is added."""
     for name in ("generator", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -46,7 +37,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def called(checkout: Path, *options: str) -> str:
+def called(checkout, *options):
     """What a call there prints of the spec."""
     (checkout / "loads.yaml").write_text(SPEC)
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
@@ -56,7 +47,7 @@ def called(checkout: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_a_load_is_a_file_and_a_word(checkout: Path) -> None:
+def test_a_load_is_a_file_and_a_word(checkout):
     # As it stands the word is for plain products, and each other one is refused with the reason.
     listed = called(checkout, "--list")
     for refused in ("gated linear units", "epilogues", "programs that share the K of a tile"):

@@ -1,14 +1,10 @@
 """What docs/contributing.md says of a new schedule: a template and a word, which handles no more than it claims."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import jinja2
 import pytest
@@ -17,7 +13,7 @@ from generator.emit import manifest_schema, render, schedule_template
 from generator.language import vocabulary
 from generator.language.features import CHAINS, SEVERAL, STORED, Feature
 from generator.language.word_traits import Schedule
-from tests.helpers.support import ROOT, Spoken, called
+from tests.helpers.support import ROOT, called
 
 RECIPE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8").split("## A new schedule")[1]
 #: The template that the recipe shows, and its word as it stands.
@@ -39,7 +35,7 @@ TF32 = "dtype: tf32\nlayout: ccr"
 class Overlay:
     """The templates and words with a schedule `looped`, in this process."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch, folder: Path) -> None:
+    def __init__(self, capsys, patch, folder):
         self.capsys, self.patch, self.folder = capsys, patch, folder
         self.texts = {"looped.py.j2": LOOPED}
         self.claims()
@@ -51,12 +47,12 @@ class Overlay:
         patch.setitem(words, "enum", [*words["enum"], "looped"])
         patch.delitem(manifest_schema.SCHEMA.__dict__, "_check", raising=False)
 
-    def claims(self, *features: Feature) -> None:
+    def claims(self, *features):
         """Let the word handle these."""
         word = Schedule("one program computes one tile, in a loop of its own", handles=features)
-        self.patch.setitem(vocabulary.SCHEDULE, "looped", word)  # type: ignore[arg-type]
+        self.patch.setitem(vocabulary.SCHEDULE, "looped", word)
 
-    def call(self, keys: str, *options: object) -> Spoken:
+    def call(self, keys, *options):
         """A call of the command line on a spec of the schedule, by default one that renders it."""
         forget()
         plain = "".join(f"{line}\n" for line in ("layout: rcr", "dtype: fp16") if line.split(":")[0] not in keys)
@@ -64,19 +60,19 @@ class Overlay:
         path.write_text(f"summary: A loop.\nschedule: looped\ntargets: [sm90]\n{plain}{keys}\n")
         return called(self.capsys, path, *(options or ("--out", self.folder / "out")))
 
-    def verified(self) -> Spoken:
+    def verified(self):
         """The level static of what is rendered."""
         return called(self.capsys, "verify", self.folder / "out" / "loops", "--level", "static")
 
 
-def forget() -> None:
+def forget():
     """Let the next rendering read the templates again."""
     for cached in (schedule_template.checked, schedule_template._macros, render.macros_of):
         cached.cache_clear()
 
 
 @pytest.fixture
-def looped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Overlay]:
+def looped(capsys, monkeypatch, tmp_path):
     yield Overlay(capsys, monkeypatch, tmp_path)
     forget()
 
@@ -100,7 +96,7 @@ def looped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
         ("invariant: rows", "'invariant: rows'"),
     ],
 )
-def test_what_a_word_does_not_claim_is_refused(looped: Overlay, keys: str, refused: str) -> None:
+def test_what_a_word_does_not_claim_is_refused(looped, keys, refused):
     for options in ((), ("--list",), ("--check",)):
         done = looped.call(keys, *options)
         assert done.status == 2 and f"schedule looped handles no {refused}" in done.err
@@ -109,7 +105,7 @@ def test_what_a_word_does_not_claim_is_refused(looped: Overlay, keys: str, refus
     assert looped.call("masking: [none, k, mnk, auto]").status == 0
 
 
-def test_claims_of_a_template_with_the_macro_of_a_step_hold(looped: Overlay) -> None:
+def test_claims_of_a_template_with_the_macro_of_a_step_hold(looped):
     looped.claims(*STORED, *CHAINS, *SEVERAL, Feature.GATES, Feature.EXCHANGED, Feature.DESCRIPTORS, Feature.STORES)
     for keys in (INT4, TF32, "epilogue: [none, swiglu, bias+row_amax]\nload: [pointer, descriptor]\nstore: pointer"):
         assert looped.call(keys).status == 0
@@ -118,7 +114,7 @@ def test_claims_of_a_template_with_the_macro_of_a_step_hold(looped: Overlay) -> 
         assert kernels and all("for pair in range(0, K, 2 * BLOCK_K):" in kernel for kernel in kernels)
 
 
-def test_a_template_that_multiplies_by_itself_cannot_claim_what_the_step_does(looped: Overlay) -> None:
+def test_a_template_that_multiplies_by_itself_cannot_claim_what_the_step_does(looped):
     looped.texts["looped.py.j2"] = LOOPED.replace(STEP, OWN)
     assert looped.texts["looped.py.j2"] != LOOPED
     assert looped.call("masking: auto").status == 0 and looped.verified().status == 0
@@ -137,7 +133,7 @@ def test_a_template_that_multiplies_by_itself_cannot_claim_what_the_step_does(lo
         ("tile.end(k, load)", Feature.GROUPS_OF_K, "tile.end"),
     ],
 )
-def test_each_claim_needs_its_macro(looped: Overlay, removed: str, feature: Feature, macro: str) -> None:
+def test_each_claim_needs_its_macro(looped, removed, feature, macro):
     instead = {"tile.finish(k, load, store)": '""', "swizzle[k.swizzle]": "swizzle.grouped"}.get(removed, '""')
     looped.texts["looped.py.j2"] = LOOPED.replace(removed, instead)
     looped.claims(feature)
@@ -146,12 +142,12 @@ def test_each_claim_needs_its_macro(looped: Overlay, removed: str, feature: Feat
 
 
 @pytest.mark.parametrize("schedule", vocabulary.SCHEDULE)
-def test_every_template_calls_what_does_what_its_word_claims(schedule: str) -> None:
+def test_every_template_calls_what_does_what_its_word_claims(schedule):
     template = vocabulary.SCHEDULE[schedule].template or schedule
     assert schedule_template.checked(render.environment(), schedule).name == f"{template}.py.j2"
 
 
-def test_a_template_that_is_missing_or_no_template_is_named(looped: Overlay) -> None:
+def test_a_template_that_is_missing_or_no_template_is_named(looped):
     looped.texts["looped.py.j2"] = "{% if %}"
     assert "templates/looped.py.j2:1: not a template" in looped.call("masking: auto").err
     del looped.texts["looped.py.j2"]
@@ -165,7 +161,7 @@ def test_a_template_that_is_missing_or_no_template_is_named(looped: Overlay) -> 
         (INT4, "{{ part(0, storage.step, k.step_factors) }}", "Undefined name `b_scale`"),
     ],
 )
-def test_a_step_that_lost_something_fails_the_level_static(looped: Overlay, keys: str, line: str, failure: str) -> None:
+def test_a_step_that_lost_something_fails_the_level_static(looped, keys, line, failure):
     text = (ROOT / "templates" / "tile.j2").read_text(encoding="utf-8")
     looped.texts["tile.j2"] = "".join(each for each in text.splitlines(keepends=True) if not each.startswith(line))
     assert looped.texts["tile.j2"] != text
@@ -176,7 +172,7 @@ def test_a_step_that_lost_something_fails_the_level_static(looped: Overlay, keys
 
 
 @pytest.mark.parametrize("level", ["static", pytest.param("interpret", marks=pytest.mark.product)])
-def test_the_recipe_makes_a_schedule_that_is_right(tmp_path: Path, level: str) -> None:
+def test_the_recipe_makes_a_schedule_that_is_right(tmp_path, level):
     for name in ("generator", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "templates" / "looped.py.j2").write_text(f"{LOOPED}\n", encoding="utf-8")

@@ -1,14 +1,12 @@
 """`--only` into a folder whose other kernels do not fit what the family's other files become."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
 import pytest
 
 import generator
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, SMALLER, Cli, Interrupted
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, SMALLER, Interrupted
 from tests.helpers.support import BASE, contents
 
 ONLY = ("--only", "*_none__*")
@@ -21,7 +19,7 @@ TILE = "tile: [{{m: 64, n: 64, k: {}, warps: 4}}]\n"
 
 @pytest.mark.parametrize("first", ["torch", "plain", "files"])
 @pytest.mark.parametrize("second", ["torch", "plain", "files"])
-def test_kernels_of_another_package_are_not_kept(cli: Cli, first: str, second: str) -> None:
+def test_kernels_of_another_package_are_not_kept(cli, first, second):
     Path("family.yaml").write_text(FAMILY)
     assert cli("family.yaml", "--package", first).status == 0
     before, call = contents(FOLDER), ("family.yaml", "--package", second)
@@ -45,15 +43,11 @@ def test_kernels_of_another_package_are_not_kept(cli: Cli, first: str, second: s
         (SMALLER, SMALLER + "invariant: rows\n", f"{OTHER_KEPT} was rendered with another value of invariant"),
         (FAMILY, FAMILY + "targets: [sm90]\n", f"{KEPT} was rendered with another value of targets"),
         (FAMILY, FAMILY + "triton: '>=3.7'\n", f"{KEPT} was rendered with another value of triton"),
-        (
-            FAMILY + TILE.format(64),
-            FAMILY + TILE.format(32),
-            f"{KEPT} was rendered with another value of tiles",
-        ),
+        (FAMILY + TILE.format(64), FAMILY + TILE.format(32), f"{KEPT} was rendered with another value of tiles"),
         (OWN.format(2), OWN.format(3), "its other kernels were rendered with another operation 'bend'"),
     ],
 )
-def test_kernels_of_another_spec_are_not_kept(cli: Cli, old: str, new: str, told: str) -> None:
+def test_kernels_of_another_spec_are_not_kept(cli, old, new, told):
     Path("family.yaml").write_text(old)
     assert cli("family.yaml").status == 0
     Path("family.yaml").write_text(new)
@@ -64,7 +58,7 @@ def test_kernels_of_another_spec_are_not_kept(cli: Cli, old: str, new: str, told
     assert cli("family.yaml").status == 0 and cli("family.yaml", *ONLY, "--check").status == 0
 
 
-def test_what_changes_no_other_kernel_keeps_them(cli: Cli) -> None:
+def test_what_changes_no_other_kernel_keeps_them(cli):
     """Gradients are files of the family; a summary is in docstrings; more kernels are no others."""
     spec = "summary: A product.\nlayout: [rcr, rrr, crr]\ndtype: fp16\nepilogue: [none, bias]\n"
     Path("family.yaml").write_text(spec)
@@ -79,7 +73,7 @@ def test_what_changes_no_other_kernel_keeps_them(cli: Cli) -> None:
     assert "_GRADIENTS" in (FOLDER / "__init__.py").read_text()
 
 
-def test_kernels_of_another_version_are_not_kept(cli: Cli) -> None:
+def test_kernels_of_another_version_are_not_kept(cli):
     Path("family.yaml").write_text(FAMILY)
     assert cli("family.yaml").status == 0
     manifest = FOLDER / "manifest.json"
@@ -89,7 +83,7 @@ def test_kernels_of_another_version_are_not_kept(cli: Cli) -> None:
     assert (said.status, said.err) == (1, f"{FOLDER}: {told}{REFUSED}")
 
 
-def test_kernels_of_an_interrupted_rendering_are_not_kept(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_of_an_interrupted_rendering_are_not_kept(cli, monkeypatch):
     """The manifest still names the package before, and one of the files has the new one."""
     Path("family.yaml").write_text(FAMILY)
     assert cli("family.yaml").status == 0

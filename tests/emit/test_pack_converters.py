@@ -1,10 +1,6 @@
 """`_pack.py` of a family: what others have packed, element by element by the definition of each format."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -17,46 +13,34 @@ PACK = packing()
 K, N, G = 64, 24, 32
 
 
-def drawn(low: int, high: int, *shape: int, seed: int = 0) -> torch.Tensor:
+def drawn(low, high, *shape, seed=0):
     return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def scales(*shape: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
+def scales(*shape, dtype=torch.float16):
     return (torch.rand(shape, generator=torch.Generator().manual_seed(9)) + 0.5).to(dtype)
 
 
-def signed(word: int) -> int:
-    """The int32 of 32 bits."""
-    return word - 2**32 if word >= 2**31 else word
-
-
-def words_along(elements: torch.Tensor, bits: int = 4, order: tuple[int, ...] | None = None) -> torch.Tensor:
+def words_along(elements, bits=4, order=()):
     """int32 words of the elements of each row: element `order[i]` of a word's lies `i` places above the lowest bits."""
     each = 32 // bits
-    rows, columns = elements.shape
-    found = torch.zeros(rows, -(-columns // each), dtype=torch.int32)
-    for row in range(rows):
-        for word in range(found.shape[1]):
-            value = 0
-            for place in range(each):
-                column = each * word + (order[place] if order else place)
-                if column < columns:
-                    value |= int(elements[row, column]) << bits * place
-            found[row, word] = signed(value)
-    return found
+    padded = torch.nn.functional.pad(elements, (0, -elements.shape[1] % each)).unflatten(1, (-1, each))
+    places = torch.arange(each) * bits
+    # Bits do not overlap, and a sum beyond 31 bits is the int32 of the same bits.
+    return (padded[..., [*(order or range(each))]] << places).sum(-1).to(torch.int32)
 
 
-def values(codes: torch.Tensor, scale: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
+def spread(x, codes):
+    """What each element (K, N) has of a matrix that has one of each group of rows, or of all rows."""
+    return x.double().repeat_interleave(G if len(x) > 1 else len(codes), 0)[: len(codes)]
+
+
+def values(codes, scale, zeros):
     """(code - zero) * scale of a matrix (K, N) in float64, with the scales and zeros (K/g, N) of groups of rows."""
-    found = torch.empty(codes.shape, dtype=torch.float64)
-    group = codes.shape[0] // scale.shape[0]
-    for k in range(codes.shape[0]):
-        for n in range(codes.shape[1]):
-            found[k, n] = (float(codes[k, n]) - float(zeros[k // group, n])) * float(scale[k // group, n])
-    return found
+    return (codes - spread(zeros, codes)) * spread(scale, codes)
 
 
-def assert_values(name: str, keywords: dict[str, torch.Tensor], expected: torch.Tensor, rtol: float = 1e-6) -> None:
+def assert_values(name, keywords, expected, rtol=1e-6):
     torch.testing.assert_close(PACK.dequantize(name, **keywords).double(), expected, rtol=rtol, atol=rtol)
     again = PACK.quantize(torch.zeros(expected.shape), name)
     assert keywords.keys() == again.keys()
@@ -67,16 +51,14 @@ def assert_values(name: str, keywords: dict[str, torch.Tensor], expected: torch.
     assert keywords["b"].dtype == again["b"].dtype
 
 
-def awq(zeros: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def awq(zeros):
     """The tensors of AWQ, and their values."""
     codes, scale, order = drawn(0, 16, K, N), scales(K // G, N), (0, 2, 4, 6, 1, 3, 5, 7)
     tensors = {"qweight": words_along(codes, order=order), "qzeros": words_along(zeros, order=order), "scales": scale}
     return tensors, values(codes, scale, zeros)
 
 
-def gptq(
-    zeros: torch.Tensor, bits: int = 4, checkpoint_format: str = "gptq"
-) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def gptq(zeros, bits=4, checkpoint_format="gptq"):
     codes, scale = drawn(0, 2**bits, K, N), scales(zeros.shape[0], N)
     qweight, qzeros = words_along(codes.T, bits).T.contiguous(), words_along(zeros, bits)
     if checkpoint_format == "gptq":
@@ -85,32 +67,22 @@ def gptq(
     return {"qweight": qweight, "qzeros": qzeros, "scales": scale}, values(codes, scale, zeros)
 
 
-def compressed(
-    zeros: torch.Tensor | None, rows: int = K, bits: int = 4, packed: bool = True
-) -> tuple[dict[str, Any], torch.Tensor]:
+def compressed(zeros, rows=K, bits=4, packed=True):
     """The tensors of compressed-tensors, with zeros (K/g, N), and their values."""
     half = 2 ** (bits - 1)
-    elements = drawn(-half, half, N, rows)
-    scale = scales(N, 1 if bits == 8 else -(-rows // G))
+    elements, scale = drawn(-half, half, N, rows), scales(N, 1 if bits == 8 else -(-rows // G))
     tensors = {"weight_packed": words_along(elements + half, bits), "weight_scale": scale, "weight_shape": (N, rows)}
     if zeros is not None:
-        tensors["weight_zero_point"] = (
-            words_along(zeros + half, bits).T.contiguous() if packed else zeros.T.to(torch.int8)
-        )
-    expected = torch.empty(rows, N, dtype=torch.float64)
-    for k in range(rows):
-        for n in range(N):
-            group = 0 if bits == 8 else k // G
-            zero = 0 if zeros is None else int(zeros[group, n])
-            expected[k, n] = (int(elements[n, k]) - zero) * float(scale[n, group])
-    return tensors, expected
+        words = words_along(zeros + half, bits).T.contiguous()
+        tensors["weight_zero_point"] = words if packed else zeros.T.to(torch.int8)
+    return tensors, values(elements.T, scale.T, torch.zeros_like(scale.T) if zeros is None else zeros)
 
 
 EIGHTS = torch.full((K // G, N), 8)
 
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-def test_awq(name: str) -> None:
+def test_awq(name):
     tensors, expected = awq(drawn(0, 16, K // G, N, seed=1))
     keywords = PACK.from_awq(*tensors.values(), name)
     assert_values(name, keywords, expected)
@@ -119,7 +91,7 @@ def test_awq(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
 @pytest.mark.parametrize("checkpoint_format", ["gptq", "gptq_v2"])
-def test_gptq(name: str, checkpoint_format: str) -> None:
+def test_gptq(name, checkpoint_format):
     tensors, expected = gptq(drawn(0, 16, K // G, N, seed=1), checkpoint_format=checkpoint_format)
     ascending = torch.arange(K, dtype=torch.int32) // G
     keywords = PACK.from_gptq(**tensors, name=name, g_idx=ascending, checkpoint_format=checkpoint_format)
@@ -128,7 +100,7 @@ def test_gptq(name: str, checkpoint_format: str) -> None:
 
 @pytest.mark.parametrize("checkpoint_format", ["gptq", "gptq_v2"])
 @pytest.mark.parametrize("bits", [4, 8])
-def test_gptq_with_the_least_and_the_largest_zero_points(bits: int, checkpoint_format: str) -> None:
+def test_gptq_with_the_least_and_the_largest_zero_points(bits, checkpoint_format):
     name = {4: "uint4_zeros", 8: "int8_zeros"}[bits]
     for zero in (0, 2**bits - 1):
         for places in ([], [0], [N - 1], [1, 2], range(N)):
@@ -139,14 +111,7 @@ def test_gptq_with_the_least_and_the_largest_zero_points(bits: int, checkpoint_f
             assert_values(name, keywords, expected)
 
 
-def test_gptq_with_eight_bits() -> None:
-    tensors, expected = gptq(drawn(0, 256, K // G, N, seed=1), bits=8)
-    assert_values("int8_zeros", PACK.from_gptq(**tensors, name="int8_zeros"), expected)
-    tensors, expected = gptq(torch.full((1, N), 128), bits=8)
-    assert_values("int8", PACK.from_gptq(**tensors, name="int8"), expected)
-
-
-def test_symmetric_weights_need_no_zeros() -> None:
+def test_symmetric_weights_need_no_zeros():
     """A zero of 8 is half the range: int4 without zeros stores that."""
     for convert, (tensors, expected) in ((PACK.from_awq, awq(EIGHTS)), (PACK.from_gptq, gptq(EIGHTS))):
         for name in ("int4", "int4_row"):
@@ -155,14 +120,14 @@ def test_symmetric_weights_need_no_zeros() -> None:
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-def test_compressed_tensors_with_zeros(name: str, packed: bool) -> None:
+def test_compressed_tensors_with_zeros(name, packed):
     tensors, expected = compressed(drawn(-8, 8, K // G, N, seed=1), packed=packed)
     assert_values(name, PACK.from_compressed_tensors(**tensors, name=name), expected)
 
 
 @pytest.mark.parametrize("name", ["int4", "int4_zeros", "uint4_zeros"])
 @pytest.mark.parametrize("rows", [K, 60, 36])
-def test_compressed_tensors_without_zeros(name: str, rows: int) -> None:
+def test_compressed_tensors_without_zeros(name, rows):
     tensors, expected = compressed(None, rows)
     tensors["weight_shape"] = torch.tensor(tensors["weight_shape"])
     assert_values(name, PACK.from_compressed_tensors(**tensors, name=name), expected)
@@ -171,89 +136,73 @@ def test_compressed_tensors_without_zeros(name: str, rows: int) -> None:
         assert_values(name, PACK.from_compressed_tensors(**tensors, name=name), expected)
 
 
-def test_compressed_tensors_with_eight_bits() -> None:
+def test_eight_bits():
+    for zeros, name in ((drawn(0, 256, K // G, N, seed=1), "int8_zeros"), (torch.full((1, N), 128), "int8")):
+        tensors, expected = gptq(zeros, bits=8)
+        assert_values(name, PACK.from_gptq(**tensors, name=name), expected)
     tensors, expected = compressed(None, bits=8)
     assert_values("int8", PACK.from_compressed_tensors(**tensors, name="int8"), expected)
 
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-def test_torchao_with_two_elements_a_byte(name: str) -> None:
+def test_torchao_with_two_elements_a_byte(name):
     elements, scale = drawn(-8, 8, N, K), scales(K // G, N, dtype=torch.bfloat16)
     middle = torch.randn(K // G, N, generator=torch.Generator().manual_seed(2)).bfloat16()
-    octets = torch.empty(N, K // 2, dtype=torch.uint8)
-    for n in range(N):
-        for i in range(K // 2):
-            octets[n, i] = int(elements[n, 2 * i]) % 16 | int(elements[n, 2 * i + 1]) % 16 << 4
-    expected = torch.empty(K, N, dtype=torch.float64)
-    for k in range(K):
-        for n in range(N):
-            expected[k, n] = int(elements[n, k]) * float(scale[k // G, n]) + float(middle[k // G, n])
-    qdata = octets.view(torch.int8)
-    assert_values(name, PACK.from_torchao(qdata, scale, middle, name), expected, rtol=1e-5)
-    # A block of one value has a scale of 0, and that value as its zero point.
-    scale[0, 3], scale[-1] = 0, 0
-    for k in range(K):
-        for n in range(N):
-            expected[k, n] = int(elements[n, k]) * float(scale[k // G, n]) + float(middle[k // G, n])
-    assert_values(name, PACK.from_torchao(qdata, scale, middle, name), expected, rtol=1e-5)
+    qdata = (elements[:, ::2] % 16 | elements[:, 1::2] % 16 << 4).to(torch.uint8).view(torch.int8)
+    for zeros in (None, 3):
+        if zeros:
+            # A block of one value has a scale of 0, and that value as its zero point.
+            scale[0, zeros], scale[-1] = 0, 0
+        expected = elements.T * spread(scale, elements.T) + spread(middle, elements.T)
+        assert_values(name, PACK.from_torchao(qdata, scale, middle, name), expected, rtol=1e-5)
     symmetric = PACK.from_torchao(qdata, scale, torch.zeros_like(middle), "int4")
-    assert_values("int4", symmetric, values(elements.T, scale, torch.zeros(K // G, N)))
+    assert_values("int4", symmetric, elements.T * spread(scale, elements.T))
 
 
 @pytest.mark.parametrize("name", ["uint4_zeros", "int4_zeros"])
-def test_torchao_with_eight_elements_a_word(name: str) -> None:
+def test_torchao_with_eight_elements_a_word(name):
     codes, scale, zeros = drawn(0, 16, K, N), scales(K // G, N), drawn(0, 16, K // G, N, seed=1)
     keywords = PACK.from_torchao(words_along(codes.T), scale, zeros.to(torch.int8), name)
     assert_values(name, keywords, values(codes, scale, zeros))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 32), (40, 20)])
-def test_block_fp8(rows: int, columns: int) -> None:
+def test_block_fp8(rows, columns):
     weight = torch.randn(columns, rows, generator=torch.Generator().manual_seed(0)).to(torch.float8_e4m3fn)
     scale = scales(-(-columns // 16), -(-rows // 16), dtype=torch.float32)
     keywords = PACK.from_block_fp8(weight, scale, "fp8e4m3")
-    expected = torch.empty(rows, columns, dtype=torch.float64)
-    for k in range(rows):
-        for n in range(columns):
-            expected[k, n] = float(weight[n, k]) * float(scale[n // 16, k // 16])
-    assert_values("fp8e4m3", keywords, expected)
+    each = scale.double().repeat_interleave(16, 0).repeat_interleave(16, 1)[:columns, :rows]
+    assert_values("fp8e4m3", keywords, (weight.double() * each).T)
     assert torch.equal(keywords["b"].T.view(torch.uint8), weight.view(torch.uint8))
 
 
 @pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
 @pytest.mark.parametrize("blocked", [True, False])
-def test_blocks_of_fp4(name: str, blocked: bool) -> None:
-    octets = drawn(0, 256, N, K // 2).to(torch.uint8)
-    size = 32 if name == "mxfp4" else 16
+def test_blocks_of_fp4(name, blocked):
+    octets, size = drawn(0, 256, N, K // 2).to(torch.uint8), 32 if name == "mxfp4" else 16
     if name == "mxfp4":
         scale = drawn(120, 134, N, K // size).to(torch.uint8)
         factor = torch.exp2(scale.double() - 127)
     else:
         scale = scales(N, K // size).to(torch.float8_e4m3fn)
         factor = scale.double()
-    magnitudes = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
-    expected = torch.empty(K, N, dtype=torch.float64)
-    for k in range(K):
-        for n in range(N):
-            code = int(octets[n, k // 2]) >> 4 * (k % 2) & 15
-            expected[k, n] = (-1) ** (code >> 3) * magnitudes[code & 7] * float(factor[n, k // size])
-    values = octets.reshape(N, K // size, size // 2) if blocked else octets
-    assert_values(name, PACK.from_mx(values, scale, name), expected)
+    magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+    codes = torch.stack((octets & 15, octets >> 4), -1).flatten(1).long()
+    expected = (1 - 2 * (codes >> 3)) * magnitudes[codes & 7] * factor.repeat_interleave(size, 1)
+    given = octets.reshape(N, K // size, size // 2) if blocked else octets
+    assert_values(name, PACK.from_mx(given, scale, name), expected.T)
 
 
-def test_blocks_of_fp8() -> None:
+def test_blocks_of_fp8():
     weight = torch.randn(N, 80, generator=torch.Generator().manual_seed(0)).to(torch.float8_e4m3fn)
     scale = drawn(120, 134, N, 3).to(torch.uint8)
-    expected = torch.empty(80, N, dtype=torch.float64)
-    for k in range(80):
-        for n in range(N):
-            expected[k, n] = float(weight[n, k]) * 2.0 ** (int(scale[n, k // 32]) - 127)
-    assert_values("mxfp8e4m3", PACK.from_mx(weight, scale.view(torch.float8_e8m0fnu), "mxfp8e4m3"), expected)
+    expected = weight.double() * torch.exp2(scale.double() - 127).repeat_interleave(32, 1)[:, :80]
+    assert_values("mxfp8e4m3", PACK.from_mx(weight, scale.view(torch.float8_e8m0fnu), "mxfp8e4m3"), expected.T)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16"])
 @pytest.mark.parametrize(("rows", "columns"), [(64, 32), (192, 96)])
-def test_semi_structured(name: str, rows: int, columns: int) -> None:
+def test_semi_structured(name, rows, columns):
     """Against torch's own conversion, of a matrix with two of four."""
     w = torch.randn(rows, columns, generator=torch.Generator().manual_seed(0))
     wanted = PACK.quantize(w, name)
@@ -264,7 +213,7 @@ def test_semi_structured(name: str, rows: int, columns: int) -> None:
     assert_values(name, keywords, pruned.double())
 
 
-def test_a_batch_is_that_of_its_matrices() -> None:
+def test_a_batch_is_that_of_its_matrices():
     (tensors, _), other = gptq(EIGHTS), torch.roll(gptq(EIGHTS)[0]["qweight"], 1, 0)
     both = {key: torch.stack([x, other if key == "qweight" else x]) for key, x in tensors.items()}
     keywords = PACK.from_gptq(**both, name="int4_batch")
@@ -300,30 +249,16 @@ ZEROS = torch.zeros(1, 1)
         ("compressed_tensors", compressed(None)[0], {"weight_g_idx": ORDERED}, ValueError, "must be k // 32"),
         ("compressed_tensors", compressed(None)[0], {"weight_zero_point": HALF}, TypeError, "must be torch.int8 or"),
         ("compressed_tensors", compressed(None)[0], {"weight_scale": HALF}, ValueError, "must have shape (24, 2), got"),
-        (
-            "torchao",
-            {"qdata": HALF.char(), "scale": HALF[:2], "zero_point": HALF[:2].char()},
-            {},
-            TypeError,
-            "zero_point",
-        ),
+        ("torchao", dict(qdata=HALF.char(), scale=HALF[:2], zero_point=HALF[:2].char()), {}, TypeError, "zero_point"),
         ("block_fp8", {"weight": HALF, "weight_scale_inv": ZEROS}, {"name": "fp8e4m3"}, TypeError, "weight must be"),
-        (
-            "block_fp8",
-            {"weight": FP8, "weight_scale_inv": ZEROS},
-            {"name": "fp8e4m3"},
-            ValueError,
-            "(2, 2), got (1, 1)",
-        ),
+        ("block_fp8", {"weight": FP8, "weight_scale_inv": ZEROS}, {"name": "fp8e4m3"}, ValueError, "(2, 2), got (1,"),
         ("mx", {"values": FP8, "scales": ZEROS}, {"name": "mxfp8e4m3"}, TypeError, "scales must be torch.float8"),
         ("mx", {"values": FP8, "scales": ZEROS}, {"name": "fp8e4m3"}, ValueError, "contracts that fit: mxfp8e4m3"),
         ("semi_structured", {"packed": HALF, "meta": None}, {"name": "fp16"}, TypeError, "meta must be a torch.Tensor"),
         ("semi_structured", {"packed": HALF[:24], "meta": HALF}, {"name": "fp16"}, ValueError, "multiples of 32 rows"),
     ],
 )
-def test_tensors_that_do_not_fit(
-    convert: str, tensors: dict[str, Any], changes: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    called: Callable[..., object] = getattr(PACK, f"from_{convert}")
+def test_tensors_that_do_not_fit(convert, tensors, changes, error, message):
+    called = getattr(PACK, f"from_{convert}")
     with pytest.raises(error, match=re.escape(message)):
         called(**{"name": "int4_zeros", **tensors, **changes})

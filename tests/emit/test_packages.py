@@ -1,24 +1,16 @@
 """How much host code comes with kernels (`package`), and that it works where only torch and triton are."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from generator.commands.command_line import main
-from tests.helpers.support import assert_formatted, python
+from tests.helpers.support import assert_formatted, python, spec
 
-SPEC = """\
-summary: Packaged.
-layout: rcr
-dtype: fp16
-epilogue: [none, bias+relu]
-"""
+SPEC = spec("layout: rcr; dtype: fp16; epilogue: [none, bias+relu]")
 #: What a file that stands alone may import beside the standard library.
 FRAMEWORKS = {"torch", "triton"}
 
@@ -71,14 +63,14 @@ print(dir(packaged), {name for name in sys.modules if name.startswith("generator
 """
 
 
-def rendered(folder: Path, package: str, spec: str = SPEC) -> Path:
+def rendered(folder, package, spec=SPEC):
     path = folder / "packaged.yaml"
     path.write_text(f"{spec}package: {package}\n")
     assert main([str(path), "--out", str(folder)]) == 0
     return folder / "packaged"
 
 
-def imports(path: Path) -> Iterator[str]:
+def imports(path):
     """The modules that a file imports, with a dot in front of those of its folder."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -87,7 +79,7 @@ def imports(path: Path) -> Iterator[str]:
             yield f"{'.' * node.level}{node.module or ''}"
 
 
-def test_files_stand_alone(tmp_path: Path) -> None:
+def test_files_stand_alone(tmp_path):
     folder = rendered(tmp_path, "files")
     names = sorted(path.name for path in folder.iterdir())
     assert names[:2] == [".gitattributes", "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped.py"]
@@ -102,7 +94,7 @@ def test_files_stand_alone(tmp_path: Path) -> None:
     assert ran.stdout.splitlines() == wrong * len(list(folder.glob("*.py")))
 
 
-def test_plain_functions_use_public_interfaces_alone(tmp_path: Path) -> None:
+def test_plain_functions_use_public_interfaces_alone(tmp_path):
     folder = rendered(tmp_path, "plain")
     for path in [*folder.glob("*.py"), *folder.glob("_runtime/*.py")]:
         for name in imports(path):
@@ -125,7 +117,7 @@ def test_plain_functions_use_public_interfaces_alone(tmp_path: Path) -> None:
     assert "gemm_fp16_rcr_none" in listed and listed.endswith("set()")
 
 
-def test_the_option_takes_the_place_of_the_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_takes_the_place_of_the_key(tmp_path, capsys):
     folder = rendered(tmp_path, "torch")
     assert (folder / "_runtime" / "operators.py").exists() and "package" not in json.loads(
         (folder / "manifest.json").read_text()
@@ -142,9 +134,7 @@ def test_the_option_takes_the_place_of_the_key(tmp_path: Path, capsys: pytest.Ca
     assert "invalid choice: 'whole'" in capsys.readouterr().err
 
 
-def test_files_without_functions_make_no_repository_of_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_without_functions_make_no_repository_of_the_hub(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("packaged.yaml").write_text(SPEC)
     assert main(["packaged.yaml", "--package", "files"]) == 0
@@ -153,7 +143,7 @@ def test_files_without_functions_make_no_repository_of_the_hub(
     assert not Path("hub").exists()
 
 
-def test_every_option_of_a_plain_family_is_formatted(tmp_path: Path) -> None:
+def test_every_option_of_a_plain_family_is_formatted(tmp_path):
     (tmp_path / "every.yaml").write_text(
         "summary: Test family.\nlayout: rcr\ndtype: fp16\nselect: fastest\ninvariant: rows\npackage: plain\n",
         encoding="utf-8",

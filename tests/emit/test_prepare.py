@@ -3,31 +3,24 @@
 Where it matters what Triton compiles, Triton's own launch path decides that, for a GPU that is only claimed.
 """
 
-from __future__ import annotations
-
 import importlib
 import random
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 from unittest.mock import Mock, PropertyMock
 
 import numpy as np
 import pytest
 import torch
-import triton
 from triton.runtime.jit import JITFunction
 
-from generator.commands.command_line import main
 from generator.emit.loading import library_module, load_family
 from generator.plan.devices import DEVICES
 from generator.runtime.call import extents as extents_of
 from generator.runtime.prepare import in_threads
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers import shipped
-from tests.helpers.support import BASE, forget
+from tests.helpers.support import BASE, forget, render_spec, spec
 
 CUDA = torch.device("cuda", 0)
 
@@ -38,20 +31,20 @@ class Compiled:
     loaded = False
 
     @property
-    def run(self) -> None:
+    def run(self):
         self.loaded = True
 
 
 class Compilations(set[tuple[str, str]]):
     """The kernel and the key of all that Triton would have compiled."""
 
-    def keep(self, function: Any, key: str, *_: object) -> Compiled:
+    def keep(self, function, key, *_):
         self.add((function.module, key))
         return Compiled()
 
 
 @pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compilations]:
+def compilations(monkeypatch):
     """Claims an H200, and keeps what is compiled for it."""
     found = Compilations()
     monkeypatch.setattr(JITFunction, "_do_compile", lambda self, key, *rest: found.keep(self, key))
@@ -60,11 +53,11 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compilations]:
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[ModuleType, ModuleType]]]:
+def load(monkeypatch):
     """A family, of the shipped ones by default, and its `_prepare`; what is compiled cannot be launched."""
     names = []
 
-    def family(name: str, folder: Path | None = None) -> tuple[ModuleType, ModuleType]:
+    def family(name, folder=None):
         names.append(name)
         package = load_family(shipped.folder(name) if folder is None else folder / name)
         ahead = library_module(package, "prepare")
@@ -76,12 +69,12 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Modu
         forget(name)
 
 
-def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: random.Random) -> dict[str, Any]:
+def some_call(ahead, contract, sizes, draw):
     """Operands of a call of these sizes, at any address and with any leading dimension."""
     call = getattr(importlib.import_module(ahead.__package__.rpartition(".")[0]), contract).table
     table = {x.name: x for x in (*call.operands, *call.results) if x.name not in [each.name for each in call.reduced]}
     state = ahead.State({}, sizes, CUDA, "a")
-    given: dict[str, Any] = {}
+    given = {}
     for name, x in table.items():
         dtype, unit, extents = x.dtype, x.unit, extents_of(x.shape)(state.numbers)
         if (x.absent is not None or (x in call.results and not x.read)) and draw.random() < 0.5:
@@ -123,9 +116,7 @@ def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: ran
         ("autotune", "gemm_bf16_rcr_none", 100, 1000, [4]),
     ],
 )
-def test_prepared_calls_compile_nothing(
-    compilations: Compilations, load: Callable[..., Any], family: str, contract: str, n: int, k: int, m: Any
-) -> None:
+def test_prepared_calls_compile_nothing(compilations, load, family, contract, n, k, m):
     package, ahead = load(family)
     function, draw = getattr(package, contract), random.Random(7)
     configurations = function.prepare(n, k, M=m, device=CUDA, **({"B": 2} if family == "batched" else {}))
@@ -148,7 +139,7 @@ def test_prepared_calls_compile_nothing(
     assert launched and len(compilations) == prepared
 
 
-def test_what_is_prepared_is_prepared_once(compilations: Compilations, load: Callable[..., Any]) -> None:
+def test_what_is_prepared_is_prepared_once(compilations, load):
     package, ahead = load("gemm16")
     found = ahead.launches(package.gemm_fp16_rcr_none, 4096, 4096, M=range(1, 9), B=1, device=CUDA)
     for launch in found:
@@ -156,7 +147,7 @@ def test_what_is_prepared_is_prepared_once(compilations: Compilations, load: Cal
     assert len(compilations) == len(found) == len({launch.key for launch in found})
 
 
-def split_launches(load: Callable[..., Any]) -> tuple[ModuleType, ModuleType, list[Any], list[Any]]:
+def split_launches(load):
     """A family of split_k and its `_prepare`, and the launches of both kernels of a contract, for several tiles."""
     package, ahead = load("split_k")
     found = ahead.launches(package.gemm_fp16_rcr_bias_silu, 256, 8192, M=(1, 512, 2048), B=1, device=CUDA)
@@ -167,9 +158,7 @@ def split_launches(load: Callable[..., Any]) -> tuple[ModuleType, ModuleType, li
     return package, ahead, firsts, seconds
 
 
-def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own(
-    compilations: Compilations, load: Callable[..., Any]
-) -> None:
+def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own(compilations, load):
     package, _, firsts, seconds = split_launches(load)
     constants = {(launch.name, launch.arguments["BLOCK_N"], launch.arguments["SPLIT"]) for launch in seconds}
     rows = {(launch.name, launch.row) for launch in firsts}
@@ -187,90 +176,27 @@ def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own
     assert {module for module, _ in compilations - compiled} == set()
 
 
-def test_loading_either_kernel_makes_what_repeats_both(
-    compilations: Compilations, load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, ahead, firsts, seconds = split_launches(load)
-    repeated: list[Any] = []
-    # What is not loaded has no address that a repeated launch could read.
-    monkeypatch.setattr(ahead, "Repeat", lambda _, plan, compiled, given: repeated.append([x.loaded for x in compiled]))
-    for launch in (*firsts, *seconds):
-        launch.load()
-    assert repeated == [[True, True]] * len(firsts + seconds)
-
-
-def test_operands_that_are_always_aligned(compilations: Compilations, load: Callable[..., Any]) -> None:
-    package, _ = load("gemm16")
-    function = package.gemm_fp16_rcr_none
-    counts = []
+def test_operands_that_are_always_aligned_and_scalars_of_some_types(compilations, load):
+    function, counts = load("gemm16")[0].gemm_fp16_rcr_none, []
     for unaligned in ((), ("a",), ("a", "out"), None):
         function.prepare(4096, 4096, M=[2], device=CUDA, unaligned=unaligned)
         counts.append(len(compilations))
     assert counts[0] == 1 and counts == sorted(set(counts))
-
-
-def test_numbers_and_tensors_as_scalars(compilations: Compilations, load: Callable[..., Any]) -> None:
-    package, _ = load("outputs")
-    function = package.gemm_fp16_rcr_accumulate
-    counts = []
+    function, counts = load("outputs")[0].gemm_fp16_rcr_accumulate, []
     for dtypes in (None, {"beta": float}, {"beta": torch.float32}, {"beta": (float, torch.float32, torch.bfloat16)}):
         function.prepare(128, 64, M=2, device=CUDA, unaligned=(), dtypes=dtypes)
         counts.append(len(compilations))
     assert counts[0] == counts[1] < counts[2] < counts[3]
 
 
-def test_every_configuration_that_the_tuner_tries(compilations: Compilations, load: Callable[..., Any]) -> None:
+def test_every_configuration_that_the_tuner_tries(compilations, load):
     package, _ = load("autotune")
     (first, *_) = package._KERNELS["gemm_bf16_rcr_none"]
     found = package.gemm_bf16_rcr_none.prepare(4096, 4096, M=4096, device=CUDA, unaligned=())
     assert found == len(package._kernel(first).CONFIGS) == len(compilations) > 1
 
 
-def test_in_the_interpreter_configurations_are_counted(
-    compilations: Compilations, load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package, _ = load("fp16_rcr")
-    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    assert package.gemm_fp16_rcr_none.prepare(64, 48, M=range(1, 40), unaligned=()) == 1 and not compilations
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"M": []}, r"each M must be integers that are not negative, got N=64, K=48, B=1, M=\[\]$"),
-        ({"M": [3, -1]}, r"must be integers that are not negative, got .*M=\[3, -1\]$"),
-        ({"M": 2.0}, "must be integers"),
-        ({"M": 3, "unaligned": ["x"]}, "has no operand 'x'; its operands are a, b, bias, out$"),
-        ({"M": 3, "dtypes": {"a": torch.float32}}, r"the dtype of a is torch\.float16, got torch\.float32$"),
-    ],
-)
-def test_wrong_calls_of_prepare(
-    compilations: Compilations, load: Callable[..., Any], given: dict[str, Any], told: str
-) -> None:
-    package, _ = load("fp16_rcr")
-    with pytest.raises(ValueError, match=rf"^gemm_fp16_rcr_bias.*{told}"):
-        package.gemm_fp16_rcr_bias.prepare(64, 48, device=CUDA, **given)
-    assert not compilations
-
-
-def test_sizes_that_no_kernel_accepts(compilations: Compilations, load: Callable[..., Any], tmp_path: Path) -> None:
-    spec = f"{BASE}load: pointer\nmasking: none\ntile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n"
-    (tmp_path / "divided.yaml").write_text(spec)
-    assert main([str(tmp_path / "divided.yaml"), "--out", str(tmp_path)]) == 0
-    package, _ = load("divided", tmp_path)
-    # Of a range, the sizes that some kernel accepts are prepared.
-    assert package.gemm_fp16_rcr_none.prepare(64, 48, M=range(1, 40), device=CUDA, unaligned=()) == 1
-    with pytest.raises(ValueError, match=r"no kernel accepts the operands:\n.*M: BLOCK_M needs multiples of 16, got 3"):
-        package.gemm_fp16_rcr_none.prepare(64, 48, M=3, device=CUDA)
-
-
-OF_BOTH = """\
-summary: Of one product and of several.
-layout: rcr
-dtype: fp16
-load: pointer
-tile: [{m: 16, n: 16, k: 16, warps: 1}]
-"""
+INTEGERS = "N, K, B and each M must be integers that are not negative, got N=64"
 
 
 @pytest.mark.parametrize(
@@ -281,67 +207,55 @@ tile: [{m: 16, n: 16, k: 16, warps: 1}]
         ("result: symmetric\nbatch: strided", {"M": [64, 0], "B": 3}, "M is 0 and N is 64: they must be equal"),
         ("result: symmetric", {"M": 64, "B": 3}, "B is 3, and the contract has neither a batch nor groups"),
         ("batch: none", {"M": 64, "B": 0}, "B is 0, and the contract has neither a batch nor groups"),
-        ("batch: strided", {"M": 64, "B": -1}, "N, K, B and each M must be integers that are not negative, got N=64"),
-        ("batch: grouped", {"M": 64, "B": 1.5}, "N, K, B and each M must be integers that are not negative, got N=64"),
+        ("batch: none", {"M": []}, rf"{INTEGERS}, K=48, B=1, M=\[\]$"),
+        ("batch: none", {"M": [3, -1]}, INTEGERS),
+        ("batch: none", {"M": 2.0}, INTEGERS),
+        ("batch: strided", {"M": 64, "B": -1}, INTEGERS),
+        ("batch: grouped", {"M": 64, "B": 1.5}, INTEGERS),
         ("batch: grouped_k", {"M": 64, "B": True}, "N, K, B and each M must be integers .* got .*, B=True, M=64"),
         ("batch: strided", {"M": 64, "B": 2**31}, r"B is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
         ("batch: none", {"M": 2**31}, r"M is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
         ("batch: grouped", {"M": 2**31, "B": 4}, r"R is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
+        ("batch: grouped", {"M": 64, "B": 4, "unaligned": "row"}, "it has no operand 'row'; its operands are a, b, of"),
         (
-            "batch: grouped",
-            {"M": 64, "B": 4, "unaligned": "row"},
-            "it has no operand 'row'; its operands are a, b, offsets",
+            "batch: none",
+            {"M": 3, "dtypes": {"a": torch.float32}},
+            r"the dtype of a is torch\.float16, got torch\.float",
         ),
+        (
+            "epilogue: bias",
+            {"M": 3, "dtypes": {"bias": torch.int32}},
+            "bias must be of a floating type.*, got torch.int",
+        ),
+        ("masking: none", {"M": 3}, r"no kernel accepts the operands:\n.*M: BLOCK_M needs multiples of 16, got 3"),
     ],
 )
-def test_sizes_that_no_call_of_the_contract_has(
-    compilations: Compilations,
-    load: Callable[..., Any],
-    tmp_path: Path,
-    keys: str,
-    given: dict[str, Any],
-    told: str,
-) -> None:
-    (tmp_path / "several.yaml").write_text(f"{OF_BOTH}{keys}\n")
-    assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0
+def test_calls_of_prepare_that_no_call_of_the_contract_is(compilations, load, tmp_path, keys, given, told):
+    text = f"{BASE}load: pointer\ntile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n{keys}\n"
+    render_spec(tmp_path, "several", text)
     package, _ = load("several", tmp_path)
     (name,) = package._KERNELS
-    with pytest.raises(ValueError, match=rf"^{name}:? {told}"):
+    with pytest.raises((TypeError, ValueError), match=rf"^{name}:? {told}"):
         getattr(package, name).prepare(64, 48, device=CUDA, **given)
     assert not compilations
+    if keys == "masking: none":
+        # Of a range, the sizes that some kernel accepts are prepared.
+        assert getattr(package, name).prepare(64, 48, M=range(1, 40), device=CUDA, unaligned=()) == 1
 
 
-def test_a_dtype_that_no_call_takes(compilations: Compilations, load: Callable[..., Any]) -> None:
-    package, _ = load("fp16_rcr")
-    with pytest.raises(TypeError, match=r"^gemm_fp16_rcr_bias: bias must be of a floating type.*, got torch\.int32$"):
-        package.gemm_fp16_rcr_bias.prepare(64, 48, M=3, device=CUDA, dtypes={"bias": (torch.float32, torch.int32)})
-    assert not compilations
-
-
-def test_sizes_of_other_libraries_and_a_name_alone(compilations: Compilations, load: Callable[..., Any]) -> None:
+def test_sizes_of_other_libraries_and_a_name_alone(compilations, load):
     function = load("fp16_rcr")[0].gemm_fp16_rcr_none
-    sizes = np.array([64, 48])
-    assert function.prepare(*sizes, M=np.arange(1, 3), device=CUDA, unaligned="out") > 0
+    assert function.prepare(0, 64, M=3, device=CUDA) == 0 and not compilations, "an empty result needs no kernel"
+    assert function.prepare(*np.array([64, 48]), M=np.arange(1, 3), device=CUDA, unaligned="out") > 0
     prepared = len(compilations)
     assert function.prepare(64, 48, M=(1, 2), device=CUDA, unaligned=("out",)) > 0
     assert len(compilations) == prepared
 
 
-def test_an_empty_result_needs_no_kernel(compilations: Compilations, load: Callable[..., Any]) -> None:
-    package, _ = load("fp16_rcr")
-    assert package.gemm_fp16_rcr_none.prepare(0, 64, M=3, device=CUDA) == 0 and not compilations
-
-
-SPEC = """\
-summary: Asked first.
-layout: [rcr, rrr]
-dtype: fp16
-epilogue: [none, scale+bias]
-schedule: [persistent, tiled]
-load: [descriptor, pointer]
-exclude:
-  - {schedule: persistent, load: pointer, because: not here}
-"""
+SPEC = spec(
+    "layout: [rcr, rrr]; dtype: fp16; epilogue: [none, scale+bias]; schedule: [persistent, tiled]; "
+    "load: [descriptor, pointer]; exclude: [{schedule: persistent, load: pointer, because: not here}]"
+)
 
 
 @pytest.mark.parametrize(
@@ -357,9 +271,7 @@ exclude:
     ],
 )
 @pytest.mark.parametrize("contract", ["gemm_fp16_rcr_none", "gemm_fp16_rrr_none", "gemm_fp16_rcr_scale_bias"])
-def test_which_is_what_a_call_runs(
-    rendered: Callable[[str], ModuleType], contract: str, m: int, n: int, k: int, ld: int
-) -> None:
+def test_which_is_what_a_call_runs(rendered, contract, m, n, k, ld):
     package = rendered(SPEC)
     a, b = torch.randn(m, ld).half()[:, :k], torch.randn(n, ld).half()[:, :k].T
     if "rrr" in contract:
@@ -377,29 +289,7 @@ def test_which_is_what_a_call_runs(
     assert function.which(a, b, **operands)[1]["BLOCK_M"], "the caller has a copy"
 
 
-def test_which_has_the_errors_of_a_call(rendered: Callable[[str], ModuleType]) -> None:
-    function = rendered(SPEC).gemm_fp16_rcr_scale_bias
-    a, b = torch.randn(4, 8).half(), torch.randn(16, 8).half().T
-    for given in (
-        ((a, b), {"scale": 1.0}),
-        ((a, b), {"scale": 1.0, "bias": torch.randn(4)}),
-        ((a, b.contiguous()), {"scale": 1.0, "bias": torch.randn(16)}),
-        ((a, b[:4]), {"scale": 1.0, "bias": torch.randn(16)}),
-        ((a, b), {"scale": torch.randn(2), "bias": torch.randn(16)}),
-    ):
-        told = []
-        for asked in (function, function.which):
-            with pytest.raises((TypeError, ValueError)) as caught:
-                asked(*given[0], **given[1])
-            told.append((caught.type, str(caught.value)))
-        assert told[0] == told[1]
-    with pytest.raises(TypeError, match=r"^gemm_fp16_rcr_scale_bias: a must be a torch\.Tensor, got list$"):
-        function.which([1], b, scale=1.0, bias=torch.randn(16))
-
-
-def test_which_configuration_is_not_known_before(
-    rendered: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_configuration_is_not_known_before(rendered, monkeypatch):
     package = rendered("summary: Tuned.\nlayout: rcr\ndtype: fp16\nselect: autotune\nload: pointer\n")
     ((contract, (name,)),) = package._KERNELS.items()
     kernel = package._kernel(name)
@@ -411,14 +301,14 @@ def test_which_configuration_is_not_known_before(
     assert getattr(package, contract).which(a[:0], b) == (name, {})
 
 
-def test_a_source_that_the_parser_gives_up_is_compiled_once_more_when_no_thread_runs() -> None:
+def test_a_source_that_the_parser_gives_up_is_compiled_once_more_when_no_thread_runs():
     """CPython's parser, before 3.11.8, fails by chance if threads parse; Triton wraps the error or hands it on."""
-    order: list[str] = []
+    order = []
     keys = PropertyMock(side_effect=lambda: order.append("key"))
     source = type("Source", (), {"cache_key": keys})()
     launches = [SimpleNamespace(number=number, kernel=SimpleNamespace(fn=source)) for number in range(4)]
 
-    def compiled(launch: SimpleNamespace) -> int:
+    def compiled(launch):
         order.append("compiled")
         if launch.number and threading.current_thread() is not threading.main_thread():
             if launch.number == 1:
@@ -432,7 +322,7 @@ def test_a_source_that_the_parser_gives_up_is_compiled_once_more_when_no_thread_
     assert in_threads(launches, compiled) == [0, 1, 2, 3]
     assert order == ["key"] * 4 + ["compiled"] * 7
 
-    def wrong(launch: SimpleNamespace) -> int:
+    def wrong(launch):
         raise ValueError(f"launch {launch.number}")
 
     with pytest.raises(ValueError, match=r"^launch 0$"):

@@ -1,24 +1,15 @@
 """A mesh of processes divides operands as the rules of the operators say, and results and gradients are torch's."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import ROOT, Spoken, python
+from tests.helpers.support import ROOT, python, spec
 
-SPEC = """\
-summary: For meshes.
-layout: rcr
-dtype: fp32
-epilogue: [none, bias, bias+gelu, scale+bias, bias+swiglu]
-load: pointer
-with: dtensor
-backward: kernels
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; epilogue: [none, bias, bias+gelu, scale+bias, bias+swiglu]; load: pointer; "
+    "with: dtensor; backward: kernels"
+)
 #: The placements of the result and of the gradients of A, B and the bias.
 NONE = {
     "rows": "S(0) S(0) P(sum) -",
@@ -47,9 +38,7 @@ GATED = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo is tested on Linux")
-def test_operands_are_divided_without_communication_where_that_is_possible(
-    cli: Callable[..., Spoken], tmp_path: Path
-) -> None:
+def test_operands_are_divided_without_communication_where_that_is_possible(cli, tmp_path):
     (tmp_path / "meshes.yaml").write_text(SPEC)
     assert cli("meshes.yaml", "--out", tmp_path).status == 0
     script = str(ROOT / "tests" / "helpers" / "emit" / "divided.py")

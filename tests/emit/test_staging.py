@@ -1,22 +1,17 @@
 """Rendered families in git's index, and the hooks of pre-commit that put them there."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from generator.emit import staging
-from tests.helpers.support import BASE, LONGEST, ROOT, Spoken, files_of
-
-Cli = Callable[..., Spoken]
+from tests.helpers.support import BASE, LONGEST, ROOT, files_of
 
 
-def git(*arguments: object, cwd: Path, status: int = 0) -> str:
+def git(*arguments, cwd, status=0):
     """What git prints; fails unless it ends with `status`."""
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
     call = ["git", *identity, *map(str, arguments)]
@@ -27,14 +22,14 @@ def git(*arguments: object, cwd: Path, status: int = 0) -> str:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path):
     git("init", "-q", cwd=tmp_path)
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "linear.yaml").write_text(f"{BASE}epilogue: [none, bias]\n")
     return tmp_path
 
 
-def test_what_is_rendered_is_staged_and_nothing_else(repository: Path, cli: Cli) -> None:
+def test_what_is_rendered_is_staged_and_nothing_else(repository, cli):
     assert cli("--all", "--stage").status == 0
     (repository / "generated" / "linear" / "notes.txt").write_text("mine")
     staged = git("diff", "--cached", "--name-only", cwd=repository).split()
@@ -50,14 +45,14 @@ def test_what_is_rendered_is_staged_and_nothing_else(repository: Path, cli: Cli)
     assert "notes.txt" not in changes
 
 
-def test_without_a_repository(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_repository(tmp_path, cli, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     Path("family.yaml").write_text(BASE)
     said = cli("family.yaml", "--stage")
     assert said.status == 1 and said.err.startswith("--stage: fatal: not a git repository")
 
 
-def test_another_process_that_has_the_index(repository: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_that_has_the_index(repository, cli, monkeypatch):
     lock = repository / ".git" / "index.lock"
     lock.write_text("")
     monkeypatch.setattr(staging, "_PATIENCE", 0.0)
@@ -71,7 +66,7 @@ def test_another_process_that_has_the_index(repository: Path, cli: Cli, monkeypa
     assert "generated/linear/manifest.json" in git("diff", "--cached", "--name-only", cwd=repository)
 
 
-def test_two_hooks_at_once(repository: Path) -> None:
+def test_two_hooks_at_once(repository):
     for name in ("two", "three"):
         (repository / "specs" / f"{name}.yaml").write_text(BASE)
     calls = [("--all",), ("--all",), ("specs/two.yaml",), ("specs/three.yaml",)]
@@ -94,7 +89,7 @@ def test_two_hooks_at_once(repository: Path) -> None:
     )
 
 
-def test_a_checkout_keeps_the_line_ends(repository: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_checkout_keeps_the_line_ends(repository, cli, tmp_path_factory):
     assert cli("--all", "--stage").status == 0
     git("add", "specs", cwd=repository)
     git("commit", "-q", "-m", "one", cwd=repository)
@@ -106,7 +101,7 @@ def test_a_checkout_keeps_the_line_ends(repository: Path, cli: Cli, tmp_path_fac
 
 
 @pytest.mark.install
-def test_the_hooks_check_and_render(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_hooks_check_and_render(repository, tmp_path_factory):
     """As another project uses them: pre-commit installs the generator from its repository."""
     environment = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
@@ -123,11 +118,11 @@ def test_the_hooks_check_and_render(repository: Path, tmp_path_factory: pytest.T
     git("commit", "-q", "-m", "source", cwd=source)
     revision = git("rev-parse", "HEAD", cwd=source).strip()
 
-    def use(hook: str) -> None:
+    def use(hook):
         text = f"repos:\n  - repo: {source}\n    rev: {revision}\n    hooks: [{{id: {hook}}}]\n"
         (repository / ".pre-commit-config.yaml").write_text(text)
 
-    def commit(status: int) -> str:
+    def commit(status):
         git("add", "specs", ".pre-commit-config.yaml", cwd=repository)
         home = {"PRE_COMMIT_HOME": str(environment / "cache")}
         done = subprocess.run(

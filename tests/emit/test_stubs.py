@@ -1,21 +1,13 @@
 """The types of a family's functions, as a type checker of their user sees them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
-from generator.commands.command_line import main
-from tests.helpers.support import python
+from tests.helpers.support import python, render_spec, spec
 
-SPEC = """\
-summary: Typed.
-layout: rcr
-dtype: fp16
-with: prepare
-epilogue: [none, bias, accumulate, scale+scale_m, [bias, {save: pre}, gelu]]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp16; with: prepare; "
+    "epilogue: [none, bias, accumulate, scale+scale_m, [bias, {save: pre}, gelu]]"
+)
 CLIENT = """\
 import torch
 import typed
@@ -62,10 +54,9 @@ UNPREPARED = dict.fromkeys((12, 13), '"_Function2" has no attribute "prepare"')
 
 
 @pytest.mark.parametrize("package", ["torch", "plain"])
-def test_a_typo_is_an_error_and_a_result_a_tensor(tmp_path: Path, package: str) -> None:
+def test_a_typo_is_an_error_and_a_result_a_tensor(tmp_path, package):
     spec = SPEC if package == "torch" else SPEC.replace("with: prepare\n", "")
-    (tmp_path / "typed.yaml").write_text(f"{spec}package: {package}\n")
-    assert main([str(tmp_path / "typed.yaml"), "--out", str(tmp_path)]) == 0
+    render_spec(tmp_path, "typed", f"{spec}package: {package}\n")
     (tmp_path / "client.py").write_text(CLIENT)
     done = python("-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "client.py", cwd=tmp_path)
     found = {}

@@ -1,29 +1,24 @@
 """The folder in a family's folder: its files are the generator's like others, and nothing goes through a link."""
 
-from __future__ import annotations
-
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import BASE, Spoken, contents
+from tests.helpers.support import BASE, contents
 
-Cli = Callable[..., Spoken]
 FOLDER = Path("generated/family")
 RUNTIME = FOLDER / "_runtime"
 MODULE = RUNTIME / "launch.py"
 
 
 @pytest.fixture
-def rendered(cli: Cli) -> Cli:
+def rendered(cli):
     Path("family.yaml").write_text(BASE)
     assert cli("family.yaml").status == 0
     return cli
 
 
-def test_what_a_killed_rendering_leaves_is_rendered_away(rendered: Cli) -> None:
+def test_what_a_killed_rendering_leaves_is_rendered_away(rendered):
     before = contents(FOLDER)
     (FOLDER / "manifest.json").unlink()
     (RUNTIME / ".launch.py.012345.new").write_text("half")
@@ -34,14 +29,14 @@ def test_what_a_killed_rendering_leaves_is_rendered_away(rendered: Cli) -> None:
     assert contents(FOLDER) == before
 
 
-def test_a_module_of_somebody_else_stays(rendered: Cli) -> None:
+def test_a_module_of_somebody_else_stays(rendered):
     (RUNTIME / "mine.py").write_text("mine = 1\n")
     assert rendered("family.yaml").status == 0 and (RUNTIME / "mine.py").is_file()
     said = rendered("verify", FOLDER, "--level", "static")
     assert said.status == 1 and "_runtime/mine.py is not in the manifest, and Python could import it" in said.out
 
 
-def test_no_link_is_followed(rendered: Cli) -> None:
+def test_no_link_is_followed(rendered):
     RUNTIME.rename("elsewhere")
     RUNTIME.symlink_to(Path("elsewhere").resolve())
     before = contents(Path("elsewhere"))
@@ -57,14 +52,7 @@ def test_no_link_is_followed(rendered: Cli) -> None:
     assert rendered("family.yaml").status == 0 and RUNTIME.is_dir()
 
 
-def test_a_folder_without_it_gets_it_and_one_with_it_loses_it(rendered: Cli) -> None:
-    """As folders of other versions have it."""
-    before = contents(FOLDER)
-    shutil.rmtree(RUNTIME)
-    assert rendered("family.yaml").status == 0 and contents(FOLDER) == before
-
-
-def test_what_the_manifest_lists_there_is_held_against_it(rendered: Cli) -> None:
+def test_what_the_manifest_lists_there_is_held_against_it(rendered):
     text = MODULE.read_text()
     MODULE.unlink()
     said = rendered("verify", FOLDER, "--level", "static")

@@ -1,60 +1,32 @@
 """The two kernels of split_k: launched in order by every call, on partial sums that the call allocates."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 
-from tests.helpers.stand_ins import Compiled, Kernel, failing_launches, operands
+from tests.helpers.stand_ins import Compiled, failing_launches, operands
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Summed in parts.
-layout: rcr
-dtype: {dtype}
-schedule: split_k
-load: {load}
-epilogue: [none, bias, swiglu, row_sum]
-tile: [{{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp16; schedule: split_k; load: {load}; epilogue: [none, bias]; "
+    "tile: [{{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}}]"
+)
 
 
 @pytest.fixture(params=["pointer", "descriptor"])
-def split(request: pytest.FixtureRequest, rendered: Callable[[str], ModuleType]) -> ModuleType:
-    return rendered(SPEC.format(dtype="fp16", load=request.param))
+def split(request, rendered):
+    return rendered(SPEC.format(load=request.param))
 
 
-def kernels(package: ModuleType, contract: str) -> tuple[Kernel, Kernel]:
+def kernels(package, contract):
     """The stand-ins for both kernels of a contract that has one file."""
     (name,) = package._KERNELS[contract]
     module = package._kernel(name)
     return module.gemm_kernel, module.sum_kernel
 
 
-def arguments(kernel: Kernel, run: tuple[Any, ...]) -> dict[str, Any]:
-    """Of a repeated launch by pointers, the values of the parameters."""
-    return dict(zip(kernel.arg_names, run[9:]))
-
-
-@pytest.fixture
-def order(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
-    """The compiled kernels that are launched again, in their order."""
-    found: list[Compiled] = []
-    run = Compiled.run
-
-    def kept(self: Compiled, *arguments: Any) -> None:
-        found.append(self)
-        run(self, *arguments)
-
-    monkeypatch.setattr(Compiled, "run", kept)
-    return found
-
-
-def test_a_first_call_launches_both_on_the_same_sums(split: ModuleType) -> None:
+def test_a_first_call_launches_both_on_the_same_sums(split):
     split.gemm_fp16_rcr_none(*operands(64, 48))
     first, second = kernels(split, "gemm_fp16_rcr_none")
     ((grid, _, given),), ((strips, _, then),) = first.launches, second.launches
@@ -66,43 +38,36 @@ def test_a_first_call_launches_both_on_the_same_sums(split: ModuleType) -> None:
     assert not {"c_ptr", "c_desc"} & given.keys() and not {"a_ptr", "a_desc", "K", "BLOCK_K", "num_warps"} & then.keys()
 
 
-def test_a_cached_call_launches_the_compiled_kernel_of_each_in_order(split: ModuleType, order: list[Compiled]) -> None:
+def test_a_cached_call_launches_both_in_order_with_its_own_operands(split, monkeypatch):
+    order = []
+    run = Compiled.run
+    monkeypatch.setattr(Compiled, "run", lambda self, *given: order.append(self) or run(self, *given))
     function = split.gemm_fp16_rcr_bias
-    bias = torch.randn(48)
     for _ in range(3):
-        function(*operands(), bias=bias)
+        (a, b), bias = operands(), torch.randn(48)
+        result = function(a, b, bias=bias)
     first, second = kernels(split, "gemm_fp16_rcr_bias")
     assert len(first.launches) == len(second.launches) == 1
     assert order == [first.compiled, second.compiled] * 2 and first.compiled is not second.compiled
-    for run, then in zip(first.compiled.runs, second.compiled.runs, strict=True):
-        assert run[:3] == (4, 3, 1) and then[:3] == (8, 1, 1) and run[3] == then[3]
-
-
-def test_a_cached_call_passes_its_own_operands(rendered: Callable[[str], ModuleType]) -> None:
-    package = rendered(SPEC.format(dtype="fp16", load="pointer"))
-    function = package.gemm_fp16_rcr_bias
-    function(*operands(), bias=torch.randn(48))
-    (a, b), bias, out = operands(), torch.randn(48), torch.empty(64, 48, dtype=torch.float16)
-    assert function(a, b, bias=bias, out=out) is not None
-    result = function(a, b, bias=bias)
-    first, second = kernels(package, "gemm_fp16_rcr_bias")
-    given = arguments(first, first.compiled.runs[-1])
-    then = arguments(second, second.compiled.runs[-1])
-    assert (given["a_ptr"], given["b_ptr"]) == (a.data_ptr(), b.data_ptr())
-    assert (then["c_ptr"], then["bias_ptr"]) == (result.data_ptr(), bias.data_ptr())
-    assert given["sums_ptr"] == then["sums_ptr"] not in (a.data_ptr(), b.data_ptr(), result.data_ptr())
+    for own, then in zip(first.compiled.runs, second.compiled.runs, strict=True):
+        assert own[:3] == (4, 3, 1) and then[:3] == (8, 1, 1) and own[3] == then[3]
+    if {"a_ptr", "c_ptr"} <= {*first.arg_names, *second.arg_names}:
+        given, behind = (dict(zip(x.arg_names, x.compiled.runs[-1][9:])) for x in (first, second))
+        assert (given["a_ptr"], given["b_ptr"]) == (a.data_ptr(), b.data_ptr())
+        assert (behind["c_ptr"], behind["bias_ptr"]) == (result.data_ptr(), bias.data_ptr())
+        assert given["sums_ptr"] == behind["sums_ptr"] not in (a.data_ptr(), b.data_ptr(), result.data_ptr())
 
 
 @pytest.mark.parametrize("capturing", [False, True])
-def test_every_call_allocates_its_sums(split: ModuleType, monkeypatch: pytest.MonkeyPatch, capturing: bool) -> None:
+def test_every_call_allocates_its_sums(split, monkeypatch, capturing):
     """Torch's allocator keeps them apart: on other streams, in CUDA graphs, and while another call is under way."""
     function, out = split.gemm_fp16_rcr_none, torch.empty(64, 48, dtype=torch.float16)
     function(*operands(), out=out)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
-    made: list[torch.Tensor] = []
+    made = []
     empty = torch.empty_strided
 
-    def keep(*given: Any, **options: Any) -> torch.Tensor:
+    def keep(*given, **options):
         made.append(empty(*given, **options))
         return made[-1]
 
@@ -116,7 +81,7 @@ def test_every_call_allocates_its_sums(split: ModuleType, monkeypatch: pytest.Mo
     assert "again._runtime.workspaces" not in sys.modules, "no memory is shared by calls"
 
 
-def test_the_second_is_not_launched_after_an_error_of_the_first(split: ModuleType) -> None:
+def test_the_second_is_not_launched_after_an_error_of_the_first(split):
     function = split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
@@ -124,38 +89,3 @@ def test_the_second_is_not_launched_after_an_error_of_the_first(split: ModuleTyp
         function(*operands())
     first, second = kernels(split, "gemm_fp16_rcr_none")
     assert len(first.compiled.runs) == 2 and len(second.compiled.runs) == 1
-
-
-def test_sums_of_a_gated_linear_unit_have_two_columns_for_each_of_the_result(split: ModuleType) -> None:
-    a, b = operands(64, 96)
-    assert split.gemm_fp16_rcr_swiglu(a, b).shape == (64, 48)
-    first, second = kernels(split, "gemm_fp16_rcr_swiglu")
-    sums = first.launches[0][2]["sums_ptr"]
-    assert sums.shape == (3, 64, 96) and second.launches[0][2]["sums_ptr"] is sums
-
-
-def test_a_reduction_has_a_part_for_every_strip_of_the_second(split: ModuleType) -> None:
-    function = split.gemm_fp16_rcr_rowsum
-    for _ in range(2):
-        out, row_sum = function(*operands(64, 80))
-    assert (out.shape, row_sum.shape) == ((64, 80), (64,))
-    _, second = kernels(split, "gemm_fp16_rcr_rowsum")
-    parts = second.launches[0][2]["row_sum_ptr"]
-    assert parts.shape == (3, 64) and len(second.compiled.runs) == 1
-
-
-def test_sums_of_integers_are_integers(rendered: Callable[[str], ModuleType]) -> None:
-    spec = SPEC.replace("epilogue: [none, bias, swiglu, row_sum]\n", "")
-    package = rendered(spec.format(dtype="int8", load="pointer"))
-    package.gemm_int8_rcr_none(torch.zeros(64, 32, dtype=torch.int8), torch.zeros(48, 32, dtype=torch.int8).T)
-    first, _ = kernels(package, "gemm_int8_rcr_none")
-    assert first.launches[0][2]["sums_ptr"].dtype == torch.int32
-
-
-def test_the_gemm_of_a_kernels_file_launches_both(split: ModuleType) -> None:
-    (name,) = split._KERNELS["gemm_fp16_rcr_none"]
-    first, second = kernels(split, "gemm_fp16_rcr_none")
-    for count in (1, 2):
-        split._kernel(name).gemm(*operands())
-        assert len(first.launches) == len(second.launches) == count
-    assert first.launches[0][2]["sums_ptr"] is not first.launches[1][2]["sums_ptr"]

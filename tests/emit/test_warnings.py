@@ -1,16 +1,12 @@
 """Calls of rendered families warn of nothing: eager, of fake and meta tensors, under torch.compile, exported."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from generator.commands.command_line import main
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import ROOT, render_spec
 
 #: Each way to call a function of a family. Without `torch.set_warn_always`, torch shows a warning once in a process.
 _CALLS = '''
@@ -119,9 +115,8 @@ _FAMILIES = {
 
 
 @pytest.mark.parametrize("family", _FAMILIES)
-def test_calls_warn_of_nothing(family: str, tmp_path: Path) -> None:
-    (tmp_path / "warned.yaml").write_text(_FAMILIES[family])
-    assert main([str(tmp_path / "warned.yaml"), "--out", str(tmp_path)]) == 0
+def test_calls_warn_of_nothing(family, tmp_path):
+    render_spec(tmp_path, "warned", _FAMILIES[family])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     done = subprocess.run(
         [sys.executable, "-c", _CALLS, family.partition(" ")[0]],
@@ -132,29 +127,3 @@ def test_calls_warn_of_nothing(family: str, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0 and done.stdout.endswith("warned of nothing\n"), done.stdout[-3000:]
-
-
-_WITHOUT = """
-import sys
-from importlib.abc import MetaPathFinder
-
-class Missing(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "numpy":
-            raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
-
-sys.meta_path.insert(0, Missing())
-import warnings
-warnings.simplefilter("ignore")
-import torch
-from generated.fp16_rcr import gemm_fp16_rcr_none
-x = torch.zeros(16, 16).half()
-gemm_fp16_rcr_none(x, x.T)
-"""
-
-
-def test_the_interpreter_needs_numpy_as_the_page_says() -> None:
-    ran = python("-c", _WITHOUT, env={"TRITON_INTERPRET": "1"})
-    told = "ModuleNotFoundError: No module named 'numpy'"
-    assert ran.returncode == 1 and ran.stderr.rstrip().endswith(told)
-    assert f"`{told}`, and `pip install numpy`" in (ROOT / "docs" / "calling.md").read_text(encoding="utf-8")

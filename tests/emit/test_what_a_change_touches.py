@@ -4,11 +4,6 @@ A message or a comment of host code must ask for no GPU: the records of proofs a
 their configurations and of the tables of their calls.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import jinja2
 import pytest
 
@@ -22,7 +17,7 @@ from tests.helpers import shipped
 from tests.helpers.support import ROOT, SPECS
 
 
-def changes(specs: list[Path]) -> Iterator[tuple[str, str]]:
+def changes(specs):
     """The files of shipped families that rendering would change, each with its new text."""
     for family in families(specs):
         job = RenderingJob(family, shipped.folder(family.spec.name).parent, None, force=False)
@@ -33,13 +28,13 @@ def changes(specs: list[Path]) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh(monkeypatch):
     """Nothing that was rendered before is taken again, neither within the test nor behind it."""
     caches = (package_files._library_text, package_files.imported, render.macros_of, render.part, render.environment)
 
-    def clear() -> None:
+    def clear():
         for cached in caches:
-            cached.cache_clear()  # type: ignore[attr-defined]
+            cached.cache_clear()
         render._hosts.clear()
 
     clear()
@@ -49,11 +44,11 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_message_and_a_comment_of_the_library_change_only_its_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    original: Callable[[str], str] = package_files._library_text.__wrapped__
+def test_a_message_and_a_comment_of_the_library_change_only_its_modules(monkeypatch):
+    original = package_files._library_text.__wrapped__
     message = "must be given: it is C, which is read"
 
-    def changed(name: str) -> str:
+    def changed(name):
         return original(name).replace(message, "is C, and must be given") + "\n# The end.\n"
 
     assert message in original("call")
@@ -64,7 +59,7 @@ def test_a_message_and_a_comment_of_the_library_change_only_its_modules(monkeypa
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_comment_of_a_macro_changes_the_families_that_use_it_and_no_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comment_of_a_macro_changes_the_families_that_use_it_and_no_digest(monkeypatch):
     path = TEMPLATES / "swizzle.j2"
     text = path.read_text()
     (line,) = [line for line in text.splitlines() if line.startswith("# Which tile: along a Hilbert curve")]

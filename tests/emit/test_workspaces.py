@@ -1,27 +1,17 @@
 """The memory that launches of stream_k need: kept for each stream, bounded, cleared, and given back."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 
-from tests.helpers.stand_ins import Kernel, failing_launches, launched, operands
+from tests.helpers.stand_ins import failing_launches, launched, operands
+from tests.helpers.support import spec
 
-SPLIT = """\
-summary: Launched again.
-layout: rcr
-dtype: {dtype}
-schedule: {schedule}
-load: pointer
-"""
+SPLIT = spec("layout: rcr; dtype: {dtype}; schedule: {schedule}; load: pointer")
 
 
-def test_a_result_that_is_added_to_is_cleared_for_every_call(rendered: Callable[[str], ModuleType]) -> None:
+def test_a_result_that_is_added_to_is_cleared_for_every_call(rendered):
     package = rendered(SPLIT.format(dtype="{a: fp16, out: fp32}", schedule="split_k_atomic"))
     ((contract, _),) = package._KERNELS.items()
     for _ in range(3):
@@ -33,24 +23,22 @@ def test_a_result_that_is_added_to_is_cleared_for_every_call(rendered: Callable[
 
 
 @pytest.fixture
-def split(rendered: Callable[[str], ModuleType]) -> ModuleType:
+def split(rendered):
     return rendered(SPLIT.format(dtype="fp16", schedule="stream_k"))
 
 
-def streams_of() -> Any:
+def streams_of():
     """What has the current stream."""
     return importlib.import_module("again._runtime.fast")._driver()
 
 
-def memory(kernel: Kernel) -> tuple[int, int]:
+def memory(kernel):
     """The addresses of partial sums and counters that the last launch was given."""
     own = dict(zip(kernel.arg_names, kernel.compiled.runs[-1][9:]))
     return own["work_ptr"], own["counters_ptr"]
 
 
-def test_partial_sums_and_counters_have_one_place_for_each_stream(
-    split: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_sums_and_counters_have_one_place_for_each_stream(split, monkeypatch):
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     stream = ["first"]
     monkeypatch.setattr(streams_of(), "get_current_stream", lambda index: stream[0])
@@ -82,7 +70,7 @@ def test_partial_sums_and_counters_have_one_place_for_each_stream(
     assert not cached._workspaces
 
 
-def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspaces_are_bounded(split, monkeypatch):
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     streams = iter(range(100))
     monkeypatch.setattr(streams_of(), "get_current_stream", lambda index: next(streams))
@@ -94,15 +82,15 @@ def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPat
         with monkeypatch.context() as patched:
             patched.setattr(cached, limit, 0)
             function(*operands())
-            assert not cached._workspaces
+        assert not cached._workspaces
 
 
-def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_captured_call_has_a_workspace_of_its_own(split, monkeypatch):
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
     kernel, ((_, counters),) = launched(split, "gemm_fp16_rcr_none"), cached._workspaces.values()
-    cleared: list[torch.Tensor] = []
+    cleared = []
     zeros = torch.zeros
     monkeypatch.setattr(torch, "zeros", lambda *a, **o: cleared.append(zeros(*a, **o)) or cleared[-1])
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
@@ -110,7 +98,7 @@ def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypat
     assert [x.data_ptr() for x in cleared] == [memory(kernel)[1]] != [counters.data_ptr()]
 
 
-def test_an_error_of_a_launch_throws_workspaces_away(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_launch_throws_workspaces_away(split, monkeypatch):
     cached, function = importlib.import_module("again._runtime.workspaces"), split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())

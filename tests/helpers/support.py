@@ -83,6 +83,11 @@ def read_text(text: str | bytes, name: str = "family.yaml", beside: Mapping[str,
         return read(path)
 
 
+def spec(keys: str) -> str:
+    """A spec of these keys, between which stand semicolons."""
+    return "".join(f"{key}\n" for key in f"summary: A product.; {keys}".split("; "))
+
+
 def ops(text: str, chain: str = "none") -> str:
     """A spec with operations of its own, and a chain of them."""
     return f"{BASE}ops: {{{text}}}\nepilogue: {chain}\n"
@@ -114,6 +119,13 @@ def variant(**axes: object) -> Variant:
         "store": "as_load",
     }
     return Variant(**(values | axes))  # type: ignore[arg-type]
+
+
+def render_spec(folder: Path, name: str, text: str, *options: object) -> Path:
+    """Render a spec into the folder in which it is written; the folder of the family."""
+    (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    assert main([str(folder / f"{name}.yaml"), "--out", str(folder), *map(str, options)]) == 0
+    return folder / name
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,24 @@
 """Families that are rendered for a test, and the launches of their kernels."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.helpers.support import render_spec
 
 # Without the interpreter no kernel can run here; test_interpreted.py starts a process that has it.
 collect_ignore_glob = [] if os.environ.get("TRITON_INTERPRET") == "1" else ["test_*.py"]
 
 
 @pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def launches(monkeypatch):
     """The kernels that the interpreter has run since the test began, each by what it does."""
     from triton.runtime.interpreter import GridExecutor
 
-    ran: list[str] = []
+    ran = []
     run = GridExecutor.__call__
 
-    def counted(self: GridExecutor, *arguments: object, **options: object) -> None:
+    def counted(self, *arguments, **options):
         name = self.fn.__name__
         roles = {"__gradient": "gradient_kernel", "_sum": "sum_kernel", "_decode": "decode_kernel"}
         roles = {end: role for end, role in roles.items() if name.endswith(end)}
@@ -33,21 +30,23 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], ModuleType]:
+def render(tmp_path_factory):
     """Renders a spec's text and imports the family: `render(name, text)`. A name is used once in a process.
 
     Operators of torch are registered under the name and stay registered.
     """
-    from generator.commands.command_line import main
     from generator.emit.loading import load_family
     from generator.verify import interpreter
 
     interpreter.install()
 
-    def family(name: str, text: str) -> ModuleType:
-        folder: Path = tmp_path_factory.mktemp(name)
-        (folder / f"{name}.yaml").write_text(text)
-        assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
-        return load_family(folder / name)
+    def family(name, text):
+        return load_family(render_spec(tmp_path_factory.mktemp(name), name, text))
 
     return family
+
+
+@pytest.fixture(scope="module")
+def family(request, render):
+    """The family of a file's `SPEC`: that of test_groups.py is `of_groups`."""
+    return render(f"of{request.module.__name__.rpartition('.test')[2]}", request.module.SPEC)

@@ -1,42 +1,30 @@
 """The largest magnitude of a result, in one element: of every schedule, in a batch, behind a gate, and with NaN."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
-from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
 from tests.helpers.emit.calls import contracts, operands
 from tests.helpers.emit.gradients import check
+from tests.helpers.support import render_spec, spec
 
-Family = Callable[[str, str], ModuleType]
-
-SPEC = """\
-summary: Maxima.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-epilogue: [[bias, silu, {amax: {}}], [amax, relu, {amax: peak}], [swiglu, {amax: {}}, twice]]
-ops: {twice: {formula: x * 2}}
-load: pointer
-tile: [{m: 16, n: 32, k: 16, warps: 1}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; "
+    "epilogue: [[bias, silu, {amax: {}}], [amax, relu, {amax: peak}], [swiglu, {amax: {}}, twice]]; "
+    "ops: {twice: {formula: x * 2}}; load: pointer; tile: [{m: 16, n: 32, k: 16, warps: 1}]"
+)
 
 
 @pytest.fixture(scope="module", params=["tiled", "persistent", "[split_k, tiled]"])
-def family(request: pytest.FixtureRequest, render: Family) -> ModuleType:
+def family(request, render):
     schedule = request.param
     return render(f"maxima_{schedule.strip('[').partition('_')[0]}", f"{SPEC}schedule: {schedule}\n")
 
 
 @pytest.mark.parametrize("sizes", [{}, {"M": 1, "N": 1}, {"M": 70, "N": 67, "K": 19}, {"K": 0}])
-def test_the_largest_magnitude(family: ModuleType, sizes: dict[str, int]) -> None:
+def test_the_largest_magnitude(family, sizes):
     for name, variant in contracts(family).items():
         given = operands(variant, {"B": 3, "M": 20, "N": 50, "K": 33} | sizes)
         out, *maxima = getattr(family, name)(**given)
@@ -51,7 +39,7 @@ def test_the_largest_magnitude(family: ModuleType, sizes: dict[str, int]) -> Non
             torch.testing.assert_close(found.squeeze(-1), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_nan_infinity_and_nothing(family: ModuleType) -> None:
+def test_nan_infinity_and_nothing(family):
     a, b = torch.ones(40, 8), torch.ones(70, 8).T
     call = family.gemm_fp32_rcr_amax_relu_amax_1peak
     a[39, 0] = -math.inf
@@ -63,7 +51,7 @@ def test_nan_infinity_and_nothing(family: ModuleType) -> None:
     assert [x.item() for x in call(a[:0], b)[1:]] == [0.0, 0.0]
 
 
-def test_a_result_of_eight_bits_has_the_maximum_before_it_is_rounded(render: Family) -> None:
+def test_a_result_of_eight_bits_has_the_maximum_before_it_is_rounded(render):
     """As delayed scaling needs it: this call's scale is of an earlier amax."""
     text = SPEC.replace("fp32", "{a: fp16, out: fp8e4m3}").replace("batch: [none, strided]\n", "")
     family = render("delayed", text)
@@ -72,16 +60,14 @@ def test_a_result_of_eight_bits_has_the_maximum_before_it_is_rounded(render: Fam
     assert out.float().amax() == 448 and amax.item() == 2048
 
 
-def test_it_has_no_gradient_and_the_result_has_one(render: Family) -> None:
+def test_it_has_no_gradient_and_the_result_has_one(render):
     family = render("maxima_of_gradients", f"{SPEC}backward: kernels\n")
     check(family, "gemm_fp32_rcr_bias_silu_amax", {"M": 20, "N": 50, "K": 33})
     check(family, "bmm_fp32_rcr_bias_silu_amax", {"B": 2, "M": 20, "N": 50, "K": 33})
 
 
-def test_a_file_that_stands_alone(tmp_path: Path) -> None:
-    (tmp_path / "apart.yaml").write_text(f"{SPEC}package: files\n")
-    assert main([str(tmp_path / "apart.yaml"), "--out", str(tmp_path)]) == 0
-    (path,) = (tmp_path / "apart").glob("bmm_*peak*.py")
+def test_a_file_that_stands_alone(tmp_path):
+    (path,) = render_spec(tmp_path, "apart", f"{SPEC}package: files\n").glob("bmm_*peak*.py")
     a, b = torch.randn(3, 40, 16), torch.randn(3, 16, 70).mT.contiguous().mT
     _, amax, peak = load_kernel(path).gemm(a, b)
     torch.testing.assert_close(amax.squeeze(1), (a @ b).abs().amax((1, 2)))

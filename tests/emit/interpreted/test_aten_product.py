@@ -1,11 +1,6 @@
 """Torch's own product among the candidates of the choice: `backends: [triton, aten]`."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -14,37 +9,26 @@ from torch.nn import functional
 
 from generator.emit.loading import library_module
 from tests.helpers.emit.calls import drawn
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Products with torch's among the candidates.
-layout: [rcr, rrc]
-dtype: [fp16, fp32]
-batch: [none, strided]
-epilogue: [none, bias, add, bias+gelu]
-select: fastest
-backward: kernels
-backends: [triton, aten]
-with: [aten, inductor, prepare]
-schedule: tiled
-load: pointer
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-exclude:
-  - {batch: strided, epilogue: [bias, bias+gelu], because: "one product is enough"}
-"""
+SPEC = spec(
+    "layout: [rcr, rrc]; dtype: [fp16, fp32]; batch: [none, strided]; epilogue: [none, bias, add, bias+gelu]; "
+    "select: fastest; backward: kernels; backends: [triton, aten]; with: [aten, inductor, prepare]; schedule: tiled; "
+    "load: pointer; tile: [{m: 16, n: 16, k: 32, warps: 1}]; "
+    'exclude: [{batch: strided, epilogue: [bias, bias+gelu], because: "one product is enough"}]'
+)
 #: Torch's product is the faster one from this number of rows on, and at one measured size below.
 ROWS, MEASURED = 16, (5, 24, 64)
 N, K = 24, 64
 
-Render = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module")
-def rendered(render: Render) -> ModuleType:
+def rendered(render):
     return render("with_aten", SPEC)
 
 
 @pytest.fixture(autouse=True)
-def family(rendered: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def family(rendered, monkeypatch):
     """The family, with a decision table for the device of the tests."""
     found = rendered._contract("gemm_fp16_rcr_none").choice.aten
     rule = (("M", ROWS, "triton", "aten"),)
@@ -57,12 +41,12 @@ def family(rendered: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mo
 
 
 @pytest.fixture
-def products() -> Iterator[list[str]]:
+def products():
     """The operators of torch's products that ran."""
-    ran: list[str] = []
+    ran = []
 
     class Seen(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        def __torch_function__(self, function, types, arguments=(), options=None):
             if function in (torch.mm, torch.addmm, torch.bmm, torch.baddbmm):
                 ran.append(function.__name__)
             return function(*arguments, **(options or {}))
@@ -71,15 +55,18 @@ def products() -> Iterator[list[str]]:
         yield ran
 
 
-def operands(rows: int, dtype: torch.dtype = torch.float16) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def operands(rows, dtype=torch.float16):
     """A, a column-major B, and a bias."""
     return drawn((rows, K), dtype), drawn((N, K), dtype, seed=1).t(), drawn((N,), dtype, seed=2)
 
 
 @pytest.mark.parametrize(("rows", "word"), [(5, "aten"), (6, ""), (ROWS, ""), (ROWS + 1, "aten"), (0, ""), (1, "")])
-def test_the_table_and_the_rule_decide(family: ModuleType, products: list[str], rows: int, word: str) -> None:
+def test_the_table_and_the_rule_decide(family, products, rows, word):
     a, b, bias = operands(rows)
     for function, more in ((family.gemm_fp16_rcr_none, {}), (family.gemm_fp16_rcr_bias, {"bias": bias})):
+        products.clear()
+        function(a, b, **more, config=0)
+        assert not products, "a configuration is one of the kernels"
         name, row = function.which(a, b, **more)
         assert (name, row) == ("aten", {}) if word else "__tiled" in name
         products.clear()
@@ -95,14 +82,7 @@ def test_the_table_and_the_rule_decide(family: ModuleType, products: list[str], 
     assert family.gemm_fp16_rcr_add.which(a, b, add=drawn((rows, N), torch.float16))[0] != "aten"
 
 
-def test_a_configuration_runs_the_kernels(family: ModuleType, products: list[str]) -> None:
-    a, b, _ = operands(40)
-    assert family.gemm_fp16_rcr_none.which(a, b) == ("aten", {})
-    family.gemm_fp16_rcr_none(a, b, config=0)
-    assert not products
-
-
-def test_a_result_by_columns_and_a_batch(family: ModuleType) -> None:
+def test_a_result_by_columns_and_a_batch(family):
     a, b, _ = operands(40)
     for _ in range(2):
         found = family.gemm_fp16_rrc_none(a, b.contiguous())
@@ -113,15 +93,11 @@ def test_a_result_by_columns_and_a_batch(family: ModuleType) -> None:
     assert torch.equal(family.bmm_fp16_rcr_none(left, right), torch.bmm(left, right))
 
 
-def test_wrong_operands_are_refused_as_ever(family: ModuleType) -> None:
+def test_wrong_operands_are_refused_as_ever(family):
     a, b, bias = operands(40)
     function = family.gemm_fp16_rcr_bias
     with pytest.raises(ValueError, match="gemm_fp16_rcr_bias: K is 64 in a and 24 in b"):
         function(a, b.t(), bias=bias)
-    with pytest.raises(TypeError, match=r"b must be torch.float16"):
-        function(a, b.float(), bias=bias)
-    with pytest.raises(ValueError, match="bias must have shape"):
-        function(a, b, bias=bias[:8])
     for _ in range(2):
         with pytest.raises(ValueError, match="out shares memory with a"):
             function(a, b, bias=bias, out=a[:, :N])
@@ -134,7 +110,7 @@ def test_wrong_operands_are_refused_as_ever(family: ModuleType) -> None:
     assert torch.equal(function(padded, b, bias=bias), torch.addmm(bias, padded, b))
 
 
-def test_the_settings_of_torch_hold(family: ModuleType, products: list[str]) -> None:
+def test_the_settings_of_torch_hold(family, products):
     a, b, _ = operands(40, torch.float32)
     function, matmul = family.gemm_fp32_rcr_none, torch.backends.cuda.matmul
     before = matmul.fp32_precision
@@ -160,9 +136,7 @@ _OF_LAYER = ("gemm_fp16_rcr_bias", "gemm_fp16_rrr_none", "gemm_fp16_crr_none")
 
 
 @pytest.mark.parametrize("of_kernels", [None, *_OF_LAYER])
-def test_a_layer_is_torchs_own_where_all_its_products_are(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch, of_kernels: str | None
-) -> None:
+def test_a_layer_is_torchs_own_where_all_its_products_are(family, monkeypatch, of_kernels):
     """Else each product asks for itself, of which an interpreted family caches those of torch alone."""
     aten = family._contract(_OF_LAYER[0]).choice.aten
     prefers, linear = aten.prefers, library_module(family, "linear")
@@ -183,7 +157,7 @@ def test_a_layer_is_torchs_own_where_all_its_products_are(
     assert [*linear._left.values()] == [of_kernels is None, of_kernels != _OF_LAYER[0]]
 
 
-def test_overriding_leaves_such_products_to_torch(family: ModuleType) -> None:
+def test_overriding_leaves_such_products_to_torch(family):
     with family.override_aten() as override:
         for rows in (40, 7):
             a, b, _ = operands(rows)
@@ -198,7 +172,7 @@ def test_overriding_leaves_such_products_to_torch(family: ModuleType) -> None:
     assert not override.report.kept and override.report.replaced.total() == 2
 
 
-def test_graphs_leave_such_products_to_inductor(family: ModuleType) -> None:
+def test_graphs_leave_such_products_to_inductor(family):
     products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
     made = library_module(family, "graph_pass").GraphPass(products, family._contract)
     try:
@@ -213,7 +187,7 @@ def test_graphs_leave_such_products_to_inductor(family: ModuleType) -> None:
     assert dict(made.report.replaced) == {("addmm", "gemm_fp16_rcr_bias"): 1}
 
 
-def test_graphs_give_the_familys_own_operators_back_to_torch(family: ModuleType) -> None:
+def test_graphs_give_the_familys_own_operators_back_to_torch(family):
     """Those that compiled layers call: Inductor fuses what follows a product of torch."""
     products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
     made = library_module(family, "graph_pass").GraphPass(products, family._contract)
@@ -230,7 +204,7 @@ def test_graphs_give_the_familys_own_operators_back_to_torch(family: ModuleType)
     assert not made.report.replaced
 
 
-def test_a_traced_call_runs_what_its_operator_chooses(family: ModuleType) -> None:
+def test_a_traced_call_runs_what_its_operator_chooses(family):
     a, b, _ = operands(40)
     compiled = torch.compile(lambda a, b: family.gemm_fp16_rcr_none(a, b).relu(), backend="eager", fullgraph=True)
     assert torch.equal(compiled(a, b), (a @ b).relu())

@@ -3,56 +3,41 @@
 The interpreter has no launches to repeat: here stand-ins run the kernels with what a launch would read.
 """
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 
 from tests.helpers.emit.calls import drawn
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Gradients that are computed more than once.
-layout: [rcr, rrr, ccr]
-dtype: fp32
-epilogue: [none, bias, bias+gelu_tanh, scale+bias, swiglu]
-load: pointer
-backward: kernels
-"""
+SPEC = spec(
+    "layout: [rcr, rrr, ccr]; dtype: fp32; epilogue: [none, bias, bias+gelu_tanh, scale+bias, swiglu]; "
+    "load: pointer; backward: kernels"
+)
 CHAINS = {"none": [], "bias": ["bias"], "bias_gelutanh": ["bias"], "scale_bias": ["bias"], "swiglu": []}
 LAYOUTS = ("rcr", "rrr", "ccr")
 
 # One list, because what a family caches outlives a test.
-_SEEN: list[str] = []
-
-Family = Callable[[str, str], ModuleType]
-
-
-@pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
-    return render("repeated", SPEC)
+_SEEN = []
 
 
 @pytest.fixture
-def repeated(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def repeated(family, monkeypatch):
     """What was repeated since the test began: a product or a chain."""
     prefix = f"{family.__name__}._runtime"
     cached = importlib.import_module(f"{prefix}.launch")
     started, seen = cached.started, _SEEN
     del seen[:]
 
-    class Product(cached.Repeat):  # type: ignore[misc, name-defined]
-        def __init__(self, contract: str, a: torch.Tensor, b: torch.Tensor) -> None:
+    class Product(cached.Repeat):
+        def __init__(self, contract, a, b):
             self.gemm, self.read = getattr(family, contract), [(x.shape, x.stride()) for x in (a, b)]
             result = self.gemm(a, b)
             self.made, self.result = [(result.shape, result.stride(), result.dtype)], 3
             self.filled = result.shape, result.stride()
 
-        def made_of(self, given: list[Any]) -> list[Any]:
+        def made_of(self, given):
             seen.append("product")
             a, b = (x.as_strided(*read) for x, read in zip(given, self.read, strict=False))
             ((size, strides, dtype),) = self.made
@@ -60,19 +45,19 @@ def repeated(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[li
             self.gemm(a, b, out=result.as_strided(*self.filled))
             return [*given, result]
 
-    class Chain(cached.Repeat):  # type: ignore[misc, name-defined]
-        def __init__(self, table: Any, given: dict[str, Any]) -> None:
+    class Chain(cached.Repeat):
+        def __init__(self, table, given):
             self.table, self.given = table, given
             self.results = [len(given) + place for place in range(len(table.results))]
 
-        def made_of(self, values: list[Any]) -> list[Any]:
+        def made_of(self, values):
             seen.append("chain")
             given = dict(zip(self.given, [*values[:-1], self.given["needed"]], strict=True))
             plan = self.table.plan(**given)
             started(self.table, plan, given, given["grad_out"])
             return [*values, *plan.results.values()]
 
-    def first(table: Any, plan: Any, given: Any, tensor: torch.Tensor) -> Any:
+    def first(table, plan, given, tensor):
         started(table, plan, given, tensor)
         return Chain(table, {**given})
 
@@ -84,15 +69,15 @@ def repeated(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[li
     yield seen
 
 
-def operands(layout: str, chain: str, seed: int) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+def operands(layout, chain, seed):
     columns = 48
     a = drawn((24, 32), torch.float32, column=layout[0] == "c", seed=seed)
     b = drawn((32, columns), torch.float32, column=layout[1] == "c", seed=seed + 1)
-    more: dict[str, Any] = {x: drawn((columns,), torch.float32, seed=seed + 2) for x in CHAINS[chain]}
+    more = {x: drawn((columns,), torch.float32, seed=seed + 2) for x in CHAINS[chain]}
     return a, b, {**more, "scale": 0.5} if "scale" in chain else more
 
 
-def gradients(family: ModuleType, layout: str, chain: str, needed: str, seed: int) -> list[torch.Tensor]:
+def gradients(family, layout, chain, needed, seed):
     a, b, more = operands(layout, chain, seed)
     tensors = {"a": a, "b": b, **{x: y for x, y in more.items() if isinstance(y, torch.Tensor)}}
     leaves = [x.requires_grad_() for name, x in tensors.items() if name in needed.split()]
@@ -105,9 +90,7 @@ def gradients(family: ModuleType, layout: str, chain: str, needed: str, seed: in
     ("chain", "needed"), [(chain, needed) for chain in CHAINS for needed in ("a b bias", "a", "b bias")]
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_repeated_pass_has_the_gradients_of_a_first_one(
-    family: ModuleType, repeated: list[str], layout: str, chain: str, needed: str
-) -> None:
+def test_a_repeated_pass_has_the_gradients_of_a_first_one(family, repeated, layout, chain, needed):
     gradients(family, layout, chain, needed, seed=1)
     del repeated[:]
     found = gradients(family, layout, chain, needed, seed=20)
@@ -130,7 +113,7 @@ def test_a_repeated_pass_has_the_gradients_of_a_first_one(
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4)
 
 
-def test_a_layer_of_three_dimensions_repeats_its_pass(family: ModuleType, repeated: list[str]) -> None:
+def test_a_layer_of_three_dimensions_repeats_its_pass(family, repeated):
     theirs = torch.nn.Sequential(torch.nn.Linear(32, 48))
     ours = torch.nn.Sequential(torch.nn.Linear(32, 48))
     ours.load_state_dict(theirs.state_dict())
@@ -147,7 +130,7 @@ def test_a_layer_of_three_dimensions_repeats_its_pass(family: ModuleType, repeat
 
 
 @pytest.mark.parametrize("what", ["expanded", "turned", "scale needs one"])
-def test_other_passes_go_the_long_way(family: ModuleType, repeated: list[str], what: str) -> None:
+def test_other_passes_go_the_long_way(family, repeated, what):
     """What a launch would read is not what torch has in memory, or more follows the launch."""
     a, b, _ = operands("rcr", "none", 1)
     a.requires_grad_()
@@ -165,19 +148,3 @@ def test_other_passes_go_the_long_way(family: ModuleType, repeated: list[str], w
         torch.testing.assert_close(found, gradient @ b.T, rtol=1e-4, atol=1e-4)
     # A chain has a cache of its own.
     assert "product" not in repeated
-
-
-def test_gradients_of_gradients_are_refused_for_layers(family: ModuleType, repeated: list[str]) -> None:
-    layer = family.nn.Linear(32, 48, bias=False)
-    for _ in range(2):
-        x = drawn((2, 3, 32), torch.float32).requires_grad_()
-        (first,) = torch.autograd.grad(layer(x).square().sum(), [x], create_graph=True)
-        with pytest.raises(RuntimeError, match="gemm_fp32_rcr_none: a gradient of its gradient is asked for"):
-            torch.autograd.grad(first.sum(), [layer.weight])
-
-
-def test_a_result_of_a_layer_can_be_changed_in_place(family: ModuleType) -> None:
-    layer = family.nn.Linear(32, 48, bias=False)
-    x = drawn((2, 3, 32), torch.float32).requires_grad_()
-    layer(x).mul_(2.0).sum().backward()
-    torch.testing.assert_close(x.grad, 2 * layer.weight.detach().sum(0).expand_as(x), rtol=1e-4, atol=1e-4)

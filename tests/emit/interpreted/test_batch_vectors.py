@@ -1,38 +1,23 @@
 """Vectors of a batch: one that all matrices share, or one for each of them, as a call gives it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from types import ModuleType
-
 import pytest
 import torch
 
-from tests.helpers.emit.calls import contracts, drawn, operands, results
+from tests.helpers.emit.calls import contracts, drawn, operands
 from tests.helpers.emit.gradients import check
+from tests.helpers.support import spec
 
-Family = Callable[[str, str], ModuleType]
-
-SPEC = """\
-summary: Vectors of a batch.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-epilogue: [bias, bias_m+scale_m+relu, scale_n+gelu+add, bias+swiglu+bias, bias+bias_m]
-load: pointer
-backward: kernels
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; "
+    "epilogue: [bias, bias_m+scale_m+relu, scale_n+gelu+add, bias+swiglu+bias, bias+bias_m]; load: pointer; "
+    "backward: kernels"
+)
 SIZES = {"B": 3, "M": 70, "N": 67, "K": 19}
 CHAINS = ("bias", "biasm_scalem_relu", "scalen_gelu_add", "bias_swiglu_bias", "bias_biasm")
 
 
-@pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
-    return render("batch_vectors", SPEC)
-
-
 @pytest.mark.parametrize("chain", CHAINS)
-def test_each_matrix_has_its_own_or_all_share_one(family: ModuleType, chain: str) -> None:
+def test_each_matrix_has_its_own_or_all_share_one(family, chain):
     name = f"bmm_fp32_rcr_{chain}"
     given = operands(contracts(family)[name], SIZES)
     vectors = [x for x, value in given.items() if value.dim() == 2]
@@ -46,12 +31,12 @@ def test_each_matrix_has_its_own_or_all_share_one(family: ModuleType, chain: str
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_gradients_of_vectors_of_each_matrix(family: ModuleType, chain: str) -> None:
+def test_gradients_of_vectors_of_each_matrix(family, chain):
     check(family, f"bmm_fp32_rcr_{chain}", SIZES)
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_the_gradient_of_a_shared_vector_is_the_sum_over_the_batch(family: ModuleType, chain: str) -> None:
+def test_the_gradient_of_a_shared_vector_is_the_sum_over_the_batch(family, chain):
     name = f"bmm_fp32_rcr_{chain}"
     given = operands(contracts(family)[name], SIZES)
     of = drawn((3, 70, 67), torch.float32)
@@ -68,21 +53,13 @@ def test_the_gradient_of_a_shared_vector_is_the_sum_over_the_batch(family: Modul
         torch.testing.assert_close(gradient, found[1][x], rtol=1e-4, atol=1e-4, msg=x)
 
 
-def test_vmap_gives_each_matrix_its_own(family: ModuleType) -> None:
+def test_vmap_gives_each_matrix_its_own(family):
     given = operands(contracts(family)["bmm_fp32_rcr_bias"], SIZES)
     found = torch.vmap(lambda a, bias: family.gemm_fp32_rcr_bias(a, given["b"][0], bias=bias))(
         given["a"], given["bias"]
     )
     expected = family.bmm_fp32_rcr_bias(given["a"], given["b"][:1].expand(3, -1, -1), bias=given["bias"])
     assert torch.equal(found, expected)
-
-
-def test_torch_compile_sees_both(family: ModuleType) -> None:
-    given = operands(contracts(family)["bmm_fp32_rcr_bias"], SIZES)
-    compiled = torch.compile(lambda **x: family.bmm_fp32_rcr_bias(**x), backend="eager", fullgraph=True)
-    for bias in (given["bias"], given["bias"][1]):
-        call = {**given, "bias": bias}
-        assert torch.equal(compiled(**call), *results(family.bmm_fp32_rcr_bias(**call)))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +72,7 @@ def test_torch_compile_sees_both(family: ModuleType) -> None:
         (torch.ones(134)[::2], "bias must have stride 1 along dimension 0"),
     ],
 )
-def test_another_vector_is_refused(family: ModuleType, bias: torch.Tensor, message: str) -> None:
+def test_another_vector_is_refused(family, bias, message):
     given = operands(contracts(family)["bmm_fp32_rcr_bias"], SIZES)
     with pytest.raises(ValueError, match=message):
         family.bmm_fp32_rcr_bias(given["a"], given["b"], bias=bias)

@@ -1,38 +1,21 @@
 """`combine` of a family: rows of a product that are weighted and added for each token, and the gradients of that."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.verify import interpreter
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Experts with their backward pass.
-layout: rcr
-dtype: [bf16, fp32]
-batch: grouped
-load: pointer
-backward: kernels
-"""
+SPEC = spec("layout: rcr; dtype: [bf16, fp32]; batch: grouped; load: pointer; backward: kernels")
 #: Tokens, terms of each, rows, and columns: one of each, none, primes, a block and one more with many terms.
 SIZES = ((1, 1, 1, 1), (0, 2, 5, 7), (3, 0, 5, 7), (3, 2, 0, 7), (3, 2, 5, 0), (7, 3, 13, 129), (5, 9, 45, 1025))
 
 
-@pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
-    return render("combined", SPEC)
-
-
-def drawn(tokens: int, terms: int, rows: int, columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def drawn(tokens, terms, rows, columns, dtype):
     """Rows, indices of which some are outside, and weights, which are NaN for those."""
     generator = torch.Generator().manual_seed(tokens + rows)
     y = torch.randn(rows, columns, generator=generator).to(dtype)
@@ -43,7 +26,7 @@ def drawn(tokens: int, terms: int, rows: int, columns: int, dtype: torch.dtype) 
     return y, index, weights.masked_fill((index < 0) | (index >= rows), float("nan"))
 
 
-def by_torch(y: Tensor, index: Tensor, weights: Tensor | None) -> Tensor:
+def by_torch(y, index, weights):
     """The sums by operations of torch in fp32, term after term, rounded once."""
     total = torch.zeros(len(index), y.shape[1])
     for j in range(index.shape[1]):
@@ -55,7 +38,7 @@ def by_torch(y: Tensor, index: Tensor, weights: Tensor | None) -> Tensor:
     return total.to(y.dtype)
 
 
-def of_torch(y: Tensor, index: Tensor, weights: Tensor | None, grad: Tensor) -> tuple[Tensor, Tensor]:
+def of_torch(y, index, weights, grad):
     """The gradient of y with its terms in their order, bit for bit, and that of the weights in float64."""
     of_y, of_weights = torch.zeros(y.shape), torch.zeros(index.shape, dtype=torch.float64)
     for t in range(len(index)):
@@ -69,26 +52,18 @@ def of_torch(y: Tensor, index: Tensor, weights: Tensor | None, grad: Tensor) -> 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_the_bits_are_those_of_terms_added_in_their_order(
-    family: ModuleType, sizes: tuple[int, int, int, int], dtype: torch.dtype
-) -> None:
+def test_the_bits_are_those_of_terms_added_in_their_order(family, sizes, dtype):
     y, index, weights = drawn(*sizes, dtype)
     for given in (weights, weights.to(torch.bfloat16), weights.double(), None):
         found = family.combine(y, index, given)
         assert found.dtype == dtype and torch.equal(found, by_torch(y, index, given))
     out = torch.full((len(index), y.shape[1]), 7, dtype=dtype)
-    assert family.combine(y, index, weights, out=out) is out and torch.equal(out, by_torch(y, index, weights))
-
-
-def test_any_strides_are_read_and_written(family: ModuleType) -> None:
-    y, index, weights = drawn(7, 3, 13, 129, torch.float32)
-    expected = by_torch(y, index, weights)
-    out = torch.zeros(129, 7).T
     turned = y.T.contiguous().T, index.T.contiguous().T, weights.repeat_interleave(2, 1)[:, ::2]
-    assert family.combine(*turned, out=out) is out and torch.equal(out, expected)
+    for given, held in (((y, index, weights), out), (turned, out.T.contiguous().T)):
+        assert family.combine(*given, out=held) is held and torch.equal(held, by_torch(y, index, weights))
 
 
-def test_nothing_outside_the_operands_is_read_or_written(family: ModuleType) -> None:
+def test_nothing_outside_the_operands_is_read_or_written(family):
     """Every address of the kernels is one of an operand's own elements."""
     interpreter.install()
     kernels = importlib.import_module(f"{family.__name__}._runtime.combined")
@@ -109,14 +84,12 @@ def test_nothing_outside_the_operands_is_read_or_written(family: ModuleType) -> 
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_gradients_are_added_in_the_order_of_tokens(
-    family: ModuleType, sizes: tuple[int, int, int, int], weighted: bool
-) -> None:
+def test_gradients_are_added_in_the_order_of_tokens(family, sizes, weighted):
     y, index, weights = drawn(*sizes, torch.bfloat16)
     grad = torch.randn(len(index), y.shape[1]).bfloat16()
     of_y, of_weights = of_torch(y, index, weights if weighted else None, grad)
 
-    def step(run: Callable[..., Tensor]) -> tuple[Tensor | None, Tensor | None]:
+    def step(run):
         a, b = y.clone().requires_grad_(), weights.clone().requires_grad_()
         run(a, index, b if weighted else None).backward(grad)
         return a.grad, b.grad
@@ -132,7 +105,7 @@ def test_gradients_are_added_in_the_order_of_tokens(
             torch.testing.assert_close(second, of_weights.to(second.dtype), rtol=1e-5, atol=1e-5)
 
 
-def test_wrong_calls_are_refused(family: ModuleType) -> None:
+def test_wrong_calls_are_refused(family):
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     for error, words, wrong in (
         (TypeError, "index must be torch.int32, got torch.int64", (y, index.long(), weights)),
@@ -152,7 +125,7 @@ def test_wrong_calls_are_refused(family: ModuleType) -> None:
         family.combine(y.requires_grad_(), index, weights, out=torch.zeros(7, 129))
 
 
-def test_a_gradient_of_a_gradient_is_refused_and_not_left_out(family: ModuleType) -> None:
+def test_a_gradient_of_a_gradient_is_refused_and_not_left_out(family):
     """Also where the first one depends on the weights alone, which torch's own check does not look at."""
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     given = y.requires_grad_(), index, weights.nan_to_num().requires_grad_()
@@ -170,7 +143,7 @@ def test_a_gradient_of_a_gradient_is_refused_and_not_left_out(family: ModuleType
     assert torch.equal(found, family.combine(*given)) and y.grad is not None
 
 
-def test_without_gradients_and_for_torch_alone(render: Callable[[str, str], ModuleType]) -> None:
+def test_without_gradients_and_for_torch_alone(render):
     y, index, weights = drawn(7, 3, 13, 129, torch.float32)
     family = render("combined_alone", SPEC.replace("backward: kernels\n", ""))
     assert torch.equal(family.combine(y, index, weights), by_torch(y, index, weights))
@@ -187,8 +160,8 @@ def test_without_gradients_and_for_torch_alone(render: Callable[[str, str], Modu
     assert not hasattr(single, "combine")
 
 
-def test_torch_sees_operators(family: ModuleType) -> None:
-    given: Any = drawn(7, 3, 13, 129, torch.float32)
+def test_torch_sees_operators(family):
+    given = drawn(7, 3, 13, 129, torch.float32)
     compiled = torch.compile(lambda *x: family.combine(*x) + 1, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*given), by_torch(*given) + 1)
     with FakeTensorMode() as mode:
@@ -216,7 +189,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_a_kernel_gives_other_bits(family: ModuleType, mistake: str) -> None:
+def test_a_mistake_in_a_kernel_gives_other_bits(family, mistake):
     interpreter.install()
     right = importlib.import_module(f"{family.__name__}._runtime.combined")
     table, changes = MISTAKES[mistake]
@@ -237,13 +210,10 @@ def test_a_mistake_in_a_kernel_gives_other_bits(family: ModuleType, mistake: str
     assert not torch.equal(one, other)
 
 
-def test_derivatives_by_transforms_are_refused_and_not_left_out(family: ModuleType) -> None:
+def test_derivatives_by_transforms_are_refused_and_not_left_out(family):
     y, index, weights = drawn(7, 3, 13, 16, torch.float32)
     told = "combine: no derivatives in forward mode are computed; use torch.autograd"
-    for given, call in (
-        (y, lambda x: family.combine(x, index)),
-        (weights, lambda x: family.combine(y, index, x)),
-    ):
+    for given, call in ((y, lambda x: family.combine(x, index)), (weights, lambda x: family.combine(y, index, x))):
         with pytest.raises(NotImplementedError, match=told):
             torch.func.jvp(call, (given,), (given,))
         with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match=told):

@@ -1,10 +1,5 @@
 """The gradients of chains drawn by hypothesis, against torch's autograd in float64: a few, and more on demand."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from types import ModuleType
-
 import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
@@ -14,11 +9,9 @@ from tests.drawn.specs import CHAINS, LAYOUTS, OWN, legal
 from tests.helpers.emit.calls import contracts
 from tests.helpers.emit.gradients import check
 
-Family = Callable[[str, str], ModuleType]
-
 
 @st.composite
-def specs(draw: st.DrawFn) -> str:
+def specs(draw):
     """A spec of one contract with gradients, legal or not."""
     words = {
         "layout": draw(LAYOUTS),
@@ -30,9 +23,9 @@ def specs(draw: st.DrawFn) -> str:
     return yaml.safe_dump(fixed | words, sort_keys=False)
 
 
-def checked(render: Family, prefix: str, count: int, number: int) -> set[str]:
+def checked(render, prefix, count, number):
     """Check the gradients of so many drawn specs, and return them."""
-    found: list[str] = []
+    found = []
 
     @seed(number)
     @settings(
@@ -43,7 +36,7 @@ def checked(render: Family, prefix: str, count: int, number: int) -> set[str]:
         suppress_health_check=list(HealthCheck),
     )
     @given(specs())
-    def examine(text: str) -> None:
+    def examine(text):
         assume(legal(text) is not None)
         found.append(text)
         family = render(f"{prefix}{len(found)}", text)
@@ -55,10 +48,10 @@ def checked(render: Family, prefix: str, count: int, number: int) -> set[str]:
     return {*found}
 
 
-def test_a_few_drawn_chains(render: Family) -> None:
+def test_a_few_drawn_chains(render):
     assert len(checked(render, "few", 12, number=5)) >= 10
 
 
 @pytest.mark.operators
-def test_many_drawn_chains(render: Family) -> None:
+def test_many_drawn_chains(render):
     assert len(checked(render, "many", 200, number=6)) >= 150

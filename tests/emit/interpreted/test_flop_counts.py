@@ -1,34 +1,18 @@
 """Floating-point operations of contracts, counted by torch's counter beside those of `a @ b`."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from types import ModuleType
-
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.helpers.emit.calls import contracts, operands, results
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: For the counter.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-epilogue: [none, bias+gelu, swiglu]
-load: pointer
-backward: kernels
-"""
-
-Family = Callable[[str, str], ModuleType]
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; epilogue: [none, bias+gelu, swiglu]; load: pointer; "
+    "backward: kernels"
+)
 
 
-@pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
-    return render("counted", SPEC)
-
-
-def counted(call: Callable[[], object]) -> int:
+def counted(call):
     with FlopCounterMode(display=False) as counter:
         call()
     return counter.get_total_flops()
@@ -36,7 +20,7 @@ def counted(call: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("batch", ["gemm", "bmm"])
 @pytest.mark.parametrize("chain", ["none", "bias_gelu", "swiglu"])
-def test_a_call_counts_as_its_product(family: ModuleType, batch: str, chain: str) -> None:
+def test_a_call_counts_as_its_product(family, batch, chain):
     """The first call as every other one, which returns new results or fills `out`."""
     name = f"{batch}_fp32_rcr_{chain}"
     given = operands(contracts(family)[name])
@@ -48,7 +32,7 @@ def test_a_call_counts_as_its_product(family: ModuleType, batch: str, chain: str
 
 
 @pytest.mark.parametrize("chain", ["none", "bias_gelu", "swiglu"])
-def test_a_backward_pass_counts_as_its_products(render: Family, chain: str) -> None:
+def test_a_backward_pass_counts_as_its_products(render, chain):
     """Also where the counter was made before any operator was registered."""
     family = render(f"countedback{chain}", SPEC)
     name = f"gemm_fp32_rcr_{chain}"

@@ -1,10 +1,6 @@
 """The gradients of contracts, against torch's autograd in float64 with derived bounds."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable, Sequence
-from types import ModuleType
 
 import pytest
 
@@ -12,8 +8,6 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.language.built_in import OPERATIONS
 from tests.helpers.emit.calls import SIZES, contracts
 from tests.helpers.emit.gradients import check
-
-Family = Callable[[str, str], ModuleType]
 
 OWN = """\
 ops:
@@ -38,7 +32,7 @@ CHAINS = [
 ]
 
 
-def spec(chains: Sequence[str], **others: str) -> str:
+def spec(chains, **others):
     words = {"layout": "rcr", "dtype": "fp32", "load": "pointer", "backward": "kernels", **others}
     written = ", ".join(f"[{chain}]" if "{" in chain else chain for chain in chains)
     keys = "".join(f"{key}: {value}\n" for key, value in words.items())
@@ -46,18 +40,18 @@ def spec(chains: Sequence[str], **others: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def chains(render: Family) -> ModuleType:
+def chains(render):
     return render("chained", spec(CHAINS))
 
 
 @pytest.mark.parametrize("index", range(len(CHAINS)), ids=lambda index: CHAINS[index])
-def test_gradients_of_every_operation_and_gate(chains: ModuleType, index: int) -> None:
+def test_gradients_of_every_operation_and_gate(chains, index):
     """Of every built-in operation, gates in both orders, formulas of a spec's own, and outputs along the chain."""
     # The contracts that the spec asks for come first, in its order.
     check(chains, [*contracts(chains)][index])
 
 
-def test_every_operation_is_among_the_chains() -> None:
+def test_every_operation_is_among_the_chains():
     text = " ".join(CHAINS)
     assert len(GATES) == 4 and all(name in text for name in (*OPERATIONS, *AUXILIARY))
 
@@ -78,7 +72,7 @@ OTHERS = sorted({*itertools.product(["rcr", "rrr", "crr", "ccr"], ["fp32", "bf16
 @pytest.mark.parametrize(
     ("layout", "dtype"), [*LAYOUTS, *(pytest.param(*pair, marks=pytest.mark.operators) for pair in OTHERS)]
 )
-def test_gradients_of_every_layout(render: Family, layout: str, dtype: str) -> None:
+def test_gradients_of_every_layout(render, layout, dtype):
     """Each lies as its operand does; of one product and of a batch, with sizes of several tiles of the chain."""
     text = spec(["none", "bias+bias_m+silu+mul", "swiglu"], layout=layout, dtype=dtype, batch="[none, strided]")
     family = render(f"lies{layout}{dtype}", text)
@@ -88,14 +82,14 @@ def test_gradients_of_every_layout(render: Family, layout: str, dtype: str) -> N
             check(family, name, {"B": 2, "M": 70, "N": 67, "K": 19})
 
 
-def test_gradients_of_chains_that_round_as_torch_does(render: Family) -> None:
+def test_gradients_of_chains_that_round_as_torch_does(render):
     family = render("rounding", spec(["bias+gelu+mul", "scale_m+swiglu"], dtype="bf16", rounding="torch"))
     for name, variant in contracts(family).items():
         if variant.rounding == "torch" and variant.epilogue.operands:
             check(family, name)
 
 
-def test_gradients_of_results_of_another_type(render: Family) -> None:
+def test_gradients_of_results_of_another_type(render):
     family = render("widened", spec(["none", "bias+gelu"], dtype="{a: bf16, out: fp32}"))
     for name, variant in contracts(family).items():
         if variant.dtype.out == "fp32" and "whole" not in name:
@@ -103,7 +97,7 @@ def test_gradients_of_results_of_another_type(render: Family) -> None:
 
 
 @pytest.mark.parametrize("empty", ["M", "N", "K"])
-def test_gradients_of_empty_products(chains: ModuleType, empty: str) -> None:
+def test_gradients_of_empty_products(chains, empty):
     """Without an element of the result they are zero; without products, the chain of zeros has gradients."""
     for name in (
         "gemm_fp32_rcr_bias",

@@ -1,49 +1,33 @@
 """Functions of grouped contracts: how they are called, what torch sees of them, and what they choose."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.helpers.emit.calls import Seen, contracts, operands, results
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Groups beside single products.
-layout: rcr
-dtype: [fp16, bf16]
-batch: [none, grouped]
-epilogue: [none, bias+scale_m+save, swiglu]
-load: pointer
-with: prepare
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [fp16, bf16]; batch: [none, grouped]; epilogue: [none, bias+scale_m+save, swiglu]; "
+    "load: pointer; with: prepare"
+)
 NAME = "gmm_fp16_rcr_none"
-CHAIN = "gmm_fp16_rcr_bias_scalem_save"
 
 
-@pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
-    return render("groups", SPEC)
-
-
-def grouped(family: ModuleType) -> list[str]:
+def grouped(family):
     return [name for name in contracts(family) if name.startswith("gmm_")]
 
 
-def test_offsets_are_given_by_place_or_by_keyword(family: ModuleType) -> None:
+def test_offsets_are_given_by_place_or_by_keyword(family):
     given = operands(contracts(family)[NAME])
     a, b, offsets = given.values()
     gemm = getattr(family, NAME)
     found = gemm(a, b, offsets)
     ends = [0, *offsets.tolist()]
     for group, (first, last) in enumerate(itertools.pairwise(ends)):
-        torch.testing.assert_close(
-            found[first:last].float(), a[first:last].float() @ b[group].float(), rtol=0, atol=0.05
-        )
+        wanted = a[first:last].float() @ b[group].float()
+        torch.testing.assert_close(found[first:last].float(), wanted, rtol=0, atol=0.05)
     filled = torch.full_like(found, 7)
     assert gemm(a, b, offsets=offsets, out=filled) is filled
     assert torch.equal(filled[: ends[-1]], found[: ends[-1]]) and bool((filled[ends[-1] :] == 7).all())
@@ -53,7 +37,7 @@ def test_offsets_are_given_by_place_or_by_keyword(family: ModuleType) -> None:
         family.gemm_fp16_rcr_none(a, b[0], offsets=offsets)
 
 
-def test_other_offsets_of_the_same_shape_give_their_own_result(family: ModuleType) -> None:
+def test_other_offsets_of_the_same_shape_give_their_own_result(family):
     given = operands(contracts(family)[NAME])
     a, b, offsets = given.values()
     gemm = getattr(family, NAME)
@@ -62,43 +46,7 @@ def test_other_offsets_of_the_same_shape_give_their_own_result(family: ModuleTyp
     torch.testing.assert_close(gemm(a, b, other).float(), a.float() @ b[0].float(), rtol=0, atol=0.05)
 
 
-def test_fake_and_meta_tensors_launch_nothing(family: ModuleType, launches: list[str]) -> None:
-    variants = contracts(family)
-    for name in grouped(family):
-        given = operands(variants[name])
-        expected = results(getattr(family, name)(**given))
-        launches.clear()
-        with FakeTensorMode() as mode:
-            fake = {x: mode.from_tensor(value) for x, value in given.items()}
-            found = results(getattr(family, name)(**fake))
-        meta = results(getattr(family, name)(**{x: value.to("meta") for x, value in given.items()}))
-        for x, y, z in zip(expected, found, meta, strict=True):
-            assert x.shape == y.shape == z.shape and x.stride() == y.stride() == z.stride() and x.dtype == y.dtype
-        assert not launches
-
-
-def test_the_operator_takes_offsets_and_is_checked_by_torch(family: ModuleType) -> None:
-    given = operands(contracts(family)[CHAIN])
-    with Seen(family) as seen:
-        getattr(family, CHAIN)(**given)
-    assert seen.names == [CHAIN]
-    operator = seen.calls[0][0]
-    assert [x.name for x in operator._schema.arguments][:3] == ["a", "b", "offsets"]
-    tests = ("test_schema", "test_faketensor")
-    torch.library.opcheck(operator, seen.calls[0][1], test_utils=tests)
-
-
-def test_a_compiled_model_has_one_graph_for_any_offsets(family: ModuleType) -> None:
-    given = operands(contracts(family)[NAME])
-    a, b, offsets = given.values()
-    gemm = getattr(family, NAME)
-    compiled = torch.compile(lambda a, b, offsets: gemm(a, b, offsets) + 1, fullgraph=True, backend="aot_eager")
-    for ends in (offsets, offsets.flip(0).contiguous(), torch.full_like(offsets, 41)):
-        used = int(ends.cummax(0).values[-1])
-        assert torch.equal(compiled(a, b, ends)[:used], (gemm(a, b, ends) + 1)[:used])
-
-
-def test_a_gradient_is_not_lost_and_a_batch_is_none_of_groups(family: ModuleType) -> None:
+def test_a_gradient_is_not_lost_and_a_batch_is_none_of_groups(family):
     a, b, offsets = operands(contracts(family)[NAME]).values()
     gemm = getattr(family, NAME)
     with pytest.raises(RuntimeError, match="backward"):
@@ -107,23 +55,7 @@ def test_a_gradient_is_not_lost_and_a_batch_is_none_of_groups(family: ModuleType
         torch.vmap(lambda x: gemm(x, b, offsets))(torch.stack([a.detach(), a.detach()]))
 
 
-def test_which_and_prepare_know_of_groups(family: ModuleType) -> None:
-    a, b, offsets = operands(contracts(family)[NAME]).values()
-    gemm = getattr(family, NAME)
-    kernel, row = gemm.which(a, b, offsets)
-    assert kernel.startswith(NAME) and row["BLOCK_M"] == 16
-    assert gemm.which(a, b, offsets=offsets) == (kernel, row)
-    with pytest.raises(TypeError, match="missing offsets"):
-        gemm.which(a, b)
-    assert gemm.prepare(24, 33, M=41, B=4) >= 1
-    many = torch.empty(4096, 64, dtype=torch.float16)
-    assert (
-        gemm.which(many, torch.empty(2, 64, 512, dtype=torch.float16).mT.contiguous().mT, offsets[:2])[1]["BLOCK_M"]
-        > 16
-    )
-
-
-def test_wrong_operands_are_refused_under_the_name_of_the_contract(family: ModuleType) -> None:
+def test_wrong_operands_are_refused_under_the_name_of_the_contract(family):
     a, b, offsets = operands(contracts(family)[NAME]).values()
     gemm = getattr(family, NAME)
     for error, words, wrong in (
@@ -136,7 +68,7 @@ def test_wrong_operands_are_refused_under_the_name_of_the_contract(family: Modul
             gemm(*wrong)
 
 
-def test_rows_of_a_may_be_named(family: ModuleType, launches: list[str]) -> None:
+def test_rows_of_a_may_be_named(family, launches):
     for name in grouped(family):
         given = operands(contracts(family)[name])
         generator = torch.Generator().manual_seed(3)
@@ -153,7 +85,7 @@ def test_rows_of_a_may_be_named(family: ModuleType, launches: list[str]) -> None
         assert "Tensor? rows" in str(seen.calls[0][0]._schema)
 
 
-def test_rows_are_checked_and_have_no_gradient(family: ModuleType) -> None:
+def test_rows_are_checked_and_have_no_gradient(family):
     given = operands(contracts(family)[NAME])
     gemm = getattr(family, NAME)
     with pytest.raises(TypeError, match=f"{NAME}: rows must be torch.int32, got torch.int64"):

@@ -1,12 +1,7 @@
 """The tests of a repository of the Hub, for contracts of every form: they run as its author has them."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,19 +18,17 @@ SPECS = {
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_the_tests_run_every_function(
-    render: Callable[[str, str], ModuleType], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tests_run_every_function(render, name, tmp_path, monkeypatch):
     spec = SPECS[name].replace(", row_sum", "") if "grouped" in SPECS[name] else SPECS[name]
     family = render(f"hub_{name}", f"summary: For the Hub.\n{spec}")
     (own,) = family.__path__
     assert main(["package", own, "--format", "kernels", "--out", str(tmp_path / "made")]) == 0
     # What the library `kernels` would load.
-    monkeypatch.setitem(sys.modules, "kernels", SimpleNamespace(get_local_kernel=lambda _: family))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "kernels", SimpleNamespace(get_local_kernel=lambda _: family))
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "_operands", raising=False)
     path = tmp_path / "made" / "tests" / "test_kernels.py"
-    tests: Any = ModuleType("hub_tests")
+    tests = ModuleType("hub_tests")
     tests.__file__ = str(path)
     # The marker is one that `kernel-builder` registers.
     exec(path.read_text().replace("@pytest.mark.kernels_ci\n", ""), vars(tests))
@@ -49,7 +42,7 @@ def test_the_tests_run_every_function(
     assert ("; C is stored as nvfp4 under a scale for 16 columns of a row |" in card) == (name == "quantised")
 
 
-def test_the_card_names_every_result(render: Callable[[str, str], ModuleType], tmp_path: Path) -> None:
+def test_the_card_names_every_result(render, tmp_path):
     family = render("hub_pair", f"summary: A pair.\n{PLAIN}epilogue: [[row_amax, {{quantize: {{to: int8}}}}]]\n")
     (own,) = family.__path__
     assert main(["package", own, "--format", "kernels", "--out", str(tmp_path / "made")]) == 0

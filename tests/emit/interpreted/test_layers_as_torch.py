@@ -1,44 +1,29 @@
-"""Linear layers take what those of torch take, as they are stored and patched when they are called."""
+"""`nn.Linear` and `nn.replace_linear`: layers take what those of torch take, as they are when they are called."""
 
-from __future__ import annotations
-
+import copy
 import functools
+import io
+import pickle
 import types
 import warnings
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-SPEC = """\
-summary: For linear layers of several types.
-layout: rcr
-dtype: [fp32, fp16]
-epilogue: [none, bias, bias+relu]
-load: pointer
-backward: kernels
-"""
-WITHOUT_PLAIN = """\
-summary: Nothing that torch's layer does.
-layout: rcr
-dtype: fp32
-epilogue: bias+relu
-load: pointer
-"""
+from tests.helpers.support import spec
 
-Family = Callable[[str, str], ModuleType]
+#: Nothing that torch's layer does.
+WITHOUT_PLAIN = "summary: x\nlayout: rcr\ndtype: fp32\nepilogue: bias+relu\nload: pointer\n"
+SPEC = spec(
+    "layout: rcr; dtype: [fp32, fp16]; epilogue: [none, bias, bias+relu, bias+swiglu, scale]; load: pointer; "
+    "backward: kernels"
+)
+
 linear = torch.nn.functional.linear
 
 
-@pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
-    return render("alike", SPEC)
-
-
-def random(*size: int) -> torch.Tensor:
+def random(*size):
     return torch.randn(size, generator=torch.Generator().manual_seed(3))
 
 
@@ -65,14 +50,14 @@ WEIGHTS = {
 }
 
 
-def layer_with(family: ModuleType, weight: torch.Tensor) -> Any:
+def layer_with(family, weight):
     layer = family.nn.Linear(weight.shape[1], weight.shape[0])
     layer.weight = torch.nn.Parameter(weight)
     return layer
 
 
 @pytest.mark.parametrize("input", INPUTS)
-def test_an_input_is_any_view(family: ModuleType, launches: list[str], input: str) -> None:
+def test_an_input_is_any_view(family, launches, input):
     layer, x = family.nn.Linear(32, 24), INPUTS[input].clone().requires_grad_()
     x.data = INPUTS[input]
     found, expected = layer(x), linear(x, layer.weight, layer.bias)
@@ -84,59 +69,48 @@ def test_an_input_is_any_view(family: ModuleType, launches: list[str], input: st
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
-def test_a_weight_is_any_view(family: ModuleType, launches: list[str], weight: str) -> None:
+def test_a_weight_is_any_view(family, launches, weight):
     layer, x = layer_with(family, WEIGHTS[weight]), random(6, 32)
     torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
     assert launches == ["gemm_kernel"]
 
 
 @pytest.mark.parametrize(("K", "N"), [(0, 24), (32, 0), (1, 24), (32, 1), (1, 1)])
-def test_a_size_may_be_none_or_one(family: ModuleType, K: int, N: int) -> None:
+def test_a_size_may_be_none_or_one(family, K, N):
     layer, x = layer_with(family, random(N, K)), random(3, 5, K)
     torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
 
 
-def converted(layer: Any) -> torch.Tensor:
-    return layer.half()(random(6, 32).half())  # type: ignore[no-any-return]
+def replaced(layer, state):
+    for name, value in state.items():
+        setattr(layer, name, torch.nn.Parameter(value))
 
 
-def assigned(layer: Any) -> torch.Tensor:
-    state = {name: value.half() for name, value in layer.state_dict().items()}
-    layer.load_state_dict(state, assign=True)
-    return layer(random(6, 32).half())  # type: ignore[no-any-return]
-
-
-def functional(layer: Any) -> torch.Tensor:
-    state = {name: value.half() for name, value in layer.state_dict().items()}
-    return torch.func.functional_call(layer, state, (random(6, 32).half(),))
-
-
-def replaced_parameters(layer: Any) -> torch.Tensor:
-    for name, value in [*layer.named_parameters()]:
-        setattr(layer, name, torch.nn.Parameter(value.detach().half()))
-    return layer(random(6, 32).half())  # type: ignore[no-any-return]
+CHANGES = {
+    "converted": lambda layer, state: layer.half(),
+    "assigned": lambda layer, state: layer.load_state_dict(state, assign=True),
+    "replaced": replaced,
+    "functional": None,
+}
 
 
 @pytest.mark.parametrize("contract", [None, "gemm_fp32_rcr_bias_relu"])
-@pytest.mark.parametrize("changed", [converted, assigned, functional, replaced_parameters])
-def test_the_type_is_that_of_the_weight_at_the_call(
-    family: ModuleType, changed: Callable[[Any], torch.Tensor], contract: str | None
-) -> None:
-    layer = family.nn.Linear(32, 24, contract=contract)
-    weight, bias = layer.weight.detach().half(), layer.bias.detach().half()
-    found = changed(layer)
-    expected = linear(random(6, 32).half(), weight, bias)
+@pytest.mark.parametrize("how", CHANGES)
+def test_the_type_is_that_of_the_weight_at_the_call(family, how, contract):
+    layer, x = family.nn.Linear(32, 24, contract=contract), random(6, 32).half()
+    state = {name: value.detach().half() for name, value in layer.state_dict().items()}
+    if change := CHANGES[how]:
+        change(layer, state)
+    found = layer(x) if change else torch.func.functional_call(layer, state, (x,))
+    expected = linear(x, *state.values())
     assert found.dtype == torch.float16
     torch.testing.assert_close(found, expected if contract is None else expected.relu(), atol=2e-3, rtol=2e-3)
-
-
-def test_a_type_that_the_family_lacks_is_told(family: ModuleType) -> None:
-    told = "gemm_fp32_rcr_bias has no like for a weight of torch.bfloat16 with bias; this family has some for"
+    told = f"{contract or 'gemm_fp32_rcr_bias'} has no like for a weight of torch.bfloat16 with bias; this family has"
     with pytest.raises(ValueError, match=told):
-        family.nn.Linear(32, 24).bfloat16()(random(6, 32).bfloat16())
+        layer.bfloat16()(x.bfloat16())
 
 
-def test_one_layer_under_several_names_stays_one(family: ModuleType) -> None:
+def test_one_layer_under_several_names_stays_one(family):
     layer = torch.nn.Linear(8, 8)
     model = torch.nn.ModuleDict(
         {"first": layer, "again": layer, "deep": torch.nn.Sequential(torch.nn.Sequential(layer))}
@@ -148,19 +122,17 @@ def test_one_layer_under_several_names_stays_one(family: ModuleType) -> None:
     assert len([*model.parameters()]) == 2
 
 
-def patched_by_a_function(layer: torch.nn.Linear) -> None:
-    layer.forward = functools.partial(lambda old, x: old(x), layer.forward)  # type: ignore[method-assign]
+PATCHES = {
+    "a function": lambda layer: functools.partial(lambda old, x: old(x), layer.forward),
+    "a method": lambda layer: types.MethodType(lambda self, x: linear(x, self.weight) * 2, layer),
+}
 
 
-def patched_by_a_method(layer: torch.nn.Linear) -> None:
-    layer.forward = types.MethodType(lambda self, x: linear(x, self.weight) * 2, layer)  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("patch", [patched_by_a_function, patched_by_a_method])
-def test_a_patched_layer_is_left_and_told(family: ModuleType, patch: Callable[[torch.nn.Linear], None]) -> None:
+@pytest.mark.parametrize("patch", PATCHES)
+def test_a_patched_layer_is_left_and_told(family, patch):
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
     first = model[0]
-    patch(first)
+    first.forward = PATCHES[patch](first)
     expected = model(random(2, 8))
     found = family.nn.replace_linear(model)
     assert found == ["1"] and found.left == {"0": "with a `forward` of its own, as hooks set it"}
@@ -168,7 +140,7 @@ def test_a_patched_layer_is_left_and_told(family: ModuleType, patch: Callable[[t
     torch.testing.assert_close(model(random(2, 8)), expected)
 
 
-def test_a_compiled_layer_is_compiled_as_the_new_one(family: ModuleType, launches: list[str]) -> None:
+def test_a_compiled_layer_is_compiled_as_the_new_one(family, launches):
     model = torch.nn.Sequential(torch.nn.Linear(32, 16))
     model[0].compile(backend="eager")
     assert family.nn.replace_linear(model) == ["0"] and model[0]._compiled_call_impl is not None
@@ -179,16 +151,7 @@ def test_a_compiled_layer_is_compiled_as_the_new_one(family: ModuleType, launche
     assert launches
 
 
-def test_a_hook_is_called_as_before(family: ModuleType) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
-    seen: list[torch.nn.Module] = []
-    model[0].register_forward_hook(lambda layer, x, y: seen.append(layer))
-    assert family.nn.replace_linear(model) == ["0"]
-    model(random(2, 8))
-    assert seen == [model[0]]
-
-
-def test_a_weight_made_of_tensors_is_multiplied_by_torch(family: ModuleType, launches: list[str]) -> None:
+def test_a_weight_made_of_tensors_is_multiplied_by_torch(family, launches):
     model, weight, x = torch.nn.Sequential(torch.nn.Linear(32, 24)), random(24, 32), random(6, 32)
     model[0].weight = torch.nn.Parameter(TwoTensor(weight, weight))
     with pytest.warns(UserWarning, match="no linear layer is replaced: 0: with a weight of a tensor subclass"):
@@ -206,7 +169,7 @@ def test_a_weight_made_of_tensors_is_multiplied_by_torch(family: ModuleType, lau
     assert launches == []
 
 
-def test_a_model_of_which_nothing_fits_is_told(family: ModuleType, render: Family) -> None:
+def test_a_model_of_which_nothing_fits_is_told(family, render):
     class Own(torch.nn.Linear):
         pass
 
@@ -229,17 +192,12 @@ def test_a_model_of_which_nothing_fits_is_told(family: ModuleType, render: Famil
         assert other.nn.replace_linear(torch.nn.Sequential(torch.nn.Linear(8, 8)), "gemm_fp32_rcr_bias_relu") == ["0"]
 
 
-def test_what_is_left_has_a_reason(family: ModuleType) -> None:
+def test_what_is_left_has_a_reason(family):
     """`left` names each module with a 2-D parameter that was not replaced, linear layers and others."""
     normed = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 8))
-    parts = (
-        torch.nn.Embedding(4, 8),
-        torch.nn.Linear(8, 8),
-        torch.nn.MultiheadAttention(8, 2),
-        normed,
-        torch.nn.LSTM(8, 8),
-    )
-    model = torch.nn.Sequential(*parts, torch.nn.LayerNorm(8), torch.nn.LazyConv1d(2, 3))
+    parts = torch.nn.Embedding(4, 8), torch.nn.Linear(8, 8), torch.nn.MultiheadAttention(8, 2), normed
+    others = torch.nn.LSTM(8, 8), torch.nn.LayerNorm(8), torch.nn.LazyConv1d(2, 3)
+    model = torch.nn.Sequential(*parts, *others)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         replaced = family.nn.replace_linear(model)
@@ -254,7 +212,7 @@ def test_what_is_left_has_a_reason(family: ModuleType) -> None:
     }
 
 
-def test_a_layer_is_not_scripted(family: ModuleType) -> None:
+def test_a_layer_is_not_scripted(family):
     layer = family.nn.Linear(8, 8)
     for module in (layer, torch.nn.Sequential(layer)):
         with pytest.raises(
@@ -263,55 +221,17 @@ def test_a_layer_is_not_scripted(family: ModuleType) -> None:
             torch.jit.script(module)
 
 
-def test_a_region_is_compiled_once(family: ModuleType, launches: list[str]) -> None:
-    class Block(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.up = torch.nn.Linear(16, 16)
-
-        @torch.compiler.nested_compile_region  # type: ignore[untyped-decorator]
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.up(x).relu()  # type: ignore[no-any-return]
-
-    torch._dynamo.reset()
-    model, x = torch.nn.Sequential(Block(), Block()), random(4, 16)
-    expected = model(x)
-    family.nn.replace_linear(model)
-    torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), expected)
-    assert launches == ["gemm_kernel"] * 2
-
-
-def test_branches_are_compiled(family: ModuleType, launches: list[str]) -> None:
-    torch._dynamo.reset()
-    layer = family.nn.Linear(16, 16)
-
-    def call(x: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = torch.cond(x.sum() > 0, lambda x: layer(x), lambda x: layer(-x), (x,))
-        return found
-
-    x = random(4, 16).abs()
-    with torch.no_grad():
-        torch.testing.assert_close(torch.compile(call, fullgraph=True, backend="aot_eager")(x), layer(x))
-    assert launches == ["gemm_kernel"] * 2
-
-
 @pytest.mark.parametrize("strict", [True, False])
-def test_an_export_has_the_familys_operator(family: ModuleType, strict: bool) -> None:
+def test_an_export_has_the_familys_operator(family, strict):
     with torch.no_grad():
         program = torch.export.export(family.nn.Linear(16, 8), (random(3, 16),), strict=strict)
     targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-    assert [x for x in targets if "gemm" in x] == ["alike.gemm_fp32_rcr_bias.default"] and "linear" not in str(targets)
+    assert [x for x in targets if "gemm" in x] == [
+        "of_layers_as_torch.gemm_fp32_rcr_bias.default"
+    ] and "linear" not in str(targets)
 
 
-def test_what_records_no_operators_is_told(family: ModuleType) -> None:
-    layer = family.nn.Linear(16, 8)
-    with pytest.raises(NotImplementedError, match=r"torch\.jit\.trace does not record it; use torch.export"):
-        torch.jit.trace(layer, (random(3, 16),))
-    with pytest.raises(TypeError, match=r"input must be a torch\.Tensor, got Proxy"):
-        torch.fx.symbolic_trace(layer)
-
-
-def test_a_bias_is_that_of_the_call(family: ModuleType) -> None:
+def test_a_bias_is_that_of_the_call(family):
     x, layer = random(6, 32), family.nn.Linear(32, 24)
     layer.bias = None
     torch.testing.assert_close(layer(input=x), linear(x, layer.weight))
@@ -324,7 +244,7 @@ def test_a_bias_is_that_of_the_call(family: ModuleType) -> None:
         layer(x)
 
 
-def test_tensors_that_torch_alone_multiplies(family: ModuleType) -> None:
+def test_tensors_that_torch_alone_multiplies(family):
     layer, x = family.nn.Linear(32, 24).requires_grad_(False), random(6, 32)
     nested = torch.nested.nested_tensor([x, x[:2]])
     torch.testing.assert_close(layer(nested).unbind()[1], linear(x[:2], layer.weight, layer.bias))
@@ -334,7 +254,7 @@ def test_tensors_that_torch_alone_multiplies(family: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("bias", [random(48)[::2], random(1).expand(24), random(2, 24).T[:, 0]])
-def test_a_bias_is_any_view(family: ModuleType, launches: list[str], bias: torch.Tensor) -> None:
+def test_a_bias_is_any_view(family, launches, bias):
     layer, x = family.nn.Linear(32, 24), random(6, 32)
     layer.bias = torch.nn.Parameter(bias)
     assert layer.bias.stride() == bias.stride()
@@ -344,3 +264,89 @@ def test_a_bias_is_any_view(family: ModuleType, launches: list[str], bias: torch
     (mine,) = torch.autograd.grad(found, layer.bias, gradient)
     torch.testing.assert_close(mine, torch.autograd.grad(expected, layer.bias, gradient)[0])
     assert launches
+
+
+def model(dtype=torch.float32):
+    """Two linear layers and one within another module."""
+    torch.manual_seed(0)
+    inner = torch.nn.ModuleDict({"up": torch.nn.Linear(24, 24, dtype=dtype)})
+    made = torch.nn.Sequential(torch.nn.Linear(33, 24, bias=False, dtype=dtype), torch.nn.ReLU())
+    made.add_module("inner", torch.nn.Sequential(*inner.values()))
+    made.append(torch.nn.Linear(24, 8, dtype=dtype))
+    return made
+
+
+def test_layers_are_replaced_and_trained_alike(family, launches):
+    ours, theirs = model(), model()
+    parameters = [*ours.parameters()]
+    assert family.nn.replace_linear(ours) == ["0", "inner.0", "3"]
+    layers = [each for each in ours.modules() if isinstance(each, torch.nn.Linear)]
+    assert [type(each) for each in layers] == [family.nn.Linear] * 3
+    contracts = ["gemm_fp32_rcr_none", "gemm_fp32_rcr_bias", "gemm_fp32_rcr_bias"]
+    assert [each.contract for each in layers] == contracts and "contract=gemm_fp32_rcr_none" in repr(ours)
+    # The parameters are the same tensors, so that an optimiser that was made before has them.
+    assert all(x is y for x, y in zip(parameters, ours.parameters(), strict=True))
+    x = torch.randn(2, 5, 33)
+    expected, found = theirs(x), ours(x)
+    torch.testing.assert_close(found, expected)
+    assert launches.count("gemm_kernel") == 3
+    expected.square().sum().backward()
+    found.square().sum().backward()
+    torch.testing.assert_close([x.grad for x in ours.parameters()], [x.grad for x in theirs.parameters()])
+    assert family.nn.replace_linear(ours) == []
+
+
+def test_layers_are_copied_and_pickled(family):
+    layer = family.nn.Linear(33, 24, contract="gemm_fp32_rcr_bias_relu")
+    x = torch.randn(5, 33)
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.load(file, weights_only=False)):
+        assert type(other) is family.nn.Linear and other.contract == layer.contract
+        assert other.weight is not layer.weight and torch.equal(other(x), layer(x))
+
+
+def test_a_layer_computes_its_contract(family):
+    x = torch.randn(2, 3, 33)
+    relu = family.nn.Linear(33, 24, contract="gemm_fp32_rcr_bias_relu")
+    torch.testing.assert_close(relu(x), torch.relu(torch.nn.functional.linear(x, relu.weight, relu.bias)))
+    gated = family.nn.Linear(33, 24, contract="gemm_fp32_rcr_bias_swiglu")
+    gate, up = torch.nn.functional.linear(x, gated.weight, gated.bias).chunk(2, -1)
+    assert gated(x).shape == (2, 3, 12)
+    torch.testing.assert_close(gated(x), torch.nn.functional.silu(gate) * up)
+    empty = relu(torch.randn(0, 3, 33))
+    assert empty.shape == (0, 3, 24)
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert relu(x).dtype == torch.float16
+
+
+def test_a_contract_that_does_not_fit_is_refused(family):
+    for options, told in (
+        (
+            {"dtype": torch.bfloat16},
+            "^no contract does just what torch.nn.Linear does for a weight of torch.bfloat16 with bias; this family",
+        ),
+        ({"bias": False, "contract": "gemm_fp32_rcr_bias"}, "gemm_fp32_rcr_bias does not fit .* without bias; .*_none"),
+        ({"contract": "gemm_fp32_rcr_scale"}, "gemm_fp32_rcr_scale does not fit a weight of torch.float32 with bias"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            family.nn.Linear(33, 24, **options)
+    with pytest.raises(ValueError, match="gemm_fp32_rcr_scale is no contract of a linear layer; those of this family"):
+        family.nn.replace_linear(model(), "gemm_fp32_rcr_scale")
+
+
+def test_a_model_is_compiled_and_exported(family, launches):
+    torch._dynamo.reset()
+    ours, theirs, x = model(), model(), torch.randn(2, 5, 33)
+    family.nn.replace_linear(ours)
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+    found = compiled(x)
+    assert launches == ["gemm_kernel"] * 3
+    torch.testing.assert_close(found, theirs(x))
+    found.sum().backward()
+    theirs(x).sum().backward()
+    torch.testing.assert_close([x.grad for x in ours.parameters()], [x.grad for x in theirs.parameters()])
+    program = torch.export.export(ours, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    y = torch.randn(7, 5, 33)
+    torch.testing.assert_close(program.module()(y), theirs(y))

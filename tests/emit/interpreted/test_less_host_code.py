@@ -1,14 +1,9 @@
 """What a call refuses with each amount of host code (`package`): the same operands, wherever they are checked."""
 
-from __future__ import annotations
-
 import importlib
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy
 import pytest
@@ -17,32 +12,16 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd import forward_ad
 from torch.testing import assert_close
 
-SPEC = """\
-summary: The same by less host code.
-layout: rcr
-dtype: fp32
-epilogue: [none, scale, bias+save+relu]
-load: pointer
-package: {package}
-"""
-GROUPED = "summary: Groups.\nlayout: rcr\ndtype: fp32\nbatch: grouped\npackage: {package}\n"
-TUNED = """\
-summary: Measured at the first call.
-layout: rcr
-dtype: fp32
-schedule: [stream_k, persistent]
-load: pointer
-masking: auto
-select: autotune
-tile: [{{m: 64, n: 64, k: 32, warps: 4}}, {{m: 16, n: 16, k: 32, warps: 4}}]
-package: {package}
-"""
+from tests.helpers.support import render_spec, spec
 
-#: How a contract is called, by its name.
-Contracts = Callable[[str], Any]
+SPEC = spec("layout: rcr; dtype: fp32; epilogue: [none, scale, bias+save+relu]; load: pointer; package: {package}")
+TUNED = spec(
+    "layout: rcr; dtype: fp32; schedule: [stream_k, persistent]; load: pointer; masking: auto; select: autotune; "
+    "tile: [{{m: 64, n: 64, k: 32, warps: 4}}, {{m: 16, n: 16, k: 32, warps: 4}}]; package: {package}"
+)
 
 
-def files_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
+def files_of(folder, monkeypatch):
     """The files of a folder, each by itself."""
     monkeypatch.syspath_prepend(folder)
     names = sorted(path.stem for path in folder.glob("*.py"))
@@ -52,16 +31,11 @@ def files_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
 
 
 @pytest.fixture(params=["torch", "kernel", "plain", "files"])
-def contracts(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    render: Callable[[str, str], ModuleType],
-) -> Callable[[str, str], Contracts]:
+def contracts(request, tmp_path, monkeypatch, render):
     """Renders a spec with an amount of host code; `kernel` is the function `gemm` of a kernel's file."""
     package = {"kernel": "torch"}.get(request.param, request.param)
 
-    def rendered(name: str, text: str) -> Contracts:
+    def rendered(name, text):
         text = text.format(package=package)
         if request.param == "files":
             return partial(contract, files_of(folder_of(name, text, tmp_path), monkeypatch))
@@ -70,30 +44,28 @@ def contracts(
             return partial(contract, [family._kernel(x) for names in family._KERNELS.values() for x in names])
         return partial(getattr, family)
 
-    rendered.package = request.param  # type: ignore[attr-defined]
+    rendered.package = request.param
     return rendered
 
 
-def folder_of(name: str, text: str, folder: Path) -> Path:
-    from generator.commands.command_line import main
+def folder_of(name, text, folder):
     from generator.verify import interpreter
 
     interpreter.install()
-    (folder / f"{name}.yaml").write_text(text)
-    assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
+    render_spec(folder, name, text)
     return folder / name
 
 
-def contract(files: list[ModuleType], name: str) -> Any:
+def contract(files, name):
     """The function of the first file of a contract."""
     return next(file.gemm for file in files if file.__name__.rpartition(".")[2].startswith(f"{name}__"))
 
 
-def operands(m: int = 32, n: int = 48, k: int = 64) -> dict[str, Any]:
+def operands(m=32, n=48, k=64):
     return {"a": torch.randn(m, k), "b": torch.randn(n, k).T}
 
 
-def test_results_in_the_memory_of_others_are_refused(contracts: Callable[[str, str], Contracts]) -> None:
+def test_results_in_the_memory_of_others_are_refused(contracts):
     family = contracts("apart", SPEC)
     x = torch.randn(32, 32)
     for given in ({"a": x, "b": torch.randn(32, 32).T}, {"a": torch.randn(32, 32), "b": x.T}):
@@ -112,7 +84,7 @@ def test_results_in_the_memory_of_others_are_refused(contracts: Callable[[str, s
     assert_close(apart, given["a"] @ given["b"] + bias, atol=1e-4, rtol=1e-4)
 
 
-def test_no_call_returns_what_nothing_was_written_to(contracts: Callable[[str, str], Contracts]) -> None:
+def test_no_call_returns_what_nothing_was_written_to(contracts):
     """Tensors without memory have a result without memory, and none has one where some operands have memory."""
     family = contracts("memory", SPEC)
     plain, scaled = family("gemm_fp32_rcr_none"), family("gemm_fp32_rcr_scale")
@@ -133,11 +105,11 @@ def test_no_call_returns_what_nothing_was_written_to(contracts: Callable[[str, s
             scaled(**given, scale=number)
 
 
-def test_derivatives_negated_views_and_sparse_tensors(contracts: Callable[[str, str], Contracts]) -> None:
+def test_derivatives_negated_views_and_sparse_tensors(contracts):
     family = contracts("views", SPEC)
     plain, given = family("gemm_fp32_rcr_none"), operands()
     expected = given["a"] @ given["b"]
-    whole = contracts.package == "torch"  # type: ignore[attr-defined]
+    whole = contracts.package == "torch"
     negated = torch._neg_view(given["a"])
     if whole:
         assert_close(plain(negated, given["b"]), -expected, atol=1e-4, rtol=1e-4)
@@ -154,7 +126,7 @@ def test_derivatives_negated_views_and_sparse_tensors(contracts: Callable[[str, 
             plain(sparse, given["b"])
 
 
-def test_a_number_is_a_number(contracts: Callable[[str, str], Contracts]) -> None:
+def test_a_number_is_a_number(contracts):
     scaled = contracts("number", SPEC)("gemm_fp32_rcr_scale")
     for number in ("2", None, [1.0], 2j):
         with pytest.raises(TypeError, match=r"scale must be a number or a tensor of one element, got \w+"):
@@ -163,7 +135,7 @@ def test_a_number_is_a_number(contracts: Callable[[str, str], Contracts]) -> Non
         scaled(**operands(), scale=10**400)
 
 
-def test_a_forgotten_transposition_is_named(contracts: Callable[[str, str], Contracts]) -> None:
+def test_a_forgotten_transposition_is_named(contracts):
     plain = contracts("turned", SPEC)("gemm_fp32_rcr_none")
     given = operands()
     wrong = {
@@ -183,7 +155,7 @@ def test_a_forgotten_transposition_is_named(contracts: Callable[[str, str], Cont
         assert "forgotten" not in str(caught.value)
 
 
-def test_a_configuration_is_one_of_the_table_or_its_index(contracts: Callable[[str, str], Contracts]) -> None:
+def test_a_configuration_is_one_of_the_table_or_its_index(contracts):
     plain, given = contracts("configured", SPEC)("gemm_fp32_rcr_none"), operands()
     expected = given["a"] @ given["b"]
     for index in (0, numpy.int64(1), numpy.uint8(0)):
@@ -198,25 +170,13 @@ def test_a_configuration_is_one_of_the_table_or_its_index(contracts: Callable[[s
             plain(**given, config=config)
 
 
-def test_offsets_are_given_once(contracts: Callable[[str, str], Contracts]) -> None:
-    grouped = contracts("once", GROUPED)("gmm_fp32_rcr_none")
-    a, b, offsets = torch.randn(32, 64), torch.randn(2, 48, 64).mT, torch.tensor([10, 32], dtype=torch.int32)
-    expected = torch.cat([a[:10] @ b[0], a[10:] @ b[1]])
-    assert_close(grouped(a, b, offsets), expected, atol=1e-4, rtol=1e-4)
-    assert_close(grouped(a, b, offsets=offsets), expected, atol=1e-4, rtol=1e-4)
-    with pytest.raises(TypeError, match=r"multiple values for argument 'offsets'|takes a, b and offsets without"):
-        grouped(a, b, offsets, offsets=offsets)
-
-
-def test_the_interpreter_measures_nothing(contracts: Callable[[str, str], Contracts]) -> None:
+def test_the_interpreter_measures_nothing(contracts):
     given = operands(128, 128, 64)
     family = contracts("measured", TUNED)
     assert_close(family("gemm_fp32_rcr_none")(**given), given["a"] @ given["b"], atol=1e-4, rtol=1e-4)
 
 
-def test_a_file_allocates_enough_for_each_configuration_that_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_allocates_enough_for_each_configuration_that_is_tried(tmp_path, monkeypatch):
     """A tuner that chooses the last has as many counters as that has tiles, and launches its programs."""
     files = files_of(folder_of("tried", TUNED.format(package="files"), tmp_path), monkeypatch)
     given = operands(128, 128, 64)
@@ -224,7 +184,7 @@ def test_a_file_allocates_enough_for_each_configuration_that_is_tried(
         source = Path(str(file.__file__)).read_text()
         assert source.count("tuned = config is None and a.is_cuda") == 1
         text = source.replace("tuned = config is None and a.is_cuda", "tuned = config is None")
-        module: dict[str, Any] = {"__name__": "tried"}
+        module = {"__name__": "tried"}
         exec(compile(text, file.__name__, "exec"), module)
         tuned = LastConfiguration(file)
         module["tuned_kernel"] = tuned
@@ -237,28 +197,24 @@ def test_a_file_allocates_enough_for_each_configuration_that_is_tried(
 class LastConfiguration:
     """Launches the kernel of a file with the last of its configurations, as a tuner that finds it fastest."""
 
-    def __init__(self, file: ModuleType) -> None:
+    def __init__(self, file):
         self.kernel, self.row = getattr(file, file.__name__.rpartition(".")[2]), file.CONFIGS[-1]
-        self.arguments: dict[str, Any] = {}
+        self.arguments = {}
 
-    def __getitem__(self, grid: Any) -> Any:
-        def launch(**arguments: Any) -> None:
+    def __getitem__(self, grid):
+        def launch(**arguments):
             self.arguments = arguments
             self.kernel[grid(self.row)](**arguments, **self.row)
 
         return launch
 
 
-def test_which_of_a_plain_function_refuses_what_its_call_does(render: Callable[[str, str], ModuleType]) -> None:
-    function = render("which_plain", SPEC.format(package="plain")).gemm_fp32_rcr_scale
+@pytest.mark.parametrize("package", ["torch", "plain"])
+def test_which_refuses_what_its_call_does(render, package):
+    function = render(f"which_{package}", SPEC.format(package=package)).gemm_fp32_rcr_scale
     given = operands()
-    wrong: list[dict[str, Any]] = [
-        {"b": given["b"].double()},
-        {"b": given["b"].contiguous()},
-        {"out": torch.empty(1, 1)},
-        {"scale": [1]},
-    ]
-    for change in wrong:
+    changes = {"b": given["b"].double()}, {"b": given["b"].contiguous()}, {"out": torch.empty(1, 1)}
+    for change in (*changes, *[{"scale": [1]}] * (package == "plain")):
         said = []
         for call in (function, function.which):
             with pytest.raises((TypeError, ValueError)) as caught:

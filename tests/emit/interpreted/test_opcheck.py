@@ -1,14 +1,8 @@
 """`torch.library.opcheck` of the operators of contracts: a few kinds, and on demand every contract in `generated/`."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
-from _pytest.mark import ParameterSet
 from triton.runtime import Autotuner
 
 from generator.emit.loading import load_family
@@ -18,35 +12,29 @@ from generator.verify import interpreter
 from tests.helpers import shipped
 from tests.helpers.emit.calls import SIZES
 from tests.helpers.emit.opchecks import checked
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: For opcheck.
-layout: rcr
-dtype: fp16
-batch: [none, strided]
-epilogue: [none, bias, scale, swiglu, save, row_sum, {last}]
-load: pointer
-backward: {backward}
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp16; batch: [none, strided]; epilogue: [none, bias, scale, swiglu, save, row_sum, {last}]; "
+    "load: pointer; backward: {backward}"
+)
 KINDS = {"plain": "none", "vector": "bias", "number": "scale", "gated": "swiglu", "output": "save", "sum": "rowsum"}
 
 #: Multiples of what a descriptor needs, also of what is divided into groups.
 WHOLE = {"B": 2, "G": 4, "T": 64, "R": 64, "M": 16, "N": 16, "K": 32}
 
-Family = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module")
-def derived(render: Family) -> ModuleType:
+def derived(render):
     return render("checked", SPEC.format(last="bias+gelu+scale+row_sum", backward="kernels"))
 
 
 @pytest.fixture(scope="module")
-def plain(render: Family) -> ModuleType:
+def plain(render):
     return render("checkedplain", SPEC.format(last="accumulate", backward="none"))
 
 
-def kinds() -> Iterator[ParameterSet]:
+def kinds():
     """Each kind, alternately of one product and of a batch; the other of the two on demand."""
     for place, kind in enumerate(KINDS):
         one, other = ("gemm", "bmm") if place % 2 == 0 else ("bmm", "gemm")
@@ -55,7 +43,7 @@ def kinds() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.parametrize(("kind", "batch"), [*kinds()])
-def test_a_contract_of_each_kind(derived: ModuleType, plain: ModuleType, kind: str, batch: str) -> None:
+def test_a_contract_of_each_kind(derived, plain, kind, batch):
     name = f"{batch}_fp16_rcr_{KINDS[kind]}"
     assert checked(plain, name) == [name]
     assert checked(plain, name, filled=True) == [f"{name}_out"]
@@ -66,19 +54,19 @@ def test_a_contract_of_each_kind(derived: ModuleType, plain: ModuleType, kind: s
     assert len(names) > 2
 
 
-def test_a_contract_that_adds_to_its_result(plain: ModuleType) -> None:
+def test_a_contract_that_adds_to_its_result(plain):
     assert checked(plain, "gemm_fp16_rcr_accumulate") == ["gemm_fp16_rcr_accumulate_out"]
     assert checked(plain, "gemm_fp16_rcr_accumulate", number=True) == ["gemm_fp16_rcr_accumulate_out"]
 
 
-def test_a_chain_and_its_gradient(derived: ModuleType) -> None:
+def test_a_chain_and_its_gradient(derived):
     for batch in ("gemm", "bmm"):
         whole = f"{batch}_fp16_rcr_save_1whole_bias_gelu_scale_rowsum"
         names = checked(derived, f"{batch}_fp16_rcr_bias_gelu_scale_rowsum")
         assert names == [whole, f"{whole}__gradient", f"{batch}_fp16_rrr_none", f"{batch}_fp16_crr_none"]
 
 
-def test_the_samples_have_every_size_that_a_contract_may_have() -> None:
+def test_the_samples_have_every_size_that_a_contract_may_have():
     """What runs on demand would fail for a size that was added since."""
     assert WHOLE.keys() == SIZES.keys()
 
@@ -93,14 +81,14 @@ SHIPPED = [
 
 
 @pytest.fixture(scope="module")
-def committed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
+def committed(tmp_path_factory):
     """A shipped family, imported once in a process."""
-    loaded: dict[str, ModuleType] = {}
+    loaded = {}
     interpreter.install()
 
-    def family(name: str) -> ModuleType:
+    def family(name):
         if name not in loaded:
-            copy: Path = tmp_path_factory.mktemp("committed") / f"committed_{name}"
+            copy = tmp_path_factory.mktemp("committed") / f"committed_{name}"
             shutil.copytree(shipped.folder(name), copy)
             loaded[name] = load_family(copy)
         return loaded[name]
@@ -110,7 +98,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Modul
 
 @pytest.mark.operators
 @pytest.mark.parametrize(("family", "name"), SHIPPED, ids=lambda each: str(each))
-def test_every_committed_contract(committed: Callable[[str], ModuleType], family: str, name: str) -> None:
+def test_every_committed_contract(committed, family, name):
     package = committed(family)
     if any(isinstance(package._kernel(kernel).gemm_kernel, Autotuner) for kernel in package._KERNELS[name]):
         pytest.skip("the autotuner needs a driver, and the interpreter has none")

@@ -1,50 +1,35 @@
 """The contracts of a family as operators of torch: fake tensors, subclasses, dispatch modes, transforms, autocast."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 import sys
-import threading
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from generator.emit.loading import load_family, load_kernel
-from tests.helpers.emit.calls import Seen, Tagged, contracts, drawn, operands, results
+from tests.helpers.emit.calls import Seen, contracts, drawn, in_threads, operands, results
+from tests.helpers.support import forget, spec
 
-SPEC = """\
-summary: For calls that torch sees.
-layout: rcr
-dtype: [fp16, bf16, int8]
-batch: [none, strided]
-epilogue: [none, scale+bias, bias+save+gelu+row_sum, swiglu, accumulate]
-load: pointer
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [fp16, bf16, int8]; batch: [none, strided]; "
+    "epilogue: [none, scale+bias, bias+save+gelu+row_sum, swiglu, accumulate]; load: pointer"
+)
 PLAIN, CHAIN = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias"
 
-Family = Callable[[str, str], ModuleType]
 
-
-@pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
-    return render("seen", SPEC)
-
-
-def called(family: ModuleType, name: str, given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def called(family, name, given):
     return results(getattr(family, name)(**given))
 
 
-def alike(x: torch.Tensor, y: torch.Tensor) -> None:
+def alike(x, y):
     assert (x.shape, x.stride(), x.dtype) == (y.shape, y.stride(), y.dtype)
 
 
-def test_fake_tensors_and_meta_tensors_launch_nothing(family: ModuleType, launches: list[str]) -> None:
+def test_fake_tensors_and_meta_tensors_launch_nothing(family, launches):
     """Of every contract: shapes, strides and types of all results, also by the kernel's own `gemm`."""
     variants = contracts(family)
     assert len(variants) == 22
@@ -70,22 +55,8 @@ def test_fake_tensors_and_meta_tensors_launch_nothing(family: ModuleType, launch
         assert not launches, name
 
 
-def test_given_results_of_fake_tensors_are_returned(family: ModuleType, launches: list[str]) -> None:
-    name = "gemm_fp16_rcr_bias_save_gelu_rowsum"
-    given = operands(contracts(family)[name])
-    with FakeTensorMode() as mode:
-        fake = {x: mode.from_tensor(value) for x, value in given.items()}
-        row_sum, out = torch.empty(20), torch.empty(20, 24, dtype=torch.float16)
-        found = getattr(family, name)(**fake, out=out, row_sum=row_sum)
-        assert found[0] is out and found[2] is row_sum
-        partly = getattr(family, name)(**fake, row_sum=row_sum)
-        assert partly[2] is row_sum
-        alike(partly[1], out)
-    assert not launches
-
-
 @pytest.mark.parametrize("layout", ["rcr", "rcc"])
-def test_saved_halves_lie_as_the_result(render: Family, layout: str) -> None:
+def test_saved_halves_lie_as_the_result(render, layout):
     """They are new where only `out` is given, as the operator makes them and as the launcher does."""
     family = render(f"halves_{layout}", f"summary: S.\nlayout: {layout}\ndtype: fp16\nepilogue: save+swiglu\n")
     name = f"gemm_fp16_{layout}_save_swiglu"
@@ -98,7 +69,7 @@ def test_saved_halves_lie_as_the_result(render: Family, layout: str) -> None:
         alike(getattr(family, name)(**fake, out=mode.from_tensor(out))[1], preact)
 
 
-def test_inference_mode_launches_without_an_operator(family: ModuleType, launches: list[str]) -> None:
+def test_inference_mode_launches_without_an_operator(family, launches):
     given = operands(contracts(family)[CHAIN])
     expected = called(family, CHAIN, given)
     with torch.inference_mode():
@@ -106,7 +77,7 @@ def test_inference_mode_launches_without_an_operator(family: ModuleType, launche
     assert found.is_inference() and torch.equal(found, *expected) and len(launches) == 2
 
 
-def test_autocast_calls_the_contract_of_its_type(family: ModuleType, launches: list[str]) -> None:
+def test_autocast_calls_the_contract_of_its_type(family, launches):
     given = operands(contracts(family)[CHAIN])
     wide = {x: value.float() for x, value in given.items()}
     for dtype, name in ((torch.float16, CHAIN), (torch.bfloat16, CHAIN.replace("fp16", "bf16"))):
@@ -118,16 +89,7 @@ def test_autocast_calls_the_contract_of_its_type(family: ModuleType, launches: l
     assert len(launches) == 4
 
 
-def test_autocast_to_a_type_that_a_family_lacks_is_refused(render: Family, launches: list[str]) -> None:
-    family = render("onlyhalf", "summary: x\nlayout: rcr\ndtype: fp16\nload: pointer\n")
-    given = operands(contracts(family)[PLAIN])
-    told = f"^{PLAIN}: autocast is to bfloat16, and this family lacks this contract for that type$"
-    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(TypeError, match=told):
-        called(family, PLAIN, given)
-    assert not launches
-
-
-def test_autocast_casts_what_is_not_stored(render: Family) -> None:
+def test_autocast_casts_what_is_not_stored(render):
     """`a` of a stored weight is cast to the type of the contract, and to no other."""
     dtype = "{a: bf16, b: int8, scales: {b: [32, 1]}}"
     text = f"summary: x\nlayout: rcr\ndtype: {dtype}\nbatch: [none, grouped]\nload: pointer\n"
@@ -144,19 +106,10 @@ def test_autocast_casts_what_is_not_stored(render: Family) -> None:
             called(family, name, given)
 
 
-def test_autocast_leaves_integers_alone(family: ModuleType) -> None:
-    name = "gemm_int8_rcr_none"
-    given = operands(contracts(family)[name])
-    expected = called(family, name, given)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        (found,) = called(family, name, given)
-    assert torch.equal(found, *expected)
-
-
 @pytest.mark.parametrize(
     "name", ["gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias", "gemm_fp16_rcr_bias_save_gelu_rowsum"]
 )
-def test_vmap_calls_the_contract_of_a_batch(family: ModuleType, launches: list[str], name: str) -> None:
+def test_vmap_calls_the_contract_of_a_batch(family, launches, name):
     batch = "bmm" + name.removeprefix("gemm")
     given = {x: value[0] if value.dim() == 2 else value for x, value in operands(contracts(family)[batch]).items()}
     for shared in ((), ("a",), ("b",)):
@@ -173,40 +126,15 @@ def test_vmap_calls_the_contract_of_a_batch(family: ModuleType, launches: list[s
     assert torch.equal(found[0], called(family, batch, given)[0])
 
 
-def test_vmap_that_no_contract_computes_is_refused(family: ModuleType, render: Family, launches: list[str]) -> None:
-    alone = render("unbatched", "summary: x\nlayout: rcr\ndtype: fp16\nload: pointer\n")
+def test_vmap_over_what_a_batch_shares_is_refused(family, launches):
     a, b = drawn((3, 20, 33), torch.float16), drawn((33, 24), torch.float16, column=True)
-    told = f"^{PLAIN}: torch.vmap needs the contract for a batch, which this family lacks$"
-    with pytest.raises(NotImplementedError, match=told):
-        torch.vmap(lambda x: getattr(alone, PLAIN)(x, b))(a)
     told = f"^{CHAIN}: torch.vmap over scale, which all products of a batch share$"
     with pytest.raises(NotImplementedError, match=told):
         torch.vmap(lambda x, scale: getattr(family, CHAIN)(x, b, scale=scale, bias=torch.ones(24)))(a, torch.ones(3))
     assert not launches
 
 
-def test_transforms_of_gradients_are_refused(render: Family, launches: list[str]) -> None:
-    family = render("derived", "summary: x\nlayout: rcr\ndtype: fp32\nload: pointer\nbackward: kernels\n")
-    name = "gemm_fp32_rcr_none"
-    given = operands(contracts(family)[name])
-    for transform in (torch.func.grad, torch.func.vjp, torch.func.jacrev):
-        with pytest.raises(NotImplementedError, match=rf"^{name}: .*torch\.func\.grad.*use torch\.autograd$"):
-            transform(
-                lambda a: getattr(family, name)(a, given["b"]).sum(), *[given["a"]] * (transform is torch.func.vjp)
-            )(given["a"])
-    assert not launches
-
-
-def test_a_subclass_without_memory_of_its_own_is_read(family: ModuleType, launches: list[str]) -> None:
-    given = operands(contracts(family)[CHAIN])
-    (expected,) = called(family, CHAIN, given)
-    for x in ("a", "b", "bias"):
-        (found,) = called(family, CHAIN, {**given, x: given[x].as_subclass(Tagged)})
-        assert torch.equal(found.as_subclass(torch.Tensor), expected), x
-    assert len(launches) == 4
-
-
-def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family: ModuleType, launches: list[str]) -> None:
+def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family, launches):
     given = operands(contracts(family)[CHAIN])
     with Seen(family) as seen:
         called(family, CHAIN, given)
@@ -214,44 +142,27 @@ def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family: Mod
     assert seen.names == [CHAIN, f"{CHAIN}_out"] and len(launches) == 2
 
 
-@pytest.mark.parametrize("operand", ["a", "b", "bias"])
-def test_sparse_tensors_are_refused(family: ModuleType, launches: list[str], operand: str) -> None:
-    given = operands(contracts(family)[CHAIN])
-    told = f"{operand} must be a dense tensor, got one of layout torch.sparse_coo"
-    with pytest.raises(TypeError, match=f"^{CHAIN}: {told}$"):
-        called(family, CHAIN, {**given, operand: given[operand].to_sparse()})
-    assert not launches
-
-
-def negated(x: torch.Tensor) -> torch.Tensor:
+def negated(x):
     """The values of `x`, as a view of memory that holds their negatives, as `z.conj().imag` is one."""
-    view: torch.Tensor = torch._neg_view(-x)
+    view = torch._neg_view(-x)
     assert view.is_neg()
     return view
 
 
-@pytest.mark.parametrize("made", [negated, lambda x: torch.nn.Parameter(negated(x), requires_grad=False)])
 @pytest.mark.parametrize("operand", ["a", "b", "bias"])
-def test_views_of_negated_memory_are_read_as_such(
-    family: ModuleType, launches: list[str], operand: str, made: Callable[[torch.Tensor], torch.Tensor]
-) -> None:
+def test_views_of_negated_memory_are_read_as_such_and_not_written(family, launches, operand):
     given = operands(contracts(family)[CHAIN])
     (expected,) = called(family, CHAIN, given)
-    (found,) = called(family, CHAIN, {**given, operand: made(given[operand])})
-    assert torch.equal(found, expected) and len(launches) == 2
-
-
-def test_views_of_negated_memory_are_not_written(family: ModuleType, launches: list[str]) -> None:
-    given = operands(contracts(family)[CHAIN])
+    for made in (negated(given[operand]), torch.nn.Parameter(negated(given[operand]), requires_grad=False)):
+        assert torch.equal(*called(family, CHAIN, {**given, operand: made}), expected)
+    assert len(launches) == 3
     with pytest.raises(TypeError, match=f"^{CHAIN}: out must be a plain tensor, got a view of negated memory$"):
         called(family, CHAIN, {**given, "out": negated(torch.zeros(20, 24, dtype=torch.float16))})
-    assert not launches
+    assert len(launches) == 3
 
 
 @pytest.mark.parametrize("wrong", [[1.0], "x", 3.0, {}])
-def test_what_is_no_tensor_is_named_whatever_else_is_wrong(
-    family: ModuleType, launches: list[str], wrong: object
-) -> None:
+def test_what_is_no_tensor_is_named_whatever_else_is_wrong(family, launches, wrong):
     given = operands(contracts(family)[CHAIN])
     call = getattr(family, CHAIN)
     told = f"must be a torch.Tensor, got {type(wrong).__name__}"
@@ -265,34 +176,26 @@ def test_what_is_no_tensor_is_named_whatever_else_is_wrong(
     assert not launches
 
 
-def test_deterministic_algorithms_refuse_atomic_additions(render: Family, launches: list[str]) -> None:
+def test_deterministic_algorithms_refuse_atomic_additions(render, launches):
     text = "summary: x\nlayout: rcr\ndtype: {a: fp16, out: fp32}\nload: pointer\nschedule: "
     atomic, tiled = (render(f"order{each}", text + each) for each in ("split_k_atomic", "tiled"))
+    ((name, variant),) = contracts(atomic).items()
+    given = operands(variant)
     for family in (atomic, tiled):
-        ((name, variant),) = contracts(family).items()
-        given = operands(variant)
         called(family, name, given)
-        torch.use_deterministic_algorithms(True)
-        launches.clear()
-        try:
-            if family is tiled:
-                called(family, name, given)
-                assert len(launches) == 1
-                continue
-            for call in (getattr(family, name), family._kernel(family._KERNELS[name][0]).gemm):
-                with pytest.raises(ValueError, match="split_k_atomic"):
-                    call(**given)
-            assert not launches
-        finally:
-            torch.use_deterministic_algorithms(False)
-    launches.clear()
-    called(atomic, next(iter(contracts(atomic))), given)
-    assert len(launches) == 1
+    torch.use_deterministic_algorithms(True)
+    try:
+        called(tiled, name, given)
+        for call in (getattr(atomic, name), atomic._kernel(atomic._KERNELS[name][0]).gemm):
+            with pytest.raises(ValueError, match="split_k_atomic"):
+                call(**given)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    called(atomic, name, given)
+    assert len(launches) == 4
 
 
-def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(
-    family: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(family, tmp_path, monkeypatch):
     given = operands(contracts(family)[CHAIN])
     expected = called(family, CHAIN, given)
     for place in ("vendor_one", "vendor_two"):
@@ -313,52 +216,28 @@ def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(
     assert seen.names == []
 
 
-def test_threads_may_make_the_first_call_at_once(render: Family) -> None:
+def seen_call(family, given):
+    with Seen(family):
+        return called(family, CHAIN, given)[0]
+
+
+def test_threads_may_make_the_first_call_at_once(render):
     """With tensors on "meta", because the interpreter runs one thread."""
     family = render("threads", SPEC)
     given = {x: value.to("meta") for x, value in operands(contracts(family)[CHAIN]).items()}
-    together, found, wrong = threading.Barrier(8), [], []
-
-    def call() -> None:
-        try:
-            together.wait()
-            with Seen(family):
-                found.extend(called(family, CHAIN, given))
-        except BaseException as error:
-            wrong.append(error)
-
     # Threads change places as often as they can.
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        threads = [threading.Thread(target=call) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        found = in_threads(8, lambda _: seen_call(family, given))
     finally:
         sys.setswitchinterval(interval)
-    assert not wrong and len(found) == 8
     assert {(x.shape, x.dtype) for x in found} == {(torch.Size([20, 24]), torch.float16)}
 
 
 @pytest.mark.parametrize("name", ["gr\u00fcn", "a-b", "2nd"])
-def test_a_folder_of_any_name_has_operators(family: ModuleType, tmp_path: Path, name: str) -> None:
-    assert family.__file__ is not None
-    shutil.copytree(Path(family.__file__).parent, tmp_path / name)
-    sys.path.insert(0, str(tmp_path))
-    try:
-        copied = importlib.import_module(name)
-        copied.register_operators()
-    finally:
-        sys.path.remove(str(tmp_path))
-        for each in [each for each in sys.modules if each.partition(".")[0] == name]:
-            del sys.modules[each]
-
-
-@pytest.mark.parametrize("beta", [0.0, torch.zeros(1)])
-def test_c_is_not_read_where_beta_is_0(family: ModuleType, beta: float | torch.Tensor) -> None:
-    """In Triton's own interpreter, which takes fewer texts than that of the harness."""
-    a, b = torch.ones(40, 24).half(), torch.ones(48, 24).half().T
-    out = torch.full((40, 48), float("nan")).half()
-    assert family.gemm_fp16_rcr_accumulate(a, b, beta=beta, out=out) is out and out.eq(24).all()
+def test_a_folder_of_any_name_has_operators(family, tmp_path, monkeypatch, name):
+    shutil.copytree(family.__path__[0], tmp_path / name)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module(name).register_operators()
+    forget(name)

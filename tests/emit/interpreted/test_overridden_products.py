@@ -1,59 +1,40 @@
 """Torch's products in eager mode by a family: `override_aten`."""
 
-from __future__ import annotations
-
-import threading
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any
-
 import pytest
 import torch
 from torch.nn import functional
 
-from tests.helpers.emit.calls import drawn
+from tests.helpers.emit.calls import drawn, in_threads
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Products of a model.
-layout: [rcr, rrr, crr]
-dtype: [fp16, fp32]
-batch: [none, strided]
-epilogue: [none, bias, add]
-load: pointer
-with: aten
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-"""
+SPEC = spec(
+    "layout: [rcr, rrr, crr]; dtype: [fp16, fp32]; batch: [none, strided]; epilogue: [none, bias, add]; "
+    "load: pointer; with: aten; tile: [{m: 16, n: 16, k: 32, warps: 1}]"
+)
 M, N, K = 7, 24, 40
 #: What the family computes, of these operators.
 NAMES = ("mm", "mm.out", "addmm", "addmm.out", "addmm_", "bmm", "bmm.out", "baddbmm", "mv", "_grouped_mm")
 
-Render = Callable[[str, str], ModuleType]
 
-
-def dumps() -> dict[str, str]:
+def dumps():
     """What torch's dispatcher has for each operator."""
     return {name: torch._C._dispatch_dump(f"aten::{name}") for name in NAMES}
 
 
-@pytest.fixture(scope="module")
-def family(render: Render) -> ModuleType:
-    return render("overriding", SPEC)
-
-
 @pytest.fixture(autouse=True)
-def undone() -> Iterator[None]:
+def undone():
     """Every test leaves torch's dispatcher as it was."""
     before = dumps()
     yield
     assert dumps() == before
 
 
-def matrices(dtype: torch.dtype = torch.float16) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def matrices(dtype=torch.float16):
     """An input, a weight (N, K) and a bias."""
     return drawn((M, K), dtype), drawn((N, K), dtype, seed=1), drawn((N,), dtype, seed=2)
 
 
-def results(dtype: torch.dtype) -> dict[str, Any]:
+def results(dtype):
     """What models write, by the operator that torch makes of it."""
     x, w, bias = matrices(dtype)
     batch, square = drawn((3, M, K), dtype), drawn((M, N), dtype, seed=3)
@@ -82,7 +63,7 @@ def results(dtype: torch.dtype) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_every_product_of_a_model_is_a_contracts(family: ModuleType, launches: list[str], dtype: torch.dtype) -> None:
+def test_every_product_of_a_model_is_a_contracts(family, launches, dtype):
     for name, call in results(dtype).items():
         expected = call()
         with family.override_aten() as override:
@@ -97,7 +78,7 @@ def test_every_product_of_a_model_is_a_contracts(family: ModuleType, launches: l
             assert contract.endswith("_add" if "matrix" in name or "in" in name.split() or "into" in name else "_bias")
 
 
-def test_what_no_contract_fits_is_torchs_to_the_bit(family: ModuleType, launches: list[str]) -> None:
+def test_what_no_contract_fits_is_torchs_to_the_bit(family, launches):
     x, w, bias = matrices()
     calls = {
         "no contract of rcr has scale+bias; those there have none, bias, add": lambda: torch.addmm(
@@ -119,7 +100,7 @@ def test_what_no_contract_fits_is_torchs_to_the_bit(family: ModuleType, launches
         assert reason in told and not override.report.replaced
 
 
-def test_what_torch_refuses_is_torchs_error(family: ModuleType, launches: list[str]) -> None:
+def test_what_torch_refuses_is_torchs_error(family, launches):
     x, w, bias = matrices()
     calls = [
         lambda: x @ w,
@@ -136,14 +117,7 @@ def test_what_torch_refuses_is_torchs_error(family: ModuleType, launches: list[s
         assert str(found.value) == str(expected.value) and not launches
 
 
-def test_an_output_of_another_shape_is_given_it(family: ModuleType) -> None:
-    x, w, _ = matrices()
-    with family.override_aten():
-        out = torch.empty(0, dtype=x.dtype)
-        assert torch.mm(x, w.T, out=out) is out and out.shape == (M, N)
-
-
-def test_sizes_of_zero_and_one(family: ModuleType) -> None:
+def test_sizes_of_zero_and_one(family):
     for m, n, k in ((0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (1, 5, 8), (5, 1, 8)):
         x, w, bias = drawn((m, k), torch.float16), drawn((n, k), torch.float16), drawn((n,), torch.float16)
         expected = functional.linear(x, w), functional.linear(x, w, bias)
@@ -153,7 +127,7 @@ def test_sizes_of_zero_and_one(family: ModuleType) -> None:
         torch.testing.assert_close(found, expected)
 
 
-def test_gradients_are_recorded_above_it(family: ModuleType, launches: list[str]) -> None:
+def test_gradients_are_recorded_above_it(family, launches):
     """Also for families without a backward pass of their own: the backward pass is torch's, made of such products."""
     layer = torch.nn.Sequential(torch.nn.Linear(K, N), torch.nn.ReLU(), torch.nn.Linear(N, K))
     x = torch.randn(M, K)
@@ -168,10 +142,10 @@ def test_gradients_are_recorded_above_it(family: ModuleType, launches: list[str]
     torch.testing.assert_close(per_sample, torch.func.vmap(torch.func.grad(lambda x: layer(x).sum()))(x))
 
 
-def test_derivatives_in_forward_mode_are_computed_above_it(family: ModuleType, launches: list[str]) -> None:
+def test_derivatives_in_forward_mode_are_computed_above_it(family, launches):
     x, weight, tangent = torch.randn(M, K), torch.randn(N, K), torch.randn(M, K)
 
-    def call(x: torch.Tensor) -> torch.Tensor:
+    def call(x):
         return (x @ weight.T).square().sum(-1)
 
     expected = torch.func.jvp(call, (x,), (tangent,))
@@ -187,7 +161,7 @@ def test_derivatives_in_forward_mode_are_computed_above_it(family: ModuleType, l
     assert launches and override.report.replaced
 
 
-def test_autocast_modes_and_inference(family: ModuleType) -> None:
+def test_autocast_modes_and_inference(family):
     x, w, bias = matrices(torch.float32)
     with family.override_aten() as override:
         with torch.autocast("cpu", torch.float16):
@@ -203,7 +177,7 @@ def test_autocast_modes_and_inference(family: ModuleType) -> None:
     }
 
 
-def test_fake_tensors_and_traces_do_not_reach_it(family: ModuleType, launches: list[str]) -> None:
+def test_fake_tensors_and_traces_do_not_reach_it(family, launches):
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with family.override_aten() as override, FakeTensorMode():
@@ -211,7 +185,7 @@ def test_fake_tensors_and_traces_do_not_reach_it(family: ModuleType, launches: l
     assert not launches and not override.report.replaced
 
 
-def test_the_precision_of_fp32_is_what_torch_is_set_to(family: ModuleType) -> None:
+def test_the_precision_of_fp32_is_what_torch_is_set_to(family):
     x, w, _ = matrices(torch.float32)
     before = torch.get_float32_matmul_precision()
     try:
@@ -226,12 +200,12 @@ def test_the_precision_of_fp32_is_what_torch_is_set_to(family: ModuleType) -> No
     assert override.report.replaced == {("mm", "gemm_fp32_rcr_none"): 1}
 
 
-def test_it_ends_in_any_order_and_after_errors(family: ModuleType, render: Render, launches: list[str]) -> None:
+def test_it_ends_in_any_order_and_after_errors(family, render, launches):
     other = render("overriding_too", SPEC.replace("[fp16, fp32]", "fp32"))
     x, w, _ = matrices(torch.float32)
     before = dumps()
 
-    def counted() -> list[int]:
+    def counted():
         for each in (first, second):
             each.report.clear()
         assert x @ w.T is not None
@@ -259,7 +233,7 @@ def test_it_ends_in_any_order_and_after_errors(family: ModuleType, render: Rende
     assert dumps() == before
 
 
-def test_an_override_of_someone_else_stays_beneath_it(family: ModuleType, launches: list[str]) -> None:
+def test_an_override_of_someone_else_stays_beneath_it(family, launches):
     x, w, _ = matrices(torch.float64)
     library = torch.library.Library("aten", "IMPL")
     try:
@@ -272,31 +246,16 @@ def test_an_override_of_someone_else_stays_beneath_it(family: ModuleType, launch
         library._destroy()
 
 
-def test_threads_share_it(family: ModuleType) -> None:
+def test_threads_share_it(family):
     x, w, bias = matrices()
     expected = functional.linear(x, w, bias)
-    found: list[torch.Tensor] = []
     with family.override_aten() as override:
-        threads = [threading.Thread(target=lambda: found.append(functional.linear(x, w, bias))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        found = in_threads(4, lambda _: functional.linear(x, w, bias))
     assert override.report.replaced == {("addmm", "gemm_fp16_rcr_bias"): 4}
     torch.testing.assert_close(found, [expected] * 4)
 
 
-def test_the_report_is_printed(family: ModuleType) -> None:
-    x, w, bias = matrices()
-    with family.override_aten() as override:
-        for _ in range(3):
-            functional.linear(x, w, bias)
-        torch.addmm(bias, x, w.T, alpha=2)
-    left = "no contract of rcr has scale+bias; those there have none, bias, add"
-    assert str(override) == f"replaced: 3\n  3 addmm: gemm_fp16_rcr_bias\nleft to torch: 1\n  1 addmm: {left}"
-
-
-def test_groups_and_rows_that_are_alike(render: Render) -> None:
+def test_groups_and_rows_that_are_alike(render):
     """A whole layer of a mixture, whose tokens have the same bits in every batch."""
     spec = "summary: Rows alike.\nlayout: [rcr, rrr]\ndtype: bf16\nbatch: [none, grouped]\nepilogue: [none, bias]\n"
     exclude = "exclude:\n  - {batch: grouped, epilogue: bias, because: torch has none}\n"
@@ -305,7 +264,7 @@ def test_groups_and_rows_that_are_alike(render: Render) -> None:
     router = torch.nn.Linear(32, 4, bias=True).bfloat16()
     up = torch.randn(4, 48, 32).bfloat16()
 
-    def layer(x: torch.Tensor) -> torch.Tensor:
+    def layer(x):
         expert = router(x).argmax(-1)
         order = expert.argsort(stable=True)
         ends = torch.searchsorted(expert[order], torch.arange(4), right=True).int()
@@ -321,7 +280,7 @@ def test_groups_and_rows_that_are_alike(render: Render) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "[int8, fp16]"])
-def test_integers_are_multiplied_by_a_contract(render: Render, dtype: str) -> None:
+def test_integers_are_multiplied_by_a_contract(render, dtype):
     name = f"integers_{dtype.count(',')}"
     text = "summary: Products of integers.\nlayout: [rrr, rcr]\ndtype: {}\ntile: [{{m: 16, n: 16, k: 32, warps: 1}}]\n"
     family = render(name, text.format(dtype) + "load: pointer\nwith: aten\n")
@@ -336,9 +295,7 @@ def test_integers_are_multiplied_by_a_contract(render: Render, dtype: str) -> No
     assert override.report.replaced == {("_int_mm", names[0]): 2, ("_int_mm", names[1]): 1} and not override.report.kept
 
 
-def test_products_on_the_cpu_are_reported_without_an_interpreter(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_on_the_cpu_are_reported_without_an_interpreter(family, monkeypatch):
     x, w, bias = matrices(torch.float32)
     expected = functional.linear(x, w, bias)
     with family.override_aten() as override, monkeypatch.context() as patch:

@@ -1,21 +1,15 @@
 """Functions of quantised results: what comes out is what the next product takes; operators, batches, refusals."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
 
-from generator.commands.command_line import main
-from generator.emit.loading import load_family
 from generator.runtime import pack
 from generator.runtime.pack import Stored
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 UP = "gemm_fp8e4m3_a1x128_b128x128_rcr_swiglu_quantize_fp8e4m3"
 DOWN = "gemm_fp8e4m3_a1x128_b128x128_rcr_none"
 SPEC = """\
@@ -34,28 +28,25 @@ targets: [sm90]
 
 
 @pytest.fixture(scope="module")
-def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
-    folder = tmp_path_factory.mktemp("families")
-    (folder / "blocks.yaml").write_text(SPEC)
-    specs = [folder / "blocks.yaml", ROOT / "docs" / "examples" / "block_fp8.yaml"]
-    assert main([*map(str, specs), "--out", str(folder)]) == 0
-    return {path.stem: load_family(folder / path.stem) for path in specs}
+def families(render):
+    gated = (ROOT / "docs" / "examples" / "block_fp8.yaml").read_text(encoding="utf-8")
+    return {"blocks": render("blocks", SPEC), "block_fp8": render("block_fp8", gated)}
 
 
-def rule(x: torch.Tensor, word: str) -> tuple[torch.Tensor, torch.Tensor]:
+def rule(x, word):
     """What the library makes of the rows of x."""
     given = pack.quantize_rows(x, Stored(word, "row", (1, 32)))
     return given["a"], given["a_scale"]
 
 
-def same(found: tuple[torch.Tensor, ...], wanted: tuple[torch.Tensor, ...]) -> bool:
+def same(found, wanted):
     return all(
         x.dtype == y.dtype and torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8))
         for x, y in zip(found, wanted, strict=True)
     )
 
 
-def layer(families: dict[str, ModuleType]) -> tuple[Any, torch.Tensor, torch.Tensor, torch.Tensor]:
+def layer(families):
     """A gated layer in two launches, its input, and what it computes in fp32."""
     family = families["block_fp8"]
     library = __import__(f"{family.__name__}._pack", fromlist=["quantize"])
@@ -67,15 +58,15 @@ def layer(families: dict[str, ModuleType]) -> tuple[Any, torch.Tensor, torch.Ten
     gate, other = (x @ library.dequantize(UP, **first)).chunk(2, -1)
     exact = (functional.silu(gate) * other) @ library.dequantize(DOWN, **second)
 
-    def call(a: torch.Tensor, a_scale: torch.Tensor) -> torch.Tensor:
+    def call(a, a_scale):
         hidden, scale = getattr(family, UP)(a, a_scale=a_scale, **first)
-        result: torch.Tensor = getattr(family, DOWN)(hidden, a_scale=scale, **second)
+        result = getattr(family, DOWN)(hidden, a_scale=scale, **second)
         return result
 
     return call, given["a"], given["a_scale"], exact
 
 
-def test_a_gated_layer_is_two_launches_without_a_copy(families: dict[str, ModuleType]) -> None:
+def test_a_gated_layer_is_two_launches_without_a_copy(families):
     call, a, a_scale, exact = layer(families)
     found = call(a, a_scale).float()
     # The error of fp8 between the two products.
@@ -83,7 +74,7 @@ def test_a_gated_layer_is_two_launches_without_a_copy(families: dict[str, Module
 
 
 @pytest.mark.parametrize("hidden", [128, 200])
-def test_every_kernel_of_a_gate_has_the_scales_of_both_halves(families: dict[str, ModuleType], hidden: int) -> None:
+def test_every_kernel_of_a_gate_has_the_scales_of_both_halves(families, hidden):
     """Where the second half begins within a block of scales, too."""
     family = families["block_fp8"]
     library = __import__(f"{family.__name__}._pack", fromlist=["quantize"])
@@ -105,29 +96,40 @@ def test_every_kernel_of_a_gate_has_the_scales_of_both_halves(families: dict[str
         assert (found - wanted).norm() < 2.0**-4 * wanted.norm(), name
 
 
-def test_torch_compiles_a_gated_layer_in_one_graph(families: dict[str, ModuleType]) -> None:
+def test_torch_compiles_a_gated_layer_in_one_graph(families):
     call, a, a_scale, _ = layer(families)
     compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(a, a_scale), call(a, a_scale))
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
-def test_a_result_is_bit_for_bit_that_of_the_library(families: dict[str, ModuleType], word: str) -> None:
+def test_a_result_is_bit_for_bit_that_of_the_library(families, word):
     torch.manual_seed(1)
-    a, b = torch.randn(40, 1), torch.randn(1, 90)
-    found = getattr(families["blocks"], f"gemm_fp32_rcr_quantize_{word}")(a, b.T.contiguous().T)
-    assert same(found, rule(a @ b, word.partition("_")[0]))
+    a, b = torch.randn(3, 40, 1), torch.randn(3, 90, 1).mT
+    call = {kind: getattr(families["blocks"], f"{kind}_fp32_rcr_quantize_{word}") for kind in ("gemm", "bmm", "gmm")}
+    wanted, element = a @ b, word.partition("_")[0]
+    assert same(call["gemm"](a[0], b[0]), rule(wanted[0], element))
+    for found, own in zip(zip(*call["bmm"](a, b)), wanted):
+        assert same(found, rule(own, element))
+    grouped = call["gmm"](a.flatten(0, 1), b, torch.tensor([40, 80, 120], dtype=torch.int32))
+    assert same(grouped, rule(wanted.flatten(0, 1), element))
 
 
-def test_saved_values_come_before_the_scales(families: dict[str, ModuleType]) -> None:
+def test_saved_values_come_before_the_scales(families):
     a, b = torch.randn(5, 1), torch.randn(1, 70)
-    out, preact, scale = families["blocks"].gemm_fp32_rcr_save_relu_quantize_int8_32_block(a, b.T.contiguous().T)
+    function = families["blocks"].gemm_fp32_rcr_save_relu_quantize_int8_32_block
+    out, preact, scale = found = function(a, b.T.contiguous().T)
     assert torch.equal(preact, a @ b)
     assert same((out, scale), rule((a @ b).relu(), "int8"))
+    held = [torch.zeros_like(x) for x in found]
+    filled = function(a, b.T.contiguous().T, out=held[0], preact=held[1], out_scale=held[2])
+    assert all(x is y for x, y in zip(filled, held)) and same(filled, found)
+    meta = function(a.to("meta"), b.to("meta").T.contiguous().T)
+    assert [(x.shape, x.dtype) for x in meta] == [(x.shape, x.dtype) for x in found]
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
-def test_elements_and_their_scales_are_scattered_alike(families: dict[str, ModuleType], word: str) -> None:
+def test_elements_and_their_scales_are_scattered_alike(families, word):
     a, b = torch.randn(40, 1), torch.randn(2, 1, 66).mT.contiguous().mT
     call = getattr(families["blocks"], f"gmm_fp32_rcr_quantize_{word}")
     offsets, scatter = torch.tensor([13, 40], dtype=torch.int32), torch.randperm(50)[:40].int()
@@ -147,38 +149,6 @@ def test_elements_and_their_scales_are_scattered_alike(families: dict[str, Modul
         assert torch.equal(given.view(torch.uint8), wanted)
 
 
-@pytest.mark.parametrize("word", ["fp8e4m3_32_block", "mxfp4"])
-def test_matrices_of_a_batch_have_scales_of_their_own(families: dict[str, ModuleType], word: str) -> None:
-    a, b = torch.randn(3, 34, 1), torch.randn(3, 1, 66)
-    out, scale = getattr(families["blocks"], f"bmm_fp32_rcr_quantize_{word}")(a, b.mT.contiguous().mT)
-    for number in range(3):
-        assert same((out[number], scale[number]), rule(a[number] @ b[number], word.partition("_")[0]))
-
-
-def test_rows_in_groups_have_scales_of_their_own(families: dict[str, ModuleType]) -> None:
-    a, b = torch.randn(50, 1), torch.randn(2, 1, 66)
-    offsets = torch.tensor([33, 50], dtype=torch.int32)
-    found = families["blocks"].gmm_fp32_rcr_quantize_mxfp4(a, b.mT.contiguous().mT, offsets)
-    assert same(found, rule(torch.cat((a[:33] @ b[0], a[33:] @ b[1])), "mxfp4"))
-
-
-def test_given_results_are_filled(families: dict[str, ModuleType]) -> None:
-    function = families["blocks"].gemm_fp32_rcr_quantize_mxfp4
-    a, b = torch.randn(8, 1), torch.randn(1, 64)
-    out = torch.zeros(8, 32, dtype=torch.uint8)
-    scale = torch.zeros(8, 2, dtype=torch.uint8).view(torch.float8_e8m0fnu)
-    found = function(a, b.T.contiguous().T, out=out, out_scale=scale)
-    assert found[0] is out and found[1] is scale
-    assert same((out, scale), rule(a @ b, "mxfp4"))
-
-
-def test_without_memory_shapes_and_types_are_known(families: dict[str, ModuleType]) -> None:
-    a, b = torch.empty(8, 16, device="meta"), torch.empty(70, 16, device="meta")
-    out, scale = families["blocks"].gemm_fp32_rcr_quantize_mxfp4(a, b.T)
-    assert (out.shape, out.dtype) == ((8, 35), torch.uint8)
-    assert (scale.shape, scale.dtype) == ((8, 3), torch.float8_e8m0fnu)
-
-
 @pytest.mark.parametrize(
     ("columns", "given", "error", "message"),
     [
@@ -188,9 +158,7 @@ def test_without_memory_shapes_and_types_are_known(families: dict[str, ModuleTyp
         (64, {"out": torch.zeros(8, 64, dtype=torch.uint8)}, ValueError, "out must have shape (8, 32)"),
     ],
 )
-def test_wrong_calls_name_the_contract(
-    families: dict[str, ModuleType], columns: int, given: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_wrong_calls_name_the_contract(families, columns, given, error, message):
     name = "gemm_fp32_rcr_quantize_mxfp4"
     with pytest.raises(error) as caught:
         getattr(families["blocks"], name)(torch.zeros(8, 4), torch.zeros(columns, 4).T, **given)

@@ -1,52 +1,36 @@
 """Gradients and results in the cases that torch's own functions have, beside those of every model."""
 
-from __future__ import annotations
-
-import threading
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any
-
 import pytest
 import torch
 
-from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
-from tests.helpers.emit.calls import drawn
+from tests.helpers.emit.calls import drawn, in_threads
+from tests.helpers.support import render_spec, spec
 
-SPEC = """\
-summary: Cases of autograd.
-layout: LAYOUT
-dtype: fp32
-batch: [none, grouped]
-epilogue: [none, bias+gelu_tanh, scale]
-load: pointer
-backward: kernels
-exclude:
-  - {batch: grouped, epilogue: [bias+gelu_tanh, scale], because: "no test calls them"}
-"""
+SPEC = spec(
+    "layout: LAYOUT; dtype: fp32; batch: [none, grouped]; epilogue: [none, bias+gelu_tanh, scale]; load: pointer; "
+    "backward: kernels; "
+    'exclude: [{batch: grouped, epilogue: [bias+gelu_tanh, scale], because: "no test calls them"}]'
+)
 NONE, GELU = "gemm_fp32_rcr_none", "gemm_fp32_rcr_bias_gelutanh"
-
-Family = Callable[[str, str], ModuleType]
 
 
 @pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
+def family(render):
     return render("cases", SPEC.replace("LAYOUT", "rcr"))
 
 
-def leaves() -> list[torch.Tensor]:
+def leaves():
     return [
         drawn(size, torch.float32, seed=seed).requires_grad_() for seed, size in enumerate(((6, 32), (24, 32), (24,)))
     ]
 
 
-def theirs(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def theirs(x, w, bias):
     return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, bias), approximate="tanh")
 
 
-def called(family: ModuleType, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> Any:
+def called(family, x, w, bias):
     return getattr(family, GELU)(x, w.t(), bias=bias)
 
 
@@ -54,11 +38,11 @@ class Dropped(torch.autograd.Function):
     """A function without a gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(ctx, x):
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, *_: torch.Tensor) -> None:
+    def backward(ctx, *_):
         return None
 
 
@@ -66,7 +50,7 @@ class Named(torch.Tensor):
     """A subclass without memory of its own."""
 
 
-def negated(y: torch.Tensor) -> torch.Tensor:
+def negated(y):
     """A function of `y` whose gradient is a view of negated memory."""
     ones = torch.ones_like(y)
     return (torch.complex(ones, y).conj() * torch.complex(y.detach(), ones)).real
@@ -75,68 +59,48 @@ def negated(y: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     "kind", [lambda x: x, torch.nn.Parameter, lambda x: x.as_subclass(Named)], ids=["tensor", "parameter", "subclass"]
 )
-def test_a_gradient_is_of_any_class(family: ModuleType, kind: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    ours, other, gradient = leaves(), leaves(), drawn((6, 24), torch.float32, seed=7)
+def test_a_gradient_and_operands_are_of_any_class(family, kind):
+    ours, other, gradient = (
+        [kind(x.detach()).requires_grad_() for x in leaves()],
+        leaves(),
+        drawn((6, 24), torch.float32),
+    )
     called(family, *ours).backward(kind(gradient))
     theirs(*other).backward(gradient)
-    for mine, yours in zip(ours, other):
-        torch.testing.assert_close(mine.grad, yours.grad)
-
-
-def test_operands_of_a_subclass_have_gradients(family: ModuleType) -> None:
-    ours = [x.detach().as_subclass(Named).requires_grad_() for x in leaves()]
-    other, gradient = leaves(), drawn((6, 24), torch.float32, seed=7)
-    called(family, *ours).backward(gradient)
-    theirs(*other).backward(gradient)
-    for mine, yours in zip(ours, other):
-        assert mine.grad is not None
-        torch.testing.assert_close(mine.grad.as_subclass(torch.Tensor), yours.grad)
+    found = [x.grad.as_subclass(torch.Tensor) for x in ours]
+    torch.testing.assert_close(found, [x.grad for x in other])
 
 
 @pytest.mark.parametrize("name", [NONE, GELU])
-def test_a_negated_gradient_is_read_as_such(family: ModuleType, name: str) -> None:
-    def loss(y: torch.Tensor) -> torch.Tensor:
+def test_a_negated_gradient_is_read_as_such(family, name):
+    def loss(y):
         return negated(y).sum()
 
     ours, other = leaves(), leaves()
     given = {"bias": ours[2]} if name == GELU else {}
     loss(getattr(family, name)(ours[0], ours[1].t(), **given)).backward()
     loss(theirs(*other) if name == GELU else torch.nn.functional.linear(*other[:2])).backward()
-    for mine, yours in zip(ours, other):
-        torch.testing.assert_close(mine.grad, yours.grad)
+    torch.testing.assert_close([x.grad for x in ours], [x.grad for x in other])
 
 
-def test_no_gradient_comes_in(family: ModuleType) -> None:
+def test_no_gradient_comes_in(family):
     ours = leaves()
-    Dropped.apply(called(family, *ours)).sum().backward()  # type: ignore[no-untyped-call]
+    Dropped.apply(called(family, *ours)).sum().backward()
     assert [x.grad for x in ours] == [None] * 3
 
 
-def test_threads_may_record_their_first_calls_at_once(render: Family) -> None:
+def test_threads_may_record_their_first_calls_at_once(render):
     family = render("recorded_at_once", SPEC.replace("LAYOUT", "rcr"))
-    found: list[Any] = []
+
+    def work(_):
+        own = leaves()
+        return [torch.autograd.grad(called(family, *own).sum(), own) for _ in range(3)]
+
     expected = torch.autograd.grad(theirs(*(other := leaves())).sum(), other)
-
-    def work() -> None:
-        try:
-            for _ in range(3):
-                own = leaves()
-                found.append(torch.autograd.grad(called(family, *own).sum(), own))
-        except Exception as error:
-            found.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 15
-    for each in found:
-        assert isinstance(each, tuple), each
-        torch.testing.assert_close(each, expected)
+    torch.testing.assert_close(in_threads(5, work), [[expected] * 3] * 5)
 
 
-def test_a_column_major_result_is_changed_in_place(render: Family) -> None:
+def test_a_column_major_result_is_changed_in_place(render):
     family = render("columns", SPEC.replace("LAYOUT", "rcc"))
     x, w, _ = leaves()
     found = family.gemm_fp32_rcc_none(x, w.t())
@@ -148,7 +112,7 @@ def test_a_column_major_result_is_changed_in_place(render: Family) -> None:
     assert family.gemm_fp32_rcc_none(x[:0], w.t()).shape == (0, 24)
 
 
-def test_autocast_does_not_reach_a_backward_pass(family: ModuleType) -> None:
+def test_autocast_does_not_reach_a_backward_pass(family):
     x, b = drawn((9, 16), torch.float32).requires_grad_(), drawn((2, 8, 16), torch.float32).requires_grad_()
     offsets = torch.tensor([2, 5], dtype=torch.int32)
     expected = torch.autograd.grad(family.gmm_fp32_rcr_none(x, b.mT, offsets)[:5].sum(), (x, b))
@@ -158,13 +122,11 @@ def test_autocast_does_not_reach_a_backward_pass(family: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("package", ["torch", "plain", "files"])
-def test_what_is_filled_has_another_version(tmp_path: Path, package: str) -> None:
+def test_what_is_filled_has_another_version(tmp_path, package):
     spec = f"summary: To fill.\nlayout: rcr\ndtype: fp32\nepilogue: none\nload: pointer\npackage: {package}\n"
     x, w = drawn((6, 32), torch.float32), drawn((24, 32), torch.float32, seed=1)
-    (tmp_path / "filled.yaml").write_text(spec)
-    assert main([str(tmp_path / "filled.yaml"), "--out", str(tmp_path)]) == 0
     # The `gemm` of a kernel's file, which every package has.
-    call = load_kernel(next((tmp_path / "filled").glob("gemm_*.py"))).gemm
+    call = load_kernel(next(render_spec(tmp_path, "filled", spec).glob("gemm_*.py"))).gemm
     p, buffer = torch.ones(6, 24, requires_grad=True), torch.ones(6, 24)
     loss = (p * buffer).sum()
     call(x, w.t(), out=buffer)
@@ -174,7 +136,7 @@ def test_what_is_filled_has_another_version(tmp_path: Path, package: str) -> Non
         call(x, w.t(), out=torch.empty(6, 24))
 
 
-def test_a_number_that_a_batch_shares_has_any_shape(render: Family) -> None:
+def test_a_number_that_a_batch_shares_has_any_shape(render):
     text = "summary: x\nlayout: rcr\ndtype: fp32\nbatch: [none, strided]\nepilogue: scale\nload: pointer\n"
     family, many, w = render("shared_number", text), drawn((3, 6, 32), torch.float32), drawn((24, 32), torch.float32)
     for shape in ((), (1,), (1, 1)):
@@ -184,13 +146,13 @@ def test_a_number_that_a_batch_shares_has_any_shape(render: Family) -> None:
 
 
 @pytest.mark.parametrize("name", [NONE, GELU])
-def test_a_gradient_of_a_gradient_is_refused_for_some_operands_too(family: ModuleType, name: str) -> None:
+def test_a_gradient_of_a_gradient_is_refused_for_some_operands_too(family, name):
     """Not left out, as torch leaves out what does not lead to the operands that are asked for."""
     x, w, bias = leaves()
     given = {"bias": bias} if name == GELU else {}
 
-    def call(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return getattr(family, name)(x, w.t(), **given)  # type: ignore[no-any-return]
+    def call(x, w):
+        return getattr(family, name)(x, w.t(), **given)
 
     told = f"{name}: a gradient of its gradient is asked for, and none is computed"
     for asked in (x, w):
@@ -201,20 +163,7 @@ def test_a_gradient_of_a_gradient_is_refused_for_some_operands_too(family: Modul
         torch.autograd.functional.hessian(lambda x: call(x, w.detach()).square().sum(), x.detach())
 
 
-@pytest.mark.parametrize("name", [NONE, GELU])
-@pytest.mark.parametrize("rows", [0, 6])
-def test_the_gradient_of_a_sum_is_that_of_no_rows_too(family: ModuleType, name: str, rows: int) -> None:
-    x, w, bias = leaves()
-    x = x.detach()[:rows].requires_grad_()
-    given = {"bias": bias} if name == GELU else {}
-    getattr(family, name)(x, w.t(), **given).sum().backward()
-    other, v, c = leaves()
-    other = other.detach()[:rows].requires_grad_()
-    (theirs(other, v, c) if name == GELU else torch.nn.functional.linear(other, v)).sum().backward()
-    torch.testing.assert_close((x.grad, w.grad), (other.grad, v.grad))
-
-
-def test_what_no_gradient_reads_may_change(family: ModuleType) -> None:
+def test_what_no_gradient_reads_may_change(family):
     x, w, _ = leaves()
     found = getattr(family, NONE)(x.detach(), w.t())
     with torch.no_grad():

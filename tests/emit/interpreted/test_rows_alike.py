@@ -1,11 +1,5 @@
 """Families with `invariant: rows`: a row of the result has the same bits whatever other rows there are."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
 import pytest
 import torch
 
@@ -25,20 +19,18 @@ exclude:
 ROWS = (1, 2, 3, 17, 64, 65, 100, 130)
 N, K = 40, 104
 
-Render = Callable[[str, str], ModuleType]
-
 
 @pytest.fixture(scope="module", params=["tiled", "persistent", "split_k", "naive"])
-def family(request: pytest.FixtureRequest, render: Render) -> ModuleType:
+def family(request, render):
     return render(f"alike_{request.param}", SPEC.format(load="[pointer, descriptor]", schedule=request.param))
 
 
-def bits(x: torch.Tensor) -> list[list[int]]:
-    found: list[list[int]] = x.contiguous().view(torch.int16).tolist()
+def bits(x):
+    found = x.contiguous().view(torch.int16).tolist()
     return found
 
 
-def operands(contract: str, *, pitch: int = K) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+def operands(contract, *, pitch=K):
     """A with the most rows and a row pitch, B, and what the epilogue reads."""
     torch.manual_seed(0)
     dtype = torch.float16 if "fp16" in contract else torch.bfloat16
@@ -49,7 +41,7 @@ def operands(contract: str, *, pitch: int = K) -> tuple[torch.Tensor, torch.Tens
 
 # A padded pitch that descriptors can address, and one that they cannot.
 @pytest.mark.parametrize("pitch", [K + 8, K + 1])
-def test_a_row_does_not_depend_on_how_many_there_are(family: ModuleType, pitch: int) -> None:
+def test_a_row_does_not_depend_on_how_many_there_are(family, pitch):
     for contract in family._KERNELS:
         function = getattr(family, contract)
         a, b, more = operands(contract, pitch=pitch)
@@ -62,7 +54,7 @@ def test_a_row_does_not_depend_on_how_many_there_are(family: ModuleType, pitch: 
             assert bits(function(a[first:last], b, **more)) == whole[first:last], (contract, first)
 
 
-def test_a_row_does_not_depend_on_what_the_others_hold(family: ModuleType) -> None:
+def test_a_row_does_not_depend_on_what_the_others_hold(family):
     for contract in family._KERNELS:
         a, b, more = operands(contract)
         a = a[:20]
@@ -71,7 +63,7 @@ def test_a_row_does_not_depend_on_what_the_others_hold(family: ModuleType) -> No
         assert bits(getattr(family, contract)(a, b, **more))[0] == before[0]
 
 
-def test_rows_of_a_given_result_are_alike_too(family: ModuleType) -> None:
+def test_rows_of_a_given_result_are_alike_too(family):
     for contract in family._KERNELS:
         a, b, more = operands(contract)
         # A descriptor cannot write rows of this pitch, and would not look at that of one row.
@@ -83,7 +75,7 @@ def test_rows_of_a_given_result_are_alike_too(family: ModuleType) -> None:
             assert bits(function(a[first:last], b, **more, out=place[first:last])) == expected[first:last]
 
 
-def test_rows_of_a_batch_depend_on_neither_size(render: Render) -> None:
+def test_rows_of_a_batch_depend_on_neither_size(render):
     spec = (
         "summary: Rows alike.\nlayout: rcr\ndtype: fp16\nbatch: strided\nload: [pointer, descriptor]\ninvariant: rows\n"
     )
@@ -97,7 +89,7 @@ def test_rows_of_a_batch_depend_on_neither_size(render: Render) -> None:
 
 @pytest.mark.parametrize("schedules", ["[tiled, persistent]", "split_k"])
 @pytest.mark.parametrize("load", ["pointer", "descriptor"])
-def test_a_row_of_a_group_depends_on_no_other_rows(render: Render, load: str, schedules: str) -> None:
+def test_a_row_of_a_group_depends_on_no_other_rows(render, load, schedules):
     """Neither on how many its group has and where it begins, nor on how many groups have rows at all."""
     spec = "summary: Rows alike.\nlayout: rcr\ndtype: fp16\nbatch: grouped\nepilogue: [none, swiglu]\n"
     family = render(
@@ -107,7 +99,7 @@ def test_a_row_of_a_group_depends_on_no_other_rows(render: Render, load: str, sc
     torch.manual_seed(0)
     a, b = torch.randn(150, K).half(), torch.randn(3, N, K).half().mT
 
-    def product(function: Any, *counts: int) -> list[list[int]]:
+    def product(function, *counts):
         """The rows of `a` in the second group; the others have as many rows as they are given, of any values."""
         before, own, behind = counts
         x = torch.cat([torch.randn(before, K).half(), a[:own], torch.randn(behind, K).half()])
@@ -126,7 +118,7 @@ def test_a_row_of_a_group_depends_on_no_other_rows(render: Render, load: str, sc
             assert bits(named) == whole
 
 
-def test_the_gradient_of_a_row_does_not_depend_on_other_rows(render: Render) -> None:
+def test_the_gradient_of_a_row_does_not_depend_on_other_rows(render):
     """That of A: the one of B is a sum over rows."""
     spec = SPEC.partition("exclude")[0].format(load="pointer", schedule="tiled") + "backward: kernels\n"
     family = render("alike_trained", spec)
@@ -134,7 +126,7 @@ def test_the_gradient_of_a_row_does_not_depend_on_other_rows(render: Render) -> 
         a, b, more = operands(contract)
         weight = torch.randn(len(a), N).to(a.dtype)
 
-        def gradient(m: int, a: torch.Tensor = a, weight: torch.Tensor = weight) -> list[list[int]]:
+        def gradient(m, a=a, weight=weight):
             x = a[:m].clone().requires_grad_()
             getattr(family, contract)(x, b, **more).backward(weight[:m])  # noqa: B023
             assert x.grad is not None

@@ -1,36 +1,22 @@
 """`alpha` of torch's products: by the contract whose chain begins with `scale`, in eager mode and in graphs."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 import torch
 
 from tests.emit.interpreted.test_graph_pass import compiled
 from tests.helpers.emit.calls import drawn
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Products with a factor.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-epilogue: [none, bias, scale, scale+bias, scale+add]
-load: pointer
-with: [aten, inductor]
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; epilogue: [none, bias, scale, scale+bias, scale+add]; "
+    "load: pointer; with: [aten, inductor]; tile: [{m: 16, n: 16, k: 32, warps: 1}]"
+)
 M, N, K = 7, 24, 40
 
 
-@pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
-    return render("scaled_addmm", SPEC)
-
-
-def calls() -> dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
+def calls():
     """What a model writes of its input, with the contract."""
     w, bias, square = drawn((N, K), torch.float32), drawn((N,), torch.float32), drawn((M, N), torch.float32)
     nothing, many = torch.full((N,), math.nan), torch.full((3, M, N), math.nan)
@@ -53,7 +39,7 @@ def calls() -> dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]]:
 
 
 @pytest.mark.parametrize("name", calls())
-def test_eager_products(family: ModuleType, name: str) -> None:
+def test_eager_products(family, name):
     contract, call = calls()[name]
     x = drawn((M, K), torch.float32)
     expected = call(x)
@@ -65,7 +51,7 @@ def test_eager_products(family: ModuleType, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", calls())
-def test_products_of_a_graph(family: ModuleType, name: str) -> None:
+def test_products_of_a_graph(family, name):
     torch._dynamo.reset()
     contract, call = calls()[name]
     x = drawn((M, K), torch.float32)

@@ -1,9 +1,6 @@
 """Scaled products: what each byte of a scale stands for, and which kernel a device runs."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,30 +8,18 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.language.model import Dtype
 from generator.problem.stored_values import product
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Products that the matrix unit scales itself.
-layout: rcr
-dtype:
-  - {a: mxfp8e4m3}
-  - {a: nvfp4}
-product: [direct, exchanged, scaled]
-select: fixed
-targets: [sm90, sm100]
-tile: [{m: 128, n: 64, k: 128, warps: 4}, {m: 64, n: 64, k: 32, warps: 4}, {m: 64, n: 64, k: 16, warps: 4}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [{a: mxfp8e4m3}, {a: nvfp4}]; product: [direct, exchanged, scaled]; select: fixed; "
+    "targets: [sm90, sm100]; "
+    "tile: [{m: 128, n: 64, k: 128, warps: 4}, {m: 64, n: 64, k: 32, warps: 4}, {m: 64, n: 64, k: 16, warps: 4}]"
+)
 MXFP8, NVFP4 = "gemm_mxfp8e4m3_fp32_bf16_rcr_none", "gemm_nvfp4_fp32_bf16_rcr_none"
 SCALED = "__tiled_pointer_auto_grouped_productscaled"
 
-Family = Callable[[str, str], ModuleType]
 
-
-@pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
-    return render("scaledfamily", SPEC)
-
-
-def mxfp8(rows: int = 3, columns: int = 5, depth: int = 160) -> dict[str, torch.Tensor]:
+def mxfp8(rows=3, columns=5, depth=160):
     """Operands whose scales have every byte in turn; those of A and B cancel, but for the last."""
     random = torch.Generator().manual_seed(0)
     a, b = (torch.randn(lines, depth, generator=random).to(torch.float8_e4m3fn) for lines in (rows, columns))
@@ -42,7 +27,7 @@ def mxfp8(rows: int = 3, columns: int = 5, depth: int = 160) -> dict[str, torch.
     return {"a": a, "b": b.T, "a_scale": scales, "b_scale": torch.full((depth // 32, columns), 254, dtype=torch.uint8)}
 
 
-def test_bytes_of_powers_of_two(family: ModuleType) -> None:
+def test_bytes_of_powers_of_two(family):
     given = mxfp8()
     assert given["a_scale"][0, 0] == 0
     exact, error = product(
@@ -56,14 +41,14 @@ def test_bytes_of_powers_of_two(family: ModuleType) -> None:
     assert torch.equal(smallest, (alone["a"].double() @ alone["b"].double()).bfloat16()) and bool(smallest.any())
 
 
-def test_byte_255_is_nan(family: ModuleType) -> None:
+def test_byte_255_is_nan(family):
     given = mxfp8()
     given["a_scale"][1, -1] = 255
     found = getattr(family, MXFP8)(**given)
     assert bool(found[1].isnan().all()) and not bool(found[[0, 2]].isnan().any())
 
 
-def test_scales_of_nvfp4_have_no_sign(family: ModuleType) -> None:
+def test_scales_of_nvfp4_have_no_sign(family):
     """The matrix unit reads none: what a conversion would multiply by is no number in a scaled product."""
     a = torch.full((2, 16), 0x22, dtype=torch.uint8)
     scales = torch.tensor([[1.0, 2.0], [1.0, -2.0]]).to(torch.float8_e4m3fn)
@@ -78,9 +63,7 @@ def test_scales_of_nvfp4_have_no_sign(family: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("capability", "able"), [((8, 0), False), ((9, 0), False), ((10, 0), True), ((10, 3), True), ((12, 0), True)]
 )
-def test_devices_without_such_a_matrix_unit_are_refused(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], able: bool
-) -> None:
+def test_devices_without_such_a_matrix_unit_are_refused(family, monkeypatch, capability, able):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "this GPU")
     properties = SimpleNamespace(major=capability[0], minor=capability[1], shared_memory_per_block_optin=232448)

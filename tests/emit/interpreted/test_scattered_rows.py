@@ -1,62 +1,46 @@
 """Rows of a grouped product that are written where `scatter` says, and their gradients."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
-
 import pytest
 import torch
 
 from generator.emit.loading import library_module
 from tests.helpers.emit.calls import Seen, contracts, operands, results
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Experts with their backward pass.
-layout: [rcr, rrr]
-dtype: fp32
-batch: grouped
-epilogue: [none, scale_m+swiglu, silu+add, bias+save]
-load: pointer
-backward: kernels
-exclude:
-  - {layout: rrr, epilogue: [scale_m+swiglu, silu+add, bias+save], because: "few tests"}
-"""
+SPEC = spec(
+    "layout: [rcr, rrr]; dtype: fp32; batch: grouped; epilogue: [none, scale_m+swiglu, silu+add, bias+save]; "
+    "load: pointer; backward: kernels; "
+    'exclude: [{layout: rrr, epilogue: [scale_m+swiglu, silu+add, bias+save], because: "few tests"}]'
+)
 NAME = "gmm_fp32_rcr_none"
 ROWS = 50
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
-@pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
-    return render("scattered_groups", SPEC)
-
-
-def scattering(count: int) -> torch.Tensor:
+def scattering(count):
     """Rows of a result with ROWS of them, each named at most once; some that it does not have."""
     found = torch.randperm(ROWS, generator=torch.Generator().manual_seed(8))[:count].int()
     found[3], found[8], found[11], found[12] = -1, ROWS, 2**31 - 1, -(2**31)
     return found
 
 
-def written(scatter: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+def written(scatter, offsets):
     """Whether each row of a product is written anywhere."""
     last = int(offsets.clamp(0, len(scatter)).max())
     return (scatter >= 0) & (scatter < ROWS) & (torch.arange(len(scatter)) < last)
 
 
-def rows_of(gemm: Callable[..., Any], given: dict[str, torch.Tensor]) -> torch.Tensor:
+def rows_of(gemm, given):
     """The first result of a call, for each row of the product."""
     return results(gemm(**given))[0]
 
 
-def grouped(family: ModuleType) -> list[str]:
+def grouped(family):
     return [name for name in contracts(family) if name.startswith("gmm_") and "whole" not in name]
 
 
 @pytest.mark.parametrize("ends", ENDS, ids=str)
-def test_rows_are_written_where_they_are_named(family: ModuleType, ends: list[int]) -> None:
+def test_rows_are_written_where_they_are_named(family, ends):
     for name in grouped(family):
         given = operands(contracts(family)[name]) | {"offsets": torch.tensor(ends, dtype=torch.int32)}
         plain = results(getattr(family, name)(**given))
@@ -72,7 +56,7 @@ def test_rows_are_written_where_they_are_named(family: ModuleType, ends: list[in
             assert torch.equal(x[:last], y[:last])
 
 
-def test_wrong_calls_are_refused_under_the_name_of_the_contract(family: ModuleType) -> None:
+def test_wrong_calls_are_refused_under_the_name_of_the_contract(family):
     given = operands(contracts(family)[NAME])
     gemm = getattr(family, NAME)
     scatter, out = scattering(41), torch.zeros(ROWS, 24)
@@ -93,7 +77,7 @@ def test_wrong_calls_are_refused_under_the_name_of_the_contract(family: ModuleTy
                 gemm(**recorded, **wrong)
 
 
-def test_torch_sees_the_keyword(family: ModuleType) -> None:
+def test_torch_sees_the_keyword(family):
     given, scatter = operands(contracts(family)[NAME]), scattering(41)
     gemm = getattr(family, NAME)
     with Seen(family) as seen:
@@ -108,7 +92,7 @@ def test_torch_sees_the_keyword(family: ModuleType) -> None:
     assert torch.equal(found, gemm(**given, scatter=scatter, out=out) + 1)
 
 
-def stepped(run: Callable[..., Any], given: dict[str, torch.Tensor], held: torch.Tensor) -> dict[str, torch.Tensor]:
+def stepped(run, given, held):
     """The gradients of all that a call reads, and of what the tensor that it fills held."""
     leaves = {x: value.clone() for x, value in given.items()}
     for value in (*leaves.values(), held := held.clone().requires_grad_()):
@@ -116,21 +100,21 @@ def stepped(run: Callable[..., Any], given: dict[str, torch.Tensor], held: torch
             value.requires_grad_()
     run(held * 1, leaves).square().sum().backward()
     grads = {x: value.grad for x, value in leaves.items() if value.is_floating_point()}
-    return {**grads, "out": held.grad}  # type: ignore[dict-item]
+    return {**grads, "out": held.grad}
 
 
 @pytest.mark.parametrize("ends", ENDS[::3], ids=str)
-def test_gradients_are_those_of_the_rows_that_were_written(family: ModuleType, ends: list[int]) -> None:
+def test_gradients_are_those_of_the_rows_that_were_written(family, ends):
     for name in (name for name in family._GRADIENTS if name in grouped(family)):
         given = operands(contracts(family)[name]) | {"offsets": torch.tensor(ends, dtype=torch.int32)}
         gemm, scatter = getattr(family, name), scattering(41)
         places = scatter[there := written(scatter, given["offsets"])].long()
         held = torch.randn(ROWS, 24)
 
-        def ours(out: torch.Tensor, x: dict[str, torch.Tensor], gemm: Any = gemm, scatter: Any = scatter) -> Any:
+        def ours(out, x, gemm=gemm, scatter=scatter):
             return rows_of(gemm, {**x, "scatter": scatter, "out": out})
 
-        def theirs(out: torch.Tensor, x: dict[str, torch.Tensor], gemm: Any = gemm, at: Any = (places, there)) -> Any:
+        def theirs(out, x, gemm=gemm, at=(places, there)):
             return out.index_copy(0, at[0], rows_of(gemm, x)[at[1]])
 
         expected = stepped(theirs, given, held)
@@ -141,10 +125,10 @@ def test_gradients_are_those_of_the_rows_that_were_written(family: ModuleType, e
                 assert torch.equal(found[x], value), (name, x)
 
 
-def test_a_checkpoint_reads_what_is_saved_once(family: ModuleType) -> None:
+def test_a_checkpoint_reads_what_is_saved_once(family):
     gemm, given, held = getattr(family, NAME), operands(contracts(family)[NAME]), torch.randn(ROWS, 24)
 
-    def call(b: torch.Tensor, held: torch.Tensor) -> Any:
+    def call(b, held):
         return gemm(**{**given, "b": b}, scatter=scattering(41), out=held * 1)
 
     found = []
@@ -154,15 +138,7 @@ def test_a_checkpoint_reads_what_is_saved_once(family: ModuleType) -> None:
     assert all(torch.equal(x, y) for x, y in zip(*found))
 
 
-def test_without_a_kernel_for_it_a_gradient_is_refused(render: Callable[[str, str], ModuleType]) -> None:
-    family = render("scattered_plain", SPEC.replace("backward: kernels\n", ""))
-    given = operands(contracts(family)[NAME])
-    given["b"].requires_grad_()
-    with pytest.raises(RuntimeError, match=f"{NAME}: b requires a gradient, .*backward: kernels"):
-        getattr(family, NAME)(**given, scatter=scattering(41), out=torch.zeros(ROWS, 24))
-
-
-def test_what_is_prepared_has_calls_that_scatter(family: ModuleType) -> None:
+def test_what_is_prepared_has_calls_that_scatter(family):
     module = library_module(family, "prepare")
     found = module.launches(getattr(family, NAME), 24, 33, M=41, B=4, device=torch.device("cpu"))
     given = {(x.arguments["rows_ptr"] is not None, x.arguments["scatter_ptr"] is not None) for x in found}

@@ -1,18 +1,13 @@
 """Contracts of stored operands as torch sees them: operators, fake tensors, torch.compile, vmap, and their errors."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from generator.language.model import Variant
 from generator.verify.coverage import Coverage, choose
-from tests.helpers.emit.calls import contracts, operands, results
+from tests.helpers.emit.calls import contracts, operands
 from tests.helpers.emit.opchecks import checked
 
 SPEC = """\
@@ -35,17 +30,11 @@ schedule: [tiled, split_k]
 tile: [{m: 16, n: 64, k: 32, warps: 4}]
 targets: [sm90]
 """
+SPARSE = "gemm_fp16_sparse24_rcr_none"
 INT4 = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
 
-Family = Callable[[str, str], ModuleType]
 
-
-@pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
-    return render("storedfamily", SPEC)
-
-
-def pairs(family: ModuleType) -> dict[str, Variant]:
+def pairs(family):
     """Contracts that have every storage in a batch and without, with a bias and without, and every pair of these."""
     found = contracts(family)
     chosen = choose([variant.words for variant in found.values()], Coverage.parse("pairs")).indices
@@ -53,7 +42,7 @@ def pairs(family: ModuleType) -> dict[str, Variant]:
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.operators)], ids=["pairs", "all"])
-def test_every_contract_is_an_operator(family: ModuleType, whole: bool) -> None:
+def test_every_contract_is_an_operator(family, whole):
     variants = contracts(family) if whole else pairs(family)
     assert len(variants) == (28 if whole else 15)
     for place, name in enumerate(variants):
@@ -62,85 +51,61 @@ def test_every_contract_is_an_operator(family: ModuleType, whole: bool) -> None:
             assert checked(family, name, filled=True) == [f"{name}_out"]
 
 
-def test_a_compiled_call_gives_the_same(family: ModuleType) -> None:
-    for name, variant in pairs(family).items():
-        torch._dynamo.reset()
-        given, function = operands(variant), getattr(family, name)
-        expected = results(function(**given))
-        call = torch.compile(lambda given, function=function: function(**given), fullgraph=True, backend="aot_eager")
-        for one, other in zip(results(call(given)), expected, strict=True):
-            assert torch.equal(one, other)
+TOGETHER = "{} is {}: {} stores {} of its elements together: it must be a multiple of {}"
+#: What a call has instead; an operand that is None is left out.
+WRONG = [
+    (INT4, lambda x: {"b_scale": None}, TypeError, "missing b_scale"),
+    (INT4, lambda x: {"b_zero": x["b_scale"]}, TypeError, "unexpected b_zero"),
+    (
+        INT4,
+        lambda x: {"b_scale": x["b_scale"].int()},
+        TypeError,
+        "b_scale must be torch.float32 or .*, got torch.int32",
+    ),
+    (INT4, lambda x: {"b": x["b"].view(torch.int8)}, TypeError, "b must be torch.uint8"),
+    (INT4, lambda x: {"b_scale": x["b_scale"][:, 1:]}, ValueError, "b_scale must have shape"),
+    (INT4, lambda x: {"a": x["a"][:, 1:]}, ValueError, TOGETHER.format("K", 33, "b", 2, 2)),
+    (SPARSE, lambda x: {"b_index": None}, TypeError, "missing b_index"),
+    (
+        SPARSE,
+        lambda x: {"b_index": x["b_index"].view(torch.int8)},
+        TypeError,
+        "b_index must be torch.uint8, got torch.i",
+    ),
+    (SPARSE, lambda x: {"b_index": x["b_index"][1:]}, ValueError, "b_index must have shape"),
+    (SPARSE, lambda x: {"a": x["a"][:, :36], "b": x["b"][:18]}, ValueError, TOGETHER.format("K", 36, "b_index", 8, 8)),
+]
 
 
-def test_fake_tensors_give_shapes_and_errors(family: ModuleType) -> None:
-    given = operands(contracts(family)[INT4])
-    function = getattr(family, INT4)
+@pytest.mark.parametrize(("name", "change", "error", "told"), WRONG)
+def test_wrong_operands_are_refused_with_memory_and_without(family, name, change, error, told):
+    given, function = operands(contracts(family)[name]), getattr(family, name)
+    wrong = {x: value for x, value in {**given, **change(given)}.items() if value is not None}
+    with pytest.raises(error, match=told):
+        function(**wrong)
     with FakeTensorMode() as mode:
-        fake = {name: mode.from_tensor(x) for name, x in given.items()}
-        assert function(**fake).shape == function_shape(given)
-        with pytest.raises(ValueError, match="b_scale must have shape"):
-            function(**{**fake, "b_scale": fake["b_scale"][:, 1:]})
-        with pytest.raises(
-            ValueError, match="K is 33: b stores 2 of its elements together: it must be a multiple of 2"
-        ):
-            function(**{**fake, "a": fake["a"][:, 1:]})
+        fake = [{x: mode.from_tensor(value) for x, value in each.items()} for each in (given, wrong)]
+        assert function(**fake[0]).shape == (given["a"].shape[0], given["b"].shape[1])
+        with pytest.raises(error, match=told):
+            function(**fake[1])
 
 
-def function_shape(given: dict[str, torch.Tensor]) -> tuple[int, int]:
-    return given["a"].shape[0], given["b"].shape[1]
-
-
-def test_what_is_missing_or_wrong_is_named(family: ModuleType) -> None:
-    given = operands(contracts(family)[INT4])
-    function = getattr(family, INT4)
-    with pytest.raises(TypeError, match="missing b_scale"):
-        function(given["a"], given["b"])
-    with pytest.raises(TypeError, match="unexpected b_zero"):
-        function(**given, b_zero=given["b_scale"])
-    with pytest.raises(TypeError, match=r"b_scale must be torch.float32 or .* or torch.bfloat16, got torch.int32"):
-        function(**{**given, "b_scale": given["b_scale"].int()})
-    with pytest.raises(TypeError, match=r"b must be torch.uint8"):
-        function(**{**given, "b": given["b"].view(torch.int8)})
-
-
-def test_a_gradient_is_refused(family: ModuleType) -> None:
+def test_a_gradient_is_refused(family):
     given = operands(contracts(family)[INT4])
     for name in ("a", "b_scale"):
         with pytest.raises(RuntimeError, match=r"no gradients of such a product are computed"):
             getattr(family, INT4)(**{**given, name: given[name].detach().requires_grad_()})
 
 
-def test_a_map_over_products_is_a_batch(family: ModuleType) -> None:
+def test_a_map_over_products_is_a_batch(family):
     single, batch = getattr(family, INT4), getattr(family, INT4.replace("gemm", "bmm"))
     given = operands(contracts(family)[INT4.replace("gemm", "bmm")])
     mapped = torch.vmap(lambda a, b, b_scale: single(a, b, b_scale=b_scale))(*given.values())
     torch.testing.assert_close(mapped, batch(**given))
 
 
-def test_calls_are_prepared_and_named(family: ModuleType) -> None:
-    function = getattr(family, INT4)
-    assert function.prepare(64, 64, M=[1, 16]) >= 1
-    kernel, config = function.which(**operands(contracts(family)[INT4]))
-    assert kernel.startswith(INT4) and config["BLOCK_K"] == 32
-
-
-def test_positions_are_checked(family: ModuleType) -> None:
-    name = "gemm_fp16_sparse24_rcr_none"
-    given, function = operands(contracts(family)[name]), getattr(family, name)
-    with pytest.raises(TypeError, match="missing b_index"):
-        function(given["a"], given["b"])
-    with pytest.raises(TypeError, match=r"b_index must be torch.uint8, got torch.int8"):
-        function(**{**given, "b_index": given["b_index"].view(torch.int8)})
-    with pytest.raises(ValueError, match="b_index must have shape"):
-        function(**{**given, "b_index": given["b_index"][1:]})
-    with pytest.raises(
-        ValueError, match="K is 36: b_index stores 8 of its elements together: it must be a multiple of 8"
-    ):
-        function(**{**given, "a": given["a"][:, :36], "b": given["b"][:18]})
-
-
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "rsr"])
-def test_what_is_packed_is_multiplied(render: Family, layout: str) -> None:
+def test_what_is_packed_is_multiplied(render, layout):
     name = f"gemm_fp16_sparse24_{layout}_bias"
     text = SPEC.replace("layout: rcr", f"layout: {layout}").replace("bias+save+row_amax", "bias")
     sparse = render(

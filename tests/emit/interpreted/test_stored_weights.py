@@ -1,15 +1,9 @@
 """Products with the keywords that a family's `_pack.py` makes of a weight."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
-from types import ModuleType
 
-import pytest
 import torch
 
-from generator.language.model import Variant
 from generator.problem import stored_values
 from tests.helpers.emit.calls import contracts, drawn
 
@@ -35,12 +29,7 @@ tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
 M, N, K = 17, 19, 70
 
 
-@pytest.fixture(scope="module")
-def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
-    return render("stored_weights", SPEC)
-
-
-def operands(variant: Variant, weight: torch.Tensor) -> dict[str, torch.Tensor]:
+def operands(variant, weight):
     """A, and its scales where the contract has them."""
     batch = weight.shape[:-2]
     a = drawn((*batch, M, K), torch.float32).to(getattr(torch, variant.dtype.stored_a.element.torch))
@@ -51,7 +40,7 @@ def operands(variant: Variant, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"a": a, **scale}
 
 
-def test_a_product_is_that_with_the_dequantised_weight(family: ModuleType) -> None:
+def test_a_product_is_that_with_the_dequantised_weight(family):
     pack = importlib.import_module(f"{family.__name__}._pack")
     assert pack.CONTRACTS.keys() == contracts(family).keys()
     for seed, (name, variant) in enumerate(contracts(family).items()):
@@ -70,7 +59,7 @@ def test_a_product_is_that_with_the_dequantised_weight(family: ModuleType) -> No
         assert ((found - expected).abs() <= bound + rounded + rounding * expected.abs()).all(), name
 
 
-def test_converted_weights_are_operands(family: ModuleType) -> None:
+def test_converted_weights_are_operands(family):
     """AWQ's words, whose values are those of their elements in order."""
     pack = importlib.import_module(f"{family.__name__}._pack")
     name = "gemm_fp16xuint4_fp32_fp16_b32x1_zeros_rcr_none"

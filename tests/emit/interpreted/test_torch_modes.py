@@ -1,75 +1,52 @@
 """What torch does with functions besides calling them: saves, traces at sizes it does not know, loops over a batch."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import io
 import pickle
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 
-from generator.commands.command_line import main
-from tests.helpers.support import ROOT
+from tests.helpers.emit.calls import in_threads
+from tests.helpers.support import ROOT, forget, render_spec, spec
 
-SPEC = """\
-summary: For what torch does with functions.
-layout: rcr
-dtype: fp32
-batch: [none, grouped]
-epilogue: [none, bias, [scale_m, bias_m], [scale, add]]
-load: pointer
-backward: kernels
-exclude:
-  - {batch: grouped, epilogue: [bias, [scale_m, bias_m], [scale, add]], because: "no test calls them"}
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, grouped]; epilogue: [none, bias, [scale_m, bias_m], [scale, add]]; "
+    "load: pointer; backward: kernels; "
+    'exclude: [{batch: grouped, epilogue: [bias, [scale_m, bias_m], [scale, add]], because: "no test calls them"}]'
+)
 OWN = (ROOT / "docs" / "examples" / "own_backward.yaml").read_text(encoding="utf-8")
 NONE, BIAS, VECTORS, ADD = (f"gemm_fp32_rcr_{chain}" for chain in ("none", "bias", "scalem_biasm", "scale_add"))
 
-Family = Callable[[str, str], ModuleType]
-
-
-@pytest.fixture(scope="module")
-def family(render: Family) -> ModuleType:
-    return render("modes", SPEC)
-
 
 @pytest.fixture(autouse=True)
-def traced_anew() -> Iterator[None]:
+def traced_anew():
     torch._dynamo.reset()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         yield
 
 
-def random(*size: int) -> torch.Tensor:
+def random(*size):
     return torch.randn(size, generator=torch.Generator().manual_seed(5))
 
 
 @pytest.fixture
-def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
+def imported(tmp_path, monkeypatch):
     """Renders a spec and imports the family by its name, as a program does: `imported(name, text)`."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def family(name: str, text: str) -> ModuleType:
-        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
-        assert main([str(tmp_path / f"{name}.yaml"), "--out", str(tmp_path)]) == 0
+    def family(name, text):
+        render_spec(tmp_path, name, text)
         return importlib.import_module(name)
 
     return family
 
 
 @pytest.mark.parametrize("package", ["torch", "plain"])
-def test_a_function_is_pickled_by_its_name(
-    imported: Callable[[str, str], ModuleType], package: str, tmp_path: Path
-) -> None:
+def test_a_function_is_pickled_by_its_name(imported, package, tmp_path):
     name = f"pickled_{package}"
     spec = f"summary: To pickle.\nlayout: rcr\ndtype: fp32\nepilogue: bias\nload: pointer\npackage: {package}\n"
     function = imported(name, spec).gemm_fp32_rcr_bias
@@ -93,7 +70,7 @@ OFFSETS, INDEX = torch.tensor([2, 5], dtype=torch.int32), torch.arange(9, dtype=
 ROWS = 5
 
 #: Calls at sizes that only the data tell: a function of a family, a mask of nine rows and nothing else.
-AT_RUN_TIME: dict[str, Callable[[ModuleType, torch.Tensor], torch.Tensor]] = {
+AT_RUN_TIME = {
     "rows": lambda of, mask: getattr(of, NONE)(X[mask], W.T),
     "vectors of rows": lambda of, mask: getattr(of, VECTORS)(X[mask], W.T, scale_m=V[mask], bias_m=-V[mask]),
     "a matrix that is added": lambda of, mask: getattr(of, ADD)(X[mask], W.T, scale=0.5, add=X[mask][:, :8]),
@@ -110,12 +87,12 @@ AT_RUN_TIME: dict[str, Callable[[ModuleType, torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("call", AT_RUN_TIME)
-def test_a_size_may_be_known_at_run_time_only(family: ModuleType, call: str) -> None:
-    def traced(mask: torch.Tensor) -> torch.Tensor:
+def test_a_size_may_be_known_at_run_time_only(family, call):
+    def traced(mask):
         return AT_RUN_TIME[call](family, mask)
 
     class Exported(torch.nn.Module):
-        def forward(self, mask: torch.Tensor) -> torch.Tensor:
+        def forward(self, mask):
             return traced(mask)
 
     with torch.no_grad():
@@ -128,7 +105,7 @@ def test_a_size_may_be_known_at_run_time_only(family: ModuleType, call: str) -> 
 
 
 @pytest.mark.parametrize("call", AT_RUN_TIME)
-def test_such_sizes_have_gradients(family: ModuleType, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_such_sizes_have_gradients(family, call, monkeypatch):
     found = []
     for compile in (lambda x: x, torch.compile(fullgraph=True, backend="aot_eager")):
         leaves = [x.clone().requires_grad_() for x in (X, V, W, B3)]
@@ -144,7 +121,7 @@ def test_such_sizes_have_gradients(family: ModuleType, call: str, monkeypatch: p
         torch.testing.assert_close(one, other)
 
 
-def test_functions_are_functionalized(family: ModuleType) -> None:
+def test_functions_are_functionalized(family):
     functionalize = torch.func.functionalize
     for call in (
         lambda x: getattr(family, NONE)(x, W.T),
@@ -158,49 +135,49 @@ def test_functions_are_functionalized(family: ModuleType) -> None:
         functionalize(lambda x: getattr(family, NONE)(x, W.T, out=torch.empty(9, 8)))(X)
 
 
-def test_a_wrong_size_at_run_time_is_refused_by_the_call(family: ModuleType) -> None:
-    def traced(mask: torch.Tensor) -> torch.Tensor:
-        return getattr(family, VECTORS)(X[mask], W.T, scale_m=V, bias_m=V[mask])  # type: ignore[no-any-return]
+def test_a_wrong_size_at_run_time_is_refused_by_the_call(family):
+    def traced(mask):
+        return getattr(family, VECTORS)(X[mask], W.T, scale_m=V, bias_m=V[mask])
 
     with torch.no_grad(), pytest.raises(Exception, match=r"scale_m must have shape \(5,\), got \(9,\)"):
         torch.compile(traced, fullgraph=True, backend="aot_eager")(MASK)
 
 
-def test_a_backward_pass_of_ones_own_is_one_graph(render: Family) -> None:
+def test_a_backward_pass_of_ones_own_is_one_graph(render):
     own = render("own_pass", OWN)
 
     class Hidden(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any, first: Any, bias: Any, second: Any) -> Any:
+        def forward(ctx, x, first, bias, second):
             hidden, preact = own.gemm_fp16_rcr_bias_save_gelutanh(x, first.T, bias=bias)
             ctx.save_for_backward(preact, first, second)
             return hidden @ second.T
 
         @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
+        def backward(ctx, grad):
             preact, first, second = ctx.saved_tensors
             before = own.gemm_fp16_rrr_gradgelutanh(grad.contiguous(), second, preact=preact)
             return before @ first, None, None, None
 
     x, first, bias, second = (random(*size).half() for size in ((6, 32), (24, 32), (24,), (8, 24)))
 
-    def gradient(call: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    def gradient(call):
         leaf = x.clone().requires_grad_()
         call(leaf).backward()
         assert leaf.grad is not None
         return leaf.grad
 
-    def loss(x: torch.Tensor) -> torch.Tensor:
-        return Hidden.apply(x, first, bias, second).float().sum()  # type: ignore[no-any-return, no-untyped-call]
+    def loss(x):
+        return Hidden.apply(x, first, bias, second).float().sum()
 
     torch.testing.assert_close(gradient(torch.compile(loss, fullgraph=True, backend="aot_eager")), gradient(loss))
 
 
 @pytest.mark.parametrize("name", [NONE, BIAS])
-def test_the_backward_pass_itself_is_compiled(family: ModuleType, name: str) -> None:
+def test_the_backward_pass_itself_is_compiled(family, name):
     x, given = random(4, 16).requires_grad_(), {} if name == NONE else {"bias": random(8).requires_grad_()}
 
-    def gradient() -> torch.Tensor:
+    def gradient():
         x.grad = None
         with torch._dynamo.utils.maybe_enable_compiled_autograd(True, fullgraph=True, dynamic=False):
             getattr(family, name)(x, W.T, **given).sum().backward()
@@ -211,14 +188,14 @@ def test_the_backward_pass_itself_is_compiled(family: ModuleType, name: str) -> 
 
 
 @pytest.mark.parametrize("name", [NONE, BIAS])
-def test_a_jacobian_is_computed_at_once(family: ModuleType, name: str) -> None:
+def test_a_jacobian_is_computed_at_once(family, name):
     x, bias = random(3, 16), random(8)
 
-    def ours(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    def ours(x, bias):
         given = {} if name == NONE else {"bias": bias}
-        return getattr(family, name)(x, W.T, **given) + bias * (name == NONE)  # type: ignore[no-any-return]
+        return getattr(family, name)(x, W.T, **given) + bias * (name == NONE)
 
-    def theirs(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    def theirs(x, bias):
         return torch.nn.functional.linear(x, W, bias)
 
     jacobian = torch.autograd.functional.jacobian
@@ -233,12 +210,11 @@ def test_a_jacobian_is_computed_at_once(family: ModuleType, name: str) -> None:
         torch.testing.assert_close(shaped, [*expected])
 
 
-def test_a_family_is_imported_again(imported: Callable[[str, str], ModuleType]) -> None:
+def test_a_family_is_imported_again(imported):
     imported("again", SPEC)
 
-    def result() -> tuple[ModuleType, torch.Tensor]:
-        for name in [name for name in sys.modules if name.split(".")[0] == "again"]:
-            del sys.modules[name]
+    def result():
+        forget("again")
         family = importlib.import_module("again")
         x = X.clone().requires_grad_()
         getattr(family, BIAS)(x, W.T, bias=W[:, 0].contiguous()).sum().backward()
@@ -255,35 +231,21 @@ def test_a_family_is_imported_again(imported: Callable[[str, str], ModuleType]) 
 
 
 @pytest.mark.parametrize("package", ["torch", "plain"])
-def test_threads_interpret_in_turn(imported: Callable[[str, str], ModuleType], package: str) -> None:
+def test_threads_interpret_in_turn(imported, package):
     spec = f"summary: For threads.\nlayout: rcr\ndtype: fp32\nepilogue: none\nload: pointer\npackage: {package}\n"
     families = [imported(f"threads_{package}_{which}", spec) for which in "ab"]
-    found: list[torch.Tensor | Exception] = []
     x, w = random(40, 64), random(48, 64)
-
-    def work(family: ModuleType) -> None:
-        try:
-            found.append(family.gemm_fp32_rcr_none(x, w.T))
-        except Exception as error:
-            found.append(error)
-
-    threads = [threading.Thread(target=work, args=(families[at % 2],)) for at in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 6
-    for one in found:
-        assert isinstance(one, torch.Tensor), one
-        torch.testing.assert_close(one, x @ w.T)
+    found = in_threads(6, lambda number: families[number % 2].gemm_fp32_rcr_none(x, w.T))
+    torch.testing.assert_close(found, [x @ w.T] * 6)
 
 
-def test_what_records_no_operators_is_told(family: ModuleType) -> None:
-    def call(x: torch.Tensor) -> torch.Tensor:
-        return getattr(family, NONE)(x, W.T)  # type: ignore[no-any-return]
+def test_what_records_no_operators_is_told(family):
+    def call(x):
+        return getattr(family, NONE)(x, W.T)
 
-    told = f"{NONE}: torch.jit.trace does not record it; use torch.export"
-    with torch.no_grad(), pytest.raises(NotImplementedError, match=told):
-        torch.jit.trace(call, (X,))
+    for traced, name in ((call, NONE), (family.nn.Linear(16, 8), BIAS)):
+        told = f"{name}: torch.jit.trace does not record it; use torch.export"
+        with torch.no_grad(), pytest.raises(NotImplementedError, match=told):
+            torch.jit.trace(traced, (X,))
     with pytest.raises(TypeError, match=f"{NONE}: a must be a torch.Tensor, got Proxy"):
         torch.fx.symbolic_trace(call)

@@ -1,14 +1,14 @@
-"""Models of `transformers`, random and tiny: compiled with a family's pass, and in eager mode with its products."""
+"""Models of `transformers`, random and tiny: by a family's pass, products in eager mode, and experts."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any
+import copy
 
 import pytest
 import torch
+from torch._inductor import config
 
+from tests.helpers.support import spec
+
+transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.ecosystem
 
 SPEC = """\
@@ -24,51 +24,51 @@ tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
   - {{batch: [strided, grouped], epilogue: [bias, add, silu+mul], because: no model has these}}
   - {{batch: grouped, layout: rrr, because: no model has these}}
 """
-SIZES = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 64,
-}
+STACKED = spec(
+    "layout: rcr; dtype: fp32; batch: grouped; epilogue: [none, swiglu, geglu_tanh]; load: pointer; with: experts; "
+    "tile: [{m: 16, n: 16, k: 32, warps: 1}]; backward: kernels"
+)
+SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 16}
+SIZES |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64}
 EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 
-Render = Callable[[str, str], ModuleType]
+
+def made(name, **more):
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**{**SIZES, **EXPERTS, **more})
+    config._attn_implementation = "eager"
+    return getattr(transformers, f"{name}ForCausalLM")(config)
 
 
 @pytest.fixture(params=["Llama", "Qwen3", "Mixtral"])
-def model(request: pytest.FixtureRequest) -> Any:
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    name = request.param
-    config = getattr(transformers, f"{name}Config")(**SIZES, **(EXPERTS if name == "Mixtral" else {}), head_dim=16)
-    config._attn_implementation = "eager"
-    return getattr(transformers, f"{name}ForCausalLM")(config).eval()
+def model(request):
+    return made(request.param).eval()
 
 
 @pytest.fixture(scope="module")
-def family(render: Render) -> ModuleType:
+def experts(render):
+    return render("model_experts", STACKED)
+
+
+@pytest.fixture(scope="module")
+def family(render):
     return render("model_layers", SPEC.format(more=""))
 
 
 @pytest.fixture(scope="module")
-def alike(render: Render) -> ModuleType:
+def alike(render):
     return render("model_rows", SPEC.format(more="invariant: rows\n"))
 
 
-def tokens(count: int) -> torch.Tensor:
+def tokens(count):
     torch.manual_seed(1)
     return torch.randint(64, (count, 16))
 
 
 @torch.no_grad()
-def test_a_compiled_model_has_the_familys_operators(family: ModuleType, model: Any) -> None:
+def test_a_compiled_model_has_the_familys_operators(family, model):
     torch._dynamo.reset()
     expected = model(tokens(2), use_cache=False).logits
-    from torch._inductor import config
-
     with config.patch(force_disable_caches=True), family.inductor.install() as installed:
         found = torch.compile(model)(tokens(2), use_cache=False).logits
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
@@ -82,7 +82,7 @@ def test_a_compiled_model_has_the_familys_operators(family: ModuleType, model: A
 
 
 @torch.no_grad()
-def test_a_sequence_has_the_same_bits_in_every_batch(alike: ModuleType, model: Any) -> None:
+def test_a_sequence_has_the_same_bits_in_every_batch(alike, model):
     """All products of the model are the family's; what torch computes itself, such as a softmax, is one row's.
 
     On a CPU torch computes the last elements of a tensor in another way, if they do not fill a vector: 16 tokens do.
@@ -96,8 +96,8 @@ def test_a_sequence_has_the_same_bits_in_every_batch(alike: ModuleType, model: A
     assert sum(override.report.replaced.values()) > 4 * 7 * 2 and not left, str(override)
 
 
-def test_a_model_learns_with_it(family: ModuleType, model: Any) -> None:
-    def gradients() -> list[torch.Tensor]:
+def test_a_model_learns_with_it(family, model):
+    def gradients():
         loss = model(tokens(2), labels=tokens(2), use_cache=False).loss
         return [*torch.autograd.grad(loss, [*model.parameters()], allow_unused=True)]
 
@@ -106,3 +106,30 @@ def test_a_model_learns_with_it(family: ModuleType, model: Any) -> None:
         found = gradients()
     assert sum(override.report.replaced.values()) > 20
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["Mixtral", "Qwen3Moe", "Qwen2Moe", "Olmoe"])
+def test_results_and_gradients_are_those_of_the_model(experts, name):
+    theirs = made(name).train()
+    ours = copy.deepcopy(theirs)
+    replaced = experts.nn.replace_experts(ours)
+    assert len(replaced) == SIZES["num_hidden_layers"] and not replaced.left
+    assert all(place.endswith("experts") for place in replaced)
+    tokens = torch.randint(64, (2, 7), generator=torch.Generator().manual_seed(1))
+    losses = []
+    for each in (theirs, ours):
+        found = each(tokens, labels=tokens, use_cache=False)
+        found.loss.backward()
+        losses.append(found)
+    torch.testing.assert_close(losses[1].logits, losses[0].logits, rtol=1e-4, atol=1e-5)
+    for (place, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-6, msg=place)
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+
+
+def test_experts_of_another_form_are_left(experts):
+    more = {"num_local_experts": 4, "layer_types": ["full_attention"] * 2}
+    gated = made("GptOss", **more)
+    replaced = experts.nn.replace_experts(gated)
+    assert replaced == [] and len(replaced.left) == SIZES["num_hidden_layers"]
+    assert all("transposed" in why for why in replaced.left.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,13 +65,8 @@ def operands(
     together = variant.dtype.together
     if together > 1:
         sizes = {**sizes, "K": -(-sizes["K"] // together) * together}
-    wanted = [
-        described.a,
-        described.b,
-        *described.positional,
-        *described.keywords,
-        *[described.out] * described.reads_out,
-    ]
+    wanted = [described.a, described.b, *described.positional, *described.keywords]
+    wanted += [described.out] * described.reads_out
     return {argument.name: made(argument, seed) for seed, argument in enumerate(wanted)}
 
 
@@ -95,3 +91,24 @@ class Seen(TorchDispatchMode):
 
 class Tagged(torch.Tensor):
     """A subclass without `__torch_dispatch__`."""
+
+
+def in_threads(count: int, call: Callable[[int], Any]) -> list[Any]:
+    """What a call gives in each of several threads, which begin at once; raises what a call raises."""
+    together, found, errors = threading.Barrier(count), [], []
+
+    def run(number: int) -> None:
+        try:
+            together.wait()
+            found.append(call(number))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        raise error
+    return found

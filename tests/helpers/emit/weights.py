@@ -83,29 +83,22 @@ def values_of(name: str) -> list[float]:
 
 
 def decoded(name: str, b: torch.Tensor) -> torch.Tensor:
-    """The elements of a matrix `b`, one by one, in float64."""
-    values, (rows, N) = values_of(name), b.shape
-    four = len(values) == 16
-    found = torch.empty(2 * rows if four else rows, N, dtype=torch.float64)
-    octets = b.contiguous().view(torch.uint8)
-    for k in range(found.shape[0]):
-        for n in range(N):
-            found[k, n] = values[int(octets[k // 2, n]) >> 4 * (k % 2) & 15 if four else int(octets[k, n])]
-    return found
+    """The elements of a matrix `b` in float64, by the value of each code."""
+    values, octets = torch.tensor(values_of(name), dtype=torch.float64), b.contiguous().view(torch.uint8).long()
+    if len(values) == 16:
+        octets = torch.stack((octets & 15, octets >> 4), 1).flatten(0, 1)
+    return values[octets]
 
 
-def along(block: tuple[int, ...], k: int, n: int) -> tuple[int, int]:
-    """The position of the scale of an element."""
-    return k // block[0] if block[0] else 0, n // block[1] if block[1] else 0
+def along(block: tuple[int, ...], x: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    """What each element has of a matrix with one of each block, in float64."""
+    for dimension, size in enumerate((rows, columns)):
+        x = x.repeat_interleave(block[dimension] or size, dimension).narrow(dimension, 0, size)
+    return x.double()
 
 
 def dense(name: str, keywords: dict[str, torch.Tensor]) -> torch.Tensor:
-    """What `dequantize` gives of a matrix with scales, element by element in float64."""
-    found = decoded(name, keywords["b"])
-    block = packing().CONTRACTS[name].block
-    for k in range(found.shape[0]):
-        for n in range(found.shape[1]):
-            at = along(block, k, n)
-            zero = float(keywords["b_zero"][at]) if "b_zero" in keywords else 0.0
-            found[k, n] = (found[k, n] - zero) * float(keywords["b_scale"][at])
-    return found
+    """What `dequantize` gives of a matrix with scales, in float64."""
+    found, block = decoded(name, keywords["b"]), packing().CONTRACTS[name].block
+    zero = along(block, keywords["b_zero"], *found.shape) if "b_zero" in keywords else 0.0
+    return (found - zero) * along(block, keywords["b_scale"], *found.shape)
