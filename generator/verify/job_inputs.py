@@ -55,7 +55,7 @@ class InputReader:
             names = family.own_names
             entries = family.contents if static else None
             shared = self._inputs([entries, names], [family.folder / name for name in names])
-            digest = "" if folder_files.unlisted(family, compiled=static) else shared.digest
+            digest = "" if folder_files.unlisted(family) else shared.digest
             self._shared[family.folder, static] = replace(shared, digest=digest)
         shared = self._shared[family.folder, static]
         kernels = family.contracts[job.name] if job.contract else (family.by_name[job.name],)

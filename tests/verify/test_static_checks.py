@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import py_compile
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,13 +127,6 @@ def _packaged(folder: Path) -> None:
     (folder / "__init__.py").write_text("", encoding="utf-8")
 
 
-def _unchecked(file: Path) -> None:
-    file.parent.mkdir()
-    py_compile.compile(
-        str(file.parents[1] / "nn.py"), str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
@@ -149,7 +140,6 @@ def _unchecked(file: Path) -> None:
         ("triton.py", lambda file: file.write_text("x = 1\n"), "is not in the manifest"),
         ("_launch.abi3.so", Path.touch, "is not in the manifest"),
         ("torch", _packaged, "is not in the manifest"),
-        ("__pycache__/nn.cpython-311.pyc", _unchecked, "is not in the manifest"),
         (f"{KERNEL}.py", Path.unlink, "does not exist"),
         (f"{KERNEL}.py", _headed, "was edited since it was rendered"),
     ],
@@ -171,7 +161,6 @@ def test_other_files_and_folders_are_no_ones_business(ladder: Path) -> None:
     (ladder / "README.md").write_text("x", encoding="utf-8")
     (ladder / "data").mkdir()
     (ladder / "data" / "one.json").write_text("{}", encoding="utf-8")
-    py_compile.compile(str(ladder / "nn.py"), str(ladder / "__pycache__" / "nn.cpython-311.pyc"))
     assert not any(result.failures for result in run([Job("static", ladder, KERNEL)]))
 
 
@@ -186,16 +175,6 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[
 
     monkeypatch.setattr(module, name, called)
     return calls
-
-
-def test_ruff_gets_names_in_parts_and_no_name_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [written(tmp_path, GOOD, name=f"kernel{number}.py") for number in range(7)]
-    files[5].write_text(files[5].read_text(encoding="utf-8").replace("torch.pi", "y"), encoding="utf-8")
-    calls = counted(monkeypatch, subprocess, "run")
-    monkeypatch.setattr(static_checks, "_MOST", 3 * (len(str(files[0])) + 1))
-    faults = dict(check([(file, None) for file in files]))
-    assert [sum(word.endswith(".py") for word in call) for (call,) in calls] == [3, 3, 1] * 2
-    assert [file for file, failures in faults.items() if failures] == [files[5]]
 
 
 def test_files_are_checked_in_workers_and_in_groups_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
