@@ -12,13 +12,14 @@ from generator.emit import manifest_reader
 from generator.emit.apply import Refused
 from generator.emit.hub.repository import Repository
 from generator.emit.job import counted
-from generator.emit.new_folder import make_folder, remove_leftovers, write_folder
+from generator.emit.new_folder import write_folder
 from generator.emit.packed_family import Packed, packed_files
 from generator.emit.wheel import wheel
 from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes
 from generator.files.same_file import distinct
-from generator.files.writing import write
+from generator.files.updating import make_folder
+from generator.files.writing import remove_temporary, write
 from generator.language.errors import CallError, shown
 
 #: The Hub's number of a version, which is part of the name of a branch.
@@ -102,7 +103,7 @@ def _wheel(families: Sequence[Packed], options: PackagingOptions) -> int:
     path = options.out / file
     make_folder(options.out)
     with alone(options.out):
-        remove_leftovers(options.out, file)
+        remove_temporary(options.out)
         try:
             before = read_bytes(path)
         except FileNotFoundError:
