@@ -103,7 +103,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing; print the records in FILE as Markdown"
     )
-    parser.add_argument("--costs", type=Path, metavar="FILE", help="write the durations of jobs, used by --shard")
     parser.add_argument(
         "--cache",
         type=folder,

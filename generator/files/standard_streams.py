@@ -67,7 +67,7 @@ class Streams:
         lenient = self._raw[name] = _Lenient(handle, "w", closefd=False)
         made = io.TextIOWrapper(
             # With `python -u` there is no buffer.
-            lenient if isinstance(getattr(stream, "buffer", None), io.FileIO) else io.BufferedWriter(lenient),  # type: ignore[arg-type]
+            lenient if isinstance(getattr(stream, "buffer", None), io.FileIO) else io.BufferedWriter(lenient),
             getattr(stream, "encoding", "utf-8"),
             errors,
             line_buffering=getattr(stream, "line_buffering", False),

@@ -17,7 +17,7 @@ from generator.language.errors import CallError, shown
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
 from generator.verify.coverage import Coverage, CoveringArray, choose
-from generator.verify.job_costs import JobCosts
+from generator.verify.job_costs import cost_of_launch
 from generator.verify.jobs import Job
 from generator.verify.launches import CompiledLaunch, launches
 
@@ -104,7 +104,7 @@ def covered(
     """
     if coverage.word == "all":
         return list(jobs), []
-    kernels, shipped = _kernels(found), JobCosts.shipped()
+    kernels = _kernels(found)
     stay: list[Job] = []
     choices = []
     for level in dict.fromkeys(job.level for job in jobs):
@@ -123,7 +123,7 @@ def covered(
                         point |= {"row": launch.row_label, "class": launch.case.name}
                 points.append(point)
                 owners.append((job, launch.name if launch else ""))
-                costs.append(shipped.one(job, launch) if launch else shipped.each(job))
+                costs.append(cost_of_launch(job, launch) if launch else 1.0)
         # With `kernels` all levels choose the same kernels, so that costs, which differ by level, are not used.
         choice = choose(points, coverage, costs if coverage.of_launches else None)
         choices.append(choice)
@@ -147,9 +147,8 @@ def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[Compiled
     found = launches(kernel, job.target)
     if coverage.of_launches or not found:
         return found
-    cost = JobCosts.shipped().one
     # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
-    return (min(found, key=lambda launch: (launch.case.name != "aligned", cost(job, launch))),)
+    return (min(found, key=lambda launch: (launch.case.name != "aligned", cost_of_launch(job, launch))),)
 
 
 def _with(job: Job, chosen: Sequence[str]) -> Job:

@@ -15,7 +15,6 @@ from generator.files import output_files
 from generator.files.updating import require_regular
 from generator.language.errors import CallError
 from generator.verify import proof_records
-from generator.verify.job_costs import JobCosts
 from generator.verify.job_selection import rendered
 from generator.verify.jobs import JobResult, status
 from generator.verify.page import report
@@ -42,7 +41,6 @@ class VerificationOptions:
     results: Path | None = None
     lacking: bool = False
     table: list[Path] | None = None
-    costs: Path | None = None
     cache: Path | None = None
     fresh: bool = False
 
@@ -82,7 +80,7 @@ def answer(options: VerificationOptions) -> int:
     for line in summary(found.results, found.seconds):
         print(line)
     (planned,) = plans
-    written = output_files.attempt(_reports(options, found.results, planned.families, found.stopped > 0))
+    written = output_files.attempt(_reports(options, found.results, planned.families))
     if found.stopped:
         print(
             f"stopped: {found.stopped} of {len(planned.jobs)} jobs did not run; the same call runs them",
@@ -117,7 +115,7 @@ def _announce(planned: VerificationPlan, options: VerificationOptions) -> None:
 
 
 #: The options that name a file to write.
-_REPORTS = ("junit", "html", "results", "costs")
+_REPORTS = ("junit", "html", "results")
 
 
 def _check_reports(arguments: VerificationOptions, found: Sequence[Rendered]) -> None:
@@ -142,15 +140,13 @@ def _check_reports(arguments: VerificationOptions, found: Sequence[Rendered]) ->
 
 
 def _reports(
-    arguments: VerificationOptions, done: Sequence[JobResult], found: Sequence[Rendered], stopped: bool
+    arguments: VerificationOptions, done: Sequence[JobResult], found: Sequence[Rendered]
 ) -> Iterator[Callable[[], None]]:
-    """What writes each requested report; a run that is stopped has measured no durations."""
+    """What writes each requested report."""
     if junit := arguments.junit:
         yield lambda: write_junit(junit, done, allow_undecided=arguments.allow_undecided)
     if html := arguments.html:
         yield lambda: output_files.put(html, page(report(done, found)))
-    if (costs := arguments.costs) and not stopped:
-        yield lambda: output_files.put(costs, JobCosts.measured(done).text())
     # The last one, because results of another machine raise `CallError`.
     if results := arguments.results:
         yield lambda: _record(results, done)
