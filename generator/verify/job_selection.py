@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -11,7 +12,6 @@ from pathlib import Path
 from generator.emit import kept_digests
 from generator.emit.advice import rendering
 from generator.emit.manifest_reader import Rendered, read
-from generator.files.same_file import distinct, identity
 from generator.language.call_numbers import whole_number
 from generator.language.errors import CallError, shown
 from generator.plan.families import families
@@ -31,10 +31,13 @@ def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered
     Several paths to one folder, or a spec and its folder, are one family. Raises `SpecError` with every mistake of all
     specs, and `CallError`, with the command to run, if a family is not rendered or was rendered from a different spec.
     """
-    folders = distinct(path for path in paths if path.is_dir())
     found = [_of_spec(family, out, only) for family in families(path for path in paths if not path.is_dir())]
-    known = {identity(family.folder) for family in found}
-    return found + [read(folder) for folder in folders if identity(folder) not in known]
+    known = {os.path.realpath(family.folder) for family in found}
+    for folder in (path for path in paths if path.is_dir()):
+        if os.path.realpath(folder) not in known:
+            known.add(os.path.realpath(folder))
+            found.append(read(folder))
+    return found
 
 
 def _of_spec(family: Family, out: Path, only: str) -> Rendered:
