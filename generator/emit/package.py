@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from generator.emit.new_folder import write_folder
 from generator.emit.packed_family import Packed, packed_files
 from generator.emit.wheel import wheel
 from generator.files.locking import alone
-from generator.files.reading import FileError, read_bytes
+from generator.files.reading import FileError, read_bytes, real_path
 from generator.files.updating import make_folder
 from generator.files.writing import remove_temporary, write
 from generator.language.errors import CallError, shown
@@ -64,7 +63,7 @@ def package(options: argparse.Namespace) -> int:
 
 def _package(options: argparse.Namespace) -> int:
     require_folder(options.out)
-    folders = {os.path.realpath(folder): folder for folder in options.families}
+    folders = {real_path(folder): folder for folder in options.families}
     families = [manifest_reader.read(folder) for folder in folders.values()]
     packed = [packed_files(family) for family in families]
     if options.format == "wheel":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from generator.files.reading import real_path
 from generator.language.errors import CallError, Mistake, SpecError
 from generator.language.spec import read
 from generator.language.vocabulary import ADDITIONS
@@ -31,7 +31,7 @@ def families(paths: Iterable[Path], package: str | None = None, additions: Colle
     mistakes: list[Mistake] = []
     known: set[tuple[str, str]] = set()
     for path in paths:
-        spelled = path.name, os.path.realpath(path)
+        spelled = path.name, real_path(path)
         if spelled in known:
             continue
         known.add(spelled)
@@ -43,7 +43,7 @@ def families(paths: Iterable[Path], package: str | None = None, additions: Colle
             mistakes += error.mistakes
             continue
         twin = next((other for other in found if other.spec.name == family.spec.name), None)
-        if twin is not None and os.path.realpath(twin.spec.path) == os.path.realpath(path):
+        if twin is not None and real_path(twin.spec.path) == real_path(path):
             continue
         if twin is not None:
             line, column = family.spec.positions.get(("name", ""), (1, 1))

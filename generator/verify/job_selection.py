@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -12,6 +11,7 @@ from pathlib import Path
 from generator.emit import kept_digests
 from generator.emit.advice import rendering
 from generator.emit.manifest_reader import Rendered, read
+from generator.files.reading import real_path
 from generator.language.call_numbers import whole_number
 from generator.language.errors import CallError, shown
 from generator.plan.families import families
@@ -32,10 +32,10 @@ def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered
     specs, and `CallError`, with the command to run, if a family is not rendered or was rendered from a different spec.
     """
     found = [_of_spec(family, out, only) for family in families(path for path in paths if not path.is_dir())]
-    known = {os.path.realpath(family.folder) for family in found}
+    known = {real_path(family.folder) for family in found}
     for folder in (path for path in paths if path.is_dir()):
-        if os.path.realpath(folder) not in known:
-            known.add(os.path.realpath(folder))
+        if real_path(folder) not in known:
+            known.add(real_path(folder))
             found.append(read(folder))
     return found
 
