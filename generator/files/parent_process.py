@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
+
+from generator.files import standard_streams
 
 #: The exit status of a process whose parent has ended.
 STATUS = 1
@@ -30,3 +33,13 @@ def end_with_parent() -> None:
         # a library's function holds the interpreter's lock.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, fcntl.fcntl(parent.sentinel, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def begin_worker() -> None:
+    """Prepare a new worker, which ends with its parent, and does not end because nobody reads what it prints.
+
+    Only the main process handles Ctrl-C: it keeps what has passed, and ends the workers.
+    """
+    standard_streams.install()
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
