@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import marshal
 import os
+import re
 from collections.abc import Collection, Iterator
 from importlib.machinery import all_suffixes
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 from generator.emit.apply import Refused, text_of
 from generator.emit.manifest_reader import Rendered
+from generator.files.reading import FileError, read_bytes
 from generator.verify.jobs import Failure
 
 #: The endings of files that Python imports.
 _SUFFIXES = tuple(all_suffixes())
 _CACHE = "__pycache__"
+#: The second word of a compiled module that Python never compares with its source (PEP 552).
+_UNCHECKED = 1
 
 
-def unlisted(family: Rendered) -> list[str]:
+def unlisted(family: Rendered, *, compiled: bool = True) -> list[str]:
     """The names in the folder that `import` could take, and that the manifest does not list, sorted.
 
-    These are modules, Python's or compiled, and folders with modules.
+    These are modules, Python's or compiled, folders with modules, and with `compiled` the modules in `__pycache__` that
+    are of another source than the one that Python would take them for.
     """
     subfolders = {name.partition("/")[0] for name in family.files if "/" in name}
-    found = [*_unlisted(family, "", subfolders)]
+    found = [*_unlisted(family, "", subfolders, compiled)]
     for name in subfolders:
         if (family.folder / name).is_dir() and not (family.folder / name).is_symlink():
-            found += _unlisted(family, f"{name}/", ())
+            found += _unlisted(family, f"{name}/", (), compiled)
     return sorted(found)
 
 
-def _unlisted(family: Rendered, front: str, subfolders: Collection[str]) -> Iterator[str]:
+def _unlisted(family: Rendered, front: str, subfolders: Collection[str], compiled: bool) -> Iterator[str]:
     """The same of one folder of the family, whose names begin with `front`, without its own `subfolders`."""
     with os.scandir(family.folder / front) as entries:
         for entry in entries:
@@ -37,6 +44,8 @@ def _unlisted(family: Rendered, front: str, subfolders: Collection[str]) -> Iter
             own = name in family.files or (name in subfolders and not entry.is_symlink())
             if not own and _importable(entry):
                 yield name
+    if compiled:
+        yield from (f"{front}{name}" for name in _stale(family.folder / front / _CACHE))
 
 
 def _importable(entry: os.DirEntry[str]) -> bool:
@@ -50,6 +59,45 @@ def _importable(entry: os.DirEntry[str]) -> bool:
         if any(name.endswith(_SUFFIXES) for name in names):
             return True
     return False
+
+
+def _stale(cache: Path) -> Iterator[str]:
+    """The compiled modules that are never compared with their source; an import writes none."""
+    try:
+        names = os.listdir(cache)
+    except OSError:
+        return
+    for name in names:
+        if name.endswith(".pyc") and _misleads(cache / name):
+            yield f"{_CACHE}/{name}"
+
+
+def _misleads(compiled: Path) -> bool:
+    """Whether this Python would load a compiled module that is not of the source which it stands for."""
+    stem, _, tag = compiled.name.partition(".")
+    source = compiled.parents[1] / f"{stem}.py"
+    try:
+        data, text = read_bytes(compiled), read_bytes(source)
+        flags, state = int.from_bytes(data[4:8], "little"), data[8:16]
+        if flags == _UNCHECKED:
+            return True
+        if data[:4] != MAGIC_NUMBER:
+            # Another version of Python's, which compares it with the source.
+            return False
+        status = source.stat()
+        current = b"".join((int(number) & 0xFFFFFFFF).to_bytes(4, "little") for number in (status.st_mtime, len(text)))
+        if state != (source_hash(text) if flags else current):
+            return False
+        level = re.search(r"\.opt-([12])\.pyc$", f".{tag}")
+        optimize = int(level[1]) if level else 0
+        return bool(
+            marshal.loads(data[16:]) != compile(text, str(source), "exec", dont_inherit=True, optimize=optimize)
+        )
+    except (FileNotFoundError, FileError):
+        # Without its source, a compiled module in this folder is not loaded.
+        return False
+    except (EOFError, ValueError, TypeError, SyntaxError):
+        return True
 
 
 def failures(family: Rendered) -> Iterator[Failure]:

@@ -45,7 +45,7 @@ class InputReader:
             names = family.own_names
             entries = family.contents if static else None
             shared = self._digest([entries, names], [family.folder / name for name in names])
-            self._shared[family.folder, static] = "" if folder_files.unlisted(family) else shared
+            self._shared[family.folder, static] = "" if folder_files.unlisted(family, compiled=static) else shared
         shared = self._shared[family.folder, static]
         kernels = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
         read = [*_environment(job.level), repr(replace(job, folder=Path())), repr(kernels), shared]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import py_compile
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -127,6 +128,13 @@ def _packaged(folder: Path) -> None:
     (folder / "__init__.py").write_text("", encoding="utf-8")
 
 
+def _unchecked(file: Path) -> None:
+    file.parent.mkdir()
+    py_compile.compile(
+        str(file.parents[1] / "nn.py"), str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
@@ -140,6 +148,7 @@ def _packaged(folder: Path) -> None:
         ("triton.py", lambda file: file.write_text("x = 1\n"), "is not in the manifest"),
         ("_launch.abi3.so", Path.touch, "is not in the manifest"),
         ("torch", _packaged, "is not in the manifest"),
+        ("__pycache__/nn.cpython-311.pyc", _unchecked, "is not in the manifest"),
         (f"{KERNEL}.py", Path.unlink, "does not exist"),
         (f"{KERNEL}.py", _headed, "was edited since it was rendered"),
     ],
@@ -161,6 +170,7 @@ def test_other_files_and_folders_are_no_ones_business(ladder: Path) -> None:
     (ladder / "README.md").write_text("x", encoding="utf-8")
     (ladder / "data").mkdir()
     (ladder / "data" / "one.json").write_text("{}", encoding="utf-8")
+    py_compile.compile(str(ladder / "nn.py"), str(ladder / "__pycache__" / "nn.cpython-311.pyc"))
     assert not any(result.failures for result in run([Job("static", ladder, KERNEL)]))
 
 
