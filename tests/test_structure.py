@@ -49,7 +49,7 @@ BOUNDS = {
     "bounds": 5625,
     "bench": 3760,
     "tune": 3860,
-    "commands": 1210,
+    "commands": 1255,
     "files": 810,
     "templates": 3170,
     "tests": 48600,

@@ -104,6 +104,7 @@ def test_a_project_with_a_generator_of_its_own_keeps_pytest(
     for options in ((), ("-W", "error")):
         done = run(*call, *options, cwd=tmp_path, PYTHONPATH=str(with_pytest))
         assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+        assert done.stdout.count("whose plugin stands aside") == (not options)
     done = run(*call, "--gemm-family", "kernels", cwd=tmp_path, PYTHONPATH=str(with_pytest))
     assert done.returncode == 4 and "not the package of that name" in done.stderr, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -116,6 +117,7 @@ def test_the_plugin_of_the_wheel_proves_a_family(with_pytest: Path, tmp_path: Pa
     options = ("--gemm-family", "ladder", "--gemm-level", "static", "--collect-only", "-q")
     done = run(*call, *options, cwd=tmp_path, PYTHONPATH=str(with_pytest))
     assert done.returncode == 0 and done.stdout.count("ladder::static::") == 4, done.stdout + done.stderr
+    assert "stands aside" not in done.stdout
 
 
 #: A spec of one's own, which needs the measurements that the package ships.

@@ -1,21 +1,24 @@
 """What pytest loads: the options of `generator.pytest_plugin`, and its hooks where `--gemm-family` is given.
 
 The wheel has this file as a top-level module, because pytest loads it in every project: it imports nothing of
-`generator`, whose name a module of the project may have, unless a family is given.
+`generator`, whose name a module of the project may have. Where that is so, the plugin stands aside with a warning.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 import pytest
 
 #: A copy of `generator.verify.jobs.LEVELS`.
 LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
-#: The plugin that does the work.
+#: The plugin that does the work, and packages that no other `generator` has beside it.
 _PLUGIN = "generator.pytest_plugin"
+_OWN = ("epilogue", "lowering", "verify")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -52,9 +55,15 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         add_options(parser)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Report a project's own `generator` that can be imported already: in the current folder, or beside a conftest."""
+    _warn(config, early=True)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add the tests of the families."""
+    _warn(config)
     if _is_wanted(config):
         _plugin().pytest_collection_modifyitems(session, config, items)
 
@@ -83,11 +92,46 @@ def _is_wanted(config: pytest.Config) -> bool:
 
 
 def _plugin() -> Any:
+    return importlib.import_module(_PLUGIN)
+
+
+def _warn(config: pytest.Config, *, early: bool = False) -> None:
+    """Warn once of a `generator` that is not this package's; raise `UsageError` if the session needs this package's."""
+    if config.pluginmanager.hasplugin(_PLUGIN) or config.stash.get(_WARNED, False):
+        return
+    other = _other()
+    if other is None:
+        return
+    config.stash[_WARNED] = True
+    told = f"gemm-generator: 'generator' is {other} here, not the package of that name, whose plugin stands aside"
+    if config.getoption("--gemm-family"):
+        raise pytest.UsageError(
+            f"{told}: give --gemm-family in a run from another folder, without this project's tests"
+        )
+    if hasattr(config, "workerinput"):
+        return
     try:
-        return importlib.import_module(_PLUGIN)
-    except ImportError:
+        if early:
+            config.issue_config_time_warning(pytest.PytestWarning(told), stacklevel=2)
+        else:
+            warnings.warn(pytest.PytestWarning(told), stacklevel=2)
+    except pytest.PytestWarning:
+        # A project that makes errors of warnings keeps its tests.
+        pass
+
+
+def _other() -> str | None:
+    """The file of a module `generator` that is not this package's; None if there is none. Nothing is imported."""
+    try:
         found = importlib.util.find_spec("generator")
-        other = "a module without a file" if found is None else found.origin or "a folder without __init__.py"
-        told = f"gemm-generator: 'generator' is {other} here, not the package of that name"
-        advice = "give --gemm-family in a run from another folder, without this project's tests"
-        raise pytest.UsageError(f"{told}: {advice}") from None
+    except (ImportError, ValueError):
+        return "a module without a file"
+    return None if found is None or _is_own(found) else found.origin or "a folder without __init__.py"
+
+
+def _is_own(found: ModuleSpec) -> bool:
+    places = list(found.submodule_search_locations or ())
+    return bool(places) and all(PathFinder.find_spec(f"generator.{name}", places) is not None for name in _OWN)
+
+
+_WARNED: pytest.StashKey[bool] = pytest.StashKey()
