@@ -45,7 +45,7 @@ BOUNDS = {
     "runtime": 8545,
     "cost": 785,
     "problem": 2150,
-    "verify": 7330,
+    "verify": 7540,
     "bounds": 5625,
     "bench": 3760,
     "tune": 3860,

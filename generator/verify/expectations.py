@@ -10,7 +10,6 @@ from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.lowering import approximate_math
-from generator.plan.claims import waits
 from generator.plan.configurations import STRIP
 from generator.plan.default_configurations import defaults
 from generator.plan.kernels import Kernel
@@ -47,6 +46,7 @@ def faults(kernel: Kernel, launch: CompiledLaunch, target: str, code: MachineCod
     """Messages about what is wrong with the machine code of one launch."""
     v = kernel.variant.multiplied
     yield from _multiplies(v, launch, target, code)
+    yield from _overwrites(code)
     yield from _copies(v, launch, target, code)
     yield from _masks(v, launch, code)
     yield from _sums(v, code)
@@ -68,10 +68,16 @@ def _multiplies(v: Variant, launch: CompiledLaunch, target: str, code: MachineCo
     held = in_registers(v)
     if held and code.instructions["wgmma from registers"] != code.instructions["wgmma"]:
         yield f"wgmma reads {held} from shared memory; expected from registers, without another tile in memory"
-    if code.instructions["wgmma from registers"] and v.traits.looped and not waits(v):
-        # ptxas before CUDA 13.3 may let later instructions write to them (Triton issue 9433); the level static checks
-        # that each step of the others waits.
-        yield "wgmma reads registers in a kernel whose steps do not wait for their products"
+
+
+def _overwrites(code: MachineCode) -> Iterator[str]:
+    """A product on Hopper must have been waited for before the registers with its rows are written to."""
+    if code.overwriting:
+        yield (
+            f"{len(code.overwriting)} instructions write to registers from which a wgmma that was not waited for may "
+            f"still read its rows, the first of them {code.overwriting[0]}: ptxas before CUDA 13.3 does so (Triton "
+            "issue 9433), unless each step waits for its products"
+        )
 
 
 def _scales(v: Variant, wanted: str | None, code: MachineCode) -> Iterator[str]:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 import triton
 from triton.compiler import ASTSource
 
+from generator.verify.asynchronous_products import overwriting
 from generator.verify.specialise import Specialisation, gpu_target
 
 #: The pattern of each instruction in PTX or in the assembly of an AMD GPU.
@@ -68,6 +70,8 @@ class MachineCode:
     instructions: Mapping[str, int]
     #: The kernel in Triton IR, before any lowering; empty if only memory was measured.
     ir: str
+    #: The instructions that write to a register which an asynchronous product may still read.
+    overwriting: tuple[str, ...] = ()
 
     def beside(self, other: MachineCode) -> MachineCode:
         """Of two kernels that are launched one after the other: the larger figures, and the instructions of both."""
@@ -78,6 +82,7 @@ class MachineCode:
             max(self.spilled, other.spilled),
             {name: self.instructions.get(name, 0) + other.instructions.get(name, 0) for name in self.instructions},
             self.ir + other.ir,
+            self.overwriting + other.overwriting,
         )
 
     @property
@@ -149,7 +154,24 @@ def compile_to_machine_code(wanted: Specialisation, target: str) -> MachineCode:
         spilled,
         instructions,
         compiled.asm["ttir"],
+        _overwriting(compiled.asm["cubin"]) if instructions["wgmma from registers"] else (),
     )
+
+
+def _overwriting(cubin: bytes) -> tuple[str, ...]:
+    """The instructions that write to what a product may still read; code that cannot be read is a failure."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        try:
+            tool = triton.knobs.nvidia.nvdisasm.path
+            sass = subprocess.run(
+                [tool, "-c", file.name], capture_output=True, encoding="utf-8", errors="replace", check=True
+            ).stdout
+            return overwriting(sass)
+        except (OSError, RuntimeError, subprocess.SubprocessError, ValueError) as error:
+            why = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
+            raise CompileError(f"whether products read what is overwritten is unknown: {why}") from None
 
 
 @contextlib.contextmanager

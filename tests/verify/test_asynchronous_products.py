@@ -1,0 +1,184 @@
+"""Registers that an asynchronous product still reads are not written to: from machine code, and in it."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+import triton
+
+from generator.verify.asynchronous_products import overwriting
+from generator.verify.expectations import _overwrites
+from generator.verify.machine_code import CompileError, MachineCode, _overwriting
+from generator.verify.worker_pool import _initialize
+from tests.helpers.verify.unprotected import compiled, ptxas
+
+#: A product of rows in R40 to R43 that is committed alone, its wait for all products, and one for all but the youngest.
+PRODUCT = "HGMMA.64x64x16.F32.BF16 R8, R40, gdesc[UR4], R8, gsb0"
+WAIT = "WARPGROUP.DEPBAR.LE gsb0, 0x0"
+WAIT_1 = "WARPGROUP.DEPBAR.LE gsb0, 0x1"
+#: One that reads its rows from shared memory.
+SHARED = "HGMMA.64x64x16.F32.BF16 R40, gdesc[UR4], R40, gsb0"
+OTHER = "IGMMA.64x64x32.S8.S8 R8, R44, gdesc[UR4], R8, gsb0"
+UNCOMMITTED = "HGMMA.64x64x16.F32.BF16 R8, R40, gdesc[UR4], R8"
+AGAIN = "@!P0 BRA `(.L_x_0)"
+LOAD = "LDS R40, [R2]"
+
+
+def sass(*lines: str) -> str:
+    """As nvdisasm prints it: names of labels end with a colon, instructions have their numbers for addresses."""
+    return "\n".join(
+        line if line.endswith(":") else f"        /*{number:04x}*/        {line} ;" for number, line in enumerate(lines)
+    )
+
+
+def found(*lines: str) -> list[int]:
+    """The numbers of the lines that write to what a product may still read."""
+    return [int(each.split()[0], 16) for each in overwriting(sass(*lines))]
+
+
+def test_a_loop_that_waits_for_its_products_is_right() -> None:
+    assert found(".L_x_0:", LOAD, PRODUCT, WAIT, AGAIN, LOAD, "EXIT") == []
+
+
+def test_the_next_step_must_not_write_what_the_last_one_reads() -> None:
+    assert found(".L_x_0:", LOAD, PRODUCT, AGAIN, WAIT, "EXIT") == [1]
+    assert found(".L_x_0:", LOAD, PRODUCT, WAIT_1, AGAIN, WAIT, "EXIT") == [1]
+    # With steps by turns in other registers the older one has been waited for.
+    turns = (".L_x_0:", LOAD, PRODUCT, WAIT_1, "LDS R44, [R2]", OTHER, WAIT_1, AGAIN, WAIT, "EXIT")
+    assert found(*turns) == []
+    assert found(*turns[:6], *turns[7:]) == [1]
+
+
+def test_a_wait_leaves_as_many_of_the_youngest_products_as_it_says() -> None:
+    assert found(PRODUCT, OTHER, WAIT_1, LOAD) == []
+    assert found(PRODUCT, OTHER, WAIT_1, "LDS R44, [R2]") == [3]
+    assert found(PRODUCT, OTHER, "WARPGROUP.DEPBAR.LE gsb0, 0x2", LOAD) == [3]
+    # Two products that are committed together are waited for together, and what is not committed is never.
+    assert found(UNCOMMITTED, OTHER, WAIT_1, LOAD) == [3]
+    assert found(UNCOMMITTED, OTHER, WAIT, LOAD) == []
+    assert found(UNCOMMITTED, WAIT, LOAD) == [2]
+    # The same rows again: the younger product counts.
+    assert found(PRODUCT, PRODUCT, WAIT_1, LOAD) == [3]
+
+
+@pytest.mark.parametrize(
+    ("line", "writes"),
+    [
+        ("LDS.64 R39, [R2]", True),
+        ("LDS.64 R38, [R2]", False),
+        ("LDS.128 R37, [R2+UR4]", True),
+        ("LDS.128 R36, [R2+UR4]", False),
+        ("LDS.U16 R43, [R2]", True),
+        ("LDS R44, [R2]", False),
+        ("LDSM.16.M88.4 R37, [R2+0x400]", True),
+        ("LDSM.16.MT88.2 R38, [R2]", False),
+        ("LDSM.16.M88 R39, [R2]", False),
+        ("LDG.E.128.CONSTANT R37, desc[UR4][R2.64]", True),
+        ("IMAD.WIDE.U32 R39, R2, 0x4, R4", True),
+        ("IMAD.WIDE.U32 R2, R40, 0x4, R42", False),
+        ("CS2R R39, SRZ", True),
+        ("CS2R.32 R39, SR_CLOCKLO", False),
+        ("SHF.L.U64.HI R39, R2, 0x2, R4", False),
+        ("HFMA2.MMA R39, -RZ, RZ, 0, 0", False),
+        ("IMAD.MOV.U32 R43, RZ, RZ, 0x43", True),
+        ("@P0 MOV R41, R2", True),
+        ("@!PT LDS R40, [R2]", False),
+        ("IADD3 R40, P0, R2, R3, RZ", True),
+        ("IADD3 R2, P0, R40, R41, RZ", False),
+        ("LOP3.LUT P0, R40, R2, 0x1, RZ, 0xc0, !PT", True),
+        ("LOP3.LUT P0, RZ, R40, 0x1, RZ, 0xc0, !PT", False),
+        ("SHFL.BFLY PT, R40, R2, 0x1, 0x1f", True),
+        ("SHFL.BFLY PT, R2, R40, 0x1, 0x1f", False),
+        ("ATOMG.E.ADD.STRONG.GPU PT, R40, desc[UR4][R2.64], R3", True),
+        ("ISETP.GE.AND P0, PT, R40, R41, PT", False),
+        ("FCHK P0, R40, R41", False),
+        ("R2UR UR40, R40", False),
+        ("ULDC.64 UR40, c[0x0][0x210]", False),
+        ("STS.128 [R40], R40", False),
+        ("STG.E.128 desc[UR4][R40.64], R40", False),
+        ("LDGSTS.E.BYPASS.128 [R40], desc[UR14][R42.64], P4", False),
+        ("BAR.SYNC.DEFER_BLOCKING R40, 0x80", False),
+        ("NOP", False),
+    ],
+)
+def test_what_an_instruction_writes_to(line: str, writes: bool) -> None:
+    assert found(PRODUCT, line, WAIT) == ([1] if writes else [])
+
+
+def test_products_of_shared_memory_and_sums_do_not_count() -> None:
+    assert found(PRODUCT, WAIT, SHARED, LOAD, "LDS R8, [R2]") == []
+    assert found(PRODUCT, SHARED, WAIT) == []
+
+
+def test_every_path_is_followed() -> None:
+    # Past a wait, by a branch forward or by a guard.
+    assert found(PRODUCT, "@P0 BRA `(.L_x_1)", WAIT, ".L_x_1:", LOAD) == [4]
+    assert found(PRODUCT, "BRA.U UP0, `(.L_x_1)", WAIT, ".L_x_1:", LOAD) == [4]
+    assert found(PRODUCT, f"@P0 {WAIT}", LOAD) == [2]
+    # Not behind what leaves in any case, and behind what may not.
+    assert found(PRODUCT, "BRA `(.L_x_1)", LOAD, ".L_x_1:", WAIT, LOAD) == []
+    assert found(PRODUCT, "EXIT", LOAD) == []
+    assert found(PRODUCT, "@P0 EXIT", LOAD) == [2]
+    # Into a wait that stands behind the loop and comes back into it, and out of a loop in a loop.
+    assert found(PRODUCT, "BRA `(.L_x_2)", ".L_x_1:", LOAD, "EXIT", ".L_x_2:", WAIT, "BRA `(.L_x_1)") == []
+    nested = (".L_x_1:", LOAD, ".L_x_0:", PRODUCT, AGAIN, "@P1 BRA `(.L_x_1)", WAIT, "EXIT")
+    assert found(*nested) == [1]
+    assert found(*nested[:5], WAIT, *nested[5:]) == []
+    # A guarded product may not have been issued, so that it pushes no older one out.
+    assert found(PRODUCT, f"@P0 {OTHER}", WAIT_1, LOAD) == [3]
+    # What is come to by an address alone.
+    assert found("EXIT", PRODUCT, LOAD) == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no product that reads its rows from registers"),
+        (sass(SHARED, WAIT), "no product that reads its rows from registers"),
+        (sass(PRODUCT, "BRX R2 -0x10"), "a branch to an unknown place"),
+        (sass(PRODUCT, AGAIN), "a branch to an unknown place"),
+        (sass(PRODUCT, "?"), "an instruction that cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        overwriting(text)
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"), [("/nowhere/nvdisasm", "No such file"), ("true", "no product"), ("false", "is unknown")]
+)
+def test_a_disassembler_that_prints_nothing_is_a_failure(
+    tool: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton.knobs.nvidia.nvdisasm, "path", tool)
+    with pytest.raises(CompileError, match=words):
+        _overwriting(b"")
+
+
+def test_either_kernel_of_a_launch_may_be_wrong_and_the_figures_stay() -> None:
+    right = MachineCode(1, 0, 1, 0, {}, "first")
+    wrong = MachineCode(1, 0, 1, 0, {}, "second", ("0040 LDS R40, [R2]",))
+    assert right.beside(wrong).overwriting == wrong.beside(right).overwriting == wrong.overwriting
+    assert right.figures == wrong.figures
+    assert not [*_overwrites(right)]
+    (message,) = _overwrites(wrong)
+    assert "1 instructions write" in message and "0040 LDS R40, [R2]" in message and "issue 9433" in message
+
+
+def test_compiled_kernels_are_right_where_each_step_waits() -> None:
+    context = multiprocessing.get_context("spawn")
+    arguments = ("compile", context.Semaphore(1))
+    with ProcessPoolExecutor(1, context, initializer=_initialize, initargs=arguments) as executor:
+        waits, unprotected = executor.map(compiled, (True, False))
+    for code in (waits, unprotected):
+        assert code.instructions["wgmma from registers"] == code.instructions["wgmma"] > 0
+    assert waits.overwriting == ()
+    # What Triton 3.9 and later make of this kernel is right by chance with an older ptxas.
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    if ptxas() >= (13, 3):
+        assert unprotected.overwriting == ()
+    elif version < (3, 9):
+        assert unprotected.overwriting
