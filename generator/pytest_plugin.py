@@ -68,7 +68,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     """The jobs of the session, the results of those that cannot run here, and the results of earlier sessions."""
     from generator.language.targets import TARGETS
     from generator.verify.coverage import Coverage
-    from generator.verify.job_costs import JobCosts
+    from generator.verify.job_costs import cost
     from generator.verify.job_selection import part, plan, rendered, shard, within_reach
     from generator.verify.level_scope import out_of_reach
     from generator.verify.result_cache import ResultCache
@@ -101,7 +101,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     aside = out_of_reach([*jobs, *compiled], found, architecture() if "gpu" in levels else None)
     jobs += within_reach(compiled, [job for job in compiled if job in aside], found, coverage)[0]
     cache = ResultCache(Path(folder) if folder else None, found, device, "--gemm-cache")
-    return shard(jobs, index, count, JobCosts.shipped().of), aside, cache
+    return shard(jobs, index, count, cost), aside, cache
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

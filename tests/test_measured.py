@@ -12,7 +12,6 @@ from generator.language import tuned_file
 from generator.tune import winners
 from generator.tune.journal import Journal
 from generator.verify import proof_records
-from generator.verify.job_costs import JobCosts
 from tests.helpers.support import ROOT
 
 #: The most bytes of all files of a folder, and of one of them.
@@ -46,7 +45,3 @@ READERS: dict[str, Callable[[Path], object]] = {
 def test_every_committed_file_is_read(pattern: str) -> None:
     paths = sorted(ROOT.glob(pattern))
     assert paths and [path for path in paths if not READERS[pattern](path)] == []
-
-
-def test_the_shipped_durations_of_jobs_are_read() -> None:
-    assert JobCosts.shipped().seconds

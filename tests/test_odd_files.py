@@ -28,7 +28,6 @@ from generator.tune.rate_fit import RateFit
 from generator.tune.samples import samples_of
 from generator.tune.winners import MeasurementSource, Winners
 from generator.verify import proof_records
-from generator.verify.job_costs import JobCosts
 from tests.helpers import tuned_file as tuned_files
 from tests.helpers.bench import records
 from tests.helpers.odd_files import VALUES, mutated
@@ -125,14 +124,6 @@ def _read_proofs(path: Path) -> Any:
     return json.loads(proof_records.text_of(found, path))
 
 
-def _costs(path: Path) -> None:
-    path.write_text(json.dumps({"bounds": 0.5, "compile sm90": 2}))
-
-
-def _read_costs(path: Path) -> Any:
-    return json.loads(JobCosts.read(path).text())
-
-
 def _shapes(path: Path) -> None:
     path.write_text(json.dumps({"summary": "Some.", "shapes": ["16x32x64", [1, 2, 3], "2x3x4x5", "4g5x6x7"]}))
 
@@ -163,7 +154,6 @@ KINDS = {
     "regret": Kind(_regret, _read_regret),
     "bench": Kind(_bench, _read_bench),
     "proofs": Kind(_proofs, _read_proofs),
-    "costs": Kind(_costs, _read_costs),
     "shapes": Kind(_shapes, lambda path: read_shapes(path) and None, values=SHALLOW),
     "suite": Kind(_suite, lambda path: read_suite(path) and None, values=SHALLOW),
 }

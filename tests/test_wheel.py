@@ -16,7 +16,7 @@ from generator.commands.command_line import main
 from tests.helpers.support import GENERATED, LONGEST, ROOT, SPECS, contents
 
 #: What rendering may import beside the standard library, by module; markupsafe is jinja2's.
-NEEDED = ("fastjsonschema", "jinja2", "markupsafe", "yaml", "packaging", "tqdm")
+NEEDED = ("fastjsonschema", "filelock", "jinja2", "markupsafe", "yaml", "packaging", "tqdm")
 
 
 def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:

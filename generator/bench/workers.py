@@ -11,14 +11,12 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from generator.files import standard_streams
-from generator.files.parent_process import end_with_parent
+from generator.files.parent_process import begin_worker
 from generator.language.errors import CallError
 
 if TYPE_CHECKING:
@@ -44,9 +42,7 @@ def processes(count: int, prepare: Callable[..., None] | None = None, *given: An
 
 
 def _begin(prepare: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
-    end_with_parent()
-    # Only the main process handles Ctrl-C: a running trial is short and must not be recorded as a failure.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    begin_worker()
     if prepare is not None:
         prepare(*given)
 
@@ -140,6 +136,5 @@ def one_for_each(gpus: int) -> ProcessPoolExecutor:
 
 
 def _see_one(devices: Any) -> None:
-    standard_streams.install()
     # torch looks for devices at the first use, which is later.
     os.environ[_VISIBLE] = devices.get()

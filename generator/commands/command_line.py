@@ -22,7 +22,7 @@ from generator.files.reading import FileError
 from generator.language.errors import CallError, SpecError, lacks, nearest
 
 #: What every command needs; the rest of what is imported belongs to extras.
-_REQUIRED = frozenset({"fastjsonschema", "jinja2", "packaging", "tqdm", "yaml"})
+_REQUIRED = frozenset({"fastjsonschema", "filelock", "jinja2", "packaging", "tqdm", "yaml"})
 #: torch cannot be imported in a folder that was removed.
 _WITH_TORCH = frozenset({"verify", "prepare", "bench", "tune", "explain"})
 

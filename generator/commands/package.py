@@ -7,14 +7,14 @@ import importlib
 from pathlib import Path
 
 from generator.commands.argument_types import Parser, add_device, folder
-from generator.emit.package import PackagingOptions, package, require_options
+from generator.emit.package import package, require_options
 from generator.files.program import program
 from generator.language.errors import lacks
 
 
 def main(argv: list[str]) -> int:
     """Write the package and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
-    options = parser().parse_args(argv, namespace=PackagingOptions())
+    options = parser().parse_args(argv)
     require_options(options)
     if options.format != "cubin":
         return package(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from generator.commands.prepare import shapes_of
@@ -10,7 +11,7 @@ from generator.emit.apply import Refused
 from generator.emit.cubin.sources import CubinSources, require_c_name
 from generator.emit.job import counted
 from generator.emit.new_folder import write_folder
-from generator.emit.package import PackagingOptions, require_folder
+from generator.emit.package import require_folder
 from generator.emit.packed_family import packed_files
 from generator.files.reading import FileError
 from generator.language.call_numbers import whole_number
@@ -20,7 +21,7 @@ from generator.plan.devices import named
 from generator.verify.cubin_package import compiled_package
 
 
-def run(options: PackagingOptions) -> int:
+def run(options: argparse.Namespace) -> int:
     """Write the files and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
     try:
         return _run(options)
@@ -28,7 +29,7 @@ def run(options: PackagingOptions) -> int:
         raise Refused(str(error)) from None
 
 
-def _run(options: PackagingOptions) -> int:
+def _run(options: argparse.Namespace) -> int:
     require_folder(options.out)
     families = [manifest_reader.read(folder) for folder in options.families]
     if len(families) > 1:

@@ -20,12 +20,12 @@ from generator.language.targets import TARGETS
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import part
 from generator.verify.jobs import LEVELS
-from generator.verify.verification_call import VerificationOptions, answer
+from generator.verify.verification_call import answer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `verify` with the command line's arguments; return the exit status."""
-    return status_of(answer, parser().parse_args(argv, namespace=VerificationOptions()), "error")
+    return status_of(answer, parser().parse_args(argv), "error")
 
 
 def _target(text: str) -> str:
@@ -103,7 +103,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing; print the records in FILE as Markdown"
     )
-    parser.add_argument("--costs", type=Path, metavar="FILE", help="write the durations of jobs, used by --shard")
     parser.add_argument(
         "--cache",
         type=folder,

@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any
 
 import generator
-from generator.emit.manifest_reader import VERSION
+from generator.emit.manifest_schema import VERSION
 from generator.emit.never_chosen import never_chosen
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Output, Step, definition
 from generator.epilogue.quantisation import PER_BLOCK, Quantisation
-from generator.language.model import Spec, Tile
+from generator.language.model import Spec, Tile, Variant
 from generator.language.spec import file_name
 from generator.language.vocabulary import DEFAULTS
 from generator.lowering import docstrings
@@ -111,20 +111,7 @@ def _kernel(kernel: Kernel, body: str, described: ContractCall) -> dict[str, Any
         "contract": v.contract,
         "formula": docstrings.formula(v),
         "sha256": body,
-        "axes": {
-            **v.words,
-            "layout": {"a": v.layout.a, "b": v.layout.b, "c": v.layout.c},
-            "dtype": v.dtype.data,
-            "epilogue": [
-                {
-                    "operation": step.operation,
-                    "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
-                    "settings": dict(_settings(step)),
-                    **({"output": step.meaning.output} if isinstance(step.meaning, AuxiliaryOutput) else {}),
-                }
-                for step in v.epilogue.steps
-            ],
-        },
+        "axes": axes(v),
         **({"outputs": outputs} if outputs else {}),
         "targets": list(kernel.targets),
         "triton": kernel.triton,
@@ -132,6 +119,24 @@ def _kernel(kernel: Kernel, body: str, described: ContractCall) -> dict[str, Any
         **({"invariant": "rows"} if kernel.rows_alike else {}),
         "tiles": _tiles(kernel.tiles),
         **({"not_offered": {target: list(rows) for target, rows in kernel.not_offered}} if kernel.not_offered else {}),
+    }
+
+
+def axes(v: Variant) -> dict[str, Any]:
+    """The axes of a kernel as JSON."""
+    return {
+        **v.words,
+        "layout": {"a": v.layout.a, "b": v.layout.b, "c": v.layout.c},
+        "dtype": v.dtype.data,
+        "epilogue": [
+            {
+                "operation": step.operation,
+                "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
+                "settings": dict(_settings(step)),
+                **({"output": step.meaning.output} if isinstance(step.meaning, AuxiliaryOutput) else {}),
+            }
+            for step in v.epilogue.steps
+        ],
     }
 
 

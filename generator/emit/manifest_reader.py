@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from generator.emit import manifest as manifests
 from generator.emit.advice import rendering_into
 from generator.emit.apply import MANIFEST
 from generator.emit.file_digests import Digests
 from generator.emit.manifest_schema import SCHEMA
 from generator.emit.manifest_schema import VERSION as VERSION
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
-from generator.epilogue.chain import Epilogue, EpilogueOperand, Step, Used, operation_of, settings_of, why_no_chain
+from generator.epilogue.chain import Epilogue, Used, definition, operation_of, settings_of, why_no_chain
 from generator.epilogue.operations import EpilogueOperation
 from generator.epilogue.quantisation import QUANTIZE
 from generator.files.checked_json import Schema, Wrong, line_of
@@ -140,6 +141,7 @@ def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
     for name, entry in manifest["operations"].items():
         with _at(text, "operations", name):
             operations[name] = known(name, operation_of(entry))
+            _require_equal(definition(operations[name]), {"scalars": {}, **entry})
     for name, entry in manifest["kernels"].items():
         with _at(text, "kernels", name):
             kernels[name] = _kernel(name, entry, operations, epilogues)
@@ -211,6 +213,10 @@ def _kernel(
         # A manifest may be older than an axis.
         **{axis: axes.get(axis, DEFAULTS[axis]) for axis in WORDS},
     )
+    if any(variant.word(axis) not in words for axis, words in WORDS.items()):
+        raise ValueError(f"the axes have other words than {', '.join(WORDS)} have")
+    written = manifests.axes(variant)
+    _require_equal({axis: written[axis] for axis in written if axis in axes or axis not in WORDS}, axes)
     if variant.name != name:
         # Names become paths: a name that does not follow from the axes could lead to any file.
         raise ValueError(f"the axes of {name!r} make {variant.name!r}")
@@ -244,7 +250,7 @@ def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Epi
     reason = why_no_chain([meaning for _, meaning, _ in used])
     if reason is not None:
         raise ValueError(f"an epilogue with {reason}")
-    return Epilogue(tuple(_step(*each) for each in zip(Epilogue.chain(used).steps, entries, strict=True)))
+    return Epilogue.chain(used)
 
 
 def _used(entry: Mapping[str, Any], operations: Mapping[str, EpilogueOperation]) -> Used:
@@ -257,13 +263,7 @@ def _used(entry: Mapping[str, Any], operations: Mapping[str, EpilogueOperation])
     return name, named(AUXILIARY[name], str(entry["output"])), ()
 
 
-def _step(step: Step, entry: Mapping[str, Any]) -> Step:
-    operands = tuple(
-        (local, EpilogueOperand(str(operand["name"]), str(operand["shape"])))
-        for local, operand in entry["operands"].items()
-    )
-    # The names are those of the launcher's keywords, and nothing but the chain decides them.
-    if dict(operands) != dict(step.operands):
-        wanted = {local: f"{operand.name} [{operand.shape}]" for local, operand in step.operands}
-        raise ValueError(f"the operands of {step.operation!r} are {wanted}")
-    return replace(step, operands=operands)
+def _require_equal(written: object, found: object) -> None:
+    """Raise ValueError unless an entry is what the generator writes for what it has been read as."""
+    if json.dumps(written, sort_keys=True) != json.dumps(found, sort_keys=True):
+        raise ValueError(f"expected {json.dumps(written)}, found {json.dumps(found)}")

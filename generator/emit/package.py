@@ -1,46 +1,28 @@
-"""Rendered families as a Hub repository or as a wheel, and the options of all formats of a package."""
+"""Rendered families as a Hub repository or as a wheel, and the options of each format of a package."""
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from generator.emit import manifest_reader
 from generator.emit.apply import Refused
 from generator.emit.hub.repository import Repository
 from generator.emit.job import counted
-from generator.emit.new_folder import make_folder, remove_leftovers, write_folder
+from generator.emit.new_folder import write_folder
 from generator.emit.packed_family import Packed, packed_files
 from generator.emit.wheel import wheel
 from generator.files.locking import alone
-from generator.files.reading import FileError, read_bytes
-from generator.files.same_file import distinct
-from generator.files.writing import write
+from generator.files.reading import FileError, read_bytes, real_path
+from generator.files.updating import make_folder
+from generator.files.writing import remove_temporary, write
 from generator.language.errors import CallError, shown
 
 #: The Hub's number of a version, which is part of the name of a branch.
 _MAJOR = re.compile(r"0|[1-9][0-9]{0,8}")
-
-
-@dataclass
-class PackagingOptions:
-    """The options of one call."""
-
-    families: list[Path] = field(default_factory=list)
-    format: str = "wheel"
-    out: Path = Path()
-    name: str | None = None
-    #: 1, unless it is given.
-    version: str | None = None
-    license: str | None = None
-    repo_id: str | None = None
-    device: str | None = None
-    shapes: list[str] | None = None
-    only: str | None = None
-    batch: str | None = None
 
 
 #: The options of some formats alone.
@@ -52,7 +34,7 @@ _OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def require_options(options: PackagingOptions) -> None:
+def require_options(options: argparse.Namespace) -> None:
     """Raise `CallError` for an option that the format does not have, or for one that it needs and was not given."""
     for name, formats in _OPTIONS_OF.items():
         if getattr(options, name) is not None and options.format not in formats:
@@ -71,7 +53,7 @@ def require_folder(out: Path) -> None:
         raise Refused(f"{out}: is {what}, and the package's folder must be there; name another folder")
 
 
-def package(options: PackagingOptions) -> int:
+def package(options: argparse.Namespace) -> int:
     """Write the package and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
     try:
         return _package(options)
@@ -79,9 +61,10 @@ def package(options: PackagingOptions) -> int:
         raise Refused(str(error)) from None
 
 
-def _package(options: PackagingOptions) -> int:
+def _package(options: argparse.Namespace) -> int:
     require_folder(options.out)
-    families = [manifest_reader.read(folder) for folder in distinct(options.families)]
+    folders = {real_path(folder): folder for folder in options.families}
+    families = [manifest_reader.read(folder) for folder in folders.values()]
     packed = [packed_files(family) for family in families]
     if options.format == "wheel":
         return _wheel(packed, options)
@@ -93,7 +76,7 @@ def _package(options: PackagingOptions) -> int:
     return _repository(packed[0], options)
 
 
-def _wheel(families: Sequence[Packed], options: PackagingOptions) -> int:
+def _wheel(families: Sequence[Packed], options: argparse.Namespace) -> int:
     names = [each.family.name for each in families]
     if len(set(names)) < len(names):
         raise CallError(f"package: two families have one name: {', '.join(names)}")
@@ -102,7 +85,7 @@ def _wheel(families: Sequence[Packed], options: PackagingOptions) -> int:
     path = options.out / file
     make_folder(options.out)
     with alone(options.out):
-        remove_leftovers(options.out, file)
+        remove_temporary(options.out)
         try:
             before = read_bytes(path)
         except FileNotFoundError:
@@ -118,7 +101,7 @@ def _wheel(families: Sequence[Packed], options: PackagingOptions) -> int:
     return 0
 
 
-def _repository(packed: Packed, options: PackagingOptions) -> int:
+def _repository(packed: Packed, options: argparse.Namespace) -> int:
     version = "1" if options.version is None else options.version
     if not _MAJOR.fullmatch(version):
         raise CallError(f"package: --version: the Hub takes a whole number, found {shown(version)}")

@@ -21,6 +21,14 @@ class FileError(GeneratorError):
         self.path, self.reason, self.line = path, reason, line
 
 
+def real_path(path: Path) -> str:
+    """The same for all paths to one file or folder; a path that leads nowhere as it is spelled."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return str(path)
+
+
 def read_bytes(path: Path, most: int = MOST) -> bytes:
     """The bytes of a regular file of at most `most` bytes; those of a file `.bz2` are unpacked.
 

@@ -19,34 +19,20 @@ _NAMES = ("stdout", "stderr")
 _SHOWN = "generator.shown"
 
 
-class _Descriptor(io.RawIOBase):
+class _Lenient(io.FileIO):
     """The raw stream of a file descriptor, which drops everything after the first error."""
 
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-        self.error: OSError | None = None
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._handle
-
-    def isatty(self) -> bool:
-        return os.isatty(self._handle)
+    error: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        left = memoryview(data).cast("B")
-        size = len(left)
-        while left and self.error is None:
-            try:
-                left = left[os.write(self._handle, left) :]
-            except BlockingIOError:
+        try:
+            while self.error is None and (count := super().write(data)) is None:
                 # Another process has made the pipe or terminal non-blocking, and it has no room yet.
-                select.select([], [self._handle], [])
-            except OSError as error:
-                self.error = error
-        return size
+                select.select([], [self], [])
+            return len(data) if self.error is not None else count
+        except OSError as error:
+            self.error = error
+            return len(data)
 
 
 class Streams:
@@ -55,44 +41,37 @@ class Streams:
     def __init__(self) -> None:
         _open_closed_descriptors()
         self._before = {name: getattr(sys, name) for name in _NAMES}
-        self._raw: dict[str, _Descriptor] = {}
+        self._raw: dict[str, _Lenient] = {}
         codecs.register_error(_SHOWN, _shown)
         # Python escapes bytes of paths so where the system's settings have no encoding for them.
-        self._ascii_only = any(
-            isinstance(stream, io.TextIOWrapper) and stream.errors in ("surrogateescape", _SHOWN)
-            for stream in self._before.values()
-        )
+        kept = ("surrogateescape", _SHOWN)
+        self._ascii_only = any(getattr(stream, "errors", "") in kept for stream in self._before.values())
         for handle, name in enumerate(_NAMES, 1):
             self._replace(name, handle)
 
     def _replace(self, name: str, handle: int) -> None:
         stream = self._before[name]
-        if stream is None:
-            raw = self._raw[name] = _Descriptor(handle)
-            setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace"))
-            return
-        if not isinstance(stream, io.TextIOWrapper):
-            return
+        raw = getattr(getattr(stream, "buffer", None), "raw", getattr(stream, "buffer", None))
         # The text of a spec and a path may have characters that the terminal's encoding lacks.
-        errors = "backslashreplace" if stream.errors == "strict" else stream.errors
-        errors = _SHOWN if self._ascii_only else errors
-        buffer = stream.buffer
-        # A stream of Python's own, whose raw stream is a file; a test or a notebook has others.
-        if not isinstance(getattr(buffer, "raw", buffer), io.FileIO):
-            if stream.errors != errors:
+        errors = getattr(stream, "errors", "strict")
+        errors = _SHOWN if self._ascii_only else "backslashreplace" if errors == "strict" else errors
+        if stream is not None and not isinstance(raw, io.FileIO):
+            # A stream of a test or a notebook.
+            if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors=errors)
             return
-        with contextlib.suppress(OSError):
-            stream.flush()
-        raw = self._raw[name] = _Descriptor(stream.fileno())
-        # With `python -u` there is no buffer.
-        written: Any = raw if isinstance(buffer, io.FileIO) else io.BufferedWriter(raw)
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.flush()
+            handle = stream.fileno()
+        lenient = self._raw[name] = _Lenient(handle, "w", closefd=False)
         made = io.TextIOWrapper(
-            written,
-            stream.encoding,
+            # With `python -u` there is no buffer.
+            lenient if isinstance(getattr(stream, "buffer", None), io.FileIO) else io.BufferedWriter(lenient),
+            getattr(stream, "encoding", "utf-8"),
             errors,
-            line_buffering=stream.line_buffering,
-            write_through=stream.write_through,
+            line_buffering=getattr(stream, "line_buffering", False),
+            write_through=getattr(stream, "write_through", False),
         )
         setattr(sys, name, made)
 
@@ -126,17 +105,10 @@ def _open_closed_descriptors() -> None:
 
     The next file that is opened would get the number, and be mixed with what a library or another process prints.
     """
-    for handle in range(3):
-        try:
-            os.fstat(handle)
-        except OSError:
-            with contextlib.suppress(OSError):
-                opened = os.open(os.devnull, os.O_RDWR)
-                if opened == handle:
-                    os.set_inheritable(handle, True)
-                else:
-                    os.dup2(opened, handle)
-                    os.close(opened)
+    # The lowest number that is free is taken.
+    while (opened := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(opened, True)
+    os.close(opened)
 
 
 def install() -> None:

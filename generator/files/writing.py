@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from generator.files.reading import FileError
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".new"
+_TEMPORARY = re.compile(rf"\..{{0,64}}\.[0-9a-f]{{12}}{re.escape(_SUFFIX)}", re.S)
 
 
 def write(path: Path, text: str | bytes, mode: int = 0o666) -> None:
@@ -44,4 +46,11 @@ def write(path: Path, text: str | bytes, mode: int = 0o666) -> None:
 
 def is_temporary(name: str) -> bool:
     """Whether a file of this name was left by a process that was killed while it wrote."""
-    return name.startswith(".") and name.endswith(_SUFFIX)
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what such processes have left in a folder, which must be locked; raises OSError if that fails."""
+    for path in folder.glob(f".*{_SUFFIX}"):
+        if is_temporary(path.name) and path.is_file():
+            path.unlink()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from generator.files.same_file import identity
+from generator.files.reading import real_path
 from generator.language.errors import CallError, Mistake, SpecError
 from generator.language.spec import read
 from generator.language.vocabulary import ADDITIONS
@@ -29,9 +29,9 @@ def families(paths: Iterable[Path], package: str | None = None, additions: Colle
         _require_spec(path)
     found: list[Family] = []
     mistakes: list[Mistake] = []
-    known: set[tuple[str, Hashable]] = set()
+    known: set[tuple[str, str]] = set()
     for path in paths:
-        spelled = path.name, identity(path)
+        spelled = path.name, real_path(path)
         if spelled in known:
             continue
         known.add(spelled)
@@ -43,7 +43,7 @@ def families(paths: Iterable[Path], package: str | None = None, additions: Colle
             mistakes += error.mistakes
             continue
         twin = next((other for other in found if other.spec.name == family.spec.name), None)
-        if twin is not None and identity(twin.spec.path) == identity(path):
+        if twin is not None and real_path(twin.spec.path) == real_path(path):
             continue
         if twin is not None:
             line, column = family.spec.positions.get(("name", ""), (1, 1))

@@ -189,7 +189,12 @@ class Operator(Function):
         if len(results) < len(signature.results):
             state = self.table.state({"a": a, "b": b, **operands, **results})
             results |= {x.name: x.new(state) for x in self.table.results if x.name not in results}
-        self.named(self.filling, *self.named(signature.packed, a, b, operands), *(results[x] for x in signature.results), config)
+        self.named(
+            self.filling,
+            *self.named(signature.packed, a, b, operands),
+            *(results[x] for x in signature.results),
+            config,
+        )
         return out if len(results) == 1 else tuple(results[x] for x in signature.results)
 
     def named(self, call: Any, *arguments: Any, **operands: Any) -> Any:

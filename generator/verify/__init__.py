@@ -6,7 +6,7 @@ The modules, from a call of the command inwards:
     verification_call the call of the command line: what it prints and writes, and its exit status
     job_selection    the jobs of a run: a kernel, or a contract's function, at a level; or one shard of them
     level_scope      what a level cannot prove, and which other level, Triton version or device (`gpu`) does
-    coverage         which combinations run when not all do; `job_costs` estimates durations, to divide shards evenly
+    coverage         which combinations run when not all do; `job_costs` divides shards evenly
     result_cache     cached results of earlier runs, keyed by the bytes that their jobs have read (`job_inputs`)
     static_checks    the text of a folder: parses, lints clean, is formatted, matches its digest and its manifest
     bounds_job       the bounds level: runs `generator.bounds` on one kernel

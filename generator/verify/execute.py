@@ -17,12 +17,12 @@ from generator.language.model import Variant
 from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.problem.compare import Fault, compare, results_of
-from generator.problem.element_types import quantise, torch_type
+from generator.problem.element_types import torch_type
 from generator.problem.error_propagation import Bounded
 from generator.problem.grouping import spans
 from generator.problem.poisoned_operands import INTEGER_POISON, SHORT_OF_MEMORY, poison, shortage, unwritten
 from generator.problem.quantised_values import compare_elements, compare_scales
-from generator.problem.reference import finish, references
+from generator.problem.reference import references
 from generator.verify.case_setup import Setup, prepare
 from generator.verify.case_sizes import Case, sizes_of
 from generator.verify.gpu import architecture
@@ -33,12 +33,11 @@ Launcher = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: `fault` or `not_run` says why it did not pass; errors as in `jobs.JobResult`."""
+    """What became of a case: `fault` or `not_run` says why it did not pass; `worst_error` as in `jobs.JobResult`."""
 
     fault: str | None = None
     not_run: str | None = None
     worst_error: float = 0.0
-    vendor_error: float | None = None
 
 
 class _Fresh(TorchFunctionMode):
@@ -106,10 +105,6 @@ class Machine:
     def corners_of_sums(self) -> list[tuple[int, ...]]:
         """The same of the partial sums that the launcher made room for, without the index of the part."""
         return []
-
-    def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
-        """The product by the vendor's library, float64, or None where it has none of that kind."""
-        return None
 
     def lost(self) -> bool:
         """Whether the device answers no more in this process, as after an illegal access."""
@@ -197,21 +192,6 @@ class Gpu(Machine):
             return True
         return False
 
-    def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
-        if (
-            variant.products.divided
-            or not variant.dtype.plain
-            or a.element_size() == 1
-            or variant.dtype.precision == "tf32x3"
-        ):
-            return None
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = variant.dtype.precision == "tf32"
-        try:
-            return torch.matmul(a, b).double()
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
-
 
 def run_case(
     launcher: Launcher,
@@ -252,11 +232,8 @@ def run_case(
                 raise Fault(fault)
         if v.symmetric and (again := machine.stored_again(result)):
             raise Fault(f"{again} elements of the result were stored twice")
-        vendor = None
-        if case.repeat and machine.hardware:
-            vendor = _against_vendor(kernel.variant, setup, result, expected, machine)
-            if kernel.variant.traits.repeatable:
-                _repeat(launcher, configs, kernel, case, [result, *outputs], machine)
+        if case.repeat and machine.hardware and kernel.variant.traits.repeatable:
+            _repeat(launcher, configs, kernel, case, [result, *outputs], machine)
         _check_surroundings(setup)
     except SHORT_OF_MEMORY as error:
         return Outcome(not_run=shortage(error))
@@ -264,7 +241,7 @@ def run_case(
         return Outcome(fault=str(error))
     except Exception as error:
         return Outcome(fault=describe(error))
-    return Outcome(worst_error=worst, vendor_error=vendor)
+    return Outcome(worst_error=worst)
 
 
 def _chosen(function: Launcher, setup: Setup, among: Mapping[str, Kernel], otherwise: Kernel) -> Kernel:
@@ -408,18 +385,3 @@ def _repeat(
     pairs = zip(first, [result, *outputs], strict=True)
     if not all(torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs):
         raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")
-
-
-def _against_vendor(
-    variant: Variant, setup: Setup, result: torch.Tensor, expected: Bounded, machine: Machine
-) -> float | None:
-    """The result's root mean square error as a part of that of the vendor's product under the same epilogue."""
-    product = machine.witness(setup.a.view, setup.b.view, variant)
-    unlike = variant.quantised is not None or not result.dtype.is_floating_point
-    if product is None or unlike or not result.numel():
-        return None
-    vendor = finish(variant, Bounded(product, torch.zeros_like(product)), setup.read).value
-    vendor = quantise(vendor, result.dtype).to(result.dtype)
-    theirs = float((vendor.double() - expected.value).square().mean().sqrt())
-    ours = float((result.double() - expected.value).square().mean().sqrt())
-    return ours / theirs if theirs else None

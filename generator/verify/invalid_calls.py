@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter, methodcaller
 from typing import Any
 
 import torch
@@ -37,37 +36,15 @@ class Refusal:
     in_memory: bool = True
 
 
-def changed(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
-    """Replace an operand of a call with `change` applied to it."""
+def changed(name: str, change: Callable[[Any], Any] | None) -> Callable[[Call], None]:
+    """Replace an operand of a call with `change` applied to it, or leave it out."""
 
     def spoil(call: Call) -> None:
-        call[name] = change(call[name])
+        value = call.pop(name)
+        if change is not None:
+            call[name] = change(value)
 
     return spoil
-
-
-def of(
-    x: str,
-    name: str,
-    reason: str,
-    words: tuple[str, ...],
-    change: Callable[[Any], Any] | None,
-    error: type[Exception] = ValueError,
-    *,
-    sibling: bool = False,
-) -> Refusal:
-    """A call with an operand `x` that is wrong by `change`, or missing; in `name` and `reason` `{}` stands for it."""
-
-    def drop(call: Call) -> None:
-        del call[x]
-
-    spoil = drop if change is None else changed(x, change)
-    return Refusal(name.format(x), reason.format(x), (x, *words), spoil, error, sibling=sibling)
-
-
-#: The same numbers of other types, on another device, as a list; the first matrix of a batch.
-double, long, elsewhere, listed = (methodcaller(*each) for each in (["double"], ["long"], ["to", "meta"], ["tolist"]))
-single = itemgetter(0)
 
 
 def one_more(x: torch.Tensor) -> torch.Tensor:

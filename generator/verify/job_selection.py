@@ -11,13 +11,13 @@ from pathlib import Path
 from generator.emit import kept_digests
 from generator.emit.advice import rendering
 from generator.emit.manifest_reader import Rendered, read
-from generator.files.same_file import distinct, identity
+from generator.files.reading import real_path
 from generator.language.call_numbers import whole_number
 from generator.language.errors import CallError, shown
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
 from generator.verify.coverage import Coverage, CoveringArray, choose
-from generator.verify.job_costs import JobCosts
+from generator.verify.job_costs import cost_of_launch
 from generator.verify.jobs import Job
 from generator.verify.launches import CompiledLaunch, launches
 
@@ -31,10 +31,13 @@ def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered
     Several paths to one folder, or a spec and its folder, are one family. Raises `SpecError` with every mistake of all
     specs, and `CallError`, with the command to run, if a family is not rendered or was rendered from a different spec.
     """
-    folders = distinct(path for path in paths if path.is_dir())
     found = [_of_spec(family, out, only) for family in families(path for path in paths if not path.is_dir())]
-    known = {identity(family.folder) for family in found}
-    return found + [read(folder) for folder in folders if identity(folder) not in known]
+    known = {real_path(family.folder) for family in found}
+    for folder in (path for path in paths if path.is_dir()):
+        if real_path(folder) not in known:
+            known.add(real_path(folder))
+            found.append(read(folder))
+    return found
 
 
 def _of_spec(family: Family, out: Path, only: str) -> Rendered:
@@ -104,7 +107,7 @@ def covered(
     """
     if coverage.word == "all":
         return list(jobs), []
-    kernels, shipped = _kernels(found), JobCosts.shipped()
+    kernels = _kernels(found)
     stay: list[Job] = []
     choices = []
     for level in dict.fromkeys(job.level for job in jobs):
@@ -123,7 +126,7 @@ def covered(
                         point |= {"row": launch.row_label, "class": launch.case.name}
                 points.append(point)
                 owners.append((job, launch.name if launch else ""))
-                costs.append(shipped.one(job, launch) if launch else shipped.each(job))
+                costs.append(cost_of_launch(job, launch) if launch else 1.0)
         # With `kernels` all levels choose the same kernels, so that costs, which differ by level, are not used.
         choice = choose(points, coverage, costs if coverage.of_launches else None)
         choices.append(choice)
@@ -147,9 +150,8 @@ def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[Compiled
     found = launches(kernel, job.target)
     if coverage.of_launches or not found:
         return found
-    cost = JobCosts.shipped().one
     # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
-    return (min(found, key=lambda launch: (launch.case.name != "aligned", cost(job, launch))),)
+    return (min(found, key=lambda launch: (launch.case.name != "aligned", cost_of_launch(job, launch))),)
 
 
 def _with(job: Job, chosen: Sequence[str]) -> Job:

@@ -28,7 +28,6 @@ class Recorded:
     #: Each configuration, as `manifest_configurations.label_of` names it, with the number of cases that passed.
     rows: tuple[tuple[str, int], ...]
     worst_error: float = 0.0
-    vendor_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,10 +127,8 @@ class JobResult:
     #: Cases that could not be decided, each with the reason. `cases` does not count them.
     not_proved: tuple[tuple[str, str], ...] = ()
     left_out: str | None = None
-    #: The largest ratio of an error to the allowed one, and the root mean square error divided by that of torch's
-    #: product, which cuBLAS or rocBLAS computes.
+    #: The largest ratio of an error to the allowed one.
     worst_error: float = 0.0
-    vendor_error: float | None = None
     #: The code under proof; None for a contract's function, at the static level, and if the file is not Python.
     subject: Subject | None = None
     #: The device's name, and the versions of python, torch and triton.

@@ -57,6 +57,5 @@ def _recorded(kernel: Kernel, alike: Sequence[Figures]) -> Recorded | None:
     rows = {label: count for figures in fitting for label, count in figures["rows"].items() if label in labels}
     if not rows:
         return None
-    vendor = [figures["vendor_error"] for figures in fitting if "vendor_error" in figures]
     worst = max(figures["worst_error"] for figures in fitting)
-    return Recorded(tuple(sorted(rows.items())), worst, max(vendor, default=None))
+    return Recorded(tuple(sorted(rows.items())), worst)

@@ -167,7 +167,6 @@ def _details(result: JobResult, not_offered: Sequence[str]) -> Iterator[Detail]:
     facts = [
         f"{result.cases} {'case' if result.cases == 1 else 'cases'}" if result.cases else "",
         f"largest error: {result.worst_error:.3g} of the allowed one" if result.worst_error else "",
-        f"error: {result.vendor_error:.3g} of that of torch's product" if result.vendor_error is not None else "",
         f"{result.seconds:.1f} s" if result.seconds else "",
         _place(result),
         f"left out: {result.left_out}" if result.left_out is not None else "",

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-from generator.files import standard_streams
-from generator.files.parent_process import end_with_parent
+from generator.files.parent_process import begin_worker
 
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 
 #: The items that a worker gets at a time.
 _CHUNK = 100
-
-
-def begin_worker() -> None:
-    """Prepare a new worker, which ends with its parent, and does not end because nobody reads what it prints.
-
-    Only the main process handles Ctrl-C: it keeps what has passed, and ends the workers.
-    """
-    standard_streams.install()
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def each(function: Callable[[_Item], _Value], items: Sequence[_Item], many: int) -> Generator[_Value, None, None]:

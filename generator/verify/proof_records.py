@@ -44,6 +44,7 @@ _FIGURES = {
     "type": "object",
     "properties": {
         "cases": values.COUNT,
+        # Earlier records have the error beside that of torch's product, too.
         **dict.fromkeys(("worst_error", "vendor_error"), values.ERROR),
         "not_proved": {"type": "object", "additionalProperties": values.TEXT, "minProperties": 1},
         "rows": {"type": "object", "additionalProperties": values.COUNT},
@@ -142,9 +143,6 @@ def _of_run(result: JobResult) -> Figures:
     """The figures of a run, joined with those of the configurations that the record had, of which no case ran."""
     before = result.job.recorded or Recorded(())
     found: Figures = {"worst_error": round(max(result.worst_error, before.worst_error), 4)}
-    vendor = [error for error in (result.vendor_error, before.vendor_error) if error is not None]
-    if vendor:
-        found["vendor_error"] = round(max(vendor), 4)
     if result.rows:
         counted = dict(result.rows) | dict(before.rows)
         found |= {"cases": sum(counted.values()), "rows": counted, "full": result.full}

@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import partial
-from operator import methodcaller
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import triton
 
-from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, MATRIX, ROWS, SCALAR
 from generator.language.storage import Storage, element_of
-from generator.plan.contract_call import call
+from generator.plan.contract_call import Argument, ContractCall, call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
-from generator.verify.case_sizes import Case, Fit, leading_extents, sizes_of
+from generator.verify.case_sizes import Case, Fit, sizes_of
 from generator.verify.invalid_calls import (
     Call,
     Refusal,
     changed,
     crowded,
-    double,
-    elsewhere,
-    listed,
-    long,
     longer,
-    of,
     one_more,
     other_layout,
     overlapping,
     resized,
-    single,
     spaced,
     to_cpu,
     too_near,
 )
 from generator.verify.unsupported_calls import unsupported
+
+#: A word for what is wrong with an argument, the reason, words of the message, what makes it so (None: it is missing).
+_Wrong: TypeAlias = "tuple[str, str, tuple[str, ...], Callable[[Any], Any] | None, type[Exception]]"
 
 
 def right_case(kernel: Kernel, row: int) -> Case:
@@ -56,18 +50,16 @@ def right_call(setup: Setup, case: Case) -> Call:
 
 def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
     """Every invalid call that `kernel` must refuse, each made from the valid call `case`."""
-    yield from _operands(kernel, case)
-    if kernel.variant.batch == "strided":
-        yield from _batches(kernel, case)
-    if kernel.variant.products.divided:
-        yield from _groups(kernel, case)
-    layout = kernel.variant.layout
-    for name, word in (("a", layout.a), ("b", layout.b), ("out", layout.c)):
-        if word != "strided":
-            yield of(name, "layout-{}", f"{{}} is not {word}-major", ("stride",), other_layout)
-    yield from _outputs(kernel, case)
-    yield from _auxiliary_outputs(kernel, case)
-    yield from _epilogue(kernel, case)
+    described, sizes = call(kernel.variant), sizes_of(kernel.variant, case)
+    for x in (described.a, described.b, *described.keywords, *described.optional, *described.results):
+        factor = x in (described.a, described.b)
+        for kind, reason, words, change, error in _wrong(x, x.sizes(sizes), described):
+            name = f"{kind}-{x.name}" if factor else f"{x.name}-{kind}"
+            spoil = _naming(x.name, change) if x in described.optional else changed(x.name, change)
+            yield Refusal(name, f"{x.name} {reason}", (x.name, *words), spoil, error)
+    yield from _factors(kernel, case)
+    if kernel.variant.products.divided == "M":
+        yield from _groups(kernel)
     yield from unsupported(kernel, case, configs, hardware=hardware)
     if kernel.variant.loading.blocks:
         reason = "a version of Triton without block pointers"
@@ -79,29 +71,89 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
         yield Refusal("cpu", reason, ("cpu",), lambda call: None, under=_no_interpreter)
 
 
-def _shape(kernel: Kernel, case: Case, rows: int, columns: int) -> str:
-    """The shape of an operand as it is written in a message."""
-    return str((*leading_extents(kernel.variant, case), rows, columns))
+def _wrong(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iterator[_Wrong]:
+    """How an operand or a result of this shape is wrong by itself."""
+    factor, result = x in (described.a, described.b), x in described.results
+    numbering = x.dtype == "int32" and x not in (*described.operands, *described.results) and not factor
+    *front, last = shape or (1,)
+    if x in described.keywords:
+        yield "missing", "is missing", (), None, TypeError
+    if x.number:
+        yield "two", "has two elements", ("(2,)",), lambda _: torch.ones(2), ValueError
+        return
+    if numbering or x is described.a:
+        yield "list", "is a list", ("list",), torch.Tensor.tolist, TypeError
+    other = torch.int64 if numbering else torch.int32 if x.dtype is None else torch.float64
+    word = str(other).removeprefix("torch.")
+    yield "dtype", f"is {word}", (word,), lambda t: t.float().to(other), TypeError
+    if x is not described.a and not result:
+        yield "device", "is not on the device of a", ("meta",), lambda t: t.to("meta"), ValueError
+    if result:
+        yield from _wrong_result(x, shape, described)
+    if factor:
+        if described.products.several and not described.products.divided:
+            yield "matrix", "is a single matrix", ("three dimensions", str(shape[1:])), lambda t: t[0], ValueError
+    elif x.layout:
+        yield "shape", "has one row more", (str((*front[:-1], front[-1] + 1, last)),), longer, ValueError
+        if x in described.stored:
+            wider = str((*front, last + 1))
+            yield "columns", "has one column more", (wider,), lambda t: longer(t.mT).mT, ValueError
+            yield "empty", "has no rows", (str((*front[:-1], 0, last)),), lambda t: t[..., :0, :], ValueError
+        elif front[1:] and not described.products.divided and not result:
+            yield "matrix", "is a single matrix", (str(shape[1:]),), lambda t: t[0], ValueError
+    else:
+        if not numbering or (x is not described.rows and described.products.divided == "M"):
+            yield "shape", "is too long", (str((*front, last + 1)),), one_more, ValueError
+        if numbering:
+            yield "matrix", "is a matrix", (f"(1, {last})",), lambda t: t[None], ValueError
+        if x.extents[-1] != "1":
+            yield "gaps", "is not contiguous", ("stride",), spaced, ValueError
+    if x.layout in ("row", "column") and x is not described.out_scale:
+        yield "layout", f"is not {x.layout}-major", ("stride",), other_layout, ValueError
 
 
-def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    m, n, k = case.sizes
-    yield Refusal("not-a-tensor", "a is a list", ("a ", "list"), changed("a", listed), TypeError)
-    words: tuple[str, ...] = (str((1, *call(kernel.variant).a.sizes(sizes_of(kernel.variant, case)))),)
+def _wrong_result(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iterator[_Wrong]:
+    """How it shares addresses with itself, or is missing."""
+    if x is described.out and described.reads_out:
+        yield "missing", "is missing, but the epilogue reads it", (), None, ValueError
+    if x.layout:
+        yield "overlap", "has elements that share addresses", (), overlapping, ValueError
+    if described.products.several and not described.products.divided:
+        yield "repeated", "is one for all matrices", ("overlap",), lambda t: t[:1].expand_as(t), ValueError
+    if x is described.out and min(shape[-2:]) > 1:
+        yield "crowded", "has lines that overlap the next one in one element", (), crowded, ValueError
+        if described.products.several and not described.products.divided:
+            reason = "has matrices that overlap the next one in one element"
+            yield "near", reason, ("overlap",), too_near, ValueError
+
+
+def _factors(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """Sizes that do not go together or split what is stored together, and a gradient that would be lost."""
+    (m, n, k), v = case.sizes, kernel.variant
+    a, b = v.dtype.stored
+    words: tuple[str, ...] = (str((1, *call(v).a.sizes(sizes_of(v, case)))),)
     yield Refusal("dimensions", "a has one dimension more", words, changed("a", lambda a: a[None]))
-    if kernel.variant.epilogue.order is not None:
+    if v.epilogue.order is not None:
         words = (f"{2 * n - 1} columns", "even")
         yield Refusal("odd-columns", "b has an odd number of columns", words, changed("b", lambda b: b[..., :-1]))
-    a, b = kernel.variant.dtype.stored
     words = str(k), str(k // b.packed - 1)
     yield Refusal("inner", "a and b have different K", words, changed("b", lambda b: b[..., :-1, :]))
-    if kernel.variant.symmetric:
+    if v.symmetric:
         spoil = changed("b", lambda b: torch.cat([b, b[..., :1]], -1).to(b.dtype))
         yield Refusal("square", "N is not M", ("M", str(m), str(n + 1)), spoil)
-    yield from _stored(kernel, case)
-    for name in ("a", "b"):
-        yield of(name, "dtype-{}", "{} is float64", ("float64",), double, TypeError)
-    yield of("b", "device", "b is not on the device of a", ("meta",), elsewhere)
+    if b.fragments:
+        words = (str(k - b.packed), f"multiples of {b.together}")
+        yield Refusal("part-of-k", "K ends inside a group of words", words, _shorter(b, b.packed))
+    elif b.together > 1 and a.packed == 1:
+        fewer = b.together // 2
+        words = (str(k - fewer), f"multiple of {b.together}")
+        yield Refusal("odd-k", "K ends inside a byte, whose elements are stored together", words, _shorter(b, fewer))
+    if v.quantised is not None and v.quantised.packed > 1:
+        words = ("N", str(n + 1), str(v.quantised.packed))
+        yield Refusal("odd-n", "the last column has half a byte", words, resized(kernel, case, "n", n + 1))
+    if v.batch == "strided":
+        words = (str(case.batch), "1", "expand")
+        yield Refusal("matrices", "a and b have different numbers of matrices", words, changed("b", lambda b: b[:1]))
     if element_of(a.container).floating:
         lost = ("a requires a gradient", "backward", "no_grad")
         spoil = changed("a", lambda a: a.detach().requires_grad_())
@@ -118,159 +170,27 @@ def _shorter(storage: Storage, fewer: int) -> Callable[[Call], None]:
     return spoil
 
 
-def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """A K that splits a container, and scales or positions of a wrong shape or type."""
-    k, b = case.sizes[2], kernel.variant.dtype.stored_b
-    if b.fragments:
-        words: tuple[str, ...] = (str(k - b.packed), f"multiples of {b.together}")
-        yield Refusal("part-of-k", "K ends inside a group of words", words, _shorter(b, b.packed))
-    elif b.together > 1 and kernel.variant.dtype.stored_a.packed == 1:
-        fewer = b.together // 2
-        words = (str(k - fewer), f"multiple of {b.together}")
-        yield Refusal("odd-k", "K ends inside a byte, whose elements are stored together", words, _shorter(b, fewer))
-    for x in call(kernel.variant).stored:
-        name = x.name
-        assert x.dtype is not None
-        legal = element_of(x.dtype if isinstance(x.dtype, str) else x.dtype[0]).torch
-        yield of(name, "{}-missing", "{} is missing", (), None, TypeError)
-        for dtype in (torch.int32, torch.float64):
-            word = str(dtype).removeprefix("torch.")
-            yield of(
-                name, f"{{}}-{word}", f"{{}} is {word}", (word, legal), partial(torch.Tensor.to, dtype=dtype), TypeError
-            )
-        *front, rows, columns = x.sizes(sizes_of(kernel.variant, case))
-        yield of(name, "{}-rows", "{} has one row more", (str((*front, rows + 1, columns)),), longer)
-        words = (str((*front, rows, columns + 1)),)
-        yield of(name, "{}-columns", "{} has one column more", words, lambda x: longer(x.mT).mT)
-        yield of(name, "{}-empty", "{} has no rows", (str((*front, 0, columns)),), lambda x: x[..., :0, :])
-        yield of(name, "{}-device", "{} is not on the device of a", ("meta",), elsewhere)
-
-
-def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """Operands without a batch dimension, or with different ones."""
-    m, n, _ = case.sizes
-    described = call(kernel.variant)
-    for name, x in (("a", described.a), ("b", described.b)):
-        words: tuple[str, ...] = ("three dimensions", str(x.sizes(sizes_of(kernel.variant, case))[1:]))
-        yield of(name, "matrix-{}", "{} is a single matrix", words, single)
-    words = (str(case.batch), "1", "expand")
-    yield Refusal("matrices", "a and b have different numbers of matrices", words, changed("b", lambda b: b[:1]))
-    for operand in kernel.variant.epilogue.operands:
-        if operand.shape == MATRIX:
-            yield of(operand.name, "matrix-{}", "{} is a single matrix", (str((m, n)),), single)
-    reason = "all matrices of out are the same one"
-    yield of("out", "out-repeated", reason, ("overlap",), lambda out: out[:1].expand_as(out))
-    yield of("out", "out-near", "each matrix of out overlaps the next one in one element", ("overlap",), too_near)
-
-
-def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """Ends of groups that are no int32 vector on the device of a, with one for each matrix."""
-    count = sizes_of(kernel.variant, case)["G"]
-    yield of("offsets", "offsets-missing", "offsets are missing", (), None, TypeError)
-    yield of("offsets", "offsets-list", "offsets are a list", ("list",), listed, TypeError)
-    yield of("offsets", "offsets-dtype", "offsets are int64", ("int32", "int64"), long, TypeError)
-    yield of("offsets", "offsets-matrix", "offsets are a matrix", (f"(1, {count})",), lambda x: x[None])
-    yield of("offsets", "offsets-gaps", "offsets are not contiguous", ("stride",), spaced)
-    yield of("offsets", "offsets-device", "offsets are not on the device of a", ("meta",), elsewhere)
-    if kernel.variant.products.divided == "K":
-        # There are as many groups as offsets.
-        return
-    words: tuple[str, ...] = (f"({count},)", f"({count + 1},)")
-    yield of("offsets", "offsets-shape", "there is one offset more", words, one_more)
-    total = sizes_of(kernel.variant, case)["T"]
+def _groups(kernel: Kernel) -> Iterator[Refusal]:
+    """Rows that descriptors cannot name, and results that must be given where their rows are named."""
     if kernel.variant.loading.descriptors:
         yield Refusal("rows", "rows are named", ("descriptors", "rows"), _naming("rows", lambda x: x), sibling=True)
-    wrongs: tuple[tuple[str, type[Exception], tuple[str, ...], Callable[[Any], Any]], ...] = (
-        ("list", TypeError, ("list",), listed),
-        ("dtype", TypeError, ("int32", "int64"), long),
-        ("matrix", ValueError, (f"(1, {total})",), lambda x: x[None]),
-        ("device", ValueError, ("meta",), elsewhere),
-        ("gaps", ValueError, ("stride",), spaced),
-    )
-    for name, error, words, wrong in wrongs:
-        yield Refusal(f"rows-{name}", f"rows are wrong: {name}", ("rows", *words), _naming("rows", wrong), error)
-    without: list[tuple[str, type[Exception], tuple[str, ...], Callable[[torch.Tensor], object], str]] = [
-        ("list", TypeError, ("scatter", "list"), listed, ""),
-        ("dtype", TypeError, ("scatter", "int32", "int64"), long, ""),
-        ("length", ValueError, ("scatter", f"({total},)", f"({total + 1},)"), one_more, ""),
-        ("device", ValueError, ("scatter", "meta"), elsewhere, ""),
-        ("no-out", ValueError, ("out must be given", "scatter"), lambda x: x, "out"),
-    ]
     scale = call(kernel.variant).out_scale
-    if scale is not None:
-        without.append(("no-scale", ValueError, (f"{scale.name} must be given", "scatter"), lambda x: x, scale.name))
-    for name, error, words, wrong, missing in without:
-        spoil = _naming("scatter", wrong, without=missing)
-        yield Refusal(f"scatter-{name}", f"scatter is wrong: {name}", words, spoil, error)
-    yield Refusal("matrix-b", "b is a single matrix", ("b must have three dimensions",), changed("b", single))
+    for kind, name in (("no-out", "out"), *([("no-scale", scale.name)] if scale is not None else [])):
+        spoil = _naming("scatter", lambda x: x, without=name)
+        yield Refusal(f"scatter-{kind}", f"{name} is missing", (f"{name} must be given", "scatter"), spoil)
+    words = ("b must have three dimensions",)
+    yield Refusal("matrix-b", "b is a single matrix", words, changed("b", lambda b: b[0]))
 
 
-def _naming(name: str, wrong: Callable[[torch.Tensor], object], *, without: str = "") -> Callable[[Call], None]:
+def _naming(name: str, wrong: Callable[[Any], Any] | None, *, without: str = "") -> Callable[[Call], None]:
     """Names the rows of a, or of out, in their order, as `wrong` changes it; an operand `without` is not given."""
+    assert wrong is not None
 
     def spoil(given: Call) -> None:
         given[name] = wrong(torch.arange(len(given["a"]), dtype=torch.int32, device=given["a"].device))
         given.pop(without, None)
 
     return spoil
-
-
-def _outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    m = case.sizes[0]
-    columns = call(kernel.variant).out.sizes(sizes_of(kernel.variant, case))[-1]
-    words: tuple[str, ...] = (_shape(kernel, case, m, columns), _shape(kernel, case, m + 1, columns))
-    yield of("out", "out-shape", "out has one row more", words, longer)
-    yield of("out", "out-dtype", "out is float64", ("float64",), double, TypeError)
-    yield of("out", "out-overlap", "elements of out share addresses", (), overlapping)
-    if min(m, columns) > 1:
-        yield of("out", "out-crowded", "each line of out overlaps the next one in one element", (), crowded)
-
-
-def _scales(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """Invalid scales of a quantised result, and sizes whose last elements would not fill a byte."""
-    v, described = kernel.variant, call(kernel.variant)
-    if v.quantised is None or described.out_scale is None:
-        return
-    name, (m, n, _) = described.out_scale.name, case.sizes
-    columns = described.out_scale.sizes(sizes_of(v, case))[-1]
-    yield of(name, "{}-dtype", "{} is float64", ("float64",), lambda x: x.float().double(), TypeError)
-    words: tuple[str, ...] = (_shape(kernel, case, m, columns), _shape(kernel, case, m, 2 * columns))
-    yield of(name, "{}-shape", "{} has twice the blocks", words, _twice)
-    if m > 1:
-        yield of(name, "{}-overlap", "rows of {} share addresses", (), overlapping)
-    if v.quantised.packed > 1:
-        words = ("N", str(n + 1), str(v.quantised.packed))
-        yield Refusal("odd-n", "the last column has half a byte", words, resized(kernel, case, "n", n + 1))
-
-
-def _twice(x: torch.Tensor) -> torch.Tensor:
-    return torch.cat([x.view(torch.uint8)] * 2, -1).view(x.dtype)
-
-
-def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """Invalid auxiliary outputs, and a missing C where the epilogue reads it."""
-    m, n, _ = case.sizes
-    v = kernel.variant
-    if v.epilogue.reads_out:
-        yield of("out", "out-missing", "out is missing, but the epilogue reads it", (), None)
-    yield from _scales(kernel, case)
-    for output in v.epilogue.outputs:
-        name = output.name
-        yield of(name, "{}-dtype", "{} is float64", ("float64",), double, TypeError)
-        if output.reduced:
-            size = str((*leading_extents(v, case), {ROWS: m, COLUMNS: n}.get(output.shape, 1) + 1))
-            yield of(name, "{}-shape", "{} is too long", (size,), one_more)
-            if output.shape != ELEMENT:
-                yield of(name, "{}-gaps", "{} is not contiguous", ("stride",), spaced)
-            if v.batch == "strided":
-                reason = "{} is one vector for the whole batch"
-                yield of(name, "{}-repeated", reason, ("overlap",), lambda x: x[:1].expand_as(x))
-            continue
-        size = _shape(kernel, case, m + 1, 2 * n if output.shape == BOTH else n)
-        yield of(name, "{}-shape", "{} has one row more", (size,), longer)
-        yield of(name, "{}-overlap", "elements of {} share addresses", (), overlapping)
-        if v.layout.c != "strided":
-            yield of(name, "{}-layout", "{} is not in C's layout", ("stride",), other_layout)
 
 
 @contextlib.contextmanager
@@ -289,27 +209,3 @@ def _no_interpreter() -> Iterator[None]:
         yield
     finally:
         triton.knobs.runtime.interpret = True
-
-
-def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    m, n, _ = case.sizes
-    sizes = sizes_of(kernel.variant, case)
-    shapes = {x.name: x.sizes(sizes) for x in call(kernel.variant).operands}
-    for operand in kernel.variant.epilogue.operands:
-        name = operand.name
-        yield of(name, "{}-missing", "{} is missing", (), None, TypeError)
-        if operand.shape == SCALAR:
-            yield of(name, "{}-two", "{} has two elements", ("(2,)",), lambda _: torch.ones(2))
-            continue
-        wrong = torch.float32 if kernel.variant.exact else torch.int32
-        word = str(wrong).removeprefix("torch.")
-        yield of(name, "{}-dtype", f"{{}} is {word}", (word,), methodcaller("to", wrong), TypeError)
-        *rest, last = shapes[name]
-        size = _shape(kernel, case, m + 1, n) if operand.shape == MATRIX else str((*rest, last + 1))
-        yield of(name, "{}-shape", "{} is too long", (size,), longer if operand.shape == MATRIX else one_more)
-        if operand.shape == ELEMENT:
-            yield of(name, "{}-device", "{} is not on the device of a", ("meta",), elsewhere)
-        elif operand.shape != MATRIX:
-            yield of(name, "{}-gaps", "{} is not contiguous", ("stride",), spaced)
-        elif kernel.variant.layout.c != "strided":
-            yield of(name, "{}-layout", "{} is not in C's layout", ("stride",), other_layout)

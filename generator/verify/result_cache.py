@@ -34,7 +34,7 @@ _MOST = 32 << 20
 #: Results wait in memory for about so many seconds, because the file is always written whole.
 _SECONDS = 5.0
 #: The fields of a result that are stored.
-_FIELDS = ("cases", "worst_error", "vendor_error", "place", "seconds", "measured", "rows_left_out", "rows", "full")
+_FIELDS = ("cases", "worst_error", "place", "seconds", "measured", "rows_left_out", "rows", "full")
 
 
 class ResultCache:
@@ -64,7 +64,7 @@ class ResultCache:
             with self._usable() as path:
                 self._stored = self._read(path)
         for job in jobs:
-            key = self._key(job, reader.of(job, self._families[job.folder]).digest)
+            key = self._key(job, reader.of(job, self._families[job.folder]))
             found = self._waiting.get(key) or self._stored.get(key)
             if found is None:
                 left.append(job)

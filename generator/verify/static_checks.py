@@ -10,8 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,8 +26,6 @@ from generator.verify.parallel import each
 from generator.verify.rendered_text import Listed, Text
 
 _LINE = "120"
-#: The most bytes of names in one call of ruff: all systems but one take 128 KiB of arguments at least.
-_MOST = 24_000 if sys.platform == "win32" else 100_000
 #: The files whose results are known at a time.
 _GROUP = 2000
 #: From this number of files on, workers check the texts.
@@ -81,92 +78,39 @@ def check(files: Iterable[tuple[Path, Listed | None]]) -> Iterator[tuple[Path, l
 
 def _with_ruff(group: Sequence[tuple[Path, Text]]) -> Iterator[tuple[Path, list[Failure]]]:
     """The files with the failures of their texts, and with what ruff finds in those that are Python."""
-    lint: dict[tuple[str, str], list[Failure]] = defaultdict(list)
-    parsed = [file for file, text in group if text.parsed]
-    for path, message in _lint(parsed):
-        lint[path].append(Failure("lint", "no name is unused or undefined", message))
-    unformatted = set(_unformatted(parsed))
     message = f"`ruff format --line-length {_LINE}` would change it"
-    for file, text in group:
-        found = [*text.failures, *lint.get(_key(file), ())]
-        if text.rendered and _key(file) in unformatted:
-            found.append(Failure("format", "the template emits finished formatting", message))
-        yield file, found
+    for folder, members in groupby(group, key=lambda entry: entry[0].parent):
+        own = list(members)
+        parsed = [file.name for file, text in own if text.parsed]
+        lint: dict[str, list[Failure]] = defaultdict(list)
+        for entry in json.loads(_ruff(folder, parsed, "check", "--select", "F,E9", "--output-format", "json") or "[]"):
+            told = f"line {entry['location']['row']}: {entry['message']} ({entry['code']})"
+            lint[os.path.basename(entry["filename"])].append(Failure("lint", "no name is unused or undefined", told))
+        # A diff, since the output of --check differs between versions of ruff.
+        lines = _ruff(folder, parsed, "format", "--diff", "--line-length", _LINE).splitlines()
+        unformatted = {line[4:] for line, next_ in pairwise(lines) if line[:4] == "--- " and next_[:4] == "+++ "}
+        for file, text in own:
+            found = [*text.failures, *lint[file.name]]
+            if text.rendered and file.name in unformatted:
+                found.append(Failure("format", "the template emits finished formatting", message))
+            yield file, found
 
 
 def _text(work: tuple[Path, Listed | None]) -> Text:
     return rendered_text.check(*work)
 
 
-def _ruff(*arguments: str, files: Sequence[Path]) -> Iterator[str]:
-    """The standard output of ruff on parts of the files, configured by the arguments alone."""
-    with TemporaryDirectory() as links:
-        for part in _parts(_nameable(files, Path(links))):
-            call = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "--isolated", "--", *part]
-            done = subprocess.run(call, capture_output=True, encoding="utf-8", errors="surrogateescape")
-            if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
-                raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
-            yield done.stdout
-
-
-def _nameable(files: Iterable[Path], links: Path) -> Iterator[str]:
-    """The absolute paths of the files; by a link in the folder `links` where ruff cannot read one that is not UTF-8."""
-    made: dict[str, str] = {}
-    for file in files:
-        # A relative path could begin with a character that ruff takes for something else.
-        folder, name = os.path.split(os.path.abspath(file))
-        if folder not in made:
-            made[folder] = folder
-            try:
-                os.fsencode(folder).decode()
-            except UnicodeDecodeError:
-                made[folder] = str(links / str(len(made)))
-                os.symlink(folder, made[folder])
-        yield os.path.join(made[folder], name)
-
-
-def _parts(paths: Iterable[str]) -> Iterator[list[str]]:
-    """The paths in parts that a command line can hold."""
-    part: list[str] = []
-    size = 0
-    for path in paths:
-        length = len(os.fsencode(path)) + 1
-        if part and size + length > _MOST:
-            yield part
-            part, size = [], 0
-        part.append(path)
-        size += length
-    if part:
-        yield part
-
-
-def _lint(files: Sequence[Path]) -> Iterator[tuple[tuple[str, str], str]]:
-    for output in _ruff("check", "--select", "F,E9", "--output-format", "json", files=files):
-        for entry in json.loads(output):
-            message = f"line {entry['location']['row']}: {entry['message']} ({entry['code']})"
-            yield _key(_named(entry["filename"])), message
-
-
-def _unformatted(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    known = {_key(file) for file in files}
-    # A diff, since the output of --check differs between versions of ruff.
-    for output in _ruff("format", "--diff", "--line-length", _LINE, files=files):
-        for line, following in pairwise(output.splitlines()):
-            if line.startswith("--- ") and following.startswith("+++ ") and _key(_named(line[4:])) in known:
-                yield _key(_named(line[4:]))
-
-
-def _named(text: str) -> Path:
-    """The path that ruff writes as UTF-8, as Python spells it in the encoding of the file system."""
-    return Path(os.fsdecode(text.encode(errors="surrogateescape")))
-
-
-def _key(file: Path) -> tuple[str, str]:
-    """The same for all paths that lead to a file by its own name, as ruff and a caller spell it."""
-    folder, name = os.path.split(os.path.abspath(file))
-    return _real(folder), name
-
-
-@cache
-def _real(folder: str) -> str:
-    return os.path.realpath(folder)
+def _ruff(folder: Path, names: Sequence[str], *arguments: str) -> str:
+    """The standard output of ruff on files of a folder, configured by the arguments alone."""
+    if not names:
+        return ""
+    with TemporaryDirectory() as listed:
+        # A command line does not hold the names of thousands of files.
+        call = Path(listed, "names")
+        call.write_text("\n".join(names), encoding="utf-8")
+        command = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "--isolated", f"@{call}"]
+        # Within the folder, whose own name need not be UTF-8.
+        done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace")
+    if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
+        raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
+    return done.stdout

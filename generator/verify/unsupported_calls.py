@@ -15,7 +15,7 @@ from generator.plan import variant_rules
 from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Case, Fit, leading_extents, read_step, written_step
-from generator.verify.invalid_calls import Call, Refusal, aligned, changed, moved, of, resized
+from generator.verify.invalid_calls import Call, Refusal, aligned, changed, moved, resized
 from generator.verify.manifest_configurations import takes
 
 
@@ -135,16 +135,17 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             ("", 1, "one element past a multiple of 16 bytes"),
             ("-half", half, "8 bytes past a multiple of 16"),
         ):
-            at, leading = f"{{}} starts {told}", f"the leading dimension of {{}} is {told}"
-            yield of(name, f"base{end}-{{}}", at, ("16",), moved(word, offset=by), sibling=True)
-            yield of(name, f"leading{end}-{{}}", leading, ("leading",), moved(word, stretch=by), sibling=True)
+            spoil = changed(name, moved(word, offset=by))
+            yield Refusal(f"base{end}-{name}", f"{name} starts {told}", (name, "16"), spoil, sibling=True)
+            reason, spoil = f"the leading dimension of {name} is {told}", changed(name, moved(word, stretch=by))
+            yield Refusal(f"leading{end}-{name}", reason, (name, "leading"), spoil, sibling=True)
         if kernel.variant.batch == "strided":
-            words = ("between matrices", "multiple")
-            reason = "the batch stride of {} is not a multiple of 16 bytes"
-            yield of(name, "apart-{}", reason, words, moved(word, apart=1), sibling=True)
+            words = (name, "between matrices", "multiple")
+            reason = f"the batch stride of {name} is not a multiple of 16 bytes"
+            yield Refusal(f"apart-{name}", reason, words, changed(name, moved(word, apart=1)), sibling=True)
             if name not in outputs:
-                reason, one = "{} is one matrix for the whole batch", lambda x: x[:1].expand_as(x)
-                yield of(name, "repeated-{}", reason, (*words, "0"), one, sibling=True)
+                reason, spoil = f"{name} is one matrix for the whole batch", changed(name, lambda x: x[:1].expand_as(x))
+                yield Refusal(f"repeated-{name}", reason, (*words, "0"), spoil, sibling=True)
     if written_step(kernel.variant) > 1:
         dimension = "m" if layout.c == "column" else "n"
         step = written_step(kernel.variant)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from generator.emit.apply import MANIFEST
@@ -15,7 +15,6 @@ from generator.files import output_files
 from generator.files.updating import require_regular
 from generator.language.errors import CallError
 from generator.verify import proof_records
-from generator.verify.job_costs import JobCosts
 from generator.verify.job_selection import rendered
 from generator.verify.jobs import JobResult, status
 from generator.verify.page import report
@@ -23,32 +22,11 @@ from generator.verify.run_report import failure_text, summary, write_junit
 from generator.verify.verification_run import VerificationPlan, verify
 
 
-@dataclass
-class VerificationOptions:
-    """The options of one call."""
+def answer(options: argparse.Namespace) -> int:
+    """Prove what a command line asks for, write its reports and return the exit status.
 
-    specs: list[Path] = field(default_factory=list)
-    level: list[str] | None = None
-    target: list[str] | None = None
-    coverage: str = "all"
-    out: Path = Path("generated")
-    only: str = "*"
-    case: str | None = None
-    shard: tuple[int, int] = (1, 1)
-    jobs: int | None = None
-    allow_undecided: bool = False
-    junit: Path | None = None
-    html: Path | None = None
-    results: Path | None = None
-    lacking: bool = False
-    table: list[Path] | None = None
-    costs: Path | None = None
-    cache: Path | None = None
-    fresh: bool = False
-
-
-def answer(options: VerificationOptions) -> int:
-    """Prove what a call asks for, write its reports and return the exit status; raises `CallError` and `SpecError`."""
+    Raises `CallError` and `SpecError`.
+    """
     if options.table:
         return _table(options, options.table)
     if options.lacking and options.results is None:
@@ -82,7 +60,7 @@ def answer(options: VerificationOptions) -> int:
     for line in summary(found.results, found.seconds):
         print(line)
     (planned,) = plans
-    written = output_files.attempt(_reports(options, found.results, planned.families, found.stopped > 0))
+    written = output_files.attempt(_reports(options, found.results, planned.families))
     if found.stopped:
         print(
             f"stopped: {found.stopped} of {len(planned.jobs)} jobs did not run; the same call runs them",
@@ -92,7 +70,7 @@ def answer(options: VerificationOptions) -> int:
     return max(written, status(found.results, allow_undecided=options.allow_undecided))
 
 
-def _table(options: VerificationOptions, files: Sequence[Path]) -> int:
+def _table(options: argparse.Namespace, files: Sequence[Path]) -> int:
     """Print records of proofs that stand, and return the exit status."""
     code = proof_records.current(rendered(options.specs, options.out, options.only))
     print(proof_records.table(files, code))
@@ -102,7 +80,7 @@ def _table(options: VerificationOptions, files: Sequence[Path]) -> int:
     return 0 if nothing is None else 1
 
 
-def _announce(planned: VerificationPlan, options: VerificationOptions) -> None:
+def _announce(planned: VerificationPlan, options: argparse.Namespace) -> None:
     """Print what of the call is not proved."""
     if planned.unmatched:
         print(f"--only {options.only!r} matches nothing of {', '.join(planned.unmatched)}")
@@ -117,10 +95,10 @@ def _announce(planned: VerificationPlan, options: VerificationOptions) -> None:
 
 
 #: The options that name a file to write.
-_REPORTS = ("junit", "html", "results", "costs")
+_REPORTS = ("junit", "html", "results")
 
 
-def _check_reports(arguments: VerificationOptions, found: Sequence[Rendered]) -> None:
+def _check_reports(arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:
     """Raise `CallError` or `FileError` for a file that cannot be written, before anything is proved."""
     outputs = {f"--{name}": path for name in _REPORTS if (path := getattr(arguments, name)) is not None}
     specs = [path for path in arguments.specs if path.is_file()]
@@ -142,15 +120,13 @@ def _check_reports(arguments: VerificationOptions, found: Sequence[Rendered]) ->
 
 
 def _reports(
-    arguments: VerificationOptions, done: Sequence[JobResult], found: Sequence[Rendered], stopped: bool
+    arguments: argparse.Namespace, done: Sequence[JobResult], found: Sequence[Rendered]
 ) -> Iterator[Callable[[], None]]:
-    """What writes each requested report; a run that is stopped has measured no durations."""
+    """What writes each requested report."""
     if junit := arguments.junit:
         yield lambda: write_junit(junit, done, allow_undecided=arguments.allow_undecided)
     if html := arguments.html:
         yield lambda: output_files.put(html, page(report(done, found)))
-    if (costs := arguments.costs) and not stopped:
-        yield lambda: output_files.put(costs, JobCosts.measured(done).text())
     # The last one, because results of another machine raise `CallError`.
     if results := arguments.results:
         yield lambda: _record(results, done)

@@ -25,7 +25,7 @@ from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
 from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage, CoveringArray
-from generator.verify.job_costs import JobCosts
+from generator.verify.job_costs import cost
 from generator.verify.job_selection import plan, rendered, within_reach
 from generator.verify.job_selection import shard as shard_of
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState
@@ -183,7 +183,7 @@ def _planned(
     aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
     chosen, choices = within_reach(jobs, aside, found, coverage)
     # Of each part what is lacking: parts that are recorded in turn stay the same.
-    mine = shard_of(chosen, *part, JobCosts.shipped().of)
+    mine = shard_of(chosen, *part, cost)
     left = mine if record is None else _lacking(mine, aside, found, Path(record), device)
     folders = {job.folder for job in jobs}
     return VerificationPlan(

@@ -60,7 +60,6 @@ class _Work:
         self.failures: list[Failure] = []
         self.not_proved: list[tuple[str, str]] = []
         self.worst = 0.0
-        self.vendor: list[float] = []
         #: The cases by configuration, and the one of the full list, to which refusals count.
         self.rows: Counter[str] = Counter()
         self.full = ""
@@ -83,7 +82,6 @@ class _Work:
             tuple(self.not_proved),
             left_out,
             self.worst,
-            max(self.vendor, default=None),
             subject(self.job),
             _place(self.machine),
             time.monotonic() - started,
@@ -178,8 +176,6 @@ class _Work:
             return
         self.count += 1
         self.worst = max(self.worst, outcome.worst_error)
-        if outcome.vendor_error is not None:
-            self.vendor.append(outcome.vendor_error)
         if outcome.fault is not None:
             front = leading_extents(kernel.variant, case)
             sizes = f"{'B, ' * len(front)}M, N, K = {', '.join(map(str, (*front, *case.sizes)))}"

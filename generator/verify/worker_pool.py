@@ -13,9 +13,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
+from generator.files.parent_process import begin_worker
 from generator.verify.job_inputs import run_with_inputs
 from generator.verify.jobs import Failure, Job, JobResult
-from generator.verify.parallel import begin_worker
 
 #: How many cases with gigabytes of operands may use the GPU at the same time.
 _LARGE_CASES = 2

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import Timeout
 
 from generator.commands import tune
-from generator.files import locking
+from generator.files.locking import lock_of
 from generator.tune import rate_fit, winner_choice
 from generator.tune.journal import Journal
 from tests.helpers.support import called
@@ -122,7 +123,9 @@ def test_no_other_run_writes_the_file_while_winners_are_chosen(
     held = []
 
     def fitted(*arguments: Any) -> Any:
-        held.append(locking._attempt(bench.winners.parent) is None)
+        with pytest.raises(Timeout):
+            lock_of(bench.winners.parent).acquire(blocking=False)
+        held.append(True)
         return rate_fit.fit(*arguments)
 
     monkeypatch.setattr(winner_choice, "fit", fitted)

@@ -23,7 +23,7 @@ from generator.files import output_files
 from generator.files.reading import FileError
 from generator.verify import result_cache, worker_pool
 from generator.verify.coverage import Coverage
-from generator.verify.job_costs import JobCosts
+from generator.verify.job_costs import cost
 from generator.verify.job_selection import covered, plan, rendered, shard
 from generator.verify.jobs import LEVELS, Failure, Job, JobResult, command
 from generator.verify.launches import launches
@@ -138,7 +138,7 @@ def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call,
     assert f"render it first: python -m generator {SPEC} --out {tmp_path}" in err
 
 
-REPORTS = ("junit", "html", "results", "costs")
+REPORTS = ("junit", "html", "results")
 
 
 def options(folder: Path) -> list[object]:
@@ -185,9 +185,7 @@ def test_a_report_that_cannot_be_written_is_known_before_any_proof(
         assert (status, out) == (1, "") and str(path) in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [("junit", "html"), ("junit", "results"), ("html", "costs"), ("results", "costs")]
-)
+@pytest.mark.parametrize(("first", "second"), [("junit", "html"), ("junit", "results"), ("html", "results")])
 def test_two_reports_need_two_files(call: Call, tmp_path: Path, first: str, second: str) -> None:
     one, other = tmp_path / "report", tmp_path / "folder" / ".." / "report"
     status, out, err = call(SPEC, "--level", "static", f"--{first}", one, f"--{second}", other)
@@ -219,7 +217,7 @@ def test_of_several_reports_one_cannot_be_written_at_the_end(
     assert err.splitlines() == [
         f"{tmp_path / name}: cannot be written: No space left on device" for name in ("junit", "html")
     ]
-    assert (tmp_path / "results").is_file() and (tmp_path / "costs").is_file()
+    assert (tmp_path / "results").is_file()
 
 
 def test_reports_of_two_folders_of_one_name(call: Call, tmp_path: Path) -> None:
@@ -269,7 +267,7 @@ def family() -> list[Rendered]:
 
 def test_shards_are_disjoint_and_together_everything() -> None:
     jobs = plan(family(), ("static", "interpret", "compile"))
-    parts = [shard(jobs, index, 3, JobCosts.shipped().of) for index in (1, 2, 3)]
+    parts = [shard(jobs, index, 3, cost) for index in (1, 2, 3)]
     assert {job for part in parts for job in part} == set(jobs)
     assert sum(map(len, parts)) == len(jobs)
 

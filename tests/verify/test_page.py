@@ -70,7 +70,7 @@ def sample() -> tuple[list[JobResult], list[Rendered]]:
         if (job.level, job.name) == ("static", ladder.kernels[1].name):
             results[index] = replace(result, failures=(Failure("lint", "no name is unused", "line 3: F841 `x`"),))
         if (job.level, job.name) == ("gpu", autotune.kernels[0].name):
-            results[index] = replace(result, cases=38, not_proved=(("wide", "9 GiB of memory"),), vendor_error=0.9)
+            results[index] = replace(result, cases=38, not_proved=(("wide", "9 GiB of memory"),))
         if (job.level, job.name) == ("bounds", ladder.kernels[3].name):
             lines = tuple((f"line {line}: load of a", "not understood: line 40: tl.where") for line in (61, 62, 70))
             results[index] = replace(result, cases=0, not_proved=lines)
@@ -230,8 +230,8 @@ def test_what_is_no_text_and_no_number_does_not_break_the_page() -> None:
     ladder = family("ladder")
     job = Job("gpu", ladder.folder, ladder.kernels[0].name)
     broken = (Failure("prime", "primes", "not text: \udcff \x00"),)
-    found = report([JobResult(job, 1, broken, worst_error=float("inf"), vendor_error=float("nan"))], [ladder])
-    facts = "1 case · largest error: inf of the allowed one · error: nan of that of torch's product"
+    found = report([JobResult(job, 1, broken, worst_error=float("inf"))], [ladder])
+    facts = "1 case · largest error: inf of the allowed one"
     assert facts in told(found, job.name) and "not text: \udcff \x00" in told(found, job.name) and page(found)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import py_compile
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,16 +178,6 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[
 
     monkeypatch.setattr(module, name, called)
     return calls
-
-
-def test_ruff_gets_names_in_parts_and_no_name_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [written(tmp_path, GOOD, name=f"kernel{number}.py") for number in range(7)]
-    files[5].write_text(files[5].read_text(encoding="utf-8").replace("torch.pi", "y"), encoding="utf-8")
-    calls = counted(monkeypatch, subprocess, "run")
-    monkeypatch.setattr(static_checks, "_MOST", 3 * (len(str(files[0])) + 1))
-    faults = dict(check([(file, None) for file in files]))
-    assert [sum(word.endswith(".py") for word in call) for (call,) in calls] == [3, 3, 1] * 2
-    assert [file for file, failures in faults.items() if failures] == [files[5]]
 
 
 def test_files_are_checked_in_workers_and_in_groups_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

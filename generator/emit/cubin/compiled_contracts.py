@@ -12,7 +12,7 @@ from functools import cached_property
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 
-#: The classes of alignment, best first, in the order of a run's entries. The C file classifies a call alike.
+#: The classes of alignment, best first, in the order of a run's entries.
 ALIGNMENTS = ("ALIGNED", "ADDRESSED", "ANY")
 
 
