@@ -59,11 +59,7 @@ def test_a_chain_with_a_gate() -> None:
     assert [operand.name for operand in k.operands] == ["scale_m", "bias", "bias2", "add"]
     # What both halves share is loaded once, and of the bias each has its own.
     loads = [(o.name, o.at("n")) for step in k.steps[:4] for o in step.operands]
-    assert loads == [
-        ("scale_m", "scale_m_ptr + n"),
-        ("bias", "bias_ptr + n"),
-        ("bias", "bias_ptr + N + n"),
-    ]
+    assert loads == [("scale_m", "scale_m_ptr + n"), ("bias", "bias_ptr + n"), ("bias", "bias_ptr + N + n")]
     assert (
         "Gate: swiglu computes gate * sigmoid(gate) * x from the 2N columns before it: gate is columns" in properties(k)
     )

@@ -15,15 +15,7 @@ from generator.epilogue.operations import EpilogueOperation
 from generator.language import built_in
 from generator.language.built_in import OPERATIONS
 from generator.lowering.kernel_lowering import view
-from tests.helpers.support import (
-    BASE,
-    Spoken,
-    assert_formatted,
-    contents,
-    family_of,
-    mistakes_of,
-    ops,
-)
+from tests.helpers.support import BASE, Spoken, assert_formatted, contents, family_of, mistakes_of, ops
 
 
 def test_operations_of_a_spec() -> None:

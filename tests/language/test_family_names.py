@@ -71,12 +71,7 @@ def test_every_name_in_use_is_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a__b", "a-b"),
-        ("own_kernels", "own-kernels"),
-        ("fp16_rcr", "fp16-rcr"),
-    ],
+    ("name", "expected"), [("a__b", "a-b"), ("own_kernels", "own-kernels"), ("fp16_rcr", "fp16-rcr")]
 )
 def test_a_distribution_has_the_normal_name(name: str, expected: str) -> None:
     assert why_no_package(name) is None and distribution(name) == expected

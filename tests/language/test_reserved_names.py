@@ -14,17 +14,7 @@ import pytest
 from generator.commands.command_line import main
 from generator.emit import manifest_reader
 from generator.emit.kernel_names import ROLES, by_role
-from generator.emit.render import (
-    ANALYTIC,
-    AO,
-    BACKENDS,
-    INDUCTOR,
-    NN,
-    PACK,
-    PRODUCTS,
-    SHARED_MEMORY,
-    TUNED,
-)
+from generator.emit.render import ANALYTIC, AO, BACKENDS, INDUCTOR, NN, PACK, PRODUCTS, SHARED_MEMORY, TUNED
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient

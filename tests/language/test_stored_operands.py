@@ -30,10 +30,7 @@ def dtype_of(text: str) -> Dtype:
         ("{a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}", "fp8e4m3_a1x128_b128x128"),
         ("{a: fp8e4m3, b: fp8e5m2, scales: {b: [0, 0]}}", "fp8e4m3xfp8e5m2_fp32_bf16_ballxall"),
         ("{a: int8, scales: {a: [1, 0], b: [0, 1]}}", "int8_int32_bf16_a1xall_ballx1"),
-        (
-            "{a: bf16, b: int4, scales: {b: [128, 1]}, packing: {b: fragments}}",
-            "bf16xint4_fp32_bf16_b128x1_fragments",
-        ),
+        ("{a: bf16, b: int4, scales: {b: [128, 1]}, packing: {b: fragments}}", "bf16xint4_fp32_bf16_b128x1_fragments"),
         (
             "{a: fp16, b: uint4, scales: {b: [64, 1]}, zeros: {b: true}, packing: {b: fragments}}",
             "fp16xuint4_fp32_fp16_b64x1_zeros_fragments",

@@ -82,10 +82,7 @@ def test_the_reason_names_words_that_are_legal(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(SWIZZLE, "own", replace(SWIZZLE["linear"], handles=()))  # type: ignore[index]
     for v, reason in (
         (variant(schedule="plain", dtype=INT4, product="exchanged"), "schedule plain handles no stored operands that"),
-        (
-            variant(load="own", epilogue=chain_of(("swiglu",))),
-            "load own handles no gated linear units; use d",
-        ),
+        (variant(load="own", epilogue=chain_of(("swiglu",))), "load own handles no gated linear units; use d"),
         (variant(swizzle="own", schedule="persistent"), "swizzle own handles no tiles that are numbered before; use g"),
     ):
         assert (legality.why_not(v) or "").startswith(reason)

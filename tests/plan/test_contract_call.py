@@ -21,11 +21,7 @@ def listed(layout: str = "rcr", dtype: str = "bf16", batch: str = "none", epilog
 
 
 def test_a_product_has_two_operands_and_a_result() -> None:
-    assert listed() == [
-        "a M K torch.bfloat16 1",
-        "b K N torch.bfloat16 0",
-        "out M N torch.bfloat16 1",
-    ]
+    assert listed() == ["a M K torch.bfloat16 1", "b K N torch.bfloat16 0", "out M N torch.bfloat16 1"]
 
 
 def test_a_batch_stands_in_front_of_matrices() -> None:

@@ -42,10 +42,7 @@ def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s
     (gradient,) = gradients(variant(layout=Layout.of(layout)))
     a, b, _ = layout
     # dA = dS @ B^T and dB = A^T @ dS, where dS is row-major.
-    for product, left, right, operand in (
-        (gradient.a, "r", TRANSPOSED[b], a),
-        (gradient.b, TRANSPOSED[a], "r", b),
-    ):
+    for product, left, right, operand in ((gradient.a, "r", TRANSPOSED[b], a), (gradient.b, TRANSPOSED[a], "r", b)):
         if product.turned:
             left, right = TRANSPOSED[right], TRANSPOSED[left]
         result = TRANSPOSED["r"] if product.turned else "r"

@@ -71,8 +71,7 @@ def test_outcomes_that_can_stand_together_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "kernels"),
-    [(PLACE, {**KERNELS, "gemm__one": "other code"}), (replace(PLACE, triton="3.7.1"), KERNELS)],
+    ("place", "kernels"), [(PLACE, {**KERNELS, "gemm__one": "other code"}), (replace(PLACE, triton="3.7.1"), KERNELS)]
 )
 def test_an_outcome_of_other_code_or_versions_replaces_the_older(
     tmp_path: Path, place: MeasurementSource, kernels: dict[str, str]

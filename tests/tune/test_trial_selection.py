@@ -80,13 +80,7 @@ def test_every_row_that_is_legal_is_a_candidate(mixed: Path) -> None:
     ],
 )
 def test_what_cannot_run_is_left_out_with_its_reason(
-    mixed: Path,
-    shape: tuple[int, int, int],
-    target: str,
-    triton: str,
-    kernel: str,
-    rows: list[int] | None,
-    reason: str,
+    mixed: Path, shape: tuple[int, int, int], target: str, triton: str, kernel: str, rows: list[int] | None, reason: str
 ) -> None:
     found = planned(Shape(*shape), device=replace(H200, target=target), triton=triton)
     assert offered(found).get(kernel) == rows

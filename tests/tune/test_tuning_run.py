@@ -120,12 +120,7 @@ def test_the_second_run_decides(bench: Bench, at_once: AtOnce) -> None:
     ],
 )
 def test_what_is_wrong_or_refused_wins_nothing(
-    bench: Bench,
-    at_once: AtOnce,
-    capsys: pytest.CaptureFixture[str],
-    body: str,
-    message: str | None,
-    status: int,
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str], body: str, message: str | None, status: int
 ) -> None:
     at_once()
     for layout in ("rcr", "rrr"):
