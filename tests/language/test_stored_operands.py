@@ -93,8 +93,3 @@ def test_a_format_has_scales_of_its_own() -> None:
     assert (b.kind, b.container, b.packed, b.scale_types) == ("e2m1", "uint8", 2, ("e8m0", "uint8"))
     nvfp4 = dtype_of("{a: nvfp4}").stored_a
     assert (nvfp4.block, nvfp4.scale_types, nvfp4.packed) == (Block(along=16, across=1), ("fp8e4m3",), 2)
-
-
-def test_scales_make_fp32_of_a_sum() -> None:
-    assert dtype_of("{a: int8, scales: {a: [1, 0], b: [0, 1]}}").sum == "fp32"
-    assert Dtype.of("int8").sum == "int32"

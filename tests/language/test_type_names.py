@@ -18,13 +18,7 @@ NAMES = {
     "fp8e4m3": "float8_e4m3fn torch.float8_e4m3fn fp8 fp8_e4m3 e4m3 float8e4nv tl.float8e4nv FP8",
     "fp8e5m2": "float8_e5m2 torch.float8_e5m2 e5m2 float8e5 fp8_e5m2",
 }
-STORED = {
-    "int4": "int4 torch.int4 i4",
-    "uint4": "uint4 u4",
-    "mxfp4": "mxfp4",
-    "nvfp4": "nvfp4",
-    "mxfp8e4m3": "mxfp8 mxfp8_e4m3",
-}
+STORED = {"int4": "int4 torch.int4 i4", "uint4": "uint4 u4", "mxfp4": "mxfp4", "mxfp8e4m3": "mxfp8 mxfp8_e4m3"}
 
 
 @pytest.mark.parametrize(("word", "names"), NAMES.items())
