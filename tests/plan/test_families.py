@@ -36,17 +36,13 @@ def test_a_link_of_another_name_is_another_spec(tmp_path: Path) -> None:
     assert names(spec, link) == ["three"]
 
 
-def test_a_copy_is_another_spec_that_cannot_have_the_folder(tmp_path: Path) -> None:
+def test_a_copy_is_another_spec_that_cannot_have_the_folder_and_a_mistake_is_said_once(tmp_path: Path) -> None:
     spec, copy = tmp_path / "one.yaml", tmp_path / "folder" / "one.yaml"
     copy.parent.mkdir()
     spec.write_text(BASE)
     copy.write_text(BASE)
     with pytest.raises(SpecError, match="'one' is also the name of"):
         families([spec, copy])
-
-
-def test_a_mistake_of_a_spec_under_two_paths_is_said_once(tmp_path: Path) -> None:
-    spec = tmp_path / "one.yaml"
     spec.write_text(BASE.replace("rcr", "xyz"))
     with pytest.raises(SpecError) as caught:
         families([spec, tmp_path / "." / ".." / tmp_path.name / "one.yaml"])

@@ -36,10 +36,8 @@ def test_a_step_has_whole_groups() -> None:
     few = stored(INT4.scaled_by({"b": [16, 1]}))
     few = replace(few, dtype=replace(few.dtype, fragments=True))
     assert "16 elements along K, and a step needs a multiple of 32" in (legality.why_not(few) or "")
-    for dtype in (INT4, INT8, ZEROS):
-        for word in ("direct", "exchanged"):
-            v = stored(dtype, product=word)
-            assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
+    for v in (stored(dtype, product=word) for dtype in (INT4, INT8, ZEROS) for word in ("direct", "exchanged")):
+        assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
 
 
 def test_k_keeps_the_order_of_memory() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Tile
+from generator.language.vocabulary import MASKING
 from generator.plan import legality, variant_rules
 from generator.plan.shared_memory import BARRIERS
 from tests.helpers.support import BASE, read_text, variant
@@ -105,15 +106,8 @@ def test_effective_words(one: dict[str, object], other: dict[str, object], same:
     assert (legality.effective_words(variant(**one)) == legality.effective_words(variant(**other))) is same
 
 
-@pytest.mark.parametrize(
-    ("masking", "masked"),
-    [
-        ("none", {"m": False, "n": False, "k": False}),
-        ("k", {"m": False, "n": False, "k": True}),
-        ("mn", {"m": True, "n": True, "k": False}),
-        ("mnk", {"m": True, "n": True, "k": True}),
-        ("auto", {"m": None, "n": None, "k": None}),
-    ],
-)
-def test_ragged(masking: str, masked: dict[str, bool | None]) -> None:
-    assert variant_rules.ragged(masking) == masked
+@pytest.mark.parametrize("masking", MASKING)
+def test_ragged(masking: str) -> None:
+    """A word names the dimensions that it masks; `auto` decides at a call."""
+    expected = {letter: None if masking == "auto" else letter in masking.replace("none", "") for letter in "mnk"}
+    assert variant_rules.ragged(masking) == expected

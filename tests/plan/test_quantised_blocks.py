@@ -13,7 +13,7 @@ from generator.language.model import Dtype, Tile
 from generator.language.quantised_results import RESULT_TYPES, quantised_result
 from generator.plan import default_configurations, legality
 from generator.plan.contract_call import call
-from tests.helpers.support import family_of, variant
+from tests.helpers.support import BASE, family_of, variant
 
 
 def chain(*before: str, to: str = "fp8e4m3", **settings: Any) -> Epilogue:
@@ -21,12 +21,10 @@ def chain(*before: str, to: str = "fp8e4m3", **settings: Any) -> Epilogue:
 
 
 @pytest.mark.parametrize("schedule", ["tiled", "persistent", "split_k", "stream_k", "naive"])
-@pytest.mark.parametrize("to", RESULT_TYPES)
-def test_schedules_of_whole_tiles_have_every_type(schedule: str, to: str) -> None:
-    v = variant(schedule=schedule, epilogue=chain("bias", "swiglu", to=to))
-    assert legality.why_not(v) is None
-    for tile in default_configurations.defaults(v):
-        assert legality.why_no_row(v, tile) is None, tile
+def test_schedules_of_whole_tiles_have_every_type(schedule: str) -> None:
+    for v in (variant(schedule=schedule, epilogue=chain("bias", "swiglu", to=to)) for to in RESULT_TYPES):
+        assert legality.why_not(v) is None
+        assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
 
 
 @pytest.mark.parametrize("block", [16, 32, 64, 128, 256])
@@ -72,19 +70,17 @@ def test_a_call_returns_elements_and_scales(
     assert (found.out.dtype, found.out.told) == out
     assert found.out_scale is not None and (found.out_scale.dtype, found.out_scale.told) == scale
     assert found.results[-1] is found.out_scale
-
-
-def test_saved_values_have_the_type_of_the_spec_and_come_before_the_scales() -> None:
+    # Saved values have the type of the spec and come before the scales.
     found = call(variant(epilogue=chain("save", "row_amax", "relu")))
     assert [x.name for x in found.results] == ["out", "preact", "row_amax", "out_scale"]
     assert found.results[1].dtype == "fp16"
 
 
 def test_a_block_of_a_format_may_be_said_and_changes_nothing() -> None:
-    head = "summary: Said.\nlayout: rcr\ndtype: bf16\n"
-    (said,) = family_of(f"{head}epilogue: [[{{quantize: {{to: mxfp4, block: 32}}}}]]\n").kernels
-    (left,) = family_of(f"{head}epilogue: [[{{quantize: {{to: mxfp4}}}}]]\n").kernels
-    assert said.variant == left.variant
+    said, left = (
+        family_of(f"{BASE}epilogue: [[{{quantize: {{to: mxfp4{more}}}}}]]\n").kernels for more in (", block: 32", "")
+    )
+    assert [kernel.variant for kernel in said] == [kernel.variant for kernel in left]
 
 
 @pytest.mark.parametrize(("to", "limit"), [("fp8e4m3", 464), ("fp8e5m2", 61440), ("mxfp4", 7), ("int8", 127.5)])

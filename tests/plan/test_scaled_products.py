@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from generator.language.model import Dtype, Tile
-from generator.plan import default_configurations, legality
 from generator.plan.resources import matrix_instruction, tensor_memory
 from tests.helpers.support import family_of, variant
 
 MXFP8 = Dtype("mxfp8e4m3", "mxfp8e4m3", "fp32", "bf16", "full")
 MXFP4 = Dtype("mxfp4", "mxfp4", "fp32", "bf16", None)
-MIXED = Dtype("mxfp8e4m3", "mxfp4", "fp32", "bf16", "full")
-NVFP4 = Dtype("nvfp4", "nvfp4", "fp32", "bf16", None)
 
 
 def test_scales_lie_beside_accumulators_in_tensor_memory() -> None:
@@ -23,15 +18,6 @@ def test_scales_lie_beside_accumulators_in_tensor_memory() -> None:
     # 128 columns of sums, and 4 of scales for each operand: the hardware allocates powers of two.
     assert tensor_memory(v, tile, "sm100") == 256
     assert tensor_memory(replace(v, product="direct"), tile, "sm100") == 128
-
-
-@pytest.mark.parametrize("dtype", [MXFP8, MXFP4, MIXED, NVFP4])
-def test_defaults_are_legal(dtype: Dtype) -> None:
-    for schedule in ("tiled", "persistent", "split_k"):
-        v = variant(dtype=dtype, product="scaled", schedule=schedule)
-        tiles = default_configurations.defaults(v)
-        assert tiles and all(legality.why_no_row(v, tile) is None for tile in tiles)
-        assert any(legality.why_no_row_on(v, tile, "sm100") is None for tile in tiles)
 
 
 def test_elements_are_stored_alike_and_multiplied_otherwise() -> None:
