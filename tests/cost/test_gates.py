@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +15,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from generator.cost import tuned
 from generator.emit.loading import load_family, load_kernel
 from generator.emit.manifest_reader import read as read_family
-from generator.language.model import Spec
 from generator.language.spec import read
 from generator.plan.devices import DEVICES
 from generator.plan.expand import expand
@@ -66,12 +64,9 @@ def test_a_plain_product_says_nothing_of_a_persistent_kernel_with_two_accumulato
     # Of alternating columns there is one accumulator.
     one = rates_of("dtype: fp16\nepilogue: [[{swiglu: {order: interleaved}}]]\n", file)
     assert set(one["gemm_fp16_rcr_swiglu_interleaved"]) == {TILED, WALKING, POINTER}
-
-
-def test_nor_does_what_won_as_one() -> None:
-    held = tuned.bake(
-        family_of(f"{AXES}{KERNELS}dtype: fp16\nepilogue: swiglu\n", beside={"found.json": found(PLAIN_RATES[1])})
-    )
+    # Nor does what won as one.
+    text = f"{AXES}{KERNELS}dtype: fp16\nepilogue: swiglu\n"
+    held = tuned.bake(family_of(text, beside={"found.json": found(PLAIN_RATES[1])}))
     assert (held.won, held.rates) == ((), ())
 
 
@@ -97,9 +92,6 @@ def test_a_gate_that_was_measured_at_few_sizes_comes_after_a_plain_product() -> 
     both = json.dumps(many | {key: many[key] + few[key] for key in ("winners", "rates")})
     rates = rates_of("dtype: fp16\nepilogue: bias+swiglu\n", both)["gemm_fp16_rcr_bias_swiglu"]
     assert rates[TILED].startswith("(1, 4e-07")
-
-
-# What the shipped measurements call for on an H200.
 
 
 @pytest.fixture(scope="module")
@@ -147,27 +139,6 @@ def test_no_gate_of_a_mixture_runs_products_that_wait(grouped: ModuleType, layou
         for rows in (64, 512, 4096, 32768):
             how, _ = which(grouped, (groups, rows, n, k), layout)
             assert not waits[how], (groups, rows, n, k)
-
-
-def test_products_without_a_gate_have_the_rates_they_had() -> None:
-    """Those of the plain products, as if nothing had been measured with a gate."""
-    path = ROOT / "specs" / "grouped.yaml"
-    plain, held = (tuned.bake(expand(spec)) for spec in (read_without(path, "fused.json"), read(path)))
-    for contract in ("gmm_bf16_rcr_none", "gmm_bf16_rrr_none"):
-        (one,), (other,) = ([each for each in baked.rates if each[1] == contract] for baked in (plain, held))
-        assert one == other
-    assert plain.like == held.like
-
-
-def read_without(path: Path, name: str) -> Spec:
-    """The spec with one of its measured files left out."""
-    spec = read(path)
-    kept = tuple(each for each in spec.tuned if Path(str(each.file)).name != name)
-    assert len(kept) == len(spec.tuned) - 1
-    return replace(spec, tuned=kept)
-
-
-# What ptxas makes of it.
 
 
 @pytest.mark.parametrize(
