@@ -35,11 +35,7 @@ def rows() -> list[dict[str, Any]]:
 
 def test_a_row_has_the_figures_of_the_table() -> None:
     first, peer, wrong, _ = rows()
-    assert (first["case"], first["shape"], first["m"], first["n"], first["k"]) == (
-        "squares",
-        "4096x4096x4096",
-        *[4096] * 3,
-    )
+    assert [first[key] for key in ("case", "shape", "m", "n", "k")] == ["squares", "4096x4096x4096", *[4096] * 3]
     assert (first["gpu_us_median"], first["roofline_percent"], first["tflops"]) == (210.0, 93.496, 654.47)
     assert [first[f"ratio_cublas{end}"] for end in ("", "_low", "_high")] == [1.0, 0.975, 1.02273]
     assert (first["config"], first["BLOCK_M"], first["num_warps"]) == (0, 128, 8) and first["kernel"] == "tiled_name"

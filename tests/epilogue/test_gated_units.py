@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,20 +12,15 @@ from generator.epilogue.chain import Epilogue
 from generator.epilogue.operations import EpilogueOperation
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.errors import CallError
-from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.model import Dtype, Tile
 from generator.lowering.docstrings import properties
 from generator.lowering.kernel_lowering import view
-from generator.plan import default_configurations, legality
+from generator.plan import default_configurations
 from generator.plan.resources import tensor_memory
 from generator.plan.shared_memory import shared_memory
-from tests.helpers.support import BASE, Spoken, family_of
+from tests.helpers.support import BASE, Spoken, family_of, variant
 
 INTERLEAVED = "[{swiglu: {order: interleaved}}]"
-
-
-def variant(epilogue: Epilogue, schedule: str = "tiled", load: str = "pointer", product: str = "direct") -> Variant:
-    how = ("auto", "grouped", schedule, load, "as_load", product)
-    return Variant(Layout.of("rcr"), Dtype.of("bf16"), "none", epilogue, *how)
 
 
 def gate(order: str = "concatenated") -> Epilogue:
@@ -37,12 +31,7 @@ def gate(order: str = "concatenated") -> Epilogue:
 def test_a_chain_with_a_gate() -> None:
     family = family_of(f"{BASE}epilogue: [scale_m+bias+swiglu+bias+add, {INTERLEAVED}]\n")
     first, second = (kernel.variant.epilogue for kernel in family.kernels)
-    assert [(o.name, o.shape) for o in first.operands] == [
-        ("scale_m", "M"),
-        ("bias", "2N"),
-        ("bias2", "N"),
-        ("add", "MN"),
-    ]
+    assert {o.name: o.shape for o in first.operands} == {"scale_m": "M", "bias": "2N", "bias2": "N", "add": "MN"}
     assert first.text == "swiglu(A @ B * scale_m + bias) + bias2 + add"
     assert (first.order, second.order) == ("concatenated", "interleaved")
     assert second.text == "swiglu(A @ B, order='interleaved')"
@@ -60,14 +49,8 @@ def test_a_chain_with_a_gate() -> None:
     # What both halves share is loaded once, and of the bias each has its own.
     loads = [(o.name, o.at("n")) for step in k.steps[:4] for o in step.operands]
     assert loads == [("scale_m", "scale_m_ptr + n"), ("bias", "bias_ptr + n"), ("bias", "bias_ptr + N + n")]
-    assert (
-        "Gate: swiglu computes gate * sigmoid(gate) * x from the 2N columns before it: gate is columns" in properties(k)
-    )
-
-
-def test_the_default_order_is_not_named() -> None:
-    family = family_of(f"{BASE}epilogue: [[{{swiglu: {{order: concatenated}}}}]]\n")
-    assert family.kernels[0].variant.epilogue == gate()
+    told = "Gate: swiglu computes gate * sigmoid(gate) * x from the 2N columns before it: gate is columns"
+    assert told in properties(k)
 
 
 def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(cli: Callable[..., Spoken], tmp_path: Path) -> None:
@@ -87,26 +70,15 @@ def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(cli: Callable[..
 
 
 @pytest.mark.parametrize("order", ["concatenated", "interleaved"])
-@pytest.mark.parametrize("product", ["direct", "exchanged"])
-@pytest.mark.parametrize("schedule", ["naive", "tiled", "persistent", "split_k", "stream_k"])
-def test_default_tiles_fit_as_those_of_a_plain_product_do(order: str, product: str, schedule: str) -> None:
-    v = variant(gate(order), schedule, product=product)
-    rows = default_configurations.defaults(v)
-    assert rows and len(set(rows)) == len(rows)
-    plain = default_configurations.defaults(replace(v, epilogue=Epilogue()))
-    assert max(row.n * row.k for row in rows) <= max(row.n * row.k for row in plain) // 2
-    fitting = [row for row in rows if legality.why_no_row(v, row) is None]
-    assert fitting == list(rows) or (product == "exchanged" and schedule != "tiled")
-    assert any(legality.why_no_row_on(v, row, "sm90") is None for row in fitting or rows) or not fitting
-
-
-def test_two_halves_take_the_memory_of_twice_the_columns() -> None:
+def test_two_halves_take_the_memory_of_twice_the_columns(order: str) -> None:
+    axes = {"dtype": Dtype.of("bf16"), "masking": "auto"}
+    gated, plain = variant(epilogue=gate(order), **axes), variant(epilogue=chain_of(["bias"]), **axes)
     tile, wide = Tile(128, 64, 64, warps=4, stages=3), Tile(128, 128, 64, warps=4, stages=3)
-    plain = variant(chain_of(["bias"]))
-    for order in ("concatenated", "interleaved"):
-        for target in ("sm80", "sm90"):
-            assert shared_memory(variant(gate(order)), tile, target) == shared_memory(plain, wide, target)
-        assert tensor_memory(variant(gate(order)), tile, "sm100") == tensor_memory(plain, wide, "sm100")
+    for target in ("sm80", "sm90"):
+        assert shared_memory(gated, tile, target) == shared_memory(plain, wide, target)
+    assert tensor_memory(gated, tile, "sm100") == tensor_memory(plain, wide, "sm100")
+    rows, others = default_configurations.defaults(gated), default_configurations.defaults(plain)
+    assert max(row.n * row.k for row in rows) <= max(row.n * row.k for row in others) // 2
 
 
 def test_a_gate_of_a_spec_s_own_is_one_entry() -> None:

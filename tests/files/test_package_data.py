@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 
 from generator.commands import COMMANDS
 from generator.files.package_data import NotInstalled, data, shared
-from tests.helpers.support import LONGEST, ROOT, python
+from tests.helpers.support import ROOT, python
 
 
 def test_what_is_there_and_what_is_not() -> None:
@@ -64,10 +62,7 @@ def test_the_pytest_plugin_of_an_archive(archive: Path, tmp_path: Path) -> None:
 
 def test_a_package_that_is_needed_and_missing_is_named(tmp_path: Path) -> None:
     # Without site-packages.
-    call = [sys.executable, "-S", "-m", "generator", "schema"]
-    ran = subprocess.run(
-        call, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=LONGEST
-    )
+    ran = python("-S", "-m", "generator", "schema", cwd=tmp_path)
     how = "pip install . in a checkout of the generator"
     told = f"python -m generator: fastjsonschema is not installed; install it with: {how}\n"
     assert (ran.returncode, ran.stderr) == (2, told)

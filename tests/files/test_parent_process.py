@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import LONGEST, ROOT
+from tests.helpers.support import LONGEST, ROOT, python
 
 #: A parent of two workers: it prints their ids and what they do, then ends as its last argument says.
 _PARENT = """
@@ -115,14 +115,8 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path, pools: str, what: str, ho
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_worker_that_compiles_ahead_ends_when_its_standard_input_is_closed() -> None:
-    code = (
-        "import os, sys, time\n"
-        "from generator.files.parent_process import end_with_parent\n"
-        "sys.stdin.buffer.readline()\n"
-        "end_with_parent(sys.stdin.fileno())\n"
-        "print('begun', flush=True)\n"
-        "time.sleep(7200)\n"
-    )
+    code = "import sys, time\nfrom generator.files.parent_process import end_with_parent\nsys.stdin.buffer.readline()\n"
+    code += "end_with_parent(sys.stdin.fileno())\nprint('begun', flush=True)\ntime.sleep(7200)\n"
     worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
     assert worker.stdin is not None and worker.stdout is not None
     worker.stdin.write(b"[]\n")
@@ -136,5 +130,4 @@ def test_a_worker_that_compiles_ahead_ends_when_its_standard_input_is_closed() -
 
 def test_a_process_without_a_parent_goes_on() -> None:
     code = "from generator.files.parent_process import end_with_parent; end_with_parent(); print('here')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=LONGEST)
-    assert done.stdout == b"here\n"
+    assert python("-c", code).stdout == "here\n"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from pathlib import Path
 
 import pytest
 
 from generator.files.reading import FileError
 from generator.files.updating import update
+from tests.helpers.support import side_by_side
 
 
 def _add(path: Path, times: int) -> None:
@@ -21,12 +21,7 @@ def test_processes_that_name_a_file_by_a_link_wait_for_each_other(tmp_path: Path
     real.parent.mkdir()
     real.write_text("0")
     link.symlink_to(real)
-    context = multiprocessing.get_context("spawn")
-    others = [context.Process(target=_add, args=(path, 20)) for path in (real, link)]
-    for other in others:
-        other.start()
-    for other in others:
-        other.join()
+    assert side_by_side(_add, (real, 20), (link, 20)) == [0, 0]
     assert real.read_text() == "40" and link.is_symlink()
 
 

@@ -6,12 +6,13 @@ import itertools
 import math
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from packaging.specifiers import SpecifierSet
 
 from generator.language.errors import SpecError
-from generator.language.model import Variant
+from generator.language.model import Exclusion, Variant
 from generator.language.spec import read
 from generator.language.vocabulary import AXES, DEFAULTS, IMPLEMENTATION_AXES
 from generator.plan import exclusions
@@ -123,3 +124,11 @@ def test_every_point_of_a_shipped_product_is_a_kernel_or_left_out_with_a_reason(
     assert others == dict.fromkeys(added, each)
     assert all(left.reason for left in family.left_out)
     assert all(kernel.tiles and kernel.targets for kernel in family.kernels)
+
+
+def test_an_exclusion_that_matches_nothing() -> None:
+    spec = read_text(BASE)
+    nothing = Exclusion((("masking", frozenset({"mnk"})),), "x")
+    told = r":9:5: exclude: matches no variant of the family; correct it or take it out$"
+    with pytest.raises(SpecError, match=told):
+        expand(replace(spec, exclude=(nothing,), positions={**spec.positions, ("exclude", "0"): (9, 5)}))

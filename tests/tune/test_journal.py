@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import json
 import math
-import multiprocessing
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ from generator.language.errors import CallError
 from generator.tune.journal import Journal, _without
 from generator.tune.outcome import ConfirmedWinner, Timed, TrialFailure, TrialOutcome, sound
 from generator.tune.winners import MeasurementSource
+from tests.helpers.support import side_by_side
 
 PLACE = MeasurementSource("Some GPU", 132, "2.11.0", "3.6.0")
 KERNELS = {"gemm__one": "digest of one", "gemm__two": "digest of two"}
@@ -90,14 +90,6 @@ def test_what_was_not_measured_again_stands(tmp_path: Path) -> None:
     assert kept(path, ("c", ABOUT, PLACE, {"gemm__one": "other code"})) == ["b", "c"]
 
 
-def test_the_same_key_is_kept_once(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    assert kept(path, ("a", ABOUT, PLACE, KERNELS)) == ["a"]
-    line = path.read_text()
-    path.write_text(line + line)
-    assert kept(path) == ["a"] and path.read_text() == line
-
-
 def test_an_interrupted_run_leaves_every_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with pytest.raises(KeyboardInterrupt), Journal(path) as journal:
@@ -109,13 +101,6 @@ def test_an_interrupted_run_leaves_every_line(tmp_path: Path) -> None:
     assert kept(path) == ["b"], "the next run puts it in order"
 
 
-def test_a_journal_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    path.write_text('{"key":"a","about":"b","place":{},"kernels":{},"measurements":[],"winner":null,"lost":null}\n')
-    with pytest.raises(CallError, match=r"format 1, this version reads 2: name another file, or remove this one"):
-        Journal(path)
-
-
 def _append(path: Path, name: str, count: int) -> None:
     with Journal(path) as journal:
         for number in range(count):
@@ -123,13 +108,8 @@ def _append(path: Path, name: str, count: int) -> None:
 
 
 def test_several_processes_append_to_one_journal(tmp_path: Path) -> None:
-    path, context = tmp_path / "journal.jsonl", multiprocessing.get_context("spawn")
-    runs = [context.Process(target=_append, args=(path, name, 8)) for name in "ab"]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    assert [run.exitcode for run in runs] == [0, 0]
+    path = tmp_path / "journal.jsonl"
+    assert side_by_side(_append, (path, "a", 8), (path, "b", 8)) == [0, 0]
     wanted = {f"{name}{number}" for name in "ab" for number in range(8)}
     assert set(Journal(path).outcomes) == wanted and len(path.read_text().splitlines()) == 16
     assert [each.name for each in tmp_path.iterdir()] == ["journal.jsonl"]
@@ -163,6 +143,7 @@ def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ('{"key":"a","place":{}}\n', "format 1, this version reads 2: name another file, or remove this one"),
         ("notes", ":1: is no outcome: the end of the file is no part of a line"),
         ("[]\n", ":1: is no outcome: the value must be object"),
         ("\n", ":1: is no outcome: is not JSON"),
@@ -171,7 +152,7 @@ def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path: Path) -> N
 def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(text)
-    with pytest.raises(CallError, match=re.escape(f"--journal: {path}{words}")):
+    with pytest.raises(CallError, match=re.escape(f"--journal: {path}") + ".*" + re.escape(words)):
         Journal(path)
     assert path.read_text() == text
 
@@ -200,18 +181,6 @@ def test_a_time_that_is_none_is_a_failure_of_its_candidate(seconds: float) -> No
     lost = replace(OUTCOME.winner, library_seconds=seconds, runner_up=replace(one, seconds=seconds))
     assert sound(replace(OUTCOME, winner=lost)).winner == replace(OUTCOME.winner, runner_up=None)
     assert sound(OUTCOME) is OUTCOME
-
-
-def test_a_link_to_a_journal_stays_one(tmp_path: Path) -> None:
-    real, link = tmp_path / "real" / "journal.jsonl", tmp_path / "journal.jsonl"
-    real.parent.mkdir()
-    with Journal(real):
-        pass
-    real.write_bytes(b'{"format":')
-    link.symlink_to(real)
-    with Journal(link):
-        pass
-    assert link.is_symlink() and real.read_bytes() == b""
 
 
 def test_a_packed_journal_is_read_and_not_added_to(tmp_path: Path) -> None:
