@@ -26,58 +26,23 @@ _SHARE = max(1, parallel.workers_by_default() // int(os.environ.get("PYTEST_XDIS
 parallel.workers_by_default = lambda: _SHARE
 
 
+_VERDICTS = "two orders counters symmetric batches groups blocks saved programs outputs"
+_INTERPRETED = (
+    "backward_launches combine compiled composed_products drawn_gradients experts flop_counts gradient_calls "
+    "gradients graph_pass group_gradients groups hub_tests layers_as_torch less_host_code opcheck "
+    "overridden_products recorded_calls rows_alike scaled_products scattered_rows stored_operands torch_modes"
+)
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {
     "bench/test_cli.py": ("test_the_suites_shipped",),
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
     "bounds/test_order_proof.py": (),
     "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
-    "bounds/test_verdicts.py": tuple(
-        f"test_a_mistake_has_its_verdict[{section}"
-        for section in (
-            "two",
-            "orders",
-            "counters",
-            "symmetric",
-            "batches",
-            "groups",
-            "blocks",
-            "saved",
-            "programs",
-            "outputs",
-        )
-    ),
+    "bounds/test_verdicts.py": tuple(f"test_a_mistake_has_its_verdict[{section}" for section in _VERDICTS.split()),
     "cost/test_family_costs.py": ("test_the_choice_has_the_least_predicted_seconds[contracts",),
     "drawn/test_drawn.py": (),
     "emit/test_copies.py": (),
-    "emit/test_interpreted.py": tuple(
-        f"test_interpreted_families[test_{name}]"
-        for name in (
-            "backward_launches",
-            "combine",
-            "compiled",
-            "composed_products",
-            "drawn_gradients",
-            "experts",
-            "flop_counts",
-            "gradient_calls",
-            "gradients",
-            "graph_pass",
-            "group_gradients",
-            "groups",
-            "hub_tests",
-            "layers_as_torch",
-            "less_host_code",
-            "opcheck",
-            "overridden_products",
-            "recorded_calls",
-            "rows_alike",
-            "scaled_products",
-            "scattered_rows",
-            "stored_operands",
-            "torch_modes",
-        )
-    ),
+    "emit/test_interpreted.py": tuple(f"test_interpreted_families[test_{name}]" for name in _INTERPRETED.split()),
     "emit/test_invariant.py": (),
     "emit/test_manifest_mutations.py": ("test_a_value_replaced",),
     "emit/test_never_chosen.py": (),

@@ -203,8 +203,7 @@ def test_a_session_prints_what_stands_in_it(
 
 def test_the_cookbook_has_a_spec_and_a_call_for_each_task() -> None:
     _, *tasks = re.split(r"^## ", TEXTS["docs/cookbook.md"], flags=re.M)
-    assert len(tasks) == 12
-    assert all(_SPEC.search(task) or "docs/examples/" in task for task in tasks)
+    assert len(tasks) == 12 and all(_SPEC.search(task) or "docs/examples/" in task for task in tasks)
     assert all("```pycon\n" in task or "```console\n" in task for task in tasks)
 
 

@@ -182,9 +182,8 @@ def wrong_answers(kind: Kind, folder: Path) -> tuple[int, list[str]]:
         try:
             meaning = kind.read(path)
         except (CallError, SpecError, FileError) as error:
-            if f"{path}:" not in str(error).replace(f"{path.with_name('spec.yaml')}:", "", 1).replace(
-                repr(path.name), f"{path}:"
-            ):
+            told = str(error).replace(f"{path.with_name('spec.yaml')}:", "", 1)
+            if f"{path}:" not in told.replace(repr(path.name), f"{path}:"):
                 found.append(f"{name}: without the path: {error}")
             elif not any(f":{line}:" in str(error) for line in range(1, 300)):
                 found.append(f"{name}: without a line: {error}")

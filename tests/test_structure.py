@@ -17,22 +17,9 @@ import pytest
 import generator
 
 ROOT = Path(generator.__file__).parent
-#: Each package imports only those before it, and `generator` itself, which is a version and the names of functions.
 ORDER = (
-    "runtime",
-    "files",
-    "epilogue",
-    "language",
-    "plan",
-    "cost",
-    "lowering",
-    "emit",
-    "bounds",
-    "problem",
-    "verify",
-    "bench",
-    "tune",
-    "commands",
+    *("runtime", "files", "epilogue", "language", "plan", "cost", "lowering", "emit"),
+    *("bounds", "problem", "verify", "bench", "tune", "commands"),
 )
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
@@ -154,20 +141,17 @@ def test_a_package_says_its_purpose_in_one_line(name: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "never"),
     [
-        (
-            "generator.plan.kernels",
-            ("yaml", "jinja2", "torch", "triton", "generator.lowering", "generator.language.spec"),
-        ),
-        ("generator.language.spec", ("torch", "triton", "generator.lowering", "generator.plan", "generator.cost")),
-        ("generator.emit.job", ("torch", "triton", "z3", "numpy", "generator.verify")),
-        ("generator.commands.command_line", ("torch", "triton", "z3", "numpy", "generator.verify")),
+        ("generator.plan.kernels", "yaml jinja2 torch triton generator.lowering generator.language.spec"),
+        ("generator.language.spec", "torch triton generator.lowering generator.plan generator.cost"),
+        ("generator.emit.job", "torch triton z3 numpy generator.verify"),
+        ("generator.commands.command_line", "torch triton z3 numpy generator.verify"),
     ],
 )
-def test_what_an_import_does_not_bring_along(entry: str, never: tuple[str, ...]) -> None:
+def test_what_an_import_does_not_bring_along(entry: str, never: str) -> None:
     code = f"import sys, {entry}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert entry in loaded
-    assert [name for name in never if name in loaded] == []
+    assert [name for name in never.split() if name in loaded] == []
 
 
 @pytest.mark.parametrize("room", BOUNDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from generator.commands.command_line import main
 from generator.emit.manifest_reader import read
-from generator.emit.render import kernel_source
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
 from generator.lowering.call_table import CallTable
@@ -32,14 +30,6 @@ def test_outputs_are_in_the_order_of_the_chain_a_second_use_numbered() -> None:
     assert chain_of(epilogue.data) == epilogue and not chain_of(["bias"]).outputs
 
 
-def test_the_value_goes_on_as_it_was() -> None:
-    (with_taps,) = family_of(f"{BASE}epilogue: bias+save+row_sum+gelu\n").kernels
-    (without,) = family_of(f"{BASE}epilogue: bias+gelu\n").kernels
-    lines = [line for step in view(with_taps).steps for line in step.lines]
-    assert lines == [line for step in view(without).steps for line in step.lines]
-    assert view(with_taps).result == view(without).result == "x.to(tl.float16)"
-
-
 @pytest.mark.parametrize(
     ("chain", "schedule", "most"),
     [
@@ -53,15 +43,6 @@ def test_the_value_goes_on_as_it_was() -> None:
 def test_sums_along_both_sides_leave_registers_for_smaller_tiles(chain: str, schedule: str, most: int) -> None:
     (kernel,) = family_of(f"{BASE}epilogue: {chain}\nschedule: {schedule}\n").kernels
     assert max(tile.m * tile.n // (32 * tile.warps) for tile in kernel.tiles) == most
-
-
-@pytest.mark.parametrize("how", ["schedule: persistent", "load: descriptor\nstore: pointer", "load: block_pointer"])
-def test_the_addresses_of_c_are_computed_once(how: str) -> None:
-    """Those of what is saved are its own; a block pointer that C is stored by has none."""
-    family = family_of(f"{BASE}{how}\nepilogue: save+accumulate\n")
-    source = kernel_source(family.spec, family.kernels[0])
-    assert source.count(" c_ptrs = ") == 1
-    assert source.count("tl.store(c_ptrs, ") == source.count(" preact_ptrs = ") == int("block" not in how)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +105,7 @@ def test_the_function_returns_a_tuple_where_there_are_outputs_alone() -> None:
     returned = {}
     for chain in ("none", "accumulate", "save+row_amax"):
         (kernel,) = family_of(f"{BASE}epilogue: {chain}\n").kernels
-        table = CallTable(view(kernel))
-        (assignment,) = ast.parse(table.text).body
-        assert isinstance(assignment, ast.Assign) and isinstance(assignment.value, ast.Call)
-        (results,) = (x.value for x in assignment.value.keywords if x.arg == "results")
-        assert isinstance(results, ast.Tuple)
-        names = [ast.literal_eval(x.args[0]) for x in results.elts if isinstance(x, ast.Call)]
-        (function,) = ast.parse(f"{table.head}\n    pass").body
-        assert isinstance(function, ast.FunctionDef) and function.returns is not None
-        returned[chain] = ", ".join(names), ast.unparse(function.returns)
-    assert returned["none"] == returned["accumulate"] == ("out", "Tensor")
-    assert returned["save+row_amax"] == ("out, preact, row_amax", "tuple[Tensor, Tensor, Tensor]")
+        head = CallTable(view(kernel)).head
+        returned[chain] = head.rpartition("-> ")[2].rstrip(":")
+    assert returned["none"] == returned["accumulate"] == "Tensor"
+    assert returned["save+row_amax"] == "tuple[Tensor, Tensor, Tensor]"

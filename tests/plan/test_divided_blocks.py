@@ -55,22 +55,6 @@ def test_the_loop_needs_as_much_shared_memory_as_where_k_is_whole() -> None:
     assert {tile.split for tile in default_configurations.defaults(divided)} == {2, 3, 4}
 
 
-def test_the_second_kernel_knows_no_blocks_and_is_as_wide_as_the_widest() -> None:
-    text = SPLIT.replace("exchanged", "direct").replace("store: pointer\n", "") + rows("m: 64, n: 112")
-    family = family_of(text)
-    (source,) = kernel_sources(family.spec, family.kernels)
-    first, _, second = source.partition("_sum(\n    ")
-    for statement in (
-        "offs_n = column + tl.arange(0, LEFT_N)",
-        "offs_n = middle_column + tl.arange(0, MIDDLE_N)",
-        "offs_n = right + tl.arange(0, BLOCK_N - LEFT_N - MIDDLE_N)",
-    ):
-        assert first.count(statement) == 1, statement
-    assert first.count("tl.store(") == 3
-    assert "(cdiv(M, 16) * cdiv(N, LEFT_N),)" in second and '"BLOCK_N": LEFT_N' in second
-    assert "described(out, 16, LEFT_N)" in second and "LEFT_N" not in second.partition("CALL = ")[0]
-
-
 @pytest.mark.parametrize("masking", ["none", "k"])
 def test_sums_of_blocks_of_columns_are_masked_though_the_tile_divides_n(masking: str) -> None:
     """192 columns are one tile of the first kernel and one and a half of the second."""

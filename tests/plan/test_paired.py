@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from generator.emit.render import kernel_sources
 from generator.language.built_in import BUILT_IN, chain_of
 from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Tile, Variant
@@ -14,12 +13,7 @@ from generator.plan import default_configurations, legality
 from generator.plan.configurations import row_of_tile
 from generator.plan.resources import heights, matrix_instruction, tensor_memory, widths
 from generator.plan.shared_memory import shared_memory
-from tests.helpers.support import BASE, family_of, variant
-
-PAIRED = BASE + "schedule: paired\nload: descriptor\nstore: pointer\n"
-
-
-BLOCKS = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
+from tests.helpers.support import variant
 
 
 def paired(**axes: object) -> Variant:
@@ -40,32 +34,12 @@ def test_the_blocks_of_a_size_are_powers_of_two_from_16_on(size: int) -> None:
 
 
 def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b() -> None:
-    blocks = paired(product="exchanged", dtype=BLOCKS)
+    blocks = paired(product="exchanged", dtype=Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]}))
     assert legality.why_not(blocks) is None
     assert legality.why_no_row(blocks, Tile(128, 128, 128, warps=4)) is None
     assert legality.why_not_on(blocks, "sm90") is None
     assert "use tiled or persistent" in (legality.why_not_on(blocks, "sm100") or "")
     assert legality.why_not_on(paired(product="exchanged", dtype=Dtype.of("fp8e4m3")), "sm100") is None
-    stored = "{a: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}"
-    family = family_of(PAIRED.replace("fp16", stored) + "product: exchanged\n")
-    (source,) = kernel_sources(family.spec, family.kernels)
-    assert "acc_left += tl.dot(b_left.T, a.T) * (a_scale * b_scale)[None, :]" in source
-    assert source.count("tl.load(b_scale_ptrs") == 2
-
-
-def test_each_block_has_its_own_load_product_and_store() -> None:
-    tile = "tile: [{m: 208, n: 128, k: 64, warps: 8, stages: 5}]\n"
-    family = family_of(PAIRED + f"product: exchanged\ntargets: [sm90]\nepilogue: bias_m\n{tile}")
-    (source,) = kernel_sources(family.spec, family.kernels)
-    for statement in (
-        "bottom_row = row + TOP_M + MIDDLE_M",
-        "a_middle = a_middle_desc.load([middle_row, k])",
-        "acc_bottom = tl.dot(b.T, a_bottom.T, acc_bottom)",
-        '"a_bottom_desc": described(a, BLOCK_M - TOP_M - MIDDLE_M, BLOCK_K),',
-        "offs_m = pid_m * BLOCK_M + TOP_M + tl.arange(0, MIDDLE_M)",
-    ):
-        assert source.count(statement) == 1, statement
-    assert source.count("bias_m = tl.load(") == source.count("tl.store(") == 3
 
 
 @pytest.mark.parametrize("schedule", ["paired", "paired_m", "tripled", "tripled_m"])

@@ -41,15 +41,6 @@ def test_a_spec_in_words(cli: Cli) -> None:
         assert f"{line}\n" in said.out
 
 
-@pytest.mark.parametrize("name", ["fp16_rcr", "ladder", "gemm16", "int4_rcr"])
-def test_no_line_comes_twice(cli: Cli, name: str) -> None:
-    """What a word means is said once, however many implementations have it."""
-    out = cli("explain", ROOT / "specs" / f"{name}.yaml").out
-    how = out.partition("How it is computed:\n")[2].partition("\n\n")[0].splitlines()
-    meanings = [line for line in how if line.startswith("    ") and not line.startswith("    measured on")]
-    assert len(meanings) > 3 and len(set(meanings)) == len(meanings)
-
-
 def test_measurements_are_the_reason(cli: Cli) -> None:
     Path("family.yaml").write_text(SPEC)
     Path("found.json").write_text(GOOD)
