@@ -26,6 +26,14 @@ _SHARE = max(1, parallel.workers_by_default() // int(os.environ.get("PYTEST_XDIS
 parallel.workers_by_default = lambda: _SHARE
 
 
+#: Files of which all tests take long, and beginnings of names in two others.
+_WHOLE = (
+    "bounds/order_proof drawn/drawn emit/copies emit/invariant emit/never_chosen emit/sharding emit/stubs "
+    "emit/warnings emit/what_a_change_touches tune/executors tune/public_calls tune/tuning_run "
+    "verify/approximate_math verify/auxiliary_outputs verify/batches verify/coverage verify/cubin_launches "
+    "verify/cubin_package verify/decoding verify/groups verify/operations verify/plugin verify/shared_tiles "
+    "verify/stored_operands verify/symmetric verify/two_kernels"
+)
 _VERDICTS = "two orders counters symmetric batches groups blocks saved programs outputs"
 _INTERPRETED = (
     "backward_launches combine compiled composed_products drawn_gradients experts flop_counts gradient_calls "
@@ -34,51 +42,26 @@ _INTERPRETED = (
 )
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {
+    **{f"{name.replace('/', '/test_')}.py": () for name in _WHOLE.split()},
     "bench/test_cli.py": ("test_the_suites_shipped",),
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
-    "bounds/test_order_proof.py": (),
     "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
     "bounds/test_verdicts.py": tuple(f"test_a_mistake_has_its_verdict[{section}" for section in _VERDICTS.split()),
     "cost/test_family_costs.py": ("test_the_choice_has_the_least_predicted_seconds[contracts",),
-    "drawn/test_drawn.py": (),
-    "emit/test_copies.py": (),
     "emit/test_interpreted.py": tuple(f"test_interpreted_families[test_{name}]" for name in _INTERPRETED.split()),
-    "emit/test_invariant.py": (),
     "emit/test_manifest_mutations.py": ("test_a_value_replaced",),
-    "emit/test_never_chosen.py": (),
-    "emit/test_sharding.py": (),
-    "emit/test_stubs.py": (),
     "emit/test_syntax_digest.py": ("test_every_python",),
-    "emit/test_warnings.py": (),
-    "emit/test_what_a_change_touches.py": (),
     "language/test_gradient_operations.py": ("test_a_kernel_is_verified",),
     "language/test_reserved_names.py": ("test_no_two_variants",),
     "runtime/test_private.py": ("test_a_family_does_without",),
     "test_docs.py": ("test_a_command_prints", "test_a_session_prints"),
-    "tune/test_executors.py": (),
-    "tune/test_public_calls.py": (),
-    "tune/test_tuning_run.py": (),
     "verify/test_ahead_of_time.py": ("test_a_second_run",),
-    "verify/test_approximate_math.py": (),
-    "verify/test_auxiliary_outputs.py": (),
-    "verify/test_batches.py": (),
     "verify/test_cli.py": ("test_a_run_goes_on", "test_text_that_is_not_ascii"),
-    "verify/test_coverage.py": (),
-    "verify/test_cubin_launches.py": (),
-    "verify/test_cubin_package.py": (),
-    "verify/test_decoding.py": (),
     # test_saved_halves.py has one of its kind, as this file has of those of that one.
     "verify/test_divided_blocks.py": ("test_sums_are_right",),
-    "verify/test_groups.py": (),
-    "verify/test_operations.py": (),
-    "verify/test_plugin.py": (),
     "verify/test_quantised_blocks.py": ("test_quotients_that_are_hard",),
     "verify/test_saved_halves.py": ("test_both_halves", "test_a_half_that"),
-    "verify/test_shared_tiles.py": (),
-    "verify/test_stored_operands.py": (),
-    "verify/test_symmetric.py": (),
     "verify/test_tile_order.py": ("test_the_orders_are_proved",),
-    "verify/test_two_kernels.py": (),
     "verify/test_words.py": ("test_another_check", "test_another_constant", "test_another_library"),
 }
 _ON_DEMAND = ("browser", "drawn", "ecosystem", "install", "mutations", "operators", "product")

@@ -1,4 +1,4 @@
-"""What is kept: whole, without loss, and found again."""
+"""What is kept: whole, without loss, and found again; its statistics."""
 
 from __future__ import annotations
 
@@ -98,3 +98,11 @@ def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"is not written, because line .* NaN is not a finite number"):
         samples.save(samples.results(replace(record, sides=(side,))), path)
     assert not path.exists()
+
+
+def test_a_ratio_has_the_median_and_the_quartiles_of_the_rounds() -> None:
+    assert stats.ratio([3.0, 1.0, 4.0, 1.0, 5.0], [1.0] * 5) == stats.Ratio(3.0, 1.0, 4.0)
+    assert stats.ratio([2.0], [1.0]) == stats.Ratio(2.0, 2.0, 2.0)
+    for peer in ([], [2.0, 3.0]):
+        with pytest.raises(ValueError, match=r"data point|pair up"):
+            stats.ratio(peer, [1.0] * (len(peer) // 2))

@@ -1,4 +1,4 @@
-"""The files that a command writes at its end."""
+"""The files that a command writes at its end, each known by whatever path."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from generator.files import output_files
 from generator.files.output_files import attempt, check, clash, put
 from generator.files.reading import FileError
+from generator.files.same_file import distinct, identity
 from tests.helpers.support import python
 
 
@@ -102,3 +103,18 @@ def test_every_report_is_attempted(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "a").read_text() == "a" and (tmp_path / "b").read_text() == "b"
     assert capsys.readouterr().err == f"{tmp_path / 'folder'}: cannot be written: Is a directory\n"
     assert attempt([partial(output_files.put, tmp_path / "a", "")]) == 0
+
+
+def test_paths_to_one_folder_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    paths = [Path("a"), tmp_path / "a", Path("a/b/.."), Path("./a/."), Path("link"), Path("a/")]
+    assert distinct(paths) == [Path("a")]
+    assert distinct([*reversed(paths), Path("a/b")]) == [Path("a"), Path("a/b")]
+
+
+def test_what_does_not_exist_is_known_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert identity(Path("x")) == identity(tmp_path / "y" / ".." / "x") != identity(Path("y"))
+    assert identity(Path("x\0")) != identity(Path("x"))

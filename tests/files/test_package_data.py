@@ -1,15 +1,18 @@
-"""The data files of the package, in a checkout and in an archive, where they are no files."""
+"""The data files of the package, in a checkout and in an archive, where they are no files; the program's name."""
 
 from __future__ import annotations
 
+import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from generator.commands import COMMANDS
 from generator.files.package_data import NotInstalled, data, shared
-from tests.helpers.support import ROOT, python
+from generator.files.program import program
+from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, python
 
 
 def test_what_is_there_and_what_is_not() -> None:
@@ -66,3 +69,33 @@ def test_a_package_that_is_needed_and_missing_is_named(tmp_path: Path) -> None:
     how = "pip install . in a checkout of the generator"
     told = f"python -m generator: fastjsonschema is not installed; install it with: {how}\n"
     assert (ran.returncode, ran.stderr) == (2, told)
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        (["/usr/bin/gemm-generator", "gemm-generator.exe", "gemm-generator-script.py"], "gemm-generator"),
+        (["/site/generator/__main__.py", "-c", ""], "python -m generator"),
+    ],
+)
+def test_the_name(called: list[str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in called:
+        monkeypatch.setattr(sys, "argv", [each] if each else [])
+        assert program() == name
+
+
+def test_hints_repeat_it(cli: Callable[..., Spoken], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/gemm-generator"])
+    Path("family.yaml").write_text(BASE)
+    said = [
+        cli("family.yaml", "--check").err,
+        cli("verify", "family.yaml").err,
+        cli("new", "mine").out,
+        cli("--json").err,
+        cli("bench", "family.yaml", "--out", "nowhere").err,
+        cli("verify", GENERATED / "ladder", "--level", "interpret", "--out", "nowhere", "--only", "nothing").err,
+    ]
+    assert "render with: gemm-generator family.yaml\n" in said[0] and "gemm-generator verify mine.yaml" in said[2]
+    assert "render it first: gemm-generator family.yaml\n" in said[1] and said[3].startswith("gemm-generator: ")
+    assert not any("python -m" in text for text in said)
+    assert cli("verify").err.startswith("usage: gemm-generator verify ")

@@ -1,4 +1,4 @@
-"""From a spec to its family: order, exclusions, what collapses, and what is left out with which reason."""
+"""From a spec to its family: order, exclusions, what collapses, what is left out with which reason, and other words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
@@ -19,7 +20,7 @@ from generator.plan import exclusions
 from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
 from generator.plan.wanted_variants import wanted_variants
-from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
+from tests.helpers.support import BASE, SPECS, called, family_of, mistakes_of, read_text
 
 
 def names(text: str) -> list[str]:
@@ -132,3 +133,21 @@ def test_an_exclusion_that_matches_nothing() -> None:
     told = r":9:5: exclude: matches no variant of the family; correct it or take it out$"
     with pytest.raises(SpecError, match=told):
         expand(replace(spec, exclude=(nothing,), positions={**spec.positions, ("exclude", "0"): (9, 5)}))
+
+
+@pytest.mark.parametrize("option", ["--list", "--check", "--diff"])
+def test_the_warning_is_printed_whatever_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    (tmp_path / "x.yaml").write_text(f"{BASE}load: descriptor\n")
+    done = called(capsys, tmp_path / "x.yaml", option, "--out", tmp_path / "out")
+    assert "x.yaml:1:1: warning: targets: sm80 is a default target" in done.err
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+def test_a_target_with_little_shared_memory_has_a_default_configuration(target: str) -> None:
+    text = BASE.replace("fp16", '{a: fp16, sparsity: {b: "2:4"}}')
+    (kernel,) = family_of(f"{text}targets: [sm80, {target}]\n").kernels
+    assert kernel.targets == ("sm80", target)
+    own = [index for index in range(len(kernel.tiles)) if index not in dict(kernel.not_offered)[target]]
+    assert own == [len(kernel.tiles) - 1]

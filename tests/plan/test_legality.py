@@ -1,4 +1,4 @@
-"""The legality table: each rule refuses what it names, with its reason, and nothing beside it."""
+"""The legality table: each rule refuses what it names, with its reason; what memory kernels need, and pairs of them."""
 
 from __future__ import annotations
 
@@ -111,3 +111,21 @@ def test_ragged(masking: str) -> None:
     """A word names the dimensions that it masks; `auto` decides at a call."""
     expected = {letter: None if masking == "auto" else letter in masking.replace("none", "") for letter in "mnk"}
     assert variant_rules.ragged(masking) == expected
+
+
+def test_the_kernel_that_sums_parts_of_k_reads_no_matrix_of_the_epilogue() -> None:
+    """The one that adds them does, and has no operand tiles; with one stage the largest of both is a partial sum."""
+    tile, chain = Tile(64, 128, 32, warps=4, stages=1), chain_of(("add",))
+    whole, split = (variant(schedule=word, epilogue=chain) for word in ("tiled", "split_k"))
+    assert legality.shared_memory(split, tile, "sm90") == 32768
+    assert legality.shared_memory(whole, tile, "sm90") == 32768 + 64 * 32 * 2 + 32 * 128 * 2
+
+
+def test_the_kernel_that_adds_partial_sums_has_four_warps() -> None:
+    """They reduce rows together, where the tile's own kernel may have fewer."""
+    chain = chain_of(("row_sum",))
+    one, four = (Tile(16, 512, 16, warps=warps, stages=1) for warps in (1, 4))
+    sizes = [
+        legality.shared_memory(variant(schedule="split_k", epilogue=chain), tile, "gfx942") for tile in (one, four)
+    ]
+    assert sizes[0] == sizes[1]

@@ -1,4 +1,4 @@
-"""Quantised results: their words, what may have one, names, calls, tiles and targets."""
+"""Quantised and symmetric results: what may have one, names, calls, tiles, targets and gradients."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from generator.language.model import Dtype, Tile
 from generator.language.quantised_results import RESULT_TYPES, quantised_result
 from generator.plan import default_configurations, legality
 from generator.plan.contract_call import call
+from generator.plan.gradients import gradients, why_none
 from tests.helpers.support import BASE, family_of, variant
 
 
@@ -87,3 +88,36 @@ def test_a_block_of_a_format_may_be_said_and_changes_nothing() -> None:
 def test_the_limit_is_half_a_step_above_the_largest_number(to: str, limit: float) -> None:
     found = chain(to=to).quantisation
     assert found is not None and quantised_result(found).limit == limit
+
+
+@pytest.mark.parametrize("words", ["", "scale", "scale+add", "mul+gelu", "accumulate", "save+relu"])
+@pytest.mark.parametrize("schedule", ["tiled", "persistent", "split_k"])
+def test_what_has_one(words: str, schedule: str) -> None:
+    epilogue = chain_of(filter(None, words.split("+")))
+    for dtype in ("bf16", "fp16", "tf32x3", "fp32"):
+        axes = {"epilogue": epilogue, "schedule": schedule, "dtype": Dtype.of(dtype), "result": "symmetric"}
+        assert legality.why_not(variant(**axes)) is None
+    batch = legality.why_not(variant(**axes, batch="strided"))
+    assert (batch is None) is (schedule != "split_k")
+
+
+def test_the_name_says_so() -> None:
+    v = variant(result="symmetric", rounding="torch", epilogue=chain_of(["add"]))
+    assert v.contract == "gemm_fp16_rcr_add_roundingtorch_resultsymmetric"
+    assert variant(result="symmetric").name.startswith("gemm_fp16_rcr_none_resultsymmetric__tiled_")
+
+
+def test_m_is_the_only_name_of_both_sizes() -> None:
+    described = call(variant(result="symmetric", epilogue=chain_of(["add"]), batch="strided"))
+    assert described.sizes == ("B", "M", "M", "K")
+    shapes = [x.words for x in (described.a, described.b, *described.operands, described.out)]
+    assert shapes == ["B M K", "B K M", "B M M", "B M M"]
+
+
+def test_gradients_are_of_full_products_and_of_what_is_above_the_diagonal() -> None:
+    v = variant(result="symmetric", epilogue=chain_of(["scale", "gelu"]))
+    assert why_none(v) is None
+    found = gradients(v)
+    assert all(each.symmetric for each in found)
+    assert found[0].a.contract == "gemm_fp16_rrr_none" and found[0].b.contract == "gemm_fp16_crr_none"
+    assert (found[0].saving or "").endswith("_resultsymmetric")
