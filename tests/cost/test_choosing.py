@@ -147,32 +147,6 @@ def test_what_is_left_out_by_bounds_is_never_the_best(contract: str, monkeypatch
     forget("gemm16")
 
 
-def test_no_configuration_takes_less_than_its_bound() -> None:
-    chance = random.Random(0)
-    for _ in range(300):
-        row = {key: 2 ** chance.randrange(4, 9) for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
-        row["SPLIT"] = chance.choice((1, 1, 4))
-        seconds = (10 ** chance.uniform(-7, -5) for _ in range(3))
-        exponents = (chance.uniform(-0.9, 0.9) for _ in range(2))
-        moved = chance.choice(((), (0.25, 4.0), (2.25, 4.0)))
-        rates = (chance.randrange(1, 5), *seconds, 1e12, 10 ** chance.uniform(-7, -5), *exponents, *moved)
-        rated = fitted.rated(row, rates)
-        batch = chance.choice(((), (3,)))
-        bit = chance.randrange(13)
-        bounds = fitted.bounds([rated], 132)
-        for _ in range(20):
-            n, k = (int(10 ** chance.uniform(0, 4)) for _ in range(2))
-            sizes = (*batch, chance.randrange(1 << bit, 2 << bit), n, k)
-            crossing = chance.choice((NOT, (True, False), (True, True)))
-            (taken,) = fitted.seconds([rated], sizes, 132, 2, crossing)
-            ((bound, index),) = fitted.possible(bounds, sizes, 2, taken)
-            assert index == 0 and bound <= (taken * (1 + 1e-9)) ** 2
-            narrowed = fitted.narrowed(bounds, (*sizes[:-3], 1, *sizes[-2:]), 2)
-            ((bound, index),) = fitted.within(narrowed, sizes[-3], taken)
-            assert index == 0 and bound <= (taken * (1 + 1e-9)) ** 2
-    assert fitted.possible(bounds, sizes, 2, taken * 1e-6) == fitted.within(narrowed, sizes[-3], taken * 1e-6) == []
-
-
 def test_stored_weights_and_partial_sums_move_their_own_bytes() -> None:
     """Where a product takes as long as its traffic: B of half the bytes, and sums of four elements of A each."""
     row, rates = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 64}, (1, 1e-12, 1e-12, 1e-12, 1e12, 1e-12, 0.0, 0.0)

@@ -16,11 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.commands.command_line import main
 from generator.cost import analytic
-from generator.cost.family_costs import family_costs
 from generator.emit.loading import load_family
 from generator.emit.package_files import package_names
 from generator.emit.render import ANALYTIC, TUNED
-from generator.language.model import Variant
 from generator.plan import legality
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
@@ -225,16 +223,3 @@ def test_only_families_that_are_left_the_choice_have_the_file() -> None:
     assert TUNED not in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
     assert {ANALYTIC, TUNED} <= set(package_names(family_of(f"{FASTEST}targets: [sm90]\n")))
     assert ANALYTIC not in package_names(family_of(BASE))
-
-
-@pytest.mark.parametrize("text", [EVERYTHING, SCHEDULES], ids=["contracts", "schedules"])
-def test_kernels_of_equal_costs_share_a_function(text: str) -> None:
-    family = family_of(text)
-    costs = family_costs(family)
-    lines = {function.name: function.body for function in costs.functions}
-    assert len(lines) == len(costs.functions) == len(set(lines.values()))
-    own = {contract: dict(kernels) for contract, kernels in costs.own}
-    variants: list[Variant] = [kernel.variant for kernel in family.kernels if kernel.variant.traits.tiled]
-    for v in variants:
-        contract, _, how = v.name.partition("__")
-        assert lines[own.get(contract, {}).get(how, dict(costs.common)[how])] == analytic.comparable_body(v)

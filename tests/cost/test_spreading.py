@@ -184,12 +184,6 @@ def test_the_choice_is_the_same_in_any_order(experts: ModuleType) -> None:
         assert [which(experts, *call) for call in reversed(calls)] == there[::-1]
 
 
-def test_rows_are_spread_over_all_groups_over_few_and_over_one() -> None:
-    expected = {(256, 512): [(256, 2), (16, 32), (1, 512)], (8, 100): [(8, 13), (2, 50), (1, 100)]}
-    expected |= {(2, 5): [(2, 3), (1, 5)], (1, 7): [(1, 7)], (0, 0): [(1, 0)]}
-    assert {each: spreading.ways(*each) for each in expected} == expected
-
-
 def test_a_worst_way_weighs_less_than_equal_groups() -> None:
     evenly, careful = [1.0, 1.05], [4.0, 1.0]
     assert min(spreading.scores([evenly, careful])) == spreading.scores([evenly, careful])[1]

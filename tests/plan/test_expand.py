@@ -1,4 +1,4 @@
-"""From a spec to its family: order, exclusions, what collapses, what is left out with which reason, and other words."""
+"""From specs to their families: order, exclusions, what collapses, what is left out and why, and other words."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from generator.language.vocabulary import AXES, DEFAULTS, IMPLEMENTATION_AXES
 from generator.plan import exclusions
 from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
+from generator.plan.families import families
 from generator.plan.wanted_variants import wanted_variants
 from tests.helpers.support import BASE, SPECS, called, family_of, mistakes_of, read_text
 
@@ -151,3 +152,41 @@ def test_a_target_with_little_shared_memory_has_a_default_configuration(target: 
     assert kernel.targets == ("sm80", target)
     own = [index for index in range(len(kernel.tiles)) if index not in dict(kernel.not_offered)[target]]
     assert own == [len(kernel.tiles) - 1]
+
+
+def names_of(*paths: Path) -> list[str]:
+    return [family.spec.name for family in families(paths)]
+
+
+def test_a_spec_under_several_paths_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec, other = tmp_path / "one.yaml", tmp_path / "folder"
+    spec.write_text(BASE)
+    other.mkdir()
+    (other / "one.yaml").symlink_to(spec)
+    paths = [Path("one.yaml"), spec, Path("folder/../one.yaml"), other / "one.yaml"]
+    assert names_of(*paths) == ["one"]
+    assert [family.spec.path for family in families(paths)] == [Path("one.yaml")]
+
+
+def test_a_link_of_another_name_is_another_spec(tmp_path: Path) -> None:
+    spec, link = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    spec.write_text(BASE)
+    link.symlink_to(spec)
+    assert names_of(spec, link) == ["one", "two"]
+    # Unless the text gives the name.
+    spec.write_text(BASE + "name: three\n")
+    assert names_of(spec, link) == ["three"]
+
+
+def test_a_copy_is_another_spec_that_cannot_have_the_folder_and_a_mistake_is_said_once(tmp_path: Path) -> None:
+    spec, copy = tmp_path / "one.yaml", tmp_path / "folder" / "one.yaml"
+    copy.parent.mkdir()
+    spec.write_text(BASE)
+    copy.write_text(BASE)
+    with pytest.raises(SpecError, match="'one' is also the name of"):
+        families([spec, copy])
+    spec.write_text(BASE.replace("rcr", "xyz"))
+    with pytest.raises(SpecError) as caught:
+        families([spec, tmp_path / "." / ".." / tmp_path.name / "one.yaml"])
+    assert len(caught.value.mistakes) == 1
