@@ -97,12 +97,3 @@ def test_a_bad_file(place: str, values: tuple[Any, ...], words: str) -> None:
 
         with pytest.raises(ValueError, match=f"line 1: .*{where}{re.escape(words)}"):
             tuned_file.parse(changed(change))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("", "is not JSON"), ("{", "is not JSON"), ("[]", "must be object"), ("null", "must be object")],
-)
-def test_a_file_that_is_something_else(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        tuned_file.parse(text)

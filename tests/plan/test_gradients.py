@@ -42,14 +42,6 @@ def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s
         assert operand in (result, "s")
 
 
-def test_the_output_that_keeps_the_sum_is_the_first_of_the_outputs() -> None:
-    text = BACKWARD + "epilogue: [[bias, {save: hidden}, relu, row_amax]]\n"
-    saved = found(text)["gemm_bf16_rcr_save_1whole_bias_save_1hidden_relu_rowamax"]
-    assert saved.chain is not None
-    assert [output.name for output in saved.chain.epilogue.outputs] == ["whole", "hidden", "row_amax"]
-    assert saved.constant == ("row_amax",)
-
-
 @pytest.mark.parametrize("name", ["gradient", "gated", "weight", "up", "rate_up", "d_rate", "inside"])
 def test_other_names_of_operands_are_free(name: str) -> None:
     assert "gemm_bf16_rcr_mine" in found(BACKWARD + OPERATION.format(name))

@@ -14,7 +14,7 @@ from generator.plan import default_configurations, legality
 from generator.plan.configurations import row_of_tile
 from generator.plan.resources import heights, matrix_instruction, tensor_memory, widths
 from generator.plan.shared_memory import shared_memory
-from tests.helpers.support import BASE, family_of, mistakes_of, variant
+from tests.helpers.support import BASE, family_of, variant
 
 
 def paired(**axes: object) -> Variant:
@@ -72,36 +72,8 @@ def test_its_sums_take_the_memory_of_their_own_widths() -> None:
 SPLIT = BASE + "schedule: split_k\nload: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]\n"
 
 
-def kernels_of(text: str) -> dict[str, list[tuple[int, int, int]]]:
-    return {
-        kernel.variant.schedule: [(tile.m, tile.n, tile.split) for tile in kernel.tiles]
-        for kernel in family_of(text).kernels
-    }
-
-
 def rows(*tiles: str) -> str:
     return "tile:\n" + "".join(f"  - {{{tile}, k: 64, warps: 8, stages: 3}}\n" for tile in tiles)
-
-
-def test_lists_of_blocks_ask_for_accumulators_in_tiled_and_split_k() -> None:
-    tiles = rows("m: [256, 16], n: 128", "m: 64, n: [64, 128]", "m: 64, n: 64", "m: [128, 64, 16], n: 64, split: 3")
-    both = {"tiled": [(64, 64, 4)], "paired": [(64, 192, 4)], "paired_m": [(272, 128, 4)]}
-    tiled = SPLIT.replace("split_k", "tiled")
-    assert kernels_of(tiled + tiles.replace(", split: 3", "")) == {**both, "tripled_m": [(208, 64, 4)]}
-    found = kernels_of(SPLIT.replace("split_k", "[tiled, split_k]") + tiles)
-    assert found == {**both, "split_k": [(64, 64, 4)], "split_k_tripled_m": [(208, 64, 3)]}
-    assert not family_of(tiled + rows("m: [256, 16], n: 128")).spec.warnings
-
-
-def test_a_sum_is_read_with_a_warning_that_has_the_list() -> None:
-    (warning,) = family_of(SPLIT.replace("split_k", "paired") + rows("m: 272, n: 128")).spec.warnings
-    assert (warning.line, warning.message[-18:]) == (10, "write m: [256, 16]")
-
-
-@pytest.mark.parametrize("blocks", ["[64, 64]", "[128]", "[]", "[128, 64, 32, 16]", "[128, 48]", "[a, b]"])
-def test_a_list_of_no_blocks_is_refused(blocks: str) -> None:
-    told = mistakes_of(SPLIT + rows(f"m: 64, n: {blocks}"))
-    assert told and all("tile.n: expected" in line for line in told)
 
 
 def test_the_loop_needs_as_much_shared_memory_as_where_k_is_whole() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -36,22 +35,6 @@ def test_a_block_divides_the_columns_of_a_tile(block: int) -> None:
     told = legality.why_no_row(v, Tile(64, 16, 64, warps=4)) or ""
     assert (told == "") == (block == 16)
     assert block == 16 or f"{block} columns of a tile have one scale" in told
-
-
-@pytest.mark.parametrize(
-    ("epilogue", "name"),
-    [
-        (chain(), "gemm_bf16_rcr_quantize_fp8e4m3"),
-        (chain(block=64), "gemm_bf16_rcr_quantize_fp8e4m3_64_block"),
-        (chain(to="int8", scale="pow2"), "gemm_bf16_rcr_quantize_int8_pow2"),
-        (chain("bias", "swiglu", to="mxfp4"), "gemm_bf16_rcr_bias_swiglu_quantize_mxfp4"),
-        (chain("scale", to="nvfp4"), "gemm_bf16_rcr_scale_quantize_nvfp4"),
-    ],
-)
-def test_the_name_has_the_type_and_what_is_not_the_default(epilogue: Epilogue, name: str) -> None:
-    assert variant(dtype=Dtype.of("bf16"), epilogue=epilogue).contract == name
-    # The chain is the same read from JSON.
-    assert chain_of(json.loads(json.dumps(epilogue.data))) == epilogue
 
 
 @pytest.mark.parametrize(
