@@ -301,7 +301,6 @@ def test_a_wrong_result_is_the_exit_status_and_has_no_ratio(tmp_path: Path, caps
 LAUNCHED = """
 import triton
 import triton.language as tl
-
 CONFIGS = [{"BLOCK_M": 16, "num_warps": 4}, {"BLOCK_M": 32, "num_warps": 8}]
 
 

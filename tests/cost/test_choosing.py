@@ -87,10 +87,13 @@ def test_a_size_that_was_measured_runs_what_won(family: ModuleType, contract: st
 
 
 def test_another_size_runs_the_best_by_the_model(family: ModuleType) -> None:
+    """Only the configurations are compared that may be as fast as the one last chosen for a similar M."""
     sizes = [(m, n, k) for m in (1, 64, 100, 1024, 4000) for n in (64, 1024, 4096) for k in (64, 4096)]
     found = {size: chosen(family, size) for size in sizes}
-    assert found == {size: modelled(size) for size in sizes}
-    assert set(found.values()) == set(RATES)
+    assert found == {size: modelled(size) for size in sizes} and set(found.values()) == set(RATES)
+    near = [(m, n, k) for n, k in ((192, 64), (1024, 4096)) for m in (*range(1, 300, 7), *range(900, 2200, 128), 256)]
+    for size, crossing in itertools.product(near, (NOT, (True, True))):
+        assert chosen(family, size, crossing=crossing) == modelled(size, crossing=crossing), size
 
 
 def test_row_pitches_slow_a_step_down_that_does_not_wait_for_something_else() -> None:
@@ -101,14 +104,6 @@ def test_row_pitches_slow_a_step_down_that_does_not_wait_for_something_else() ->
         rates = (1.0, step / 9, step, 0.0, 1e15, 0.0, 0.0, 0.0)
         usual, crossing = (one_seconds(row, rates, sizes, PROCESSORS, 2, each) for each in (NOT, (True, True)))
         assert crossing / usual == pytest.approx(slower)
-
-
-@pytest.mark.parametrize("crossing", [NOT, (True, True)])
-def test_sizes_near_another_run_the_best_by_the_model_too(family: ModuleType, crossing: tuple[bool, bool]) -> None:
-    """Only the configurations are compared that may be as fast as the one last chosen for a similar M."""
-    sizes = [(m, n, k) for n, k in ((192, 64), (1024, 4096)) for m in (*range(1, 300, 7), *range(900, 2200, 128), 256)]
-    for size in sizes:
-        assert chosen(family, size, crossing=crossing) == modelled(size, crossing=crossing), size
 
 
 @pytest.mark.parametrize("contract", ["gemm_fp16_rcr_none", "gemm_bf16_rrr_none"])

@@ -18,18 +18,11 @@ from tests.helpers.support import LONGEST, ROOT, python
 _PARENT = """
 import ctypes, os, sys, time
 
-
-def begun():
-    return os.getpid()
-
-
 def sleep(seconds):
     time.sleep(seconds)
 
-
 def hold_the_lock(seconds):
     ctypes.PyDLL(None).sleep(seconds)
-
 
 def ended(how):
     if how == "exception":
@@ -37,7 +30,6 @@ def ended(how):
     if how == "exit":
         os._exit(0)
     time.sleep(7200)
-
 
 if __name__ == "__main__":
     pools, what, how = sys.argv[1:]
@@ -50,7 +42,7 @@ if __name__ == "__main__":
     else:
         from generator.bench.workers import processes
         executor = processes(1)
-    worker = executor.submit(begun).result()
+    worker = executor.submit(os.getpid).result()
     executor.submit(globals()[what], 7200)
     time.sleep(0.5)
     print(worker, flush=True)

@@ -52,14 +52,10 @@ def test_nan_is_a_float_and_an_absent_value_is_null() -> None:
 @pytest.mark.parametrize(
     ("data", "place", "words"),
     [
-        (b"", "1:1", "the file is empty"),
-        (b" \n\n", "1:1", "the file is empty"),
-        (b"\xff\xfes\0", "1:1", "not UTF-8 text"),
-        (b"a: b\nc: caf\xe9\n", "2:1", "not UTF-8 text"),
-        (b"a: \xed\xa0\x80\n", "1:1", "not UTF-8 text"),
-        (b"a: b\nc: d\0e\n", "2:5", "U+0000"),
-        (b"a: b\n\nc: \x07\n", "3:4", "U+0007"),
-        (b"a: \x7f\n", "1:4", "U+007F"),
+        *((data, "1:1", "the file is empty") for data in (b"", b" \n\n")),
+        *((b"\xff\xfes\0", "1:1", "not UTF-8 text"), (b"a: b\nc: caf\xe9\n", "2:1", "not UTF-8 text")),
+        *((b"a: \xed\xa0\x80\n", "1:1", "not UTF-8 text"), (b"a: b\nc: d\0e\n", "2:5", "U+0000")),
+        *((b"a: b\n\nc: \x07\n", "3:4", "U+0007"), (b"a: \x7f\n", "1:4", "U+007F")),
         ("a: \U0001f600 \x01\n".encode(), "1:6", "U+0001"),
         (b"%YAML 1." + b"9" * 5000 + b"\n---\na: b", "1:9", "a number that stands for nothing"),
         (b"ops: " + b"[" * 5000 + b"]" * 5000, "1:1", "nested too deeply"),

@@ -76,16 +76,16 @@ def test_versions() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ({"schedule": "elementwise"}, {"schedule": "elementwise", "swizzle": "linear"}, True),
-        ({"schedule": "elementwise"}, {"schedule": "elementwise", "masking": "none"}, True),
+        ({"schedule": "elementwise"}, {"schedule": "elementwise", "swizzle": "linear", "masking": "none"}, True),
         ({"schedule": "elementwise"}, {"schedule": "tiled"}, False),
         ({"load": "descriptor"}, {"load": "descriptor", "masking": "auto"}, True),
         ({"load": "descriptor"}, {"load": "descriptor", "store": "pointer"}, False),
         ({"load": "pointer"}, {"load": "pointer", "store": "pointer"}, True),
         ({"load": "block_pointer"}, {"load": "block_pointer", "store": "pointer"}, False),
-        ({"masking": "mnk"}, {"masking": "auto"}, False),
-        ({"swizzle": "linear"}, {"swizzle": "grouped"}, False),
-        ({"product": "exchanged"}, {"product": "direct"}, False),
+        *(
+            ({axis: word}, {}, False)
+            for axis, word in {"masking": "auto", "swizzle": "linear", "product": "exchanged"}.items()
+        ),
         ({"schedule": "elementwise", "product": "exchanged"}, {"schedule": "elementwise"}, True),
         # Nothing is rounded between the product and the store.
         ({"rounding": "torch"}, {}, True),

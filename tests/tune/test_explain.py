@@ -147,20 +147,14 @@ def family() -> Rendered:
     ("layout", "sizes", "runs"),
     [
         # Of many rows a B whose K is contiguous is copied, and of few rows A.
-        ("rcr", (8192, 4096, 6144), "rrr copied"),
-        ("rcr", (128, 1024, 4096), "rrr copied"),
-        ("rcr", (128, 4096, 4096), "ccr copied"),
-        ("rcr", (127, 4096, 4096), "ccr copied"),
+        *(("rcr", (8192, 4096, 6144), "rrr copied"), ("rcr", (128, 1024, 4096), "rrr copied")),
+        *(("rcr", (128, 4096, 4096), "ccr copied"), ("rcr", (127, 4096, 4096), "ccr copied")),
         # Fewest rows are summed, without a copy.
-        ("rcr", (3, 4096, 16384), "rcr summed"),
-        ("rcr", (1, 4096, 4096), "rcr summed"),
-        ("ccr", (2, 4096, 4096), "ccr summed"),
-        ("rcr", (100, 100, 1003), "rcr"),
+        *(("rcr", (3, 4096, 16384), "rcr summed"), ("rcr", (1, 4096, 4096), "rcr summed")),
+        *(("ccr", (2, 4096, 4096), "ccr summed"), ("rcr", (100, 100, 1003), "rcr")),
         # Rows of any length: without descriptors, what was measured of whole rows is the best that is known.
-        ("rrr", (1000, 1000, 1003), "rrr"),
-        ("crr", (301, 1001, 1003), "crr"),
-        ("ccr", (63, 4096, 4096), "ccr"),
-        ("ccr", (6, 45312, 8576), "ccr"),
+        *(("rrr", (1000, 1000, 1003), "rrr"), ("crr", (301, 1001, 1003), "crr")),
+        *(("ccr", (63, 4096, 4096), "ccr"), ("ccr", (6, 45312, 8576), "ccr")),
     ],
 )
 def test_fp32_is_chosen_by_what_was_measured(
