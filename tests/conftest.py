@@ -51,7 +51,6 @@ LONG: dict[str, tuple[str, ...]] = {
     "emit/test_interpreted.py": tuple(f"test_interpreted_families[test_{name}]" for name in _INTERPRETED.split()),
     "emit/test_manifest_mutations.py": ("test_a_value_replaced",),
     "emit/test_syntax_digest.py": ("test_every_python",),
-    "language/test_gradient_operations.py": ("test_a_kernel_is_verified",),
     "language/test_reserved_names.py": ("test_no_two_variants",),
     "runtime/test_private.py": ("test_a_family_does_without",),
     "test_docs.py": ("test_a_command_prints", "test_a_session_prints"),

@@ -8,12 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from torch.nn import functional
 
 from generator.emit.manifest_reader import read
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
 from generator.lowering.kernel_lowering import view
-from tests.helpers.support import BASE, Spoken, family_of, python
+from generator.problem.error_propagation import Bounded
+from generator.problem.reference import finish
+from tests.helpers.support import BASE, Spoken, family_of
 
 OPS = "ops: {soften: {formula: log(1 + exp(abs(x) / t)), scalars: {t: null}}}\n"
 
@@ -77,22 +81,11 @@ def test_the_manifest_alone_tells_the_gradient(cli: Callable[..., Spoken], tmp_p
         read(tmp_path / "family")
 
 
-def test_a_kernel_is_verified_and_computes_the_gradient_of_torch(cli: Callable[..., Spoken], tmp_path: Path) -> None:
-    (tmp_path / "family.yaml").write_text(
-        "summary: Gradients.\nlayout: [rrr, rcr]\ndtype: [bf16, fp16]\n"
-        "epilogue: [grad(silu), bias+save+grad(hardswish)]\n"
-        "tile: [{m: 16, n: 16, k: 16, warps: 1}]\nselect: fixed\n"
-    )
-    assert cli("family.yaml", "--out", tmp_path).status == 0
-    levels = ("--level", "static", "--level", "interpret", "--jobs", "1", "--coverage", "kernels")
-    assert cli("verify", tmp_path / "family", *levels).status == 0
-    code = (
-        "import torch, family\n"
-        "g, x = torch.randn(2, 16, 16, generator=torch.Generator().manual_seed(0)).half()\n"
-        "got = family.gemm_fp16_rrr_gradsilu(g, torch.eye(16).half(), preact=x)\n"
-        "leaf = x.float().requires_grad_()\n"
-        "(wanted,) = torch.autograd.grad(torch.nn.functional.silu(leaf), leaf, g.float())\n"
-        "print(float((got.float() - wanted).abs().max()) < 2**-11 * float(wanted.abs().max()))\n"
-    )
-    ran = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "TRITON_INTERPRET": "1"})
-    assert ran.stdout == "True\n", ran.stderr
+def test_the_reference_is_the_gradient_of_torch() -> None:
+    """That by which kernels of gradients are verified, those of specs/grad.yaml among them."""
+    (kernel,) = family_of(f"{BASE}epilogue: grad(gelu)\n").kernels
+    g, x = torch.randn(2, 9, 11, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(functional.gelu(leaf), leaf, g)
+    found = finish(kernel.variant, Bounded(g, torch.zeros_like(g)), {"preact": x})
+    torch.testing.assert_close(found.value, expected, rtol=1e-11, atol=1e-13)
