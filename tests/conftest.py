@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from generator.verify import parallel
 from generator.verify.worker_pool import Pool
-from tests.helpers.support import Spoken, called
+from tests.helpers.support import Cli, called
 
 # A busy machine draws slowly.
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -108,7 +108,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Spoken]:
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """Runs the command line in this process, in an empty folder: `cli("family.yaml", "--check")`."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: called(capsys, *arguments)

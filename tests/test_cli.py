@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import generator
-from tests.helpers.support import BASE, BESIDE_KERNELS, LIMITED, ROOT, Spoken, contents, python, unread
-
-Cli = Callable[..., Spoken]
+from tests.helpers.support import BASE, BESIDE_KERNELS, LIMITED, ROOT, Cli, Spoken, contents, python, unread
 
 FAMILY = BASE + "epilogue: [none, bias]\nmasking: [none, mnk]\n"
 NAMES = [f"gemm_fp16_rcr_{e}__tiled_pointer_{m}_grouped" for e in ("none", "bias") for m in ("none", "mnk")]

@@ -176,9 +176,7 @@ _PYCON = re.compile(r"^```pycon\n.*?^```$", re.M | re.S)
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor compiles C++")
 @pytest.mark.parametrize(("page", "whole"), [*_sessions()])
-def test_a_session_prints_what_stands_in_it(
-    page: str, whole: bool, tmp_path: Path, cli: Callable[..., support.Spoken]
-) -> None:
+def test_a_session_prints_what_stands_in_it(page: str, whole: bool, tmp_path: Path, cli: support.Cli) -> None:
     """All `pycon` blocks of a page are one session, with the families that the page renders."""
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     text = TEXTS[page]

@@ -7,16 +7,14 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import generator
-from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, python
+from tests.helpers.support import BASE, GENERATED, ROOT, Cli, python
 
-Cli = Callable[..., Spoken]
 PAGE = (ROOT / "docs" / "automation.md").read_text(encoding="utf-8").partition("## From Python\n")[2]
 FUNCTIONS = ("render", "check", "variants", "verify")
 RESULTS = ("RenderResult", "CheckResult", "VariantsResult", "VerifyResult")

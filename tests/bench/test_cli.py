@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from generator.language.errors import CallError
 from tests.helpers import shipped
 from tests.helpers.bench import records
 from tests.helpers.bench.fake_device import FakeDevice
-from tests.helpers.support import ROOT, Spoken, python
+from tests.helpers.support import ROOT, Cli, python
 
 SPEC = """\
 summary: Small tiles.
@@ -101,7 +100,7 @@ def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny: Path) -> N
     assert planned()[2] == {("eager",)} and planned("--peer", "cublas")[2] == {None}
 
 
-def test_without_a_gpu_it_is_refused(tiny: Path, cli: Callable[..., Spoken], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_it_is_refused(tiny: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     said = cli("bench", "--suite", "suite.yaml")
     assert said.status == 2 and "torch finds no CUDA device" in said.err
@@ -118,7 +117,7 @@ def test_without_a_gpu_it_is_refused(tiny: Path, cli: Callable[..., Spoken], mon
         ("contract: gemm_fp16_rcr_none", "contract: gemm_bf16_rcr_none", "has gemm_bf16_rcr_none"),
     ],
 )
-def test_a_wrong_suite_is_refused(tiny: Path, cli: Callable[..., Spoken], old: str, new: str, message: str) -> None:
+def test_a_wrong_suite_is_refused(tiny: Path, cli: Cli, old: str, new: str, message: str) -> None:
     (tiny / "suite.yaml").write_text(SUITE.replace(old, new, 1))
     said = cli("bench", "--suite", "suite.yaml")
     assert said.status == 2 and message in said.err
@@ -151,7 +150,7 @@ def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch, 
         assert comparison_plan.of_suite(read_suite(path), comparison_plan.Families(specs, out))
 
 
-def test_a_summary_needs_ratios_and_a_table_a_time(tmp_path: Path, cli: Callable[..., Spoken]) -> None:
+def test_a_summary_needs_ratios_and_a_table_a_time(tmp_path: Path, cli: Cli) -> None:
     def said(what: str, *kept: ComparisonRecord) -> tuple[int, str]:
         records.save(records.results(*kept), tmp_path / "kept.json")
         found = cli("bench", "--json", "kept.json", what)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from generator.bench import plot, results_report, summary
 from generator.bench.measurements import ComparisonRecord
 from generator.language.errors import CallError
 from tests.helpers.bench import records as samples
-from tests.helpers.support import Spoken
+from tests.helpers.support import Cli
 
 OURS = samples.side("tiled", "kernel", [200.0, 210.0, 220.0])
 PEER_AS_KERNEL = samples.side("same", "kernel", [190.0, 210.0, 198.0])
@@ -122,7 +121,7 @@ def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
     assert "aligned rows" not in results_report.markdown(samples.results(*records), records)
 
 
-def test_a_suite_says_how_its_results_are_reported(cli: Callable[..., Spoken]) -> None:
+def test_a_suite_says_how_its_results_are_reported(cli: Cli) -> None:
     records = (samples.record(OURS, PEER), samples.record(OURS, PEER, case="others"))
     samples.save(samples.results(*records), Path("kept.json"))
     for arguments, bound, by_rows in (

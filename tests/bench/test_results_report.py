@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from generator.bench.summary import BEST
 from generator.commands.bench import main
 from generator.emit.report import Cell, RunReport
 from tests.helpers.bench import records as samples
-from tests.helpers.support import ROOT, Spoken
+from tests.helpers.support import ROOT, Cli
 
 
 def sample() -> list[ComparisonRecord]:
@@ -61,7 +60,7 @@ def test_csv_and_json_are_of_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize("mode", ["--table", "--summary"])
-def test_the_command_prints_them(cli: Callable[..., Spoken], mode: str) -> None:
+def test_the_command_prints_them(cli: Cli, mode: str) -> None:
     fused = ROOT / "measured" / "nvidia_h200" / "bench_fused.json"
     table, as_json = (cli("bench", "--json", fused, mode, "--only", "swiglu", "--format", x) for x in ("csv", "json"))
     assert table.status == as_json.status == 0 and table.err == as_json.err == ""

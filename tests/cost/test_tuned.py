@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from generator.emit.render import TUNED
 from generator.language import tuned_file
 from generator.language.spec import read
 from generator.plan.expand import expand
-from tests.helpers.support import BASE, Spoken, family_of, mistakes_of, read_text
+from tests.helpers.support import BASE, Cli, family_of, mistakes_of, read_text
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, SPEC, TILES, changed, measured
 
 
@@ -58,7 +57,7 @@ def test_the_digest_of_the_spec_is_of_the_measurements_too() -> None:
     assert len(digests) == 3 and read_text(f"{SPEC}# again\n", beside={"found.json": GOOD}).digest not in digests
 
 
-def test_a_file_that_does_not_exist_yet_is_a_warning(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_yet_is_a_warning(cli: Cli, tmp_path: Path) -> None:
     Path("family.yaml").write_text(SPEC.replace("found.json", "far/found.json"))
     spec = read(tmp_path / "family.yaml")
     assert spec.tuned == () and spec.tuned_files == (tmp_path / "far" / "found.json",)
@@ -70,7 +69,7 @@ def test_a_file_that_does_not_exist_yet_is_a_warning(cli: Callable[..., Spoken],
     assert read(tmp_path / "family.yaml").tuned == (replace(tuned_file.parse(GOOD), file="far/found.json"),)
 
 
-def test_what_does_not_enter_a_family_is_reported(cli: Callable[..., Spoken]) -> None:
+def test_what_does_not_enter_a_family_is_reported(cli: Cli) -> None:
     Path("family.yaml").write_text(SPEC.replace("[auto, none]", "auto"))
     lacking = f"which lacks the kernels or configurations: {NONE} (2)"
     for found, told in (
@@ -96,7 +95,7 @@ def test_what_does_not_enter_a_family_is_reported(cli: Callable[..., Spoken]) ->
     ],
 )
 def test_a_winner_that_no_kernel_can_have_is_named(
-    cli: Callable[..., Spoken], axes: str, contract: str, change: dict[str, object], sizes: str, told: str
+    cli: Cli, axes: str, contract: str, change: dict[str, object], sizes: str, told: str
 ) -> None:
     Path("family.yaml").write_text(axes + SPEC)
     found = measured(contract)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations
 from generator.plan.resources import tensor_memory
 from generator.plan.shared_memory import shared_memory
-from tests.helpers.support import BASE, Spoken, assert_formatted, contents, family_of, mistakes_of, ops, variant
+from tests.helpers.support import BASE, Cli, assert_formatted, contents, family_of, mistakes_of, ops, variant
 
 
 def test_operations_of_a_spec() -> None:
@@ -50,9 +49,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_formula_is_refused_and_nothing_is_written(
-    text: str, cli: Callable[..., Spoken], tmp_path: Path
-) -> None:
+def test_a_hostile_formula_is_refused_and_nothing_is_written(text: str, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "family.yaml").write_text(f"{BASE}ops:\n  f: {{formula: {json.dumps(text)}}}\nepilogue: f\n")
     said = cli("family.yaml")
     assert said.status == 2 and said.err.startswith("family.yaml:5:") and "Traceback" not in said.err
@@ -60,7 +57,7 @@ def test_a_hostile_formula_is_refused_and_nothing_is_written(
     assert list(contents(tmp_path)) == ["family.yaml"]
 
 
-def test_the_manifest_alone_tells_what_a_family_computes(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_the_manifest_alone_tells_what_a_family_computes(cli: Cli, tmp_path: Path) -> None:
     text = ops(
         "f: {formula: 'min(x * s, p) + q', operands: {s: [1]}, scalars: {p: .inf, q: null}}",
         "[[{f: {p: 2}}], [{clamp: {min: 0}}, leaky_relu]]",
@@ -78,7 +75,7 @@ def test_the_manifest_alone_tells_what_a_family_computes(cli: Callable[..., Spok
 LONG = "where(abs(x) > threshold_of_it, x, min(max(x * weights_of_rows + x ** 3, lowest), exp(x) * softplus(x)))"
 
 
-def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Cli, tmp_path: Path) -> None:
     first = f"{LONG} + " + LONG.replace("x", "(x - 1e-5)").replace("e(x - 1e-5)p", "exp").replace(
         "ma(x - 1e-5)(", "max("
     )
@@ -98,9 +95,7 @@ def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Callable[
         assert all(len(line) <= 120 for line in lines)
 
 
-def test_one_entry_is_all_that_an_operation_takes(
-    cli: Callable[..., Spoken], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_entry_is_all_that_an_operation_takes(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more in the table, and the listing, the documentation, the launcher and the verification have it."""
     added = EpilogueOperation("sqrt(abs(x)) * offset + power", {"offset": "N"}, {"power": 3})
     monkeypatch.setitem(OPERATIONS, "rooted", added)  # type: ignore[arg-type]
@@ -123,7 +118,7 @@ def test_every_function_stands_in_the_documentation() -> None:
     assert [line.split("`")[1].partition("(")[0] for line in built_in.functions().splitlines()[2:]] == list(FUNCTIONS)
 
 
-def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path: Path, cli: Callable[..., Spoken]) -> None:
+def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "family.yaml").write_text(f"{BASE}epilogue: bias+relu\n")
     cli("family.yaml", "--out", tmp_path)
     path = tmp_path / "family" / "manifest.json"
@@ -168,7 +163,7 @@ def test_a_chain_with_a_gate() -> None:
     assert told in properties(k)
 
 
-def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(cli: Cli, tmp_path: Path) -> None:
     ops = "ops: {own: {formula: 'min(gate, cap) * x', scalars: {cap: 7}}}\n"
     text = f"{BASE}{ops}epilogue: [bias+own, [bias, {{own: {{order: interleaved, cap: 3}}}}]]\n"
     (tmp_path / "family.yaml").write_text(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from generator.commands import COMMANDS
 from generator.files.package_data import NotInstalled, data, shared
 from generator.files.program import program
-from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, python
+from tests.helpers.support import BASE, GENERATED, ROOT, Cli, python
 
 
 def test_what_is_there_and_what_is_not() -> None:
@@ -84,7 +83,7 @@ def test_the_name(called: list[str], name: str, monkeypatch: pytest.MonkeyPatch)
         assert program() == name
 
 
-def test_hints_repeat_it(cli: Callable[..., Spoken], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hints_repeat_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/gemm-generator"])
     Path("family.yaml").write_text(BASE)
     said = [

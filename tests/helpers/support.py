@@ -126,6 +126,10 @@ class Spoken:
     err: str
 
 
+#: The fixture `cli`.
+Cli = Callable[..., Spoken]
+
+
 def called(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
     """The command line in this process; argparse leaves by SystemExit."""
     capsys.readouterr()

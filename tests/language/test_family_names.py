@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from generator.emit.manifest_reader import read
 from generator.language.errors import CallError
 from generator.language.family_names import distribution, why_no_family, why_no_identifier, why_no_package
 from generator.language.spec import read as read_spec
-from tests.helpers.support import BASE, GENERATED, SPECS, Spoken, mistakes_of, python
-
-Cli = Callable[..., Spoken]
+from tests.helpers.support import BASE, GENERATED, SPECS, Cli, mistakes_of, python
 
 
 @pytest.mark.parametrize("name", ["torch", "triton", "types", "generator", "con", "lpt9", "binhex"])

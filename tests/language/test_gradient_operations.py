@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from generator.language.errors import CallError
 from generator.lowering.kernel_lowering import view
 from generator.problem.error_propagation import Bounded
 from generator.problem.reference import finish
-from tests.helpers.support import BASE, Spoken, family_of
+from tests.helpers.support import BASE, Cli, family_of
 
 OPS = "ops: {soften: {formula: log(1 + exp(abs(x) / t)), scalars: {t: null}}}\n"
 
@@ -65,7 +64,7 @@ def test_a_formula_of_any_length_has_a_gradient() -> None:
     assert view(kernel).steps[0].lines[-1].startswith("x = ")
 
 
-def test_the_manifest_alone_tells_the_gradient(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_the_manifest_alone_tells_the_gradient(cli: Cli, tmp_path: Path) -> None:
     chain = "[[grad(silu), {grad: {op: clamp, max: 6}}, save, {grad: {op: soften, t: 3}}]]"
     text = f"{BASE}{OPS}epilogue: {chain}\n"
     (tmp_path / "family.yaml").write_text(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
 from generator.plan.expand import expand
 from tests.helpers import shipped
-from tests.helpers.support import ROOT, SPECS, Spoken, ops, python, read_text
+from tests.helpers.support import ROOT, SPECS, Cli, ops, python, read_text
 
 GRAMMAR = re.compile(
     r"(gemm|bmm|gmmk?)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
@@ -165,7 +165,7 @@ def test_names_of_the_families_own_files_are_free() -> None:
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2", "standalone.j2"}
 
 
-def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_operands_that_are_called_as_names_of_those_files(cli: Cli, tmp_path: Path) -> None:
     """Rendered, and passed by the family's function, whose own files have these names."""
     operands = "{copy: [], found: [M], inside: [N], zero: [1]}"
     text = ops(f"f: {{formula: x * copy + found + inside - zero, operands: {operands}}}", "f")

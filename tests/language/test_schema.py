@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from generator.language.errors import SpecError
 from generator.language.schema import FILE, MODELINE, schema, text
 from tests import outcomes
 from tests.drawn.specs import LAYOUTS, contracts, specs
-from tests.helpers.support import BASE, ROOT, SPECS, Spoken, read_text
+from tests.helpers.support import BASE, ROOT, SPECS, Cli, Spoken, read_text
 
 SECTIONS = ("layouts", "types", "chains", "tiles", "keys and words", "the keys that every spec has", "formulas")
 VALIDATOR = jsonschema.Draft7Validator(schema())
@@ -163,6 +162,6 @@ def test_an_altered_spec_is_not_refused_where_the_reader_takes_it(spec: str) -> 
     agree(spec)
 
 
-def test_the_command_prints_it(cli: Callable[..., Spoken]) -> None:
+def test_the_command_prints_it(cli: Cli) -> None:
     assert cli("schema") == Spoken(0, text(), "")
     assert cli("schema", "extra").status == 2

@@ -17,7 +17,7 @@ from generator.epilogue.constant_folding import NUMBERS
 from generator.epilogue.formula import FUNCTIONS, evaluate, parse
 from generator.language.spec import read
 from generator.language.traced_formula import operation
-from tests.helpers.support import Spoken
+from tests.helpers.support import Cli
 
 OPERATORS: dict[str, Callable[..., object]] = {
     "+": lambda x, y: (x + y) + (2 + x) + (y + 0.5),
@@ -137,7 +137,7 @@ def test_parameters_are_operands_by_their_shape_and_scalars_otherwise() -> None:
     assert entry["scalars"] == {"weight": None, "cap": 30.0}
 
 
-def test_new_writes_the_operation_of_a_function(cli: Callable[..., Spoken]) -> None:
+def test_new_writes_the_operation_of_a_function(cli: Cli) -> None:
     Path("activations_of_mine.py").write_text(
         "import math\nfrom generator import formula\n"
         "def soft(x, cap=30.0): return cap * formula.tanh(x / cap)\n"
@@ -157,7 +157,7 @@ def test_new_writes_the_operation_of_a_function(cli: Callable[..., Spoken]) -> N
     assert "No module named 'nowhere'" in cli("new", "other", "--epilogue", "nowhere:f").err
 
 
-def test_a_spec_never_imports_what_it_names(cli: Callable[..., Spoken]) -> None:
+def test_a_spec_never_imports_what_it_names(cli: Cli) -> None:
     Path("planted_module.py").write_text("raise SystemExit('was executed')")
     Path("s.yaml").write_text("summary: S.\nlayout: rcr\ndtype: fp16\nepilogue: planted_module:f\n")
     said = cli("s.yaml", "--list")

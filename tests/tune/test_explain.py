@@ -18,10 +18,9 @@ from generator.emit.manifest_reader import Rendered, read
 from generator.plan.devices import DEVICES
 from generator.tune.predicted_choice import choices
 from tests.helpers import shipped
-from tests.helpers.support import BASE, GENERATED, ROOT, Spoken
+from tests.helpers.support import BASE, GENERATED, ROOT, Cli
 from tests.helpers.tuned_file import GOOD, SPEC
 
-Cli = Callable[..., Spoken]
 Sizes = Callable[..., str]
 KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 

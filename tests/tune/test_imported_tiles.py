@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ from generator.language import tuned_file
 from generator.language.errors import CallError
 from generator.problem.product import Shape
 from generator.tune import imported_tiles
-from tests.helpers.support import Spoken
-
-Cli = Callable[..., Spoken]
+from tests.helpers.support import Cli, Spoken
 
 SPEC = (
     "summary: Layers.\nlayout: rcr\ndtype: bf16\nbatch: {batch}\nselect: table\ntuned: layers.json\nschedule: tiled\n"
