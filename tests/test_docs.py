@@ -65,12 +65,11 @@ def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
     assert f"kernels of {told} are proved at static, bounds and interpret" in TEXTS["docs/proving.md"]
     assert "run on an NVIDIA H200 or an H100: every kernel of `specs/` that is for it; " in TEXTS["docs/proving.md"]
     proved: dict[Subject, set[str]] = {}
-    for path in (pages.MEASURED / "proofs").glob("*.json"):
-        record = proof_records.read(path)
+    for record in map(proof_records.read, (pages.MEASURED / "proofs").glob("*.json")):
         minor = ".".join(record.place["triton"].split(".")[:2])
         for subject, levels in record.proved.items():
-            stand = {level for level, figures in levels.items() if proof_records.complete(figures)}
-            proved.setdefault(subject, set()).update(f"{level} {minor}" for level in stand)
+            stand = {f"{level} {minor}" for level, figures in levels.items() if proof_records.complete(figures)}
+            proved.setdefault(subject, set()).update(stand)
     for family in families:
         for subject in proof_records.current([family]):
             kernel = family.by_name[subject.kernel]

@@ -109,14 +109,10 @@ def _read_bench(path: Path) -> Any:
 
 
 def _proofs(path: Path) -> None:
-    line = {
-        "kernel": ONE,
-        "device": "ab",
-        "compile sm90": {"cases": 20, "shared": 229432, "registers": 158},
-        "hosts": {"cd": {"interpret": {"cases": 3, "worst_error": 0.5, "not_proved": {"case": "reason"}}}},
-    }
-    found = {"place": {"device": "NVIDIA H200", "triton": "3.6.0"}, "kernels": [line]}
-    path.write_text(json.dumps(found))
+    interpreted = {"interpret": {"cases": 3, "worst_error": 0.5, "not_proved": {"case": "reason"}}}
+    compiled = {"cases": 20, "shared": 229432, "registers": 158}
+    line = {"kernel": ONE, "device": "ab", "compile sm90": compiled, "hosts": {"cd": interpreted}}
+    path.write_text(json.dumps({"place": {"device": "NVIDIA H200", "triton": "3.6.0"}, "kernels": [line]}))
 
 
 def _read_proofs(path: Path) -> Any:

@@ -20,17 +20,12 @@ from tests.helpers.bench import records
 from tests.helpers.bench.fake_device import FakeDevice
 from tests.helpers.support import ROOT, Cli, python
 
-SPEC = """\
-summary: Small tiles.
-name: tiny
-layout: [rcr, sss]
-dtype: fp16
-epilogue: [none, bias+relu]
-swizzle: [linear, grouped]
-tile:
-  - {m: 16, n: 16, k: 16, warps: 1, stages: 2, group: 2}
-  - {m: 32, n: 16, k: 16, warps: 1, stages: 2, group: 2}
-"""
+SPEC = (
+    "summary: Small tiles.\nname: tiny\nlayout: [rcr, sss]\ndtype: fp16\nepilogue: [none, bias+relu]\n"
+    "swizzle: [linear, grouped]\ntile:\n"
+    "  - {m: 16, n: 16, k: 16, warps: 1, stages: 2, group: 2}\n"
+    "  - {m: 32, n: 16, k: 16, warps: 1, stages: 2, group: 2}\n"
+)
 SUITE = """\
 cases:
   - name: order

@@ -85,13 +85,12 @@ BAD = {
     if gives[0][0].isdigit()
 } | {f"{BASE}tuned: [missing.json, 5]\nselect: table\n": "tuned: "}
 
+EMPTY = "survives in no variant|the family is empty"
 #: What a schema cannot express, as docs/editor.md lists it, and the reader's messages for it.
 NOT_EXPRESSED = {
     "a key that appears twice": "appears twice",
     "a value that is listed twice in two spellings": "is listed twice",
-    "a combination of values that is illegal, or a value that survives in no variant": (
-        "survives in no variant|the family is empty|no target can run"
-    ),
+    "a combination of values that is illegal, or a value that survives in no variant": f"{EMPTY}|no target can run",
     "an excluded value that the spec does not list": "the spec does not list",
     "a mistake in a formula, or parameters with which it is invalid": r"ops\.\w+\.formula|with these parameters",
     "a name that Python or a kernel uses, or two names that are written alike": "keyword|would be the same",

@@ -23,24 +23,12 @@ from tests.helpers.tune import fake_gpu as fakes
 
 from .conftest import Bench
 
-OWN = """\
-summary: A layer of one's own.
-layout: rcr
-dtype: fp16
-epilogue: bias+own
-masking: mnk
-swizzle: linear
-schedule: tiled
-load: pointer
-product: direct
-SELECT
-tuned: found/mine.json
-ops:
-  own: {formula: "x * x"}
-tile:
-  - {m: 16, n: 16, k: 16, warps: 1, stages: 2}
-  - {m: 32, n: 16, k: 16, warps: 1, stages: 2}
-"""
+OWN = (
+    "summary: A layer of one's own.\nlayout: rcr\ndtype: fp16\nepilogue: bias+own\nmasking: mnk\nswizzle: linear\n"
+    "schedule: tiled\nload: pointer\nproduct: direct\nSELECT\ntuned: found/mine.json\n"
+    'ops:\n  own: {formula: "x * x"}\n'
+    "tile:\n  - {m: 16, n: 16, k: 16, warps: 1, stages: 2}\n  - {m: 32, n: 16, k: 16, warps: 1, stages: 2}\n"
+)
 CONTRACT = "gemm_fp16_rcr_bias_own"
 
 

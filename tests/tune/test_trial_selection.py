@@ -30,8 +30,7 @@ tile:
   - {m: 64, n: 64, k: 64, warps: 4, stages: 3}
   - {m: 128, n: 256, k: 64, warps: 8, stages: 4}
 targets: [sm80, sm89, sm90]
-exclude:
-  - {masking: none, load: [descriptor, block_pointer], because: "one unmasked kernel is enough"}
+exclude: [{masking: none, load: [descriptor, block_pointer], because: "one unmasked kernel is enough"}]
 """
 
 
