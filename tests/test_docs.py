@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -274,3 +275,14 @@ def test_a_link_of_the_readme_leads_somewhere() -> None:
         headings = re.findall(r"^#+ (.*)$", TEXTS.get(path, ""), re.M)
         slugs = {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
         assert (ROOT / path).is_file() and (not heading or heading in slugs), link
+
+
+def test_long_tables_are_built_with_the_site() -> None:
+    page = pages.built(TEXTS["docs/benchmarks.md"])
+    assert all(pages.table(name, page).count("\n") > 5 for name in pages.BUILT)
+    assert all(pages.table(name, page) for name in pages.tables(page))
+
+
+def test_a_digest_tells_other_measurements() -> None:
+    roofline, ratios = pages.plotted("fused")
+    assert plot.digest([roofline, replace(ratios, marks=ratios.marks[1:])]) != plot.digest([roofline, ratios])

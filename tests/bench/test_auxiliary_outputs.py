@@ -142,3 +142,11 @@ def test_the_bytes_of_elements_and_scales_are_counted() -> None:
     found = quantised("mxfp4")
     m, n, k = found.shape.m, found.shape.n, found.shape.k
     assert found.bytes == 2 * (m * k + k * n) + m * n // 2 + m * -(-n // 32)
+
+
+def test_a_sum_of_one_term_is_off_as_that_is() -> None:
+    """The product of a single row is small here and there, where its rounding is not."""
+    line = Problem(Shape(1, 4096, 512), Dtype.of("fp32"), Layout.of("rrr"), chain_of(("col_sum",)))
+    (one,) = random_operands.make_sets(line, "cpu", 1, seed=0)
+    _, expected = check.expect(line, one, torch.Generator())
+    assert check.judge(line, (one.a @ one.b).sum(0), expected).fault is None

@@ -11,7 +11,7 @@ import pytest
 from generator.bench import comparison_plan
 from generator.bench.benchmark_run import plan_of, run
 from generator.bench.measurements import ComparisonRecord, load
-from generator.bench.suite import SUITES, read_suite
+from generator.bench.suite import SUITES, is_unseen, read_suite
 from generator.commands import command_line
 from generator.commands.bench import parse
 from generator.language.errors import CallError
@@ -161,3 +161,8 @@ def test_a_summary_needs_ratios_and_a_table_a_time(tmp_path: Path, cli: Cli) -> 
     assert status == 1 and "none of 1 comparisons has a time of a kernel, most often: too large" in told
     found = cli("bench", "--json", "/dev/zero", "--table")
     assert found.status == 2 and "--json: /dev/zero: is a device or a pipe, not a file" in found.err
+
+
+def test_the_formulas_of_ones_own_are_measured_at_sizes_that_nothing_was_fitted_to() -> None:
+    for case in read_suite(SUITES / "formulas.yaml").cases:
+        assert len(case.shapes) == 6 and all(is_unseen(shape) for shape in case.shapes)

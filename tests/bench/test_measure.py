@@ -328,3 +328,14 @@ def test_the_row_that_a_launch_used_is_seen(tmp_path: Path, monkeypatch: pytest.
     assert triton.runtime.jit.JITFunction.run is original
     assert row_of(seen, tuple(module.CONFIGS)) == (1, module.CONFIGS[1])
     assert row_of([], tuple(module.CONFIGS)) is None
+
+
+def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr(random_operands, "make_sets", full)
+    record = measured(contestant(tmp_path, "one"))
+    assert [side.failure for side in record.sides] == ["MemoryError: out of memory"] * 2

@@ -213,7 +213,7 @@ def test_a_device_of_the_same_capability_uses_the_rates_by_its_own_figures(
 
 
 @pytest.mark.usefixtures("on_an_h20")
-def test_a_device_of_another_vendor_or_name_does_not(
+def test_a_device_of_another_vendor_does_not(
     rendered: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.version, "hip", "7.0")
@@ -266,3 +266,34 @@ def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, 
         for sizes in ((8, 8, 8), (16, 16, 16)):
             assert choose(name, [kernel], sizes, 4, torch.device("cuda", 0)) == (kernel, row)
     assert [len(table) for table in tables] == [1, 2]
+
+
+def test_no_configuration_takes_less_than_its_bound() -> None:
+    chance = random.Random(0)
+    for _ in range(300):
+        row = {key: 2 ** chance.randrange(4, 9) for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
+        row["SPLIT"] = chance.choice((1, 1, 4))
+        seconds = (10 ** chance.uniform(-7, -5) for _ in range(3))
+        exponents = (chance.uniform(-0.9, 0.9) for _ in range(2))
+        moved = chance.choice(((), (0.25, 4.0), (2.25, 4.0)))
+        rates = (chance.randrange(1, 5), *seconds, 1e12, 10 ** chance.uniform(-7, -5), *exponents, *moved)
+        rated = fitted.rated(row, rates)
+        batch = chance.choice(((), (3,)))
+        bit = chance.randrange(13)
+        bounds = fitted.bounds([rated], 132)
+        for _ in range(20):
+            n, k = (int(10 ** chance.uniform(0, 4)) for _ in range(2))
+            sizes = (*batch, chance.randrange(1 << bit, 2 << bit), n, k)
+            crossing = chance.choice((NOT, (True, False), (True, True)))
+            (taken,) = fitted.seconds([rated], sizes, 132, 2, crossing)
+            ((bound, index),) = fitted.possible(bounds, sizes, 2, taken)
+            assert index == 0 and bound <= (taken * (1 + 1e-9)) ** 2
+            narrowed = fitted.narrowed(bounds, (*sizes[:-3], 1, *sizes[-2:]), 2)
+            ((bound, index),) = fitted.within(narrowed, sizes[-3], taken)
+            assert index == 0 and bound <= (taken * (1 + 1e-9)) ** 2
+    assert fitted.possible(bounds, sizes, 2, taken * 1e-6) == fitted.within(narrowed, sizes[-3], taken * 1e-6) == []
+
+
+def test_on_another_device_nothing_is_chosen(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Another GPU")
+    assert chosen(family, (4096, 4096, 64)) is None and chosen(family, (1024, 1024, 1024)) is None

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from generator.epilogue import constant_folding, formula, formula_code
+from generator.epilogue.chain import Epilogue
 from generator.epilogue.formula import FUNCTIONS, LONGEST, FormulaError
+from generator.epilogue.operations import EpilogueOperation
 from generator.language.built_in import OPERATIONS
 
 NAMES = frozenset({"x", "bias"})
@@ -195,3 +197,9 @@ def test_every_operation_uses_x_and_each_of_its_names() -> None:
     for operation in OPERATIONS.values():
         assert set(formula.used(formula.parse(operation.formula, operation.names))) == operation.names
         assert len(operation.formula) <= LONGEST
+
+
+def test_the_text_of_a_chain_does_not_outgrow_its_operations() -> None:
+    twice = EpilogueOperation("x * x + s", {"s": ""})
+    chain = Epilogue.chain([("twice", twice, ())] * 40)
+    assert len(chain.text) < 40 * len("twice(, s40)") + len("A @ B")

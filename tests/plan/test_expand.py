@@ -16,7 +16,7 @@ from generator.language.errors import SpecError
 from generator.language.model import Exclusion, Variant
 from generator.language.spec import read
 from generator.language.vocabulary import AXES, DEFAULTS, IMPLEMENTATION_AXES
-from generator.plan import exclusions
+from generator.plan import exclusions, replacements
 from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
 from generator.plan.families import families
@@ -190,3 +190,7 @@ def test_a_copy_is_another_spec_that_cannot_have_the_folder_and_a_mistake_is_sai
     with pytest.raises(SpecError) as caught:
         families([spec, tmp_path / "." / ".." / tmp_path.name / "one.yaml"])
     assert len(caught.value.mistakes) == 1
+
+
+def test_sums_that_do_not_repeat_are_never_chosen_unasked() -> None:
+    assert "split_k_atomic" not in replacements._others("schedule")
