@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from generator.verify import parallel
 from generator.verify.worker_pool import Pool
-from tests.helpers.support import Spoken, called
+from tests.helpers.support import Cli, called
 
 # A busy machine draws slowly.
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -26,84 +26,36 @@ _SHARE = max(1, parallel.workers_by_default() // int(os.environ.get("PYTEST_XDIS
 parallel.workers_by_default = lambda: _SHARE
 
 
+#: Files of which all tests take long, and beginnings of names in two others.
+_WHOLE = (
+    "bounds/order_proof drawn/drawn emit/copies emit/invariant emit/never_chosen emit/sharding emit/stubs "
+    "emit/warnings emit/what_a_change_touches tune/executors tune/public_calls tune/tuning_run "
+    "verify/approximate_math verify/coverage verify/cubin_launches verify/cubin_package verify/operations "
+    "verify/plugin"
+)
+_VERDICTS = "two orders counters symmetric batches groups blocks saved programs outputs"
+_PLANTED = ("B is", *["batches", "blocks", "groups", "outputs", "programs", "stored", "symmetric", "two"])
+_INTERPRETED = (
+    "backward_launches combine compiled composed_products drawn_gradients experts flop_counts gradient_calls "
+    "gradients graph_pass group_gradients groups hub_tests layers_as_torch less_host_code opcheck "
+    "overridden_products recorded_calls rows_alike scaled_products scattered_rows stored_operands torch_modes"
+)
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {
+    **{f"{name.replace('/', '/test_')}.py": () for name in _WHOLE.split()},
     "bench/test_cli.py": ("test_the_suites_shipped",),
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
-    "bounds/test_order_proof.py": (),
     "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
-    "bounds/test_verdicts.py": tuple(
-        f"test_a_mistake_has_its_verdict[{section}"
-        for section in (
-            "two",
-            "orders",
-            "counters",
-            "symmetric",
-            "batches",
-            "groups",
-            "blocks",
-            "saved",
-            "programs",
-            "outputs",
-        )
-    ),
+    "bounds/test_verdicts.py": tuple(f"test_a_mistake_has_its_verdict[{section}" for section in _VERDICTS.split()),
     "cost/test_family_costs.py": ("test_the_choice_has_the_least_predicted_seconds[contracts",),
-    "drawn/test_drawn.py": (),
-    "emit/test_copies.py": (),
-    "emit/test_interpreted.py": tuple(
-        f"test_interpreted_families[test_{name}]"
-        for name in (
-            "backward_launches",
-            "combine",
-            "compiled",
-            "composed_products",
-            "drawn_gradients",
-            "experts",
-            "flop_counts",
-            "gradient_calls",
-            "gradients",
-            "graph_pass",
-            "group_gradients",
-            "groups",
-            "hub_tests",
-            "layers_as_torch",
-            "less_host_code",
-            "opcheck",
-            "overridden_products",
-            "recorded_calls",
-            "rows_alike",
-            "scaled_products",
-            "scattered_rows",
-            "stored_operands",
-            "torch_modes",
-        )
-    ),
-    "emit/test_invariant.py": (),
+    "emit/test_interpreted.py": tuple(f"test_interpreted_families[test_{name}]" for name in _INTERPRETED.split()),
     "emit/test_manifest_mutations.py": ("test_a_value_replaced",),
-    "emit/test_never_chosen.py": (),
-    "emit/test_sharding.py": (),
-    "emit/test_stubs.py": (),
-    "emit/test_warnings.py": (),
-    "emit/test_what_a_change_touches.py": (),
-    "language/test_gradient_operations.py": ("test_a_kernel_is_verified",),
     "language/test_reserved_names.py": ("test_no_two_variants",),
     "runtime/test_private.py": ("test_a_family_does_without",),
     "test_docs.py": ("test_a_command_prints", "test_a_session_prints"),
-    "tune/test_executors.py": (),
-    "tune/test_public_calls.py": (),
-    "tune/test_tuning_run.py": (),
     "verify/test_ahead_of_time.py": ("test_a_second_run",),
-    "verify/test_approximate_math.py": (),
     "verify/test_cli.py": ("test_a_run_goes_on",),
-    "verify/test_coverage.py": (),
-    "verify/test_cubin_launches.py": (),
-    "verify/test_cubin_package.py": (),
-    "verify/test_operations.py": (),
-    "verify/test_planted.py": tuple(
-        f"test_planted[{section}"
-        for section in ("B is", "batches", "blocks", "groups", "outputs", "programs", "stored", "symmetric", "two")
-    ),
-    "verify/test_plugin.py": (),
+    "verify/test_planted.py": tuple(f"test_planted[{section}" for section in _PLANTED),
     "verify/test_quantised_blocks.py": ("test_quotients_that_are_hard",),
     "verify/test_words.py": ("test_another_check", "test_another_constant", "test_another_library"),
 }
@@ -152,7 +104,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Spoken]:
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """Runs the command line in this process, in an empty folder: `cli("family.yaml", "--check")`."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: called(capsys, *arguments)

@@ -10,8 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,12 +51,6 @@ def test_a_table_is_what_its_command_makes(page: str, name: str) -> None:
     assert pages.table(name, TEXTS[page]) == made, "renew it: python docs/pages.py"
 
 
-def test_long_tables_are_built_with_the_site() -> None:
-    page = pages.built(TEXTS["docs/benchmarks.md"])
-    assert all(pages.table(name, page).count("\n") > 5 for name in pages.BUILT)
-    assert all(pages.table(name, page) for name in pages.tables(page))
-
-
 @pytest.mark.parametrize("path", sorted((pages.MEASURED / "proofs").glob("*.json")), ids=lambda path: path.stem)
 def test_a_record_of_proofs_is_of_kernels_as_they_are(path: Path) -> None:
     """What is recorded of an earlier form of every kernel proves nothing: no page may count it."""
@@ -74,12 +66,11 @@ def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
     assert f"kernels of {told} are proved at static, bounds and interpret" in TEXTS["docs/proving.md"]
     assert "run on an NVIDIA H200 or an H100: every kernel of `specs/` that is for it; " in TEXTS["docs/proving.md"]
     proved: dict[Subject, set[str]] = {}
-    for path in (pages.MEASURED / "proofs").glob("*.json"):
-        record = proof_records.read(path)
+    for record in map(proof_records.read, (pages.MEASURED / "proofs").glob("*.json")):
         minor = ".".join(record.place["triton"].split(".")[:2])
         for subject, levels in record.proved.items():
-            stand = {level for level, figures in levels.items() if proof_records.complete(figures)}
-            proved.setdefault(subject, set()).update(f"{level} {minor}" for level in stand)
+            stand = {f"{level} {minor}" for level, figures in levels.items() if proof_records.complete(figures)}
+            proved.setdefault(subject, set()).update(stand)
     for family in families:
         for subject in proof_records.current([family]):
             kernel = family.by_name[subject.kernel]
@@ -185,9 +176,7 @@ _PYCON = re.compile(r"^```pycon\n.*?^```$", re.M | re.S)
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor compiles C++")
 @pytest.mark.parametrize(("page", "whole"), [*_sessions()])
-def test_a_session_prints_what_stands_in_it(
-    page: str, whole: bool, tmp_path: Path, cli: Callable[..., support.Spoken]
-) -> None:
+def test_a_session_prints_what_stands_in_it(page: str, whole: bool, tmp_path: Path, cli: support.Cli) -> None:
     """All `pycon` blocks of a page are one session, with the families that the page renders."""
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     text = TEXTS[page]
@@ -205,22 +194,14 @@ def test_a_session_prints_what_stands_in_it(
         lines.append(line if inside and line != "```pycon" else "")
     # Empty lines in the place of all others keep the numbers of lines.
     (tmp_path / "session.txt").write_text("\n".join(lines), encoding="utf-8")
-    environment = {
-        **os.environ,
-        "TRITON_INTERPRET": "1",
-        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "doctest", "session.txt"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    own = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    done = support.python("-m", "doctest", "session.txt", cwd=tmp_path, env={"TRITON_INTERPRET": "1", **own})
     assert done.returncode == 0, done.stdout
 
 
 def test_the_cookbook_has_a_spec_and_a_call_for_each_task() -> None:
     _, *tasks = re.split(r"^## ", TEXTS["docs/cookbook.md"], flags=re.M)
-    assert len(tasks) == 12
-    assert all(_SPEC.search(task) or "docs/examples/" in task for task in tasks)
+    assert len(tasks) == 12 and all(_SPEC.search(task) or "docs/examples/" in task for task in tasks)
     assert all("```pycon\n" in task or "```console\n" in task for task in tasks)
 
 
@@ -241,11 +222,6 @@ def test_a_plot_is_of_the_committed_measurements(name: str, tmp_path: Path) -> N
     if matplotlib.__version__ == version[1]:
         pages.draw(name, tmp_path / "again.svg")
         assert (tmp_path / "again.svg").read_text(encoding="utf-8") == committed, "renew it: python docs/pages.py"
-
-
-def test_a_digest_tells_other_measurements() -> None:
-    roofline, ratios = pages.plotted("fused")
-    assert plot.digest([roofline, replace(ratios, marks=ratios.marks[1:])]) != plot.digest([roofline, ratios])
 
 
 @pytest.mark.parametrize("page", TEXTS)
@@ -299,3 +275,14 @@ def test_a_link_of_the_readme_leads_somewhere() -> None:
         headings = re.findall(r"^#+ (.*)$", TEXTS.get(path, ""), re.M)
         slugs = {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
         assert (ROOT / path).is_file() and (not heading or heading in slugs), link
+
+
+def test_long_tables_are_built_with_the_site() -> None:
+    page = pages.built(TEXTS["docs/benchmarks.md"])
+    assert all(pages.table(name, page).count("\n") > 5 for name in pages.BUILT)
+    assert all(pages.table(name, page) for name in pages.tables(page))
+
+
+def test_a_digest_tells_other_measurements() -> None:
+    roofline, ratios = pages.plotted("fused")
+    assert plot.digest([roofline, replace(ratios, marks=ratios.marks[1:])]) != plot.digest([roofline, ratios])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -13,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import ROOT, module, python
 
 SCRIPT = ROOT / "measured" / "scripts" / "first_hour.py"
 MEASURED = json.loads((ROOT / "measured" / "first_hour.json").read_text(encoding="utf-8"))
@@ -35,11 +34,7 @@ PRINTED = {
 
 def script() -> ModuleType:
     """The script that runs the steps."""
-    spec = importlib.util.spec_from_file_location("first_hour", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module(SCRIPT)
 
 
 def steps(mode: str) -> dict[str, str]:
@@ -83,13 +78,6 @@ def test_every_block_that_is_run_is_a_step() -> None:
     """A marker that is misspelt would leave its block out."""
     text = (ROOT / "docs" / "first_hour.md").read_text(encoding="utf-8")
     assert text.count("```bash\n") == 1 + len(steps("cpu")) + len(steps("gpu"))
-
-
-def test_two_steps_of_one_name_are_refused() -> None:
-    block = "<!-- step: call -->\n```bash\ntrue\n```\n"
-    assert script().steps(block, "cpu") == {"call": "true\n"} and script().steps(block, "gpu") == {}
-    with pytest.raises(ValueError, match="two steps"):
-        script().steps(block * 2, "cpu")
 
 
 @pytest.mark.install

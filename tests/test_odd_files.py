@@ -108,14 +108,10 @@ def _read_bench(path: Path) -> Any:
 
 
 def _proofs(path: Path) -> None:
-    line = {
-        "kernel": ONE,
-        "device": "ab",
-        "compile sm90": {"cases": 20, "shared": 229432, "registers": 158},
-        "hosts": {"cd": {"interpret": {"cases": 3, "worst_error": 0.5, "not_proved": {"case": "reason"}}}},
-    }
-    found = {"place": {"device": "NVIDIA H200", "triton": "3.6.0"}, "kernels": [line]}
-    path.write_text(json.dumps(found))
+    interpreted = {"interpret": {"cases": 3, "worst_error": 0.5, "not_proved": {"case": "reason"}}}
+    compiled = {"cases": 20, "shared": 229432, "registers": 158}
+    line = {"kernel": ONE, "device": "ab", "compile sm90": compiled, "hosts": {"cd": interpreted}}
+    path.write_text(json.dumps({"place": {"device": "NVIDIA H200", "triton": "3.6.0"}, "kernels": [line]}))
 
 
 def _read_proofs(path: Path) -> Any:
@@ -172,9 +168,8 @@ def wrong_answers(kind: Kind, folder: Path) -> tuple[int, list[str]]:
         try:
             meaning = kind.read(path)
         except (CallError, SpecError, FileError) as error:
-            if f"{path}:" not in str(error).replace(f"{path.with_name('spec.yaml')}:", "", 1).replace(
-                repr(path.name), f"{path}:"
-            ):
+            told = str(error).replace(f"{path.with_name('spec.yaml')}:", "", 1)
+            if f"{path}:" not in told.replace(repr(path.name), f"{path}:"):
                 found.append(f"{name}: without the path: {error}")
             elif not any(f":{line}:" in str(error) for line in range(1, 300)):
                 found.append(f"{name}: without a line: {error}")

@@ -1,7 +1,9 @@
-"""README.md and docs/ say what is so: of examples, of the words of the language, of what is proved."""
+"""README.md and docs/ say what is so: of examples, words of the language, proofs, and messages that the code has."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 import re
 from pathlib import Path
@@ -73,3 +75,40 @@ torch.testing.assert_close(gemm_bf16_rcr_bias_relu(a, b, bias=bias), exact.bfloa
 def test_every_target_is_told() -> None:
     table = PROVING.split("how far its kernels are proved |")[1].split("\n\n")[0]
     assert {target for target in TARGETS if not re.search(rf"\b{target}\b", table)} == set()
+
+
+PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+MESSAGES = re.findall(r"^\| `(.{8,}?)` \| ", PAGE, re.M)
+
+
+def text(node: ast.AST) -> str:
+    """A string as the code writes it, with `…` for what is put into it."""
+    match node:
+        case ast.Constant(value=str(value)):
+            return value
+        case ast.JoinedStr(values=values):
+            return "".join(text(value) for value in values)
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            return text(left) + text(right)
+    return "…"
+
+
+@functools.cache
+def everything() -> str:
+    """All texts of the generator and its templates."""
+    found = []
+    for path in sorted((ROOT / "generator").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found += [text(node) for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp)]
+    found += [path.read_text(encoding="utf-8") for path in sorted((ROOT / "templates").rglob("*.j2"))]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_an_entry_is_of_a_message(message: str) -> None:
+    parts = [part for part in message.split("…") if len(part.strip()) > 3]
+    assert parts and [part for part in parts if part not in everything()] == []
+
+
+def test_every_entry_is_found() -> None:
+    assert len(MESSAGES) == len(re.findall(r"^\| `", PAGE, re.M)) > 30

@@ -17,22 +17,9 @@ import pytest
 import generator
 
 ROOT = Path(generator.__file__).parent
-#: Each package imports only those before it, and `generator` itself, which is a version and the names of functions.
 ORDER = (
-    "runtime",
-    "files",
-    "epilogue",
-    "language",
-    "plan",
-    "cost",
-    "lowering",
-    "emit",
-    "bounds",
-    "problem",
-    "verify",
-    "bench",
-    "tune",
-    "commands",
+    *("runtime", "files", "epilogue", "language", "plan", "cost", "lowering", "emit"),
+    *("bounds", "problem", "verify", "bench", "tune", "commands"),
 )
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
@@ -154,19 +141,17 @@ def test_a_package_says_its_purpose_in_one_line(name: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "never"),
     [
-        (
-            "generator.plan.kernels",
-            ("yaml", "jinja2", "torch", "triton", "generator.lowering", "generator.language.spec"),
-        ),
-        ("generator.language.spec", ("torch", "triton", "generator.lowering", "generator.plan", "generator.cost")),
-        ("generator.emit.job", ("torch", "triton", "z3", "numpy", "generator.verify")),
+        ("generator.plan.kernels", "yaml jinja2 torch triton generator.lowering generator.language.spec"),
+        ("generator.language.spec", "torch triton generator.lowering generator.plan generator.cost"),
+        ("generator.emit.job", "torch triton z3 numpy generator.verify"),
+        ("generator.commands.command_line", "torch triton z3 numpy generator.verify"),
     ],
 )
-def test_what_an_import_does_not_bring_along(entry: str, never: tuple[str, ...]) -> None:
+def test_what_an_import_does_not_bring_along(entry: str, never: str) -> None:
     code = f"import sys, {entry}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert entry in loaded
-    assert [name for name in never if name in loaded] == []
+    assert [name for name in never.split() if name in loaded] == []
 
 
 @pytest.mark.parametrize("room", BOUNDS)
@@ -180,11 +165,6 @@ def test_words_by_hand_have_a_bound() -> None:
     texts = [path.read_text(encoding="utf-8") for path in (ROOT.parent / "docs").glob("*.md")]
     words = sum(len(_MADE.sub("", text).split()) for text in texts)
     assert WORDS * 0.95 < words <= WORDS, "lower the bound, or say in the commit what a user gains"
-
-
-def test_a_cycle_would_be_found() -> None:
-    with pytest.raises(pytest.fail.Exception, match="in a circle"):
-        assert_no_cycle({"a": {"b"}, "b": {"a"}})
 
 
 def test_every_text_is_opened_with_its_encoding() -> None:
@@ -214,3 +194,8 @@ def _is_without_encoding(call: ast.Call) -> bool:
         # Temporary files are binary by default.
         return not any("b" in mode for mode in modes) and (bool(modes) or not name.endswith("File"))
     return any(getattr(options.get(word), "value", False) is True for word in ("text", "universal_newlines"))
+
+
+def test_a_cycle_would_be_found() -> None:
+    with pytest.raises(pytest.fail.Exception, match="in a circle"):
+        assert_no_cycle({"a": {"b"}, "b": {"a"}})

@@ -132,16 +132,10 @@ def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: s
     assert main([str(tmp_path / f"{spec}.yaml"), "--out", str(expected)]) == 0
     assert (expected / spec / "_tuned.py").is_file() == (spec == "own")
     # -S leaves site-packages out: torch and triton cannot be found, whatever is installed.
-    alone = (sys.executable, "-S", "-c")
     for name in ("torch", "triton"):
-        assert run(*alone, f"import {name}", cwd=tmp_path, PYTHONPATH=str(installed)).returncode != 0
-    code = (
-        "import sys, generator; from generator.commands.command_line import main; status = main(sys.argv[1:]); "
-        "print(generator.__file__); sys.exit(status)"
-    )
-    ran = run(*alone, code, f"{spec}.yaml", cwd=tmp_path, PYTHONPATH=str(installed))
+        assert run(sys.executable, "-S", "-c", f"import {name}", cwd=tmp_path, PYTHONPATH=str(installed)).returncode
+    ran = run(sys.executable, "-S", "-m", "generator", f"{spec}.yaml", cwd=tmp_path, PYTHONPATH=str(installed))
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert Path(ran.stdout.splitlines()[-1]).parent.parent == installed
     assert contents(tmp_path / "generated" / spec) == contents(expected / spec)
 
 

@@ -1,4 +1,4 @@
-"""Outputs beside C, judged as C is: what a kernel writes wrong, leaves out, or writes of another shape is no result."""
+"""Outputs beside C and quantised results, judged as C is: what is wrong, left out, or of another shape is no result."""
 
 from __future__ import annotations
 
@@ -91,14 +91,6 @@ def test_narrow_results_and_whole_numbers_have_their_sums(out: str) -> None:
         assert check.judge(whole, found, each).fault is not None
 
 
-def test_a_sum_of_one_term_is_off_as_that_is() -> None:
-    """The product of a single row is small here and there, where its rounding is not."""
-    line = Problem(Shape(1, 4096, 512), Dtype.of("fp32"), Layout.of("rrr"), chain_of(("col_sum",)))
-    (one,) = random_operands.make_sets(line, "cpu", 1, seed=0)
-    _, expected = check.expect(line, one, torch.Generator())
-    assert check.judge(line, (one.a @ one.b).sum(0), expected).fault is None
-
-
 def test_sums_that_cancel_are_judged_by_their_terms() -> None:
     """Rounding of the terms is all of what is left of a sum that comes to nothing; a term too many is still seen."""
     large = Problem(Shape(1, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), chain_of(("row_sum",)))
@@ -112,3 +104,49 @@ def test_sums_that_cancel_are_judged_by_their_terms() -> None:
     found = (x * (1 + 2**-9 * noise)).float().sum(-1)
     assert check.judge(large, found, expected).fault is None
     assert check.judge(large, found + x.float().amax(-1), expected).fault is not None
+
+
+#: By the rule, a block of 32 columns at a time.
+QUANTISED = """from generator.runtime import pack
+    x = (a.double() @ b.double()).float()
+    given = pack.quantize_rows(x, pack.Stored("WORD", "row", (1, 32)))
+    fits = out.shape == given["a"].shape and out.dtype == given["a"].dtype
+    found, scale = out.copy_(given["a"]) if fits else given["a"], given["a_scale"]
+    CHANGE
+    return found, scale
+"""
+BLOCK = {"fp8e4m3": {"block": 32}, "int8": {"block": 32}}
+
+
+def quantised(word: str) -> Problem:
+    return problem("fp16", chain_of([{"operation": "quantize", "to": word, **BLOCK.get(word, {})}]))
+
+
+@pytest.mark.parametrize("word", ["fp8e4m3", "int8", "mxfp8e5m2", "mxfp4"])
+def test_right_elements_and_scales_are_timed(tmp_path: Path, word: str) -> None:
+    text = QUANTISED.replace("WORD", word).replace("CHANGE", "pass")
+    record = measured(contestant(tmp_path, "right", text), of=quantised(word), options=Options(rounds=2))
+    side = record.sides[0]
+    assert side.failure is None and side.gpu is not None and side.tolerance is not None and side.error is not None
+    assert 0 < side.error < side.tolerance
+
+
+@pytest.mark.parametrize("change", ["scale = scale.roll(1, -1)", "scale = scale * 1.5", "found.zero_()"])
+def test_scales_of_others_and_missing_elements_are_wrong(tmp_path: Path, change: str) -> None:
+    text = QUANTISED.replace("WORD", "fp8e4m3").replace("CHANGE", change)
+    side = measured(contestant(tmp_path, "wrong", text), of=quantised("fp8e4m3"), options=Options(rounds=2)).sides[0]
+    assert side.failure is not None and side.failure.startswith("wrong result: ")
+
+
+def test_the_bytes_of_elements_and_scales_are_counted() -> None:
+    found = quantised("mxfp4")
+    m, n, k = found.shape.m, found.shape.n, found.shape.k
+    assert found.bytes == 2 * (m * k + k * n) + m * n // 2 + m * -(-n // 32)
+
+
+def test_a_sum_of_one_term_is_off_as_that_is() -> None:
+    """The product of a single row is small here and there, where its rounding is not."""
+    line = Problem(Shape(1, 4096, 512), Dtype.of("fp32"), Layout.of("rrr"), chain_of(("col_sum",)))
+    (one,) = random_operands.make_sets(line, "cpu", 1, seed=0)
+    _, expected = check.expect(line, one, torch.Generator())
+    assert check.judge(line, (one.a @ one.b).sum(0), expected).fault is None

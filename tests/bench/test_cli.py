@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,28 +10,22 @@ import pytest
 
 from generator.bench import comparison_plan
 from generator.bench.benchmark_run import plan_of, run
-from generator.bench.measure import Options
-from generator.bench.measurements import load
+from generator.bench.measurements import ComparisonRecord, load
 from generator.bench.suite import SUITES, is_unseen, read_suite
 from generator.commands import command_line
-from generator.commands.bench import main, parse
+from generator.commands.bench import parse
 from generator.language.errors import CallError
 from tests.helpers import shipped
 from tests.helpers.bench import records
 from tests.helpers.bench.fake_device import FakeDevice
-from tests.helpers.support import LONGEST, ROOT
+from tests.helpers.support import ROOT, Cli, python
 
-SPEC = """\
-summary: Small tiles.
-name: tiny
-layout: [rcr, sss]
-dtype: fp16
-epilogue: [none, bias+relu]
-swizzle: [linear, grouped]
-tile:
-  - {m: 16, n: 16, k: 16, warps: 1, stages: 2, group: 2}
-  - {m: 32, n: 16, k: 16, warps: 1, stages: 2, group: 2}
-"""
+SPEC = (
+    "summary: Small tiles.\nname: tiny\nlayout: [rcr, sss]\ndtype: fp16\nepilogue: [none, bias+relu]\n"
+    "swizzle: [linear, grouped]\ntile:\n"
+    "  - {m: 16, n: 16, k: 16, warps: 1, stages: 2, group: 2}\n"
+    "  - {m: 32, n: 16, k: 16, warps: 1, stages: 2, group: 2}\n"
+)
 SUITE = """\
 cases:
   - name: order
@@ -62,14 +54,8 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def interpreted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "TRITON_INTERPRET": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-m", "tests.helpers.bench.interpreted", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LONGEST)
+    environment = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    return python("-m", "tests.helpers.bench.interpreted", *arguments, cwd=folder, env=environment)
 
 
 def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,37 +80,25 @@ def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureF
 
 
 def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny: Path) -> None:
+    def planned(*more: str) -> tuple[float | None, tuple[str, ...], set[tuple[str, ...] | None]]:
+        call = parse(["--suite", "suite.yaml", *more])
+        found = plan_of(call)
+        return call.seconds, call.peers, {each.peers for each in found}
+
+    peers = ("cublas", "inductor")
     (tiny / "suite.yaml").write_text("seconds: 0.5\npeer: cublas,inductor\n" + SUITE)
-    call = parse(["--suite", "suite.yaml"])
-    plan_of(call)
-    assert (call.seconds, call.peers) == (0.5, ("cublas", "inductor"))
-    call = parse(["--suite", "suite.yaml", "--seconds", "2", "--peer", "none"])
-    plan_of(call)
-    assert (call.seconds, call.peers) == (2.0, ())
+    assert planned() == (0.5, peers, {None})
+    assert planned("--seconds", "2", "--peer", "none") == (2.0, (), {None})
     # A case's own come before the suite's, and the call before both.
-    (tiny / "suite.yaml").write_text(
-        "peer: cublas,inductor\n" + SUITE.replace("    kernels:", "    peer: eager\n    kernels:")
-    )
-    assert {c.peers for c in plan_of(parse(["--suite", "suite.yaml"]))} == {("eager",)}
-    assert {c.peers for c in plan_of(parse(["--suite", "suite.yaml", "--peer", "cublas"]))} == {None}
-    assert Options(peers=("cublas",)).of(replace(plan_of(call)[0], peers=("eager",))).peers == ("eager",)
+    own = SUITE.replace("    kernels:", "    peer: eager\n    kernels:")
+    (tiny / "suite.yaml").write_text("peer: cublas,inductor\n" + own)
+    assert planned()[2] == {("eager",)} and planned("--peer", "cublas")[2] == {None}
 
 
-def test_a_spec_without_a_suite(tiny: Path) -> None:
-    (tiny / "shapes.yaml").write_text("[20x16x16]")
-    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--rounds", "2", "--only", "*rcr_none*"]
-    done = interpreted(tiny, *arguments, "--configs", "all", "--peer", "none", "--workers", "0")
-    assert done.returncode == 0, done.stderr
-    assert "| tiled_pointer_auto_grouped [1] | 32x16x16, group 2, 1 warp, 2 stages |" in done.stdout
-    assert "torch.matmul" not in done.stdout
-
-
-def test_without_a_gpu_it_is_refused(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu_it_is_refused(tiny: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert main(["--suite", "suite.yaml"]) == 2
-    assert "torch finds no CUDA device" in capsys.readouterr().err
+    said = cli("bench", "--suite", "suite.yaml")
+    assert said.status == 2 and "torch finds no CUDA device" in said.err
 
 
 @pytest.mark.parametrize(
@@ -138,12 +112,10 @@ def test_without_a_gpu_it_is_refused(
         ("contract: gemm_fp16_rcr_none", "contract: gemm_bf16_rcr_none", "has gemm_bf16_rcr_none"),
     ],
 )
-def test_a_wrong_suite_is_refused(
-    tiny: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_suite_is_refused(tiny: Path, cli: Cli, old: str, new: str, message: str) -> None:
     (tiny / "suite.yaml").write_text(SUITE.replace(old, new, 1))
-    assert main(["--suite", "suite.yaml"]) == 2
-    assert message in capsys.readouterr().err
+    said = cli("bench", "--suite", "suite.yaml")
+    assert said.status == 2 and message in said.err
 
 
 def test_what_is_not_rendered_is_named(tiny: Path) -> None:
@@ -173,28 +145,24 @@ def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch, 
         assert comparison_plan.of_suite(read_suite(path), comparison_plan.Families(specs, out))
 
 
+def test_a_summary_needs_ratios_and_a_table_a_time(tmp_path: Path, cli: Cli) -> None:
+    def said(what: str, *kept: ComparisonRecord) -> tuple[int, str]:
+        records.save(records.results(*kept), tmp_path / "kept.json")
+        found = cli("bench", "--json", "kept.json", what)
+        return found.status, found.err
+
+    ours, peer = records.side("ours", "kernel", [1.0, 2.0]), records.side("torch", "peer", [1.0, 2.0])
+    one, other = records.record(ours, peer), records.record(ours, peer, shape=(16, 16, 16))
+    status, told = said("--summary", one)
+    assert status == 1 and "there is no summary: it needs 2 comparisons on one device" in told
+    assert said("--summary", one, other) == (0, "")
+    refused = replace(records.wrong(ours), refused=True, failure="too large")
+    status, told = said("--table", records.record(refused, peer))
+    assert status == 1 and "none of 1 comparisons has a time of a kernel, most often: too large" in told
+    found = cli("bench", "--json", "/dev/zero", "--table")
+    assert found.status == 2 and "--json: /dev/zero: is a device or a pipe, not a file" in found.err
+
+
 def test_the_formulas_of_ones_own_are_measured_at_sizes_that_nothing_was_fitted_to() -> None:
     for case in read_suite(SUITES / "formulas.yaml").cases:
         assert len(case.shapes) == 6 and all(is_unseen(shape) for shape in case.shapes)
-
-
-def test_a_summary_needs_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "kept.json"
-    sides = [records.side("ours", "kernel", [1.0, 2.0]), records.side("torch", "peer", [1.0, 2.0])]
-    other = records.record(*sides, shape=(16, 16, 16))
-    records.save(records.results(records.record(*sides)), path)
-    assert main(["--json", str(path), "--summary"]) == 1
-    assert "there is no summary: it needs 2 comparisons on one device" in capsys.readouterr().err
-    records.save(records.results(records.record(*sides), other), path)
-    assert main(["--json", str(path), "--summary"]) == 0
-    assert capsys.readouterr().err == ""
-
-
-def test_a_table_needs_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "kept.json"
-    refused = replace(records.wrong(records.side("ours", "kernel", [1.0])), refused=True, failure="too large")
-    records.save(records.results(records.record(refused, records.side("torch", "peer", [1.0]))), path)
-    assert main(["--json", str(path), "--table"]) == 1
-    assert "none of 1 comparisons has a time of a kernel, most often: too large" in capsys.readouterr().err
-    assert main(["--json", "/dev/zero", "--table"]) == 2
-    assert "--json: /dev/zero: is a device or a pipe, not a file" in capsys.readouterr().err

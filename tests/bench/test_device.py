@@ -96,10 +96,8 @@ def test_work_that_cannot_be_captured_is_timed_by_events(cuda: Cuda, capsys: pyt
     replay = device.CudaDevice().record(work)
     assert replay.method == "events"
     assert cuda.streams == ["main"], "the stream is restored"
-    assert (
-        "cannot be captured in a CUDA graph, timed by events: RuntimeError: operation not permitted"
-        in capsys.readouterr().err
-    )
+    told = "cannot be captured in a CUDA graph, timed by events: RuntimeError: operation not permitted"
+    assert told in capsys.readouterr().err
     cuda.capturing = False
     cuda.log.clear()
     replay.run()
@@ -108,20 +106,8 @@ def test_work_that_cannot_be_captured_is_timed_by_events(cuda: Cuda, capsys: pyt
 
 def test_the_environment_names_device_and_versions(cuda: Cuda) -> None:
     environment = device.CudaDevice().environment
-    assert environment["device"] == "NVIDIA H200"
-    assert environment["l2_bytes"] == 60 * 2**20
-    assert environment["driver"] == "580.1"
-    assert set(environment) == {
-        "device",
-        "capability",
-        "multiprocessors",
-        "l2_bytes",
-        "driver",
-        "cuda",
-        "python",
-        "torch",
-        "triton",
-    }
+    assert environment.items() >= {"device": "NVIDIA H200", "l2_bytes": 60 * 2**20, "driver": "580.1"}.items()
+    assert environment.keys() >= {"capability", "multiprocessors", "cuda", "python", "torch", "triton"}
 
 
 def comparison(name: str, shape: Shape = Shape(16, 16, 16)) -> Comparison:  # noqa: B008 - frozen
@@ -132,12 +118,8 @@ def comparison(name: str, shape: Shape = Shape(16, 16, 16)) -> Comparison:  # no
 
 def test_a_call_is_compiled_once() -> None:
     comparisons = [comparison("one"), comparison("one"), comparison("two"), comparison("one", Shape(1, 1, 1))]
-    calls = workers.calls(comparisons, "select")
-    assert [(contestant.kernel, problem.shape.numbers, index) for problem, contestant, index in calls] == [
-        ("gemm__one", [16, 16, 16], None),
-        ("gemm__two", [16, 16, 16], None),
-        ("gemm__one", [1, 1, 1], None),
-    ]
+    found = [(c.kernel, p.shape.numbers, index) for p, c, index in workers.calls(comparisons, "select")]
+    assert found == [("gemm__one", [16] * 3, None), ("gemm__two", [16] * 3, None), ("gemm__one", [1] * 3, None)]
 
 
 @pytest.mark.parametrize(("longest", "late"), [(60.0, False), (0.1, True)])

@@ -6,6 +6,7 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,17 +27,11 @@ from tests.helpers.support import ROOT
 
 from .test_cli import interpreted
 
-SPEC = """\
-summary: Small tiles.
-name: tiny
-layout: rcr
-dtype: fp16
-batch: BATCH
-epilogue: [none, swiglu]
-load: pointer
-store: pointer
-tile: [{m: 16, n: 16, k: 16, warps: 1, stages: 2}, {m: 32, n: 16, k: 16, warps: 1, stages: 2}]
-"""
+SPEC = (
+    "summary: Small tiles.\nname: tiny\nlayout: rcr\ndtype: fp16\nbatch: BATCH\nepilogue: [none, swiglu]\n"
+    "load: pointer\nstore: pointer\n"
+    "tile: [{m: 16, n: 16, k: 16, warps: 1, stages: 2}, {m: 32, n: 16, k: 16, warps: 1, stages: 2}]\n"
+)
 GROUPS = Shape(40, 24, 32, groups=5, routing="zipf")
 
 
@@ -65,16 +60,21 @@ def test_what_no_row_reaches_is_not_counted_as_moved() -> None:
     assert problem("swiglu", shape=shape).flops == 2 * 4 * 48 * 32
 
 
+def launched(of: Problem) -> tuple[Any, Any, torch.Tensor, Any]:
+    """The library's peer, operands, what it makes of them, and what is right."""
+    (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
+    (expected,) = check.expect(of, operands, torch.Generator())
+    peer = PEERS["cublas"](of)
+    return peer, operands, peer.launch(operands, None), expected
+
+
 @pytest.mark.parametrize("routing", list(ROUTING))
 @pytest.mark.parametrize(
     ("words", "name"), [((), "F.grouped_mm"), (("swiglu",), "F.grouped_mm + swiglu"), (("scale_m",), None)]
 )
 def test_torch_multiplies_the_groups(words: tuple[str, ...], name: str | None, routing: str) -> None:
     of = problem(*words, shape=replace(GROUPS, routing=routing))
-    (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
-    (expected,) = check.expect(of, operands, torch.Generator())
-    peer = PEERS["cublas"](of)
-    result = peer.launch(operands, None)
+    peer, _, result, expected = launched(of)
     assert name is None or peer.name == name
     assert check.judge(of, result, expected).fault is None
     # A row of the last group that has any.
@@ -101,17 +101,11 @@ def test_what_each_group_has_is_checked_by_group() -> None:
     assert check.judge(of, found[1], expected[1]).fault is not None
 
 
-@pytest.mark.parametrize(
-    ("of", "word"),
-    [
-        (problem("bias"), "bias"),
-        (problem(dtype="fp8e4m3"), "scales"),
-        (problem(shape=replace(GROUPS, k=33)), "16 bytes"),
-    ],
-)
-def test_what_torch_lacks_is_told(of: Problem, word: str) -> None:
-    with pytest.raises(NoPeer, match=word):
-        PEERS["cublas"](of)
+def test_what_torch_lacks_is_told() -> None:
+    odd = problem(shape=replace(GROUPS, k=33))
+    for of, word in ((problem("bias"), "bias"), (problem(dtype="fp8e4m3"), "scales"), (odd, "16 bytes")):
+        with pytest.raises(NoPeer, match=word):
+            PEERS["cublas"](of)
 
 
 @pytest.mark.parametrize("routing", list(ROUTING))
@@ -121,10 +115,7 @@ def test_torch_multiplies_groups_along_k(layout: str, routing: str) -> None:
     assert shape.sizes == (5, 24, 48, 8) and shape.ends[-1] == 40 and shape.reached == 5
     of = Problem(shape, Dtype.of("fp16"), Layout.of(layout), chain_of(()))
     assert of.flops == 2 * 24 * 48 * 40 and of.bytes == 2 * (24 * 40 + 40 * 48 + 5 * 24 * 48) + 4 * 5
-    (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
-    (expected,) = check.expect(of, operands, torch.Generator())
-    peer = PEERS["cublas"](of)
-    result = peer.launch(operands, None)
+    peer, operands, result, expected = launched(of)
     assert peer.name == "F.grouped_mm" and result.shape == expected.shape
     assert check.judge(of, result, expected).fault is None
     # The last element along K counts in the group before its own.
@@ -148,15 +139,13 @@ def test_kernels_of_groups_are_timed_beside_torch(tmp_path: Path, monkeypatch: p
     done: subprocess.CompletedProcess[str] = interpreted(tmp_path, *arguments)
     assert done.returncode == 0, done.stderr
     records = load(tmp_path / "kept.json").records
-    assert [(record.case, str(record.problem.shape)) for record in records] == [
-        (f"tiny/{prefix}_fp16_rcr_{epilogue}", shape)
+    found = [(each.case, str(each.problem.shape), each.problem.shape.inner, each.sides[-1].label) for each in records]
+    assert found == [
+        (f"tiny/{prefix}_fp16_rcr_{epilogue}", shape, prefix == "gmmk", label)
         for prefix in ("gmm", "gmmk")
-        for epilogue in ("none", "swiglu")
+        for epilogue, label in (("none", "F.grouped_mm"), ("swiglu", "F.grouped_mm + swiglu"))
         for shape in ("5g24x16x32:zipf", "3g17x16x16")
     ]
-    assert [record.problem.shape.inner for record in records] == [False] * 4 + [True] * 4
-    labels = ["F.grouped_mm"] * 2 + ["F.grouped_mm + swiglu"] * 2
-    assert [record.sides[-1].label for record in records] == labels * 2
     assert all(side.failure is None and side.gpu is not None for record in records for side in record.sides)
 
 
@@ -185,11 +174,9 @@ def test_stored_operands_of_groups(contract: str) -> None:
     of = replace(problem(shape=replace(GROUPS, n=48, k=256)), dtype=variant.dtype, epilogue=variant.epilogue)
     (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
     assert operands.stored["b_scale"].shape == (5, 2 if "int4" in contract else 1, of.columns)
-    (expected,) = check.expect(of, operands, torch.Generator())
-    peer = PEERS["cublas"](of)
-    assert peer.name == STORED[contract]
+    assert PEERS["cublas"](of).name == STORED[contract]
     if "int4" in contract:
-        result = peer.launch(operands, None)
+        _, operands, result, expected = launched(of)
         assert check.judge(of, result, expected).fault is None
         # The scales of another group make other weights.
         swapped = {"b_scale": operands.stored["b_scale"].flip(0)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,9 @@ import pytest
 
 from generator.bench import plot, results_report, summary
 from generator.bench.measurements import ComparisonRecord
-from generator.commands.bench import main
 from generator.language.errors import CallError
 from tests.helpers.bench import records as samples
+from tests.helpers.support import Cli
 
 OURS = samples.side("tiled", "kernel", [200.0, 210.0, 220.0])
 PEER_AS_KERNEL = samples.side("same", "kernel", [190.0, 210.0, 198.0])
@@ -30,20 +29,8 @@ def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
     record = samples.record(OURS, PEER)
     text = results_report.markdown(samples.results(record), [record])
     # 2 * 4096**3 operations in 210 us; 3 * 4096**2 * 2 bytes; the roofline is 2 * 4096**3 / 700e12 = 196.3 us.
-    assert cells(text, "tiled") == [
-        "4096x4096x4096",
-        "tiled",
-        "128x256x64, group 8, 8 warps, 3 stages",
-        "210 (210 ± 10)",
-        "654",
-        "479",
-        "93 %",
-        "0.950 (0.925 to 0.975)",
-        "210",
-        "0.950",
-        "210",
-        "0.950",
-    ]
+    row = "4096x4096x4096|tiled|128x256x64, group 8, 8 warps, 3 stages|210 (210 ± 10)|654|479|93 %"
+    assert "|".join(cells(text, "tiled")) == f"{row}|0.950 (0.925 to 0.975)|210|0.950|210|0.950"
     assert cells(text, "torch.matmul")[7] == "—"
     assert "NVIDIA H200, torch 2.11.0, triton 3.6.0." in text
     assert "copy 4 TB/s, fp16 700 TFLOP/s" in text
@@ -118,14 +105,8 @@ def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
         sides = samples.side("tiled", "kernel", [ours] * 3), samples.side("torch.matmul", "peer", [100.0] * 3)
         return samples.record(*sides, shape=(shape[0], shape[1], shape[2]), case=case)
 
-    records = [
-        timed(50.0, 1, 256, 256),
-        timed(200.0, 64, 256, 256),
-        timed(80.0, 65, 256, 256),
-        timed(125.0, 1024, 260, 256),
-        timed(40.0, 1025, 256, 256),
-        timed(400.0, 3, 252, 256, case="odd"),
-    ]
+    sizes = {(1, 256): 50.0, (64, 256): 200.0, (65, 256): 80.0, (1024, 260): 125.0, (1025, 256): 40.0}
+    records = [*(timed(ours, *each, 256) for each, ours in sizes.items()), timed(400.0, 3, 252, 256, case="odd")]
     text = results_report.markdown(samples.results(*records), records, bound=0.93, by_rows=True)
     assert text.count("| case |") == 2
     lines = [line for line in text.split("Mean ratios by M")[1].splitlines() if line.startswith("| ")]
@@ -140,30 +121,22 @@ def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
     assert "aligned rows" not in results_report.markdown(samples.results(*records), records)
 
 
-def test_a_suite_says_how_its_results_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "kept.json"
-    samples.save(samples.results(samples.record(OURS, PEER), samples.record(OURS, PEER, case="others")), path)
-    kept = ["--summary", "--json", str(path)]
+def test_a_suite_says_how_its_results_are_reported(cli: Cli) -> None:
+    records = (samples.record(OURS, PEER), samples.record(OURS, PEER, case="others"))
+    samples.save(samples.results(*records), Path("kept.json"))
     for arguments, bound, by_rows in (
         ([], "under 1", False),
         (["--by-rows"], "under 1 of these", True),
         (["--suite", "unseen"], "under 0.93 of these", True),
         (["--suite", "unseen", "--bound", "0.9"], "under 0.9 of these", True),
     ):
-        assert main([*kept, *arguments]) == 0
-        printed = capsys.readouterr().out
-        assert f"| {bound} |" in printed and ("| aligned rows |" in printed) is by_rows
-
-
-def test_the_table_needs_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "kept.json"
-    samples.save(samples.results(samples.record(OURS, PEER), samples.record(OURS, PEER, case="others")), path)
-    assert main(["--table", "--json", str(path)]) == 0
-    assert "(`others`)" in capsys.readouterr().out
-    assert main(["--table", "--json", str(path), "--only", "squares"]) == 0
-    assert "(`others`)" not in capsys.readouterr().out
-    assert main(["--table", "--json", str(path), "--only", "nothing"]) == 2
-    assert main(["--table", "--json", str(tmp_path / "none.json")]) == 2
+        said = cli("bench", "--summary", "--json", "kept.json", *arguments)
+        assert said.status == 0 and f"| {bound} |" in said.out and ("| aligned rows |" in said.out) is by_rows
+    for arguments, others in (([], True), (["--only", "squares"], False)):
+        said = cli("bench", "--table", "--json", "kept.json", *arguments)
+        assert said.status == 0 and ("(`others`)" in said.out) is others
+    assert cli("bench", "--table", "--json", "kept.json", "--only", "nothing").status == 2
+    assert cli("bench", "--table", "--json", "none.json").status == 2
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
@@ -182,7 +155,7 @@ def test_a_picture_without_matplotlib_is_refused(tmp_path: Path, monkeypatch: py
 
     def missing(name: str) -> Any:
         if name.startswith("matplotlib"):
-            raise builtins.ImportError(name)
+            raise ImportError(name)
         return real(name)
 
     monkeypatch.setattr(plot.importlib, "import_module", missing)

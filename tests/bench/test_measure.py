@@ -64,11 +64,8 @@ def measured(
 
 def test_every_side_is_timed_in_every_round(tmp_path: Path) -> None:
     record = measured(contestant(tmp_path, "one"), contestant(tmp_path, "two"))
-    assert [(side.label, side.role) for side in record.sides] == [
-        ("one", "kernel"),
-        ("two", "kernel"),
-        ("torch.matmul", "peer"),
-    ]
+    roles = {"one": "kernel", "two": "kernel", "torch.matmul": "peer"}
+    assert {side.label: side.role for side in record.sides} == roles
     for side in record.sides:
         assert side.failure is None and side.gpu is not None and side.call is not None and side.host is not None
         for timing, each in ((side.gpu, 1e6), (side.call, 2e6), (side.host, 1e6)):
@@ -85,10 +82,8 @@ def test_the_sides_take_turns(tmp_path: Path) -> None:
     rounds = order[-4 * 4 - 3 : -3]
     read = [tuple(rounds[start + 1 : start + 4]) for start in range(0, 16, 4)]
     assert read == [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
-    assert [rounds[start] for start in range(0, 16, 4)] == [each[-1] for each in read], (
-        "a replay that is not read leads"
-    )
-    assert order[-3:] == [0, 1, 2]
+    # A replay that is not read leads.
+    assert rounds[::4] == [each[-1] for each in read] and order[-3:] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -99,15 +94,16 @@ def test_the_sides_take_turns(tmp_path: Path) -> None:
         ("out.copy_(result); out[3, 5] += 30", "wrong result"),
         ("return result", "wrong result"),
         ("raise RuntimeError('no such instruction')", "RuntimeError: no such instruction"),
+        ("raise ValueError('M is 24, not a multiple of 16')", "ValueError: M is 24, not a multiple of 16"),
     ],
 )
 def test_a_wrong_side_is_not_timed_and_the_others_are(tmp_path: Path, body: str, message: str) -> None:
     record = measured(contestant(tmp_path, "wrong", body), contestant(tmp_path, "right"))
     wrong, right, peer = record.sides
     assert wrong.failure is not None and wrong.failure.startswith(message)
-    assert wrong.gpu is None and not wrong.refused
-    assert right.gpu is not None and peer.gpu is not None
-    assert record.faults == (wrong,)
+    assert wrong.gpu is None and right.gpu is not None and peer.gpu is not None
+    # A refusal is no fault.
+    assert wrong.refused is ("ValueError" in body) and record.faults == (() if wrong.refused else (wrong,))
 
 
 def test_one_wrong_element_is_seen_where_the_norm_sees_nothing() -> None:
@@ -128,22 +124,11 @@ def test_a_side_that_turns_wrong_during_the_rounds_has_no_times(tmp_path: Path) 
     assert wrong.failure is not None and wrong.failure.endswith("(right at first, wrong after the rounds)")
 
 
-def test_a_refusal_is_told_and_is_no_fault(tmp_path: Path) -> None:
-    record = measured(contestant(tmp_path, "picky", "raise ValueError('M is 24, not a multiple of 16')"))
-    assert record.sides[0].refused and record.faults == ()
-    assert record.sides[0].failure == "ValueError: M is 24, not a multiple of 16"
-
-
 def test_every_row_is_measured_where_asked(tmp_path: Path) -> None:
     body = "assert config != 1; out.copy_(result)"
-    options = Options(rounds=2, configs="all")
-    record = measured(contestant(tmp_path, "one", body), options=options)
-    assert [(side.label, side.index, side.forced) for side in record.sides] == [
-        ("one", None, False),
-        ("one [0]", 0, True),
-        ("one [1]", 1, True),
-        ("torch.matmul", None, False),
-    ]
+    record = measured(contestant(tmp_path, "one", body), options=Options(rounds=2, configs="all"))
+    sides = [("one", None, False), ("one [0]", 0, True), ("one [1]", 1, True), ("torch.matmul", None, False)]
+    assert [(side.label, side.index, side.forced) for side in record.sides] == sides
     assert record.sides[1].config == {"BLOCK_M": 16}
     assert record.sides[2].failure is not None
 
@@ -234,14 +219,12 @@ def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.Mon
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = Comparison("one", "One", problem(), (contestant(tmp_path, "first"),))
-    two = Comparison("two", "Two", problem(), (contestant(tmp_path, "second"),))
+    one, two = comparisons(tmp_path, "one", "two")
     call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     assert run(call, [one], FakeDevice(), scale=1024) == 0
     kept = load(tmp_path / "kept.json")
     assert [record.case for record in kept.records] == ["one"]
-    device = FakeDevice()
-    assert run(call, [one, two], device, scale=1024) == 0
+    assert run(call, [one, two], FakeDevice(), scale=1024) == 0
     assert "1 of 2 comparisons are already in " in capsys.readouterr().err
     after = load(tmp_path / "kept.json")
     assert after.records[0] == kept.records[0]
@@ -249,6 +232,10 @@ def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
     silent = FakeDevice()
     assert run(call, [one, two], silent, scale=1024) == 0
     assert not silent.replays, "nothing is timed again"
+
+
+def comparisons(folder: Path, *names: str) -> list[Comparison]:
+    return [Comparison(name, name.title(), problem(), (contestant(folder, name),)) for name in names]
 
 
 def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,8 +259,6 @@ def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, m
 
 
 def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Comparison("one", "One", problem(), (contestant(tmp_path, "first"),))
-    cases = [replace(one, case=name) for name in ("one", "two", "three")]
     real = measure.measure
 
     def stopped(comparison: Comparison, *rest: Any) -> ComparisonRecord:
@@ -284,18 +269,18 @@ def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(measure, "measure", stopped)
     call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     with pytest.raises(KeyboardInterrupt):
-        run(call, cases, FakeDevice(), scale=1024)
+        run(call, comparisons(tmp_path, "one", "two", "three"), FakeDevice(), scale=1024)
     assert [record.case for record in load(tmp_path / "kept.json").records] == ["one", "two"]
 
 
 @pytest.mark.parametrize("what", ["kernel", "device", "rounds"])
 def test_a_change_of_what_times_depend_on_is_measured_again(tmp_path: Path, what: str) -> None:
     call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
-    one = Comparison("one", "One", problem(), (contestant(tmp_path, "first"),))
+    (one,) = comparisons(tmp_path, "one")
     assert run(call, [one], FakeDevice(), scale=1024) == 0
     device = FakeDevice()
     if what == "kernel":
-        one = Comparison("one", "One", problem(), (contestant(tmp_path, "first", RIGHT + "; pass"),))
+        one = replace(one, contestants=(contestant(tmp_path, "one", RIGHT + "; pass"),))
     elif what == "device":
         device.environment["driver"] = "2"
     else:

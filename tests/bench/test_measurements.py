@@ -1,20 +1,18 @@
-"""What is kept: whole, without loss, and found again."""
+"""What is kept: whole, without loss, and found again; its statistics."""
 
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from generator.bench import measurements, stats
-from generator.bench.measurements import BenchmarkResults
 from generator.files.reading import FileError
 from generator.language.errors import CallError
 from tests.helpers.bench import records as samples
+from tests.helpers.support import side_by_side
 
 
 def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
@@ -30,20 +28,19 @@ def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["kept.json"], "nothing is left beside it"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 0}', '{"format": 2, "records": [3]}'])
-def test_a_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *(("", ""), ("[]", ""), ("{}", ""), ('{"format": 0}', ""), ('{"format": 2, "records": [3]}', "")),
+        ('{"format": 1, "records": []}', "format 1, this version reads 2: name another file, or remove this one"),
+    ],
+)
+def test_a_foreign_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(CallError, match="--json"):
+    with pytest.raises(CallError, match=f"--json.*{words}"):
         measurements.load(path)
     assert path.read_text() == text
-
-
-def test_a_file_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "old.json"
-    path.write_text('{"format": 1, "environments": {}, "ceilings": {}, "records": []}')
-    with pytest.raises(CallError, match=r"format 1, this version reads 2: name another file, or remove this one"):
-        measurements.load(path)
 
 
 def test_a_ratio_is_that_of_the_same_rounds() -> None:
@@ -55,21 +52,6 @@ def test_a_ratio_is_that_of_the_same_rounds() -> None:
     assert record.ratio(first, second, "host") == stats.Ratio(1.0, 0.75, 1.5)
     assert record.ratio(second, first, "gpu") is None, "nothing reads it"
     assert record.ratio(torch, torch, "gpu") is None and record.ratio(None, first, "gpu") is None
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "kept.json"
-    samples.save(samples.results(), path)
-    before = path.read_bytes()
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(FileError, match=r"kept\.json: cannot be written: disk full"):
-        samples.save(BenchmarkResults(), path)
-    assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
 
 
 def test_a_record_with_a_fault_is_not_found_again() -> None:
@@ -101,13 +83,8 @@ def _add(path: Path, name: str) -> None:
 
 
 def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
-    path, context = tmp_path / "new" / "kept.json", multiprocessing.get_context("spawn")
-    runs = [context.Process(target=_add, args=(path, name)) for name in ("one", "two")]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    assert [run.exitcode for run in runs] == [0, 0]
+    path = tmp_path / "new" / "kept.json"
+    assert side_by_side(_add, (path, "one"), (path, "two")) == [0, 0]
     found = measurements.load(path)
     assert len(found.records) == 10 and {each.case for each in found.records} == {"one", "two"}
     assert set(found.environments) == {"one", "two", "env"}
@@ -123,7 +100,9 @@ def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/"])
-def test_only_a_regular_file_holds_results(path: str) -> None:
-    with pytest.raises(CallError, match=f"--json: {path}: is a .*, not a file"):
-        measurements.load(Path(path))
+def test_a_ratio_has_the_median_and_the_quartiles_of_the_rounds() -> None:
+    assert stats.ratio([3.0, 1.0, 4.0, 1.0, 5.0], [1.0] * 5) == stats.Ratio(3.0, 1.0, 4.0)
+    assert stats.ratio([2.0], [1.0]) == stats.Ratio(2.0, 2.0, 2.0)
+    for peer in ([], [2.0, 3.0]):
+        with pytest.raises(ValueError, match=r"data point|pair up"):
+            stats.ratio(peer, [1.0] * (len(peer) // 2))

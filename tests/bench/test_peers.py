@@ -1,16 +1,17 @@
-"""The other side: the library's own product, and what torch.compile makes of it."""
+"""The other side: the library's own product, what torch.compile makes of it, and gates on both sides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from generator.bench import eager
+from generator.bench import check, eager, random_operands
 from generator.bench.comparison_plan import Contestant
 from generator.bench.measure import Options
 from generator.bench.peers import PEERS as BY_WORD
@@ -21,6 +22,7 @@ from generator.epilogue.operations import Settings
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.model import Dtype
 from generator.problem import torch_functions
+from generator.problem.accumulation_bounds import tolerance
 from generator.problem.product import Shape
 
 from .test_measure import contestant, measured, problem
@@ -44,34 +46,25 @@ def test_a_peer_that_does_not_compute_it_refuses(tmp_path: Path) -> None:
     assert peer.refused and peer.failure == "torch._scaled_mm does not multiply fp8e5m2 by fp8e5m2"
 
 
+#: What is told of torch's calls, one after the other and all that it fuses.
 PEERS = {
     ("bf16", "bias+relu"): ("torch.matmul + bias + relu", "torch._addmm_activation(relu)"),
     ("bf16", "bias+gelu_tanh"): ("torch.matmul + bias + gelu_tanh", "torch._addmm_activation(gelu_tanh)"),
-    ("bf16", "bias+silu+mul"): ("torch.matmul + bias + silu + mul", "torch.addmm + silu + mul"),
     ("bf16", "silu"): ("torch.matmul + silu", None),
     ("bf16", "bias+geglu+mul"): ("torch.matmul + bias + geglu + mul", "torch.addmm + geglu + mul"),
     ("int8>bf16", "scale_m+scale_n+swiglu"): ("torch._int_mm + scale_m + scale_n + swiglu", None),
-    ("fp8e4m3", "scale_m+scale_n+swiglu"): (
-        "torch._scaled_mm + scale_m + scale_n + swiglu",
-        "torch._scaled_mm by rows and columns + swiglu",
-    ),
     ("fp8e4m3", "scale_n+scale_m+silu"): (
-        "torch._scaled_mm + scale_n + scale_m + silu",
-        "torch._scaled_mm by rows and columns + silu",
+        *("torch._scaled_mm + scale_n + scale_m + silu", "torch._scaled_mm by rows and columns + silu"),
     ),
     ("fp8e4m3", "scale+bias"): ("torch._scaled_mm + scale + bias", None),
     # Nothing in between is rounded to the result's type.
     ("bf16>int8", ""): ("torch.matmul, then int8", None),
     ("bf16>int8", "bias+relu+scale"): (
-        "torch.matmul + bias + relu + scale, then int8",
-        "torch._addmm_activation(relu) + scale, then int8",
+        *("torch.matmul + bias + relu + scale, then int8", "torch._addmm_activation(relu) + scale, then int8"),
     ),
-    ("bf16>fp8e4m3", "scale"): ("torch.matmul + scale, then fp8e4m3", None),
     ("fp8e4m3>fp8e4m3", "scale_m+scale_n"): (
-        "torch._scaled_mm + scale_m + scale_n, then fp8e4m3",
-        "torch._scaled_mm by rows and columns, then fp8e4m3",
+        *("torch._scaled_mm + scale_m + scale_n, then fp8e4m3", "torch._scaled_mm by rows and columns, then fp8e4m3"),
     ),
-    ("int8>int8", ""): ("torch._int_mm, then int8", None),
     ("int8>fp8e4m3", "scale_m"): ("torch._int_mm + scale_m, then fp8e4m3", None),
 }
 
@@ -141,26 +134,22 @@ def test_what_is_written_beside_is_computed_where_it_stands() -> None:
     assert sums[0].item() == 128000, "past the range of fp16"
 
 
-def compiled(monkeypatch: pytest.MonkeyPatch, backend: Callable[..., Any]) -> None:
-    """torch.compile with a backend that needs no compiler."""
+def compiled_graphs(monkeypatch: pytest.MonkeyPatch, failure: str = "") -> list[Any]:
+    """The graphs that torch.compile passes to its backend from here on, which runs them as they are or fails."""
+    graphs: list[Any] = []
     real = torch.compile
+
+    def backend(graph: Any, inputs: object) -> Any:
+        graphs.append(graph)
+        if failure:
+            raise RuntimeError(failure)
+        return graph.forward
 
     def compile(model: Any, *, mode: str, dynamic: bool) -> Any:
         assert (mode, dynamic) == ("max-autotune-no-cudagraphs", False)
         return real(model, backend=backend, dynamic=dynamic, fullgraph=True)
 
     monkeypatch.setattr(torch, "compile", compile)
-
-
-def compiled_graphs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The graphs that torch.compile passes to its backend from here on, which runs them as they are."""
-    graphs: list[Any] = []
-
-    def backend(graph: Any, inputs: object) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    compiled(monkeypatch, backend)
     return graphs
 
 
@@ -211,11 +200,43 @@ def test_the_compiled_graph_returns_what_is_written_beside(
 
 
 def test_a_peer_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def backend(graph: object, inputs: object) -> Any:
-        raise RuntimeError("no compiler here")
-
-    compiled(monkeypatch, backend)
+    compiled_graphs(monkeypatch, "no compiler here")
     record = measured(contestant(tmp_path, "one"), options=Options(rounds=2, peers=("inductor",)))
     (fault,) = record.faults
     assert fault.failure is not None and "no compiler here" in fault.failure
     assert record.sides[0].gpu is not None
+
+
+@pytest.mark.parametrize("shape", [Shape(24, 40, 32), Shape(24, 40, 32, 3), Shape(24, 40, 32, batch=2)], ids=str)
+def test_a_gate_has_two_columns_of_b_for_each_of_the_result(shape: Shape) -> None:
+    of = replace(problem("bf16", chain_of(("bias", "swiglu", "add"))), shape=shape)
+    (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
+    front = (shape.batch,) if shape.batch else ()
+    assert one.b.shape == (*front, 32, 80) and one.out.shape == (*front, 24, 40)
+    assert {name: tuple(x.shape[-2:]) for name, x in one.epilogue.items()} == {"bias": (80,), "add": (24, 40)}
+    products = shape.batch or 1
+    assert of.flops == 2 * 24 * 80 * 32 * products
+    assert of.bytes == 2 * (products * (24 * 32 + 32 * 80 + 2 * 24 * 40) + 80)
+
+
+def test_an_error_of_one_half_counts_by_the_other() -> None:
+    """Sums that are as far off as their type allows may be, whose product is small where one of them is."""
+    of = replace(problem("fp8e4m3", chain_of(("swiglu",))), shape=Shape(128, 128, 512))
+    (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
+    (expected,) = check.expect(of, one, torch.Generator())
+    product = one.a.double() @ one.b.double()
+    noise = torch.randn(product.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    off = product + 0.2 * tolerance(of.dtype, 512) * math.sqrt(512) * noise
+    out = (torch.nn.functional.silu(off[:, :128]) * off[:, 128:]).bfloat16()
+    assert check.judge(of, out, expected).fault is None
+    out[3, 5] += float(expected.parts[0].value.norm()) / 128
+    fault = check.judge(of, out, expected).fault
+    assert fault is not None and "one element" in fault
+
+
+@pytest.mark.parametrize(("order", "halving"), [("concatenated", ["split"]), ("interleaved", ["slice", "slice"])])
+def test_a_gate_is_called_as_a_user_writes_it(order: str, halving: list[str]) -> None:
+    chain = Epilogue.chain([("swiglu", OPERATIONS["swiglu"], ((ORDER, order),) if order == INTERLEAVED else ())])
+    graph = make_fx(lambda x: eager.apply(chain, x, {}))(torch.ones(2, 8)).graph
+    called = [n.target.overloadpacket.__name__ for n in graph.nodes if hasattr(n.target, "overloadpacket")]
+    assert called == [*halving, "silu", "mul"]

@@ -38,27 +38,20 @@ def test_two_reports_need_two_files(kept: Path, capsys: pytest.CaptureFixture[st
     assert said.status == 2 and "name the same file" in said.err and kept.read_bytes() == before
 
 
-@pytest.mark.parametrize("option", ["--html", "--plot"])
-def test_what_cannot_be_written_is_known_before_the_tables(
-    kept: Path, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
+def test_what_cannot_be_written_is_known_before_the_tables(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     Path("folder.png").mkdir()
     for path, reason in (
         ("kept.json/x.png", "a part of its path is a file, where a folder must be"),
         ("folder.png", "it is a folder; name a file"),
     ):
-        said = called(capsys, "bench", "--json", kept, "--table", option, path)
-        assert (said.status, said.out, said.err) == (1, "", f"{path}: cannot be written: {reason}\n")
-
-
-@pytest.mark.parametrize("name", ["ratios", "ratios.frobnicate"])
-def test_a_picture_of_no_format_is_known_before_the_tables(
-    kept: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    pytest.importorskip("matplotlib")
-    said = called(capsys, "bench", "--json", kept, "--table", "--plot", name)
-    assert (said.status, said.out) == (2, "") and f"--plot: {name} cannot be drawn: the name must end in" in said.err
+        for option in ("--html", "--plot"):
+            said = called(capsys, "bench", "--json", kept, "--table", option, path)
+            assert (said.status, said.out, said.err) == (1, "", f"{path}: cannot be written: {reason}\n")
+    for name in ("ratios", "ratios.frobnicate"):
+        said = called(capsys, "bench", "--json", kept, "--table", "--plot", name)
+        assert (said.status, said.out) == (2, "")
+        assert f"--plot: {name} cannot be drawn: the name must end in" in said.err
 
 
 def test_one_report_that_fails_at_the_end_leaves_the_others(

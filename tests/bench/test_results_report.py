@@ -1,19 +1,26 @@
-"""Results as a report: its tables, plots, and page."""
+"""Results as a report: its tables, plots, and page; and as CSV and JSON, with the figures of the tables."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import generator
+from generator.bench import plain_rows
 from generator.bench.measurements import ComparisonRecord
 from generator.bench.results_report import markdown, plots, report
 from generator.bench.rooflines import REASONS
+from generator.bench.summary import BEST
 from generator.commands.bench import main
 from generator.emit.report import Cell, RunReport
 from tests.helpers.bench import records as samples
+from tests.helpers.support import ROOT, Cli
 
 
 def sample() -> list[ComparisonRecord]:
@@ -23,8 +30,49 @@ def sample() -> list[ComparisonRecord]:
     return [
         samples.record(fast, peer),
         samples.record(slow, peer, shape=(512, 512, 512), case="small"),
-        samples.record(samples.wrong(fast), peer, shape=(64, 64, 64), case="small"),
+        samples.record(samples.wrong(fast), peer, shape=(64, 64, 64), case="small, with a comma"),
     ]
+
+
+def plain() -> list[dict[str, Any]]:
+    """The rows of `--format`."""
+    return list(plain_rows.comparisons(samples.results(*sample()), sample()))
+
+
+def test_a_row_has_the_figures_of_the_table() -> None:
+    first, peer, *_, wrong, _ = plain()
+    assert [first[key] for key in ("case", "shape", "m", "n", "k")] == ["squares", "4096x4096x4096", *[4096] * 3]
+    assert (first["gpu_us_median"], first["roofline_percent"], first["tflops"]) == (210.0, 93.496, 654.47)
+    assert [first[f"ratio_cublas{end}"] for end in ("", "_low", "_high")] == [1.0, 0.975, 1.02273]
+    assert (first["config"], first["BLOCK_M"], first["num_warps"]) == (0, 128, 8) and first["kernel"] == "tiled_name"
+    assert peer["role"] == "peer" and peer["ratio_cublas"] is peer["BLOCK_M"] is peer["kernel"] is None
+    assert wrong["gpu_us_median"] is wrong["tflops"] is wrong["ratio_cublas"] is None
+    assert "relative error" in wrong["failure"]
+    assert {row["device"] for row in plain()} == {"NVIDIA H200"} and first["triton"] == "3.6.0"
+
+
+def test_csv_and_json_are_of_the_same_rows() -> None:
+    found = list(csv.DictReader(io.StringIO(plain_rows.as_csv(plain()))))
+    assert [list(row) for row in found] == [list(row) for row in plain()]
+    assert found[4]["case"] == "small, with a comma" and found[4]["tflops"] == ""
+    assert json.loads(plain_rows.as_json(plain())) == plain()
+    assert "\r" not in plain_rows.as_csv(plain()) and plain_rows.as_json([]) == "[\n\n]\n"
+
+
+@pytest.mark.parametrize("mode", ["--table", "--summary"])
+def test_the_command_prints_them(cli: Cli, mode: str) -> None:
+    fused = ROOT / "measured" / "nvidia_h200" / "bench_fused.json"
+    table, as_json = (cli("bench", "--json", fused, mode, "--only", "swiglu", "--format", x) for x in ("csv", "json"))
+    assert table.status == as_json.status == 0 and table.err == as_json.err == ""
+    found, listed = list(csv.DictReader(io.StringIO(table.out))), json.loads(as_json.out)
+    assert found
+    assert found == [{key: "" if value is None else str(value) for key, value in row.items()} for row in listed]
+    if mode == "--summary":
+        (best,) = [row for row in listed if row["peer"] == BEST]
+        assert best["sizes"] == 5 and f"| {best['mean_ratio']:.3f} |" in cli("bench", "--json", fused, mode).out
+        assert best["smallest_at"].count("x") == 2
+    else:
+        assert {row["role"] for row in listed} == {"contract", "peer"} and len(listed) == 5 * 4
 
 
 def rows(found: RunReport) -> list[dict[str, Cell]]:

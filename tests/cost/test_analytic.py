@@ -107,12 +107,6 @@ def test_a_second_launch_counts_between_kernels_alone(dtype: str, rate: float) -
     assert not any("second kernel" in line for line in atomic)
 
 
-def test_columns_of_an_exchanged_product_fill_the_matrix_unit() -> None:
-    """Few rows of C leave most of the matrix unit's 64 rows empty, unless these are columns of C."""
-    sizes, tile = (16, 2**20, 4096), {"BLOCK_M": 16, "BLOCK_N": 128, "num_stages": 6}
-    assert seconds(variant(), sizes, **tile) > 1.1 * seconds(variant(product="exchanged"), sizes, **tile)
-
-
 def test_the_tuner_counts_the_loads_of_kernels_whose_files_do_not() -> None:
     """Else it would prefer them to kernels by descriptors, which have the same loads."""
     pointer, descriptor, persistent = kinds = (
@@ -159,3 +153,9 @@ def test_few_tiles_with_a_long_k_are_faster_if_programs_share_k() -> None:
     divided = seconds(split, sizes, BLOCK_M=16, BLOCK_N=64, BLOCK_K=128, num_stages=4)
     assert 1.05 < seconds(exchanged, sizes, BLOCK_M=16, BLOCK_N=64, BLOCK_K=256, num_stages=5) / divided < 1.5
     assert seconds(split, (4096, 4096, 4096)) > seconds(variant(load="descriptor"), (4096, 4096, 4096))
+
+
+def test_columns_of_an_exchanged_product_fill_the_matrix_unit() -> None:
+    """Few rows of C leave most of the matrix unit's 64 rows empty, unless these are columns of C."""
+    sizes, tile = (16, 2**20, 4096), {"BLOCK_M": 16, "BLOCK_N": 128, "num_stages": 6}
+    assert seconds(variant(), sizes, **tile) > 1.1 * seconds(variant(product="exchanged"), sizes, **tile)

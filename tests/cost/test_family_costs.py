@@ -16,11 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.commands.command_line import main
 from generator.cost import analytic
-from generator.cost.family_costs import family_costs
 from generator.emit.loading import load_family
 from generator.emit.package_files import package_names
 from generator.emit.render import ANALYTIC, TUNED
-from generator.language.model import Variant
 from generator.plan import legality
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
@@ -35,24 +33,14 @@ SMALL = Device("A small GPU", "sm86", 20, 102400)
 CUDA = torch.device("cuda", 0)
 
 FASTEST = f"{BASE}select: fastest\n"
-EVERYTHING = """\
-summary: Kernels of many costs.
-layout: rcr
-dtype: [fp16, fp8e4m3, tf32]
-batch: [none, strided]
-epilogue: [none, bias, swiglu]
-select: fastest
-targets: [sm86, sm90, sm100]
-"""
-SCHEDULES = """\
-summary: Every schedule.
-layout: rcr
-dtype: fp32
-schedule: [elementwise, naive, tiled, persistent, split_k, split_k_atomic, stream_k]
-masking: [auto, none]
-select: fastest
-targets: [sm80, sm100]
-"""
+EVERYTHING = (
+    "summary: Kernels of many costs.\nlayout: rcr\ndtype: [fp16, fp8e4m3, tf32]\nbatch: [none, strided]\n"
+    "epilogue: [none, bias, swiglu]\nselect: fastest\ntargets: [sm86, sm90, sm100]\n"
+)
+SCHEDULES = (
+    "summary: Every schedule.\nlayout: rcr\ndtype: fp32\nmasking: [auto, none]\nselect: fastest\n"
+    "targets: [sm80, sm100]\nschedule: [elementwise, naive, tiled, persistent, split_k, split_k_atomic, stream_k]\n"
+)
 SIZES = [
     *itertools.product((1, 16, 100, 1024), (64, 1000, 4096), (32, 4096)),
     *((8192, 8192, 512), (128, 128, 8192), (4000, 256, 16384)),
@@ -140,17 +128,6 @@ def test_the_choice_has_the_least_predicted_seconds(render: Render, text: str, d
     assert len(kernels) > 2
 
 
-def test_only_the_kernels_that_are_given_are_compared(render: Render) -> None:
-    package, family = render(EVERYTHING), family_of(EVERYTHING)
-    contract, sizes = "gemm_fp16_rcr_none", (16, 4096, 4096)
-    with standing_in_for(B200):
-        name, row = chosen(package, contract, sizes, only=lambda name: "persistent" in name)
-        found = {key: cost for key, cost in predictions(family, contract, sizes, B200).items() if "persi" in key[0]}
-        assert "persistent" in name and found[name, str(row)] == pytest.approx(min(found.values()))
-        choose = importlib.import_module("predicted._analytic").choose
-        assert choose(contract, (), sizes, CUDA) is None
-
-
 def test_kernels_without_tiles_are_not_chosen(render: Render) -> None:
     package = render(f"{FASTEST}schedule: elementwise\n")
     with standing_in_for(A100):
@@ -190,15 +167,6 @@ def test_ragged_operands_are_compared_too(render: Render, n: int, k: int) -> Non
         takes = "_pointer_" if k % 8 else "pointer"
         assert (name, row) == chosen(package, "gemm_fp16_rcr_none", (4, n, k), only=lambda name: takes in name)
         assert "exchanged" in name
-
-
-def test_a_kernel_that_refuses_the_operands_is_not_run(render: Render) -> None:
-    """The best kernel of a family for both targets needs descriptors, which an A100 has not."""
-    package = render(EVERYTHING.replace("sm86", "sm80"))
-    contract, sizes = "gemm_fp16_rcr_none", (4096, 4096, 4096)
-    with standing_in_for(A100):
-        assert "descriptor" in chosen(package, contract, sizes)[0]
-        assert ran(package, contract, *sizes) == chosen(package, contract, sizes, only=lambda name: "_pointer_" in name)
 
 
 @pytest.mark.parametrize("device", [A100, SMALL], ids=lambda device: device.name)
@@ -250,24 +218,8 @@ def test_rows_alike_have_the_choice_that_loses_least_over_all_m(render: Render, 
             assert len(batched) == 1
 
 
-# The file.
-
-
 def test_only_families_that_are_left_the_choice_have_the_file() -> None:
     assert ANALYTIC in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
     assert TUNED not in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
     assert {ANALYTIC, TUNED} <= set(package_names(family_of(f"{FASTEST}targets: [sm90]\n")))
     assert ANALYTIC not in package_names(family_of(BASE))
-
-
-@pytest.mark.parametrize("text", [EVERYTHING, SCHEDULES], ids=["contracts", "schedules"])
-def test_kernels_of_equal_costs_share_a_function(text: str) -> None:
-    family = family_of(text)
-    costs = family_costs(family)
-    lines = {function.name: function.body for function in costs.functions}
-    assert len(lines) == len(costs.functions) == len(set(lines.values()))
-    own = {contract: dict(kernels) for contract, kernels in costs.own}
-    variants: list[Variant] = [kernel.variant for kernel in family.kernels if kernel.variant.traits.tiled]
-    for v in variants:
-        contract, _, how = v.name.partition("__")
-        assert lines[own.get(contract, {}).get(how, dict(costs.common)[how])] == analytic.comparable_body(v)

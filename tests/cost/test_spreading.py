@@ -26,18 +26,12 @@ from tests.helpers.support import forget, read_text
 
 H200, B200 = DEVICES["nvidia_h200"], Device("NVIDIA B200", "sm100", 148, 233472)
 CUDA = torch.device("cuda", 0)
-EXPERTS = """\
-summary: The experts of a mixture, with weights stored as (experts, N, K).
-layout: rcr
-dtype: bf16
-batch: grouped
-epilogue: [none, swiglu, scale_m]
-select: fastest
-backward: kernels
-targets: [sm90, sm100]
-"""
+#: The experts of a mixture, with weights stored as (experts, N, K).
+EXPERTS = (
+    "summary: Experts.\nlayout: rcr\ndtype: bf16\nbatch: grouped\nepilogue: [none, swiglu, scale_m]\n"
+    "select: fastest\nbackward: kernels\ntargets: [sm90, sm100]\n"
+)
 NONE, ROWS, WEIGHTS = "gmm_bf16_rcr_none", "gmm_bf16_rrr_none", "gmmk_bf16_crc_none"
-#: G, T, N and K; in products of `WEIGHTS`, G, M, N and T.
 SIZES = [
     (256, 512, 7168, 2048),
     (128, 1024, 1536, 2048),
@@ -50,24 +44,23 @@ OF_WEIGHTS = [(128, 2048, 1536, 4096), (128, 2048, 1536, 65536), (8, 4096, 28672
 
 
 def rendered(folder: Path, name: str) -> ModuleType:
-    """The family under a name of its own: it keeps what it found out about a device."""
     (folder / f"{name}.yaml").write_text(EXPERTS)
     assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
     return load_family(folder / name)
 
 
 @pytest.fixture(scope="module")
-def experts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """On a device with measurements."""
-    yield rendered(tmp_path_factory.mktemp("routed"), "routed")
-    forget("routed")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ModuleType]]:
+    """By the device, with measurements or without: a family keeps what it found out about one."""
+    found = {device.name: f"routed{number}" for number, device in enumerate((H200, B200))}
+    yield {device: rendered(tmp_path_factory.mktemp(name), name) for device, name in found.items()}
+    for name in found.values():
+        forget(name)
 
 
-@pytest.fixture(scope="module")
-def unmeasured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """On a device without."""
-    yield rendered(tmp_path_factory.mktemp("unmeasured"), "unmeasured")
-    forget("unmeasured")
+@pytest.fixture
+def experts(packages: dict[str, ModuleType]) -> ModuleType:
+    return packages[H200.name]
 
 
 @pytest.fixture(scope="module")
@@ -136,10 +129,10 @@ def cautious(found: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str],
 )
 @pytest.mark.parametrize("device", [H200, B200], ids=lambda device: device.name)
 def test_products_and_their_gradients_run_what_the_model_calls_for(
-    request: pytest.FixtureRequest, family: Family, device: Device, contract: str, sizes: tuple[int, ...]
+    packages: dict[str, ModuleType], family: Family, device: Device, contract: str, sizes: tuple[int, ...]
 ) -> None:
     """By the model that is fitted to measurements, and on a device without any by the analytic one."""
-    package: ModuleType = request.getfixturevalue("experts" if device is H200 else "unmeasured")
+    package = packages[device.name]
     with standing_in_for(device), FakeTensorMode(allow_non_fake_inputs=True):
         how, row = which(package, contract, sizes)
         found = cautious(times(package, family, contract, sizes, device))
@@ -191,41 +184,12 @@ def test_the_choice_is_the_same_in_any_order(experts: ModuleType) -> None:
         assert [which(experts, *call) for call in reversed(calls)] == there[::-1]
 
 
-@pytest.mark.parametrize(
-    ("groups", "total", "expected"),
-    [
-        (256, 512, [(256, 2), (16, 32), (1, 512)]),
-        (8, 100, [(8, 13), (2, 50), (1, 100)]),
-        (2, 5, [(2, 3), (1, 5)]),
-        (1, 7, [(1, 7)]),
-        (0, 0, [(1, 0)]),
-    ],
-)
-def test_rows_are_spread_over_all_groups_over_few_and_over_one(
-    groups: int, total: int, expected: list[tuple[int, int]]
-) -> None:
-    assert spreading.ways(groups, total) == expected
-
-
-def test_the_square_root_of_the_groups_is_what_rows_by_zipfs_law_see() -> None:
-    """The groups that would give a row as many neighbours, if equal, as it has on average: within twice of the root."""
-    for groups in (8, 32, 128, 512):
-        share = [1 / rank for rank in range(1, groups + 1)]
-        like = sum(share) ** 2 / sum(each**2 for each in share)
-        assert math.isqrt(groups) <= like <= 2.5 * math.isqrt(groups)
-
-
 def test_a_worst_way_weighs_less_than_equal_groups() -> None:
     evenly, careful = [1.0, 1.05], [4.0, 1.0]
     assert min(spreading.scores([evenly, careful])) == spreading.scores([evenly, careful])[1]
     assert spreading.scores([[1.0, 1.3], careful])[0] == min(spreading.scores([[1.0, 1.3], careful]))
     assert spreading.scores([evenly]) == evenly
     assert spreading.scores([[3.0, 2.0], [3.0, 2.0]]) == [3.0, 2.0]
-
-
-def test_the_rule_in_the_folder_is_the_generators_own(experts: ModuleType) -> None:
-    own = Path(str(experts.__file__)).parent / "_runtime" / "spreading.py"
-    assert own.read_text().endswith(Path(spreading.__file__).read_text())
 
 
 def test_no_groups_are_as_one_group(experts: ModuleType) -> None:

@@ -1,29 +1,27 @@
-"""Operations of a spec's own: how they are read, what is wrong with them, and that one entry is all that one takes."""
+"""Operations of a spec's own, gates among them: how they are read, what is wrong with them, what kernels need."""
 
 from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from generator.emit.manifest_reader import read
+from generator.epilogue.chain import Epilogue
 from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import EpilogueOperation
 from generator.language import built_in
-from generator.language.built_in import OPERATIONS
+from generator.language.built_in import OPERATIONS, chain_of
+from generator.language.errors import CallError
+from generator.language.model import Dtype, Tile
+from generator.lowering.docstrings import properties
 from generator.lowering.kernel_lowering import view
-from tests.helpers.support import (
-    BASE,
-    Spoken,
-    assert_formatted,
-    contents,
-    family_of,
-    mistakes_of,
-    ops,
-)
+from generator.plan import default_configurations
+from generator.plan.resources import tensor_memory
+from generator.plan.shared_memory import shared_memory
+from tests.helpers.support import BASE, Cli, assert_formatted, contents, family_of, mistakes_of, ops, variant
 
 
 def test_operations_of_a_spec() -> None:
@@ -43,26 +41,15 @@ def test_operations_of_a_spec() -> None:
 
 
 HOSTILE = [
-    "__import__('os').system('touch pwned')",
-    "open('pwned', 'w')",
-    "x.__class__.__mro__",
-    "[open(y) for y in x]",
-    "(" * 500 + "x" + ")" * 500,
-    "x + " * 3000 + "x",
-    "x / 0",
-    "().__class__.__bases__[0].__subclasses__()",
-    "x if open('pwned', 'w') else x",
-    "f'{open(chr(112), chr(119))}'",
-    "x\n__import__('os').system('touch pwned')",
-    "x # \r__import__('os').system('touch pwned')",
-    '"""x"""',
+    *("__import__('os').system('touch pwned')", "open('pwned', 'w')", "x if open('pwned', 'w') else x"),
+    *("x.__class__.__mro__", "[open(y) for y in x]", "().__class__.__bases__[0].__subclasses__()", '"""x"""'),
+    *("(" * 500 + "x" + ")" * 500, "x + " * 3000 + "x", "x / 0", "f'{open(chr(112), chr(119))}'"),
+    *("x\n__import__('os').system('touch pwned')", "x # \r__import__('os').system('touch pwned')"),
 ]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_formula_is_refused_and_nothing_is_written(
-    text: str, cli: Callable[..., Spoken], tmp_path: Path
-) -> None:
+def test_a_hostile_formula_is_refused_and_nothing_is_written(text: str, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "family.yaml").write_text(f"{BASE}ops:\n  f: {{formula: {json.dumps(text)}}}\nepilogue: f\n")
     said = cli("family.yaml")
     assert said.status == 2 and said.err.startswith("family.yaml:5:") and "Traceback" not in said.err
@@ -70,7 +57,7 @@ def test_a_hostile_formula_is_refused_and_nothing_is_written(
     assert list(contents(tmp_path)) == ["family.yaml"]
 
 
-def test_the_manifest_alone_tells_what_a_family_computes(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_the_manifest_alone_tells_what_a_family_computes(cli: Cli, tmp_path: Path) -> None:
     text = ops(
         "f: {formula: 'min(x * s, p) + q', operands: {s: [1]}, scalars: {p: .inf, q: null}}",
         "[[{f: {p: 2}}], [{clamp: {min: 0}}, leaky_relu]]",
@@ -80,31 +67,15 @@ def test_the_manifest_alone_tells_what_a_family_computes(cli: Callable[..., Spok
     found = read(tmp_path / "family")
     assert found.kernels == family_of(text).kernels
     manifest = json.loads((tmp_path / "family" / "manifest.json").read_text(), parse_constant=pytest.fail)
-    assert manifest["operations"]["f"] == {
-        "formula": "min(x * s, p) + q",
-        "operands": {"s": "1"},
-        "scalars": {"p": "inf", "q": None},
-    }
-
-
-def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path: Path, cli: Callable[..., Spoken]) -> None:
-    (tmp_path / "family.yaml").write_text(f"{BASE}epilogue: bias+relu\n")
-    cli("family.yaml", "--out", tmp_path)
-    path = tmp_path / "family" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    for entry in manifest["operations"].values():
-        del entry["scalars"]
-    for kernel in manifest["kernels"].values():
-        for step in kernel["axes"]["epilogue"]:
-            del step["settings"]
-    path.write_text(json.dumps(manifest))
-    assert read(tmp_path / "family").kernels == family_of(f"{BASE}epilogue: bias+relu\n").kernels
+    scalars = {"p": "inf", "q": None}
+    expected = {"formula": "min(x * s, p) + q", "operands": {"s": "1"}, "scalars": scalars}
+    assert manifest["operations"]["f"] == expected
 
 
 LONG = "where(abs(x) > threshold_of_it, x, min(max(x * weights_of_rows + x ** 3, lowest), exp(x) * softplus(x)))"
 
 
-def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Cli, tmp_path: Path) -> None:
     first = f"{LONG} + " + LONG.replace("x", "(x - 1e-5)").replace("e(x - 1e-5)p", "exp").replace(
         "ma(x - 1e-5)(", "max("
     )
@@ -124,9 +95,7 @@ def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Callable[
         assert all(len(line) <= 120 for line in lines)
 
 
-def test_one_entry_is_all_that_an_operation_takes(
-    cli: Callable[..., Spoken], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_entry_is_all_that_an_operation_takes(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more in the table, and the listing, the documentation, the launcher and the verification have it."""
     added = EpilogueOperation("sqrt(abs(x)) * offset + power", {"offset": "N"}, {"power": 3})
     monkeypatch.setitem(OPERATIONS, "rooted", added)  # type: ignore[arg-type]
@@ -147,3 +116,81 @@ def test_one_entry_is_all_that_an_operation_takes(
 
 def test_every_function_stands_in_the_documentation() -> None:
     assert [line.split("`")[1].partition("(")[0] for line in built_in.functions().splitlines()[2:]] == list(FUNCTIONS)
+
+
+def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "family.yaml").write_text(f"{BASE}epilogue: bias+relu\n")
+    cli("family.yaml", "--out", tmp_path)
+    path = tmp_path / "family" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    steps = [step for kernel in manifest["kernels"].values() for step in kernel["axes"]["epilogue"]]
+    for entry, key in [*((x, "scalars") for x in manifest["operations"].values()), *((x, "settings") for x in steps)]:
+        del entry[key]
+    path.write_text(json.dumps(manifest))
+    assert read(tmp_path / "family").kernels == family_of(f"{BASE}epilogue: bias+relu\n").kernels
+
+
+INTERLEAVED = "[{swiglu: {order: interleaved}}]"
+
+
+def gate(order: str = "concatenated") -> Epilogue:
+    settings = () if order == "concatenated" else (("order", order),)
+    return Epilogue.chain([("swiglu", OPERATIONS["swiglu"], settings)])
+
+
+def test_a_chain_with_a_gate() -> None:
+    family = family_of(f"{BASE}epilogue: [scale_m+bias+swiglu+bias+add, {INTERLEAVED}]\n")
+    first, second = (kernel.variant.epilogue for kernel in family.kernels)
+    assert {o.name: o.shape for o in first.operands} == {"scale_m": "M", "bias": "2N", "bias2": "N", "add": "MN"}
+    assert first.text == "swiglu(A @ B * scale_m + bias) + bias2 + add"
+    assert (first.order, second.order) == ("concatenated", "interleaved")
+    assert second.text == "swiglu(A @ B, order='interleaved')"
+    assert (first.written, second.written) == ("scalem_bias_swiglu_bias_add", "swiglu_interleaved")
+    k = view(family.kernels[0])
+    lines = [line for step in k.steps for line in step.lines]
+    assert lines[:5] == [
+        "gate = acc_gate * scale_m[:, None]",
+        "x = acc_up * scale_m[:, None]",
+        "gate = gate + bias[None, :]",
+        "x = x + bias[None, :]",
+        "x = gate * _fast_sigmoid(gate, APPROX) * x",
+    ]
+    assert [operand.name for operand in k.operands] == ["scale_m", "bias", "bias2", "add"]
+    # What both halves share is loaded once, and of the bias each has its own.
+    loads = [(o.name, o.at("n")) for step in k.steps[:4] for o in step.operands]
+    assert loads == [("scale_m", "scale_m_ptr + n"), ("bias", "bias_ptr + n"), ("bias", "bias_ptr + N + n")]
+    told = "Gate: swiglu computes gate * sigmoid(gate) * x from the 2N columns before it: gate is columns"
+    assert told in properties(k)
+
+
+def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(cli: Cli, tmp_path: Path) -> None:
+    ops = "ops: {own: {formula: 'min(gate, cap) * x', scalars: {cap: 7}}}\n"
+    text = f"{BASE}{ops}epilogue: [bias+own, [bias, {{own: {{order: interleaved, cap: 3}}}}]]\n"
+    (tmp_path / "family.yaml").write_text(text)
+    assert cli("family.yaml", "--out", tmp_path).status == 0
+    assert read(tmp_path / "family").kernels == family_of(text).kernels
+    path = tmp_path / "family" / "manifest.json"
+    before = path.read_text()
+    # A vector of N elements in front of a gate, an order that there is not, a matrix in front.
+    for old, new in (('"2N"', '"N"'), ('"order": "interleaved"', '"order": "turned"'), ('"bias": "N"', '"bias": "MN"')):
+        assert old in before
+        path.write_text(before.replace(old, new))
+        with pytest.raises(CallError, match="is invalid"):
+            read(tmp_path / "family")
+
+
+@pytest.mark.parametrize("order", ["concatenated", "interleaved"])
+def test_two_halves_take_the_memory_of_twice_the_columns(order: str) -> None:
+    axes = {"dtype": Dtype.of("bf16"), "masking": "auto"}
+    gated, plain = variant(epilogue=gate(order), **axes), variant(epilogue=chain_of(["bias"]), **axes)
+    tile, wide = Tile(128, 64, 64, warps=4, stages=3), Tile(128, 128, 64, warps=4, stages=3)
+    for target in ("sm80", "sm90"):
+        assert shared_memory(gated, tile, target) == shared_memory(plain, wide, target)
+    assert tensor_memory(gated, tile, "sm100") == tensor_memory(plain, wide, "sm100")
+    rows, others = default_configurations.defaults(gated), default_configurations.defaults(plain)
+    assert max(row.n * row.k for row in rows) <= max(row.n * row.k for row in others) // 2
+
+
+def test_a_gate_of_a_spec_s_own_is_one_entry() -> None:
+    own = EpilogueOperation("max(gate, 0) ** 2 * x")
+    assert own.gated and own.parameters == ("order",) and not EpilogueOperation("x * gated", {"gated": "N"}).gated

@@ -1,4 +1,4 @@
-"""The files that a command writes at its end."""
+"""The files that a command writes at its end, each known by whatever path."""
 
 from __future__ import annotations
 
@@ -62,31 +62,10 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
         check(tmp_path / "file")
 
 
-def test_a_file_is_written_whole_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "folder" / "file"
-    put(path, "é")
-    assert path.read_bytes() == "é".encode()
-    write = os.write
-
-    def full(handle: int, data: bytes) -> int:
-        if len(data) > 3:
-            return write(handle, bytes(data)[:3])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(FileError, match="file: cannot be written: No space left on device"):
-        put(path, b"another")
-    monkeypatch.undo()
-    assert path.read_bytes() == "é".encode() and list(path.parent.iterdir()) == [path]
-
-
-def test_text_that_utf_8_lacks(tmp_path: Path) -> None:
+def test_text_that_utf_8_lacks_and_a_link(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"cannot be written: .*surrogates not allowed"):
         put(tmp_path / "file", "\udc80")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_link_stays_one(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     for text in ("new", "newer"):
         put(tmp_path / "link", text)
@@ -114,12 +93,6 @@ def test_the_standard_output_keeps_what_was_printed(tmp_path: Path) -> None:
     into = "import os, sys; os.dup2(os.open('out', os.O_WRONLY | os.O_CREAT), 1); "
     python("-c", into + "os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])", code, cwd=tmp_path)
     assert (tmp_path / "out").read_text() == "first\nreport"
-
-
-def test_a_device_stays_one() -> None:
-    check(Path("/dev/null"))
-    put(Path("/dev/null"), b"report")
-    assert Path("/dev/null").is_char_device()
 
 
 def test_every_report_is_attempted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,7 @@
-"""The data files of the package, in a checkout and in an archive, where they are no files."""
+"""The data files of the package, in a checkout and in an archive, where they are no files; the program's name."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -11,7 +10,8 @@ import pytest
 
 from generator.commands import COMMANDS
 from generator.files.package_data import NotInstalled, data, shared
-from tests.helpers.support import LONGEST, ROOT, python
+from generator.files.program import program
+from tests.helpers.support import BASE, GENERATED, ROOT, Cli, python
 
 
 def test_what_is_there_and_what_is_not() -> None:
@@ -64,10 +64,37 @@ def test_the_pytest_plugin_of_an_archive(archive: Path, tmp_path: Path) -> None:
 
 def test_a_package_that_is_needed_and_missing_is_named(tmp_path: Path) -> None:
     # Without site-packages.
-    call = [sys.executable, "-S", "-m", "generator", "schema"]
-    ran = subprocess.run(
-        call, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=LONGEST
-    )
+    ran = python("-S", "-m", "generator", "schema", cwd=tmp_path)
     how = "pip install . in a checkout of the generator"
     told = f"python -m generator: fastjsonschema is not installed; install it with: {how}\n"
     assert (ran.returncode, ran.stderr) == (2, told)
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        (["/usr/bin/gemm-generator", "gemm-generator.exe", "gemm-generator-script.py"], "gemm-generator"),
+        (["/site/generator/__main__.py", "-c", ""], "python -m generator"),
+    ],
+)
+def test_the_name(called: list[str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in called:
+        monkeypatch.setattr(sys, "argv", [each] if each else [])
+        assert program() == name
+
+
+def test_hints_repeat_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/gemm-generator"])
+    Path("family.yaml").write_text(BASE)
+    said = [
+        cli("family.yaml", "--check").err,
+        cli("verify", "family.yaml").err,
+        cli("new", "mine").out,
+        cli("--json").err,
+        cli("bench", "family.yaml", "--out", "nowhere").err,
+        cli("verify", GENERATED / "ladder", "--level", "interpret", "--out", "nowhere", "--only", "nothing").err,
+    ]
+    assert "render with: gemm-generator family.yaml\n" in said[0] and "gemm-generator verify mine.yaml" in said[2]
+    assert "render it first: gemm-generator family.yaml\n" in said[1] and said[3].startswith("gemm-generator: ")
+    assert not any("python -m" in text for text in said)
+    assert cli("verify").err.startswith("usage: gemm-generator verify ")

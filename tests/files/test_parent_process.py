@@ -12,24 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import LONGEST, ROOT
+from tests.helpers.support import LONGEST, ROOT, python
 
 #: A parent of two workers: it prints their ids and what they do, then ends as its last argument says.
 _PARENT = """
 import ctypes, os, sys, time
 
-
-def begun():
-    return os.getpid()
-
-
 def sleep(seconds):
     time.sleep(seconds)
 
-
 def hold_the_lock(seconds):
     ctypes.PyDLL(None).sleep(seconds)
-
 
 def ended(how):
     if how == "exception":
@@ -37,7 +30,6 @@ def ended(how):
     if how == "exit":
         os._exit(0)
     time.sleep(7200)
-
 
 if __name__ == "__main__":
     pools, what, how = sys.argv[1:]
@@ -50,7 +42,7 @@ if __name__ == "__main__":
     else:
         from generator.bench.workers import processes
         executor = processes(1)
-    worker = executor.submit(begun).result()
+    worker = executor.submit(os.getpid).result()
     executor.submit(globals()[what], 7200)
     time.sleep(0.5)
     print(worker, flush=True)
@@ -115,5 +107,4 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path, pools: str, what: str, ho
 
 def test_a_process_without_a_parent_goes_on() -> None:
     code = "from generator.files.parent_process import end_with_parent; end_with_parent(); print('here')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=LONGEST)
-    assert done.stdout == b"here\n"
+    assert python("-c", code).stdout == "here\n"

@@ -1,14 +1,16 @@
-"""Streams that are closed, full, or without a reader: a process goes on, and what it cannot write is dropped."""
+"""Streams that are closed, full, or without a reader: a process goes on; and text that XML and HTML can hold."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
+from generator.files.plain_text import representable
 from tests.helpers.support import ROOT, python
 
 PRINTS = """\
@@ -68,3 +70,22 @@ def test_a_pipe_that_does_not_block_is_waited_for(tmp_path: Path) -> None:
         assert pipe.read().splitlines() == [str(number).encode() for number in range(20_000)]
         assert process.wait(60) == 0
     assert reason(tmp_path) == "None"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("größer\t\n\r ∑ \U0001f600 \ufffd", "größer\t\n\r ∑ \U0001f600 \ufffd"),
+        ("\x00\x1b\x7f", "\\x00\\x1b\\x7f"),
+        ("\ufffe\uffff", "\\ufffe\\uffff"),
+        ("\ud800 \udcff", "\\ud800 \\udcff"),
+    ],
+)
+def test_what_cannot_be_represented_is_escaped(text: str, expected: str) -> None:
+    assert representable(text) == expected
+
+
+def test_every_character_can_be_read_back() -> None:
+    root = ET.Element("root")
+    root.text = representable("".join(map(chr, range(0x11000))).replace("\r", ""))
+    assert ET.fromstring(ET.tostring(root, encoding="utf-8")).text == root.text

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -137,6 +138,10 @@ class Spoken:
     err: str
 
 
+#: The fixture `cli`.
+Cli = Callable[..., Spoken]
+
+
 def called(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
     """The command line in this process; argparse leaves by SystemExit."""
     capsys.readouterr()
@@ -155,6 +160,17 @@ def python(
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
     command = [sys.executable, *(str(argument) for argument in arguments)]
     return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=timeout)
+
+
+def side_by_side(function: Callable[..., object], *calls: tuple[object, ...]) -> list[int | None]:
+    """The exit statuses of processes that make these calls at the same time."""
+    context = multiprocessing.get_context("spawn")
+    runs = [context.Process(target=function, args=call) for call in calls]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    return [run.exitcode for run in runs]
 
 
 def unread(*arguments: object, cwd: Path, both: bool = False) -> int:

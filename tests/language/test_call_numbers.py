@@ -20,18 +20,17 @@ def test_what_is_read() -> None:
     assert len(sizes_of([f"1-{MOST_SIZES}"])) == MOST_SIZES
 
 
-@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "1e3", "nan", "x", "1025", "9" * 5000, "²", "٣", "1_0", " 1"])
-def test_what_is_no_whole_number(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "+1", "1.0", "1e3", "nan", "x", "1025", "9" * 5000, "²", "٣", "1_0", " 1"]
+)
+def test_what_is_no_number(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a whole number from 1 to 1024, got '") as error:
         whole_number(text, 1, 1024)
     assert len(str(error.value)) < 120
-
-
-@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1e999", "x", "٣", "9" * 5000])
-def test_what_is_no_number_above_0(text: str) -> None:
-    with pytest.raises(ValueError, match=r"expected a number above 0, got '") as error:
-        number_above_0(text)
-    assert len(str(error.value)) < 120
+    if text not in ("+1", "1.0", "1e3", "1025", "1_0", " 1"):
+        with pytest.raises(ValueError, match=r"expected a number above 0, got '") as error:
+            number_above_0(text)
+        assert len(str(error.value)) < 120
 
 
 def test_the_largest_size_is_that_of_a_call() -> None:
@@ -51,16 +50,17 @@ def test_matrices_whose_bytes_torch_cannot_count() -> None:
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        (["1-99999999999"], "expected a whole number from 1 to 2147418112, got '99999999999'"),
+        *((["1-99999999999"], "'99999999999'"), (["1-2147483647"], "'2147483647'"), (["0"], "'0'")),
+        *(
+            (["1-"], "a size or a range such as 1-64, got '1-'"),
+            (["٣"], "a range such as 1-64, got '٣'"),
+            ([f"1-{'9' * 5000}"], "'9"),
+        ),
         (["1-2147418112"], f"at most {MOST_SIZES} sizes are possible, got '1-2147418112'"),
-        (["1-2147483647"], "expected a whole number from 1 to 2147418112, got '2147483647'"),
         (["1-9000", "10001-19000"], f"at most {MOST_SIZES} sizes are possible, got 18000"),
-        (["0"], "expected a whole number from 1 to 2147418112, got '0'"),
-        (["1-"], "expected a size or a range such as 1-64, got '1-'"),
-        (["٣"], "expected a size or a range such as 1-64, got '٣'"),
-        ([f"1-{'9' * 5000}"], "expected a whole number from 1 to 2147418112, got '9"),
     ],
 )
 def test_ranges_that_are_refused(parts: list[str], words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
+    expected = "" if "possible" in words or "range" in words else f"expected a whole number from 1 to {LARGEST_SIZE}, "
+    with pytest.raises(ValueError, match=re.escape(expected) + ".*" + re.escape(words)):
         sizes_of(parts)

@@ -93,48 +93,43 @@ def server(command: Path, tmp_path: Path) -> Iterator[Server]:
         process.kill()
 
 
-def opened(server: Server, folder: Path, spec: str) -> dict[str, Any]:
+def opened(server: Server, folder: Path, spec: str, name: str = "family.yaml") -> dict[str, Any]:
     """The document of a spec that an editor has opened."""
-    uri = (folder / "family.yaml").as_uri()
+    uri = (folder / name).as_uri()
     document = {"uri": uri, "languageId": "yaml", "version": 1, "text": f"{MODELINE}\n{spec}"}
     server.notify("textDocument/didOpen", textDocument=document)
     return {"uri": uri}
 
 
+def completed(server: Server, document: dict[str, Any], line: int, character: int) -> dict[str, Any]:
+    """The words that are offered, each with what is told of it."""
+    at = {"line": line, "character": character}
+    found = server.ask("textDocument/completion", textDocument=document, position=at)["items"]
+    return {item["label"]: item.get("documentation") for item in found}
+
+
 SPEC = "summary: A product.\nlayout: rcr\ndtype: bf16\n"
 
 
-def mistakes(server: Server, folder: Path, spec: str) -> list[tuple[int, int, str]]:
-    """What the editor underlines: line and column from 1, below the modeline, and the message."""
-    opened(server, folder, spec)
+def mistakes(server: Server, folder: Path, spec: str, name: str = "family.yaml") -> dict[int, str]:
+    """What the editor underlines: the line, below the modeline, and the message."""
+    opened(server, folder, spec, name)
     found = server.told("textDocument/publishDiagnostics")["diagnostics"]
-    starts = [each["range"]["start"] for each in found]
-    return [(at["line"], at["character"] + 1, each["message"]) for at, each in zip(starts, found)]
-
-
-def test_a_legal_spec_has_no_mistakes(server: Server, tmp_path: Path) -> None:
-    assert mistakes(server, tmp_path, SPEC + "epilogue: [none, bias+gelu, [bias, {clamp: {min: 0}}]]\n") == []
+    return {each["range"]["start"]["line"]: each["message"] for each in found}
 
 
 def test_mistakes_are_underlined(server: Server, tmp_path: Path) -> None:
-    spec = SPEC + "swizle: linear\nmasking: [auto, of]\nepilogue: bias+gleu\nselect: table\n"
-    found = {line: message for line, _, message in mistakes(server, tmp_path, spec)}
+    assert mistakes(server, tmp_path, SPEC + "epilogue: [none, bias+gelu, [bias, {clamp: {min: 0}}]]\n") == {}
+    wrong = "swizle: linear\nmasking: [auto, of]\nepilogue: bias+gleu\nselect: table\n"
+    found = mistakes(server, tmp_path, SPEC + wrong, "other.yaml")
     assert found.keys() == {1, 4, 5, 6}
     assert "tuned" in found[1] and "swizle" in found[4] and "mnk" in found[5] and "gelu_tanh" in found[6]
 
 
-def test_words_are_completed_with_their_meaning(server: Server, tmp_path: Path) -> None:
-    document = opened(server, tmp_path, SPEC + "swizzle: \n")
-    at = {"line": 4, "character": 9}
-    found = server.ask("textDocument/completion", textDocument=document, position=at)["items"]
-    told = {item["label"]: item.get("documentation") for item in found}
+def test_words_and_keys_are_completed_with_their_meaning(server: Server, tmp_path: Path) -> None:
+    told = completed(server, opened(server, tmp_path, SPEC + "swizzle: \n"), 4, 9)
     assert SWIZZLE.keys() <= told.keys() and SWIZZLE["hilbert"].meaning in str(told["hilbert"])
-
-
-def test_keys_are_completed_and_told(server: Server, tmp_path: Path) -> None:
-    document = opened(server, tmp_path, SPEC + "in\n")
-    at = {"line": 4, "character": 2}
-    found = server.ask("textDocument/completion", textDocument=document, position=at)["items"]
-    assert "invariant" in {item["label"] for item in found}
+    document = opened(server, tmp_path, SPEC + "in\n", "other.yaml")
+    assert "invariant" in completed(server, document, 4, 2)
     told = server.ask("textDocument/hover", textDocument=document, position={"line": 2, "character": 2})
     assert "Memory layout of A" in str(told["contents"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,26 +13,10 @@ from generator.emit.manifest_reader import read
 from generator.language.errors import CallError
 from generator.language.family_names import distribution, why_no_family, why_no_identifier, why_no_package
 from generator.language.spec import read as read_spec
-from tests.helpers.support import BASE, GENERATED, SPECS, Spoken, mistakes_of, python
-
-Cli = Callable[..., Spoken]
-REFUSED = [
-    "torch",
-    "triton",
-    "numpy",
-    "types",
-    "ast",
-    "generator",
-    "con",
-    "nul",
-    "com1",
-    "lpt9",
-    "binhex",
-    "compression",
-]
+from tests.helpers.support import BASE, GENERATED, SPECS, Cli, mistakes_of, python
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", ["torch", "triton", "types", "generator", "con", "lpt9", "binhex"])
 def test_a_name_that_would_hide_something_is_refused_everywhere(cli: Cli, tmp_path: Path, name: str) -> None:
     reason = why_no_family(name)
     assert reason is not None and reason.endswith(f"choose another name, such as {name}_gemm")
@@ -41,11 +24,8 @@ def test_a_name_that_would_hide_something_is_refused_everywhere(cli: Cli, tmp_pa
     what = "name (from the file's name; set the key `name` to choose another)"
     assert mistakes_of(BASE, f"{name}.yaml") == [f"{name}.yaml:1:1: {what}: {reason}"]
     assert mistakes_of(f"{BASE}name: {name}\n") == [f"family.yaml:4:7: name: {reason}"]
-    for command in (
-        ("new", name),
-        ("package", GENERATED / "ladder", "--format", "wheel", "--out", "x", "--name", name),
-    ):
-        said = cli(*command)
+    package = ("package", GENERATED / "ladder", "--format", "wheel", "--out", "x", "--name", name)
+    for said in (cli("new", name), cli(*package)):
         assert said.status == 2 and reason in said.err, said
     shutil.copytree(GENERATED / "ladder", "ladder")
     path = Path("ladder/manifest.json")
@@ -56,9 +36,10 @@ def test_a_name_that_would_hide_something_is_refused_everywhere(cli: Cli, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["ladder"]
 
 
-def test_the_running_pythons_modules_are_refused() -> None:
+def test_names_of_modules_of_tools_and_of_what_python_looks_for_are_refused() -> None:
     # Names that begin with _ or have a capital are no names of families at all.
-    for name in sys.stdlib_module_names:
+    others = "numpy ast nul com1 compression test z3 ruff sitecustomize usercustomize"
+    for name in (*sys.stdlib_module_names, *others.split()):
         assert why_no_family(name) is not None, name
 
 
@@ -71,12 +52,7 @@ def test_every_name_in_use_is_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("a__b", "a-b"),
-        ("own_kernels", "own-kernels"),
-        ("fp16_rcr", "fp16-rcr"),
-    ],
+    ("name", "expected"), [("a__b", "a-b"), ("own_kernels", "own-kernels"), ("fp16_rcr", "fp16-rcr")]
 )
 def test_a_distribution_has_the_normal_name(name: str, expected: str) -> None:
     assert why_no_package(name) is None and distribution(name) == expected
@@ -117,18 +93,9 @@ assert vendored.HERE
 
 
 def test_a_folder_of_any_name_is_loaded_and_hides_no_module(tmp_path: Path) -> None:
-    """Renamed by its user; the operators have a namespace, and a package of the name is still what it was.
-
-    One process loads all of them, and prints which it loads: importing torch takes most of the time.
-    """
     folders = ("torch", "types", "ast", "a.b", "a-b", "1", "vendored")
     for folder in folders:
         shutil.copytree(GENERATED / "ladder", tmp_path / "families" / folder)
     (tmp_path / "vendored.py").write_text("HERE = True\n")
     done = python("-c", LOADED, *folders, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.split() == [*folders], done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("name", ["test", "z3", "ruff", "sitecustomize", "usercustomize"])
-def test_names_of_tools_and_of_what_python_looks_for_are_refused(name: str) -> None:
-    assert why_no_family(name) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,17 +14,7 @@ import pytest
 from generator.commands.command_line import main
 from generator.emit import manifest_reader
 from generator.emit.kernel_names import ROLES, by_role
-from generator.emit.render import (
-    ANALYTIC,
-    AO,
-    BACKENDS,
-    INDUCTOR,
-    NN,
-    PACK,
-    PRODUCTS,
-    SHARED_MEMORY,
-    TUNED,
-)
+from generator.emit.render import ANALYTIC, AO, BACKENDS, INDUCTOR, NN, PACK, PRODUCTS, SHARED_MEMORY, TUNED
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient
@@ -40,7 +30,7 @@ from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
 from generator.plan.expand import expand
 from tests.helpers import shipped
-from tests.helpers.support import ROOT, SPECS, Spoken, ops, python, read_text
+from tests.helpers.support import ROOT, SPECS, Cli, ops, python, read_text
 
 GRAMMAR = re.compile(
     r"(gemm|bmm|gmmk?)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
@@ -57,11 +47,6 @@ def every_dtype() -> list[Dtype]:
     return found
 
 
-def test_a_type_is_written_in_one_way() -> None:
-    dtypes = every_dtype()
-    assert len(dtypes) > 500 and len({dtype.word for dtype in dtypes}) == len(dtypes)
-
-
 #: Numbers whose spellings could be taken for one another.
 NUMBERS = [0, 1, -1, 10, 0.1, -0.1, 1e5, 1e-5, 1.5, 15, 1e-15, -1e-15, 1e20, 1e-20, 6, 6.25, 2.0**53, 3.4e38, 1e16]
 
@@ -69,26 +54,13 @@ NUMBERS = [0, 1, -1, 10, 0.1, -0.1, 1e5, 1e-5, 1.5, 15, 1e-15, -1e-15, 1e20, 1e-
 def settled_chains() -> list[Epilogue]:
     """Chains whose operations have parameters, alone and beside others, ops named to be mistaken among them."""
     own = EpilogueOperation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
-    table = {
-        **OPERATIONS,
-        "clamp1": EpilogueOperation("x"),
-        "clamp_1_min": EpilogueOperation("x"),
-        "max": EpilogueOperation("x"),
-        "own": own,
-    }
-    # Outputs whose names could be taken for operations, and for each other.
-    auxiliaries = [
-        (word, named(writer, name))
-        for word, writer in AUXILIARY.items()
-        for name in (writer.output, "max", "max1", "gelu", "own")
-    ]
+    named_alike = dict.fromkeys(("clamp1", "clamp_1_min", "max"), EpilogueOperation("x"))
+    table = {**OPERATIONS, **named_alike, "own": own}
     single: list[tuple[str, EpilogueOperation, Settings]] = []
     for name, operation in table.items():
         for keys in itertools.chain.from_iterable(itertools.combinations(operation.scalars, n) for n in range(4)):
-            few = NUMBERS if len(keys) < 3 else NUMBERS[:4]
-            single += [
-                (name, operation, tuple(zip(keys, values))) for values in itertools.product(few, repeat=len(keys))
-            ]
+            few = itertools.product(NUMBERS if len(keys) < 3 else NUMBERS[:4], repeat=len(keys))
+            single += [(name, operation, tuple(zip(keys, values))) for values in few]
         if operation.gated:
             single.append((name, operation, (("order", "interleaved"),)))
     single += [
@@ -96,7 +68,9 @@ def settled_chains() -> list[Epilogue]:
         for name, operation, settings in single
         if why_no_gradient(operation) is None
     ]
-    single += [(word, writer, ()) for word, writer in auxiliaries]
+    # Outputs whose names could be taken for operations, and for each other.
+    for word, writer in AUXILIARY.items():
+        single += [(word, named(writer, name), ()) for name in (writer.output, "max", "max1", "gelu", "own")]
     others = [(name, table[name], ()) for name in ("max", "clamp1", "relu", "own")]
     chains = [[one] for one in single] + [[one, other] for one in single for other in others]
     return [Epilogue.chain(chain) for chain in chains]
@@ -135,16 +109,12 @@ def test_no_two_variants_share_a_name() -> None:
     contracts += [replace(v, rounding="torch") for v in contracts if v.layout == layouts[0]]
     contracts = list(dict.fromkeys(contracts))
     implementations = [Variant(*base, **dict(zip(IMPLEMENTATION_AXES, words))) for words in how]
+    assert len({dtype.word for dtype in every_dtype()}) == len(every_dtype()) > 500
     assert len({v.contract for v in contracts}) == len(contracts) > 70_000
     assert len({v.name for v in implementations}) == len(implementations) > 1_000
     assert all(v.name.count("__") == 1 for v in implementations)
     assert not any("__" in v.contract for v in contracts)
     assert all(GRAMMAR.fullmatch(v.name) for v in (*contracts[::97], *implementations))
-
-
-def test_operations_stay_apart_when_their_underscores_fall() -> None:
-    written = [name.replace("_", "") for name in BUILT_IN]
-    assert len(set(written)) == len(written)
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
@@ -154,35 +124,32 @@ def test_shipped_names(path) -> None:
     assert all(GRAMMAR.fullmatch(name) and len(name) < 200 for name in names)
 
 
-def names_of(source: str) -> tuple[set[str], set[str]]:
-    """The names that the kernels and the launcher of a file use, and the launcher's keywords."""
+def names_of(source: str, *wanted: str) -> set[str]:
+    """The names that functions of a file use, less the launcher's keywords, which no operand may have."""
     tree = ast.parse(source)
     by_role(tree)
-    wanted = ("gemm_kernel", "sum_kernel", "gemm", "plan", "refusal")
-    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in wanted]
-    used = {node.id for function in functions for node in ast.walk(function) if isinstance(node, ast.Name)}
-    used |= {node.arg for function in functions for node in ast.walk(function) if isinstance(node, ast.arg)}
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in ("gemm", *wanted)]
+    nodes = [node for function in functions for node in ast.walk(function)]
+    used = {x.id if isinstance(x, ast.Name) else x.arg for x in nodes if isinstance(x, (ast.Name, ast.arg))}
     (launcher,) = (function for function in functions if function.name == "gemm")
-    return used, {argument.arg for argument in launcher.args.kwonlyargs} - {"out", "config"}
+    keywords = {argument.arg for argument in launcher.args.kwonlyargs} - {"out", "config"}
+    free = used - keywords - {f"{name.upper()}_ON_DEVICE" for name in keywords}
+    # No operand's name is in capitals or begins with an underscore.
+    return {name for name in free if not is_taken(name) and name.islower() and not name.startswith("_")}
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.product)], ids=["few", "all"])
 def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have(whole: bool) -> None:
     """Of kernels that have every value of every axis, and on demand of all."""
-    free: set[str] = set()
     seen: set[tuple[str, str]] = set()
     for folder in shipped.folders():
         family = manifest_reader.read(folder)
         for name, kernel in family.by_name.items():
             words = {*kernel.variant.words.items()}
-            if not whole and words <= seen:
-                continue
-            seen |= words
-            used, keywords = names_of(family.file(name).read_text())
-            derived = {f"{name.upper()}_ON_DEVICE" for name in keywords}
-            free |= {name for name in used - keywords - derived if not is_taken(name)}
-    # No operand's name is in capitals or begins with an underscore.
-    assert {name for name in free if name.islower() and not name.startswith("_")} == set()
+            if whole or not words <= seen:
+                seen |= words
+                source = family.file(name).read_text()
+                assert names_of(source, "gemm_kernel", "sum_kernel", "plan", "refusal") == set(), name
 
 
 def test_names_that_an_operand_may_have() -> None:
@@ -198,7 +165,7 @@ def test_names_of_the_families_own_files_are_free() -> None:
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2", "standalone.j2"}
 
 
-def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+def test_operands_that_are_called_as_names_of_those_files(cli: Cli, tmp_path: Path) -> None:
     """Rendered, and passed by the family's function, whose own files have these names."""
     operands = "{copy: [], found: [M], inside: [N], zero: [1]}"
     text = ops(f"f: {{formula: x * copy + found + inside - zero, operands: {operands}}}", "f")
@@ -219,12 +186,5 @@ def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spo
 def test_names_of_a_file_that_stands_alone_are_taken(spec: str, tmp_path: Path) -> None:
     assert main([str(ROOT / "specs" / f"{spec}.yaml"), "--package", "files", "--out", str(tmp_path)]) == 0
     for path in (tmp_path / spec).glob("*.py"):
-        (gemm,) = (x for x in ast.parse(path.read_text()).body if isinstance(x, ast.FunctionDef) and x.name == "gemm")
-        nodes = [*ast.walk(gemm)]
-        used = {x.id if isinstance(x, ast.Name) else x.arg for x in nodes if isinstance(x, (ast.Name, ast.arg))}
-        keywords = {argument.arg for argument in gemm.args.kwonlyargs} - {"out", "config"}
         own = {path.stem, *(f"{path.stem}{end}" for end in ROLES.values())}
-        free = {
-            name for name in used - keywords - own if not is_taken(name) and name.islower() and not name.startswith("_")
-        }
-        assert free == set(), path.name
+        assert names_of(path.read_text()) - own == set(), path.name

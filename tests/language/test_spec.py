@@ -1,4 +1,4 @@
-"""Reading a spec: every kind of mistake with its whole message and its place."""
+"""Reading a spec: names, defaults, the grammars of layout, dtype, epilogue and tile rows, and limits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import hashlib
 
 import pytest
 
-from generator.language.model import Layout, word_of
+from generator.language.model import Dtype, Layout, Tile, word_of
 from generator.language.spec import read
 from generator.language.versions import spelled
+from generator.language.vocabulary import AXES, DEFAULTS
 from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 
@@ -45,21 +46,7 @@ def test_a_spec_that_says_everything() -> None:
 def test_defaults() -> None:
     spec = read_text(BASE)
     implied = {axis: [word_of(value) for value in values] for axis, values in spec.axes.items()}
-    assert implied == {
-        "layout": ["rcr"],
-        "dtype": ["fp16"],
-        "batch": ["none"],
-        "epilogue": ["none"],
-        "masking": ["auto"],
-        "swizzle": ["grouped"],
-        "schedule": ["tiled"],
-        "load": ["pointer"],
-        "store": ["as_load"],
-        "product": ["direct"],
-        "rounding": ["late"],
-        "math": ["auto"],
-        "result": ["full"],
-    }
+    assert implied == {axis: [{"layout": "rcr", "dtype": "fp16", **DEFAULTS}[axis]] for axis in AXES}
     assert (spec.name, spec.tiles, spec.select, spec.targets) == ("family", None, "heuristic", ("sm80", "sm90"))
     assert (spec.exclude, spec.header, spelled(spec.triton)) == ((), (), ">=3.6,<3.10")
 
@@ -74,10 +61,6 @@ def test_a_shipped_spec_is_named_as_its_file() -> None:
     assert [read(path).name for path in SPECS] == [path.stem for path in SPECS]
 
 
-def test_a_summary_written_as_a_block() -> None:
-    assert read_text("summary: >\n  One line,\n  folded.\nlayout: rcr\ndtype: fp16\n").summary == "One line, folded."
-
-
 def test_a_single_value_and_a_list_of_one_are_the_same_family() -> None:
     one, many = family_of(BASE), family_of("summary: A product.\nlayout: [rcr]\ndtype: [fp16]\nmasking: [auto]\n")
     assert one.kernels == many.kernels
@@ -86,19 +69,6 @@ def test_a_single_value_and_a_list_of_one_are_the_same_family() -> None:
 def test_reading_stops_after_many_mistakes() -> None:
     lines = mistakes_of(BASE + "".join(f"key{number}: 1\n" for number in range(1000)))
     assert len(lines) == 201 and lines[-1].endswith(": there may be more mistakes; reading stops after 200")
-
-
-def test_many_scalars_are_compared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def counted(name: str) -> str:
-        calls.append(name)
-        return name
-
-    monkeypatch.setattr("generator.language.operation_reader.written", counted)
-    scalars = ", ".join(f"s{number}: 1" for number in range(500))
-    mistakes_of(f"{BASE}ops: {{f: {{formula: x, scalars: {{{scalars}}}}}}}\n")
-    assert len(calls) < 3000
 
 
 def test_line_ends_are_not_in_the_digest() -> None:
@@ -110,7 +80,56 @@ def test_line_ends_are_not_in_the_digest() -> None:
 
 
 def test_a_header_has_an_end() -> None:
-    """It is copied into every file."""
     assert read_text(f"{BASE}header: {'x' * 20_000}\n").header == ("x" * 20_000,)
     (line,) = mistakes_of(f"{BASE}header: {'x' * 20_001}\n")
-    assert ":4:9: header: 20001 characters; at most 20000 are copied into every file" in line
+    assert ":4:9: header: 20001 characters; at most 20000" in line
+
+
+def spec(layout: str = "rcr", dtype: str = "fp16", more: str = "") -> str:
+    return f"summary: x\nlayout: {layout}\ndtype: {dtype}\n{more}\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        # What a mapping leaves out is what gives the operands' type its accuracy.
+        ("{a: fp16}", Dtype("fp16", "fp16", "fp32", "fp16", None)),
+        ("{a: fp32}", Dtype("fp32", "fp32", "fp32", "fp32", "ieee")),
+        ("{a: fp8e4m3}", Dtype("fp8e4m3", "fp8e4m3", "fp32", "bf16", "full")),
+        ("{a: fp16, b: fp16, acc: fp16, out: fp32}", Dtype("fp16", "fp16", "fp16", "fp32", None)),
+        ("{a: int8, out: bf16}", Dtype("int8", "int8", "int32", "bf16", None)),
+    ],
+)
+def test_dtype(value: str, expected: Dtype) -> None:
+    assert read_text(spec(dtype=value)).axes["dtype"] == (expected,)
+
+
+@pytest.mark.parametrize("letters", [a + b + c for a in "rcs" for b in "rcs" for c in "rcs"])
+def test_layout_letters_and_mapping_agree(letters: str) -> None:
+    words = {"r": "row", "c": "column", "s": "strided"}
+    mapping = ", ".join(f"{operand}: {words[letter]}" for operand, letter in zip("abc", letters))
+    (value,) = read_text(spec(layout=f"{{{mapping}}}")).axes["layout"]
+    assert isinstance(value, Layout) and value == Layout.of(letters) and value.word == letters
+
+
+def test_tile_defaults() -> None:
+    row = "{m: 64, n: 32, k: 0x40, warps: 4, ctas: 1, warp_specialize: false}"
+    assert read_text(spec(more=f"tile: [{row}]")).tiles == (Tile(64, 32, 64, warps=4, group=8, stages=3),)
+
+
+@pytest.mark.parametrize(
+    ("written", "formula"),
+    [
+        ("none", "A @ B"),
+        ("bias", "A @ B + bias"),
+        ("bias+relu", "relu(A @ B + bias)"),
+        ("relu+scale", "relu(A @ B) * scale"),
+        ("scale+bias+gelu_tanh", "gelu_tanh(A @ B * scale + bias)"),
+        ("add+bias+add+add+bias", "A @ B + add + bias + add2 + add3 + bias2"),
+        ("scale_m+scale_n+mul+softplus", "softplus(A @ B * scale_m * scale_n * mul)"),
+        ("[[bias, {clamp: {min: 0, max: 6}}, relu2]]", "relu2(clamp(A @ B + bias, min=0, max=6))"),
+    ],
+)
+def test_formula(written: str, formula: str) -> None:
+    (kernel,) = family_of(BASE + f"epilogue: {written}\n").kernels
+    assert kernel.variant.epilogue.text == formula

@@ -19,37 +19,6 @@ def dtype_of(text: str) -> Dtype:
     return found
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("{a: bf16, b: int4, scales: {b: [128, 1]}}", "bf16xint4_fp32_bf16_b128x1"),
-        ("{a: fp16, b: uint4, scales: {b: [64, 1]}, zeros: {b: true}}", "fp16xuint4_fp32_fp16_b64x1_zeros"),
-        ("{a: fp16, b: uint4, scales: {b: [64, 1]}, zeros: {b: false}}", "fp16xuint4_fp32_fp16_b64x1"),
-        ("{a: fp16, b: int8, scales: {b: [0, 1]}}", "fp16xint8_fp32_fp16_ballx1"),
-        ("{a: bf16, b: fp8e4m3}", "bf16xfp8e4m3_fp32_bf16"),
-        ("{a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}", "fp8e4m3_a1x128_b128x128"),
-        ("{a: fp8e4m3, b: fp8e5m2, scales: {b: [0, 0]}}", "fp8e4m3xfp8e5m2_fp32_bf16_ballxall"),
-        ("{a: int8, scales: {a: [1, 0], b: [0, 1]}}", "int8_int32_bf16_a1xall_ballx1"),
-        (
-            "{a: bf16, b: int4, scales: {b: [128, 1]}, packing: {b: fragments}}",
-            "bf16xint4_fp32_bf16_b128x1_fragments",
-        ),
-        (
-            "{a: fp16, b: uint4, scales: {b: [64, 1]}, zeros: {b: true}, packing: {b: fragments}}",
-            "fp16xuint4_fp32_fp16_b64x1_zeros_fragments",
-        ),
-        ("{a: fp16, b: int8, packing: {b: fragments}}", "fp16xint8_fp32_fp16_fragments"),
-        ("{a: mxfp8e4m3, b: mxfp4}", "mxfp8e4m3xmxfp4_fp32_bf16"),
-        ("{a: bf16, b: mxfp4}", "bf16xmxfp4_fp32_bf16"),
-        ("{a: fp16, b: nvfp4}", "fp16xnvfp4_fp32_fp16"),
-        ("{a: nvfp4, b: nvfp4, out: fp32}", "nvfp4_fp32_fp32"),
-        ("{a: mxfp8e5m2}", "mxfp8e5m2_fp32_bf16"),
-    ],
-)
-def test_the_word_says_how_operands_are_stored(text: str, word: str) -> None:
-    assert dtype_of(text).word == word
-
-
 def test_a_packed_operand() -> None:
     b = dtype_of("{a: bf16, b: int4, scales: {b: [128, 1]}}").stored_b
     assert (b.container, b.packed, b.multiplied, b.bits) == ("uint8", 2, "bf16", 4)
@@ -96,8 +65,3 @@ def test_a_format_has_scales_of_its_own() -> None:
     assert (b.kind, b.container, b.packed, b.scale_types) == ("e2m1", "uint8", 2, ("e8m0", "uint8"))
     nvfp4 = dtype_of("{a: nvfp4}").stored_a
     assert (nvfp4.block, nvfp4.scale_types, nvfp4.packed) == (Block(along=16, across=1), ("fp8e4m3",), 2)
-
-
-def test_scales_make_fp32_of_a_sum() -> None:
-    assert dtype_of("{a: int8, scales: {a: [1, 0], b: [0, 1]}}").sum == "fp32"
-    assert Dtype.of("int8").sum == "int32"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from generator.epilogue.constant_folding import NUMBERS
 from generator.epilogue.formula import FUNCTIONS, evaluate, parse
 from generator.language.spec import read
 from generator.language.traced_formula import operation
-from tests.helpers.support import Spoken
+from tests.helpers.support import Cli
 
 OPERATORS: dict[str, Callable[..., object]] = {
     "+": lambda x, y: (x + y) + (2 + x) + (y + 0.5),
@@ -27,13 +28,15 @@ OPERATORS: dict[str, Callable[..., object]] = {
     "**": lambda x, y: (-x) ** 2 - y**3 + (-3) ** 2 - (x * y) ** 8,
     "abs": lambda x, y: abs(x - y) * abs(-1e30),
     "numpy": lambda x, y: numpy.float64(0.1) * x + y * numpy.float64(1 / 3),
-    "<": lambda x, y: formula.where(x < y, x, 3) + formula.where(y < 0.5, 1, 2),
-    "<=": lambda x, y: formula.where(x <= y, x, 3) + formula.where(y <= 0.5, 1, 2),
-    ">": lambda x, y: formula.where(x > y, x, 3) + formula.where(y > 0.5, 1, 2),
-    ">=": lambda x, y: formula.where(x >= y, x, 3) + formula.where(y >= 0.5, 1, 2),
-    "==": lambda x, y: formula.where(x == y, x, 3) + formula.where(y == 0.5, 1, 2),
-    "!=": lambda x, y: formula.where(x != y, x, 3) + formula.where(y != 0.5, 1, 2),
 }
+
+
+def _comparison(word: str) -> Callable[..., object]:
+    compare = getattr(operator, word)
+    return lambda x, y: formula.where(compare(x, y), x, 3) + formula.where(compare(y, 0.5), 1, 2)
+
+
+OPERATORS |= {word: _comparison(word) for word in ("lt", "le", "gt", "ge", "eq", "ne")}
 
 
 def _function(name: str) -> Callable[..., object]:
@@ -93,7 +96,6 @@ def _doubles(x):  # type: ignore[no-untyped-def]
         (lambda x: 0 < x < 1, 0, "write where"),
         (lambda x: x > 0, 0, "only allowed as the first argument of where"),
         (lambda x: 1 + (x > 0), 0, "only allowed as the first argument of where"),
-        (lambda x: torch.nn.functional.silu(x), 0, "unknown function 'silu'"),
         (lambda x: torch.maximum(x, other=x), 0, "unknown function 'max' with other"),
         (lambda x: formula.sinh(x), 0, "unknown function 'sinh'"),
         (lambda x: formula.where(x + 1, 1, 2), 0, "the first argument of where is a comparison"),
@@ -135,7 +137,7 @@ def test_parameters_are_operands_by_their_shape_and_scalars_otherwise() -> None:
     assert entry["scalars"] == {"weight": None, "cap": 30.0}
 
 
-def test_new_writes_the_operation_of_a_function(cli: Callable[..., Spoken]) -> None:
+def test_new_writes_the_operation_of_a_function(cli: Cli) -> None:
     Path("activations_of_mine.py").write_text(
         "import math\nfrom generator import formula\n"
         "def soft(x, cap=30.0): return cap * formula.tanh(x / cap)\n"
@@ -155,7 +157,7 @@ def test_new_writes_the_operation_of_a_function(cli: Callable[..., Spoken]) -> N
     assert "No module named 'nowhere'" in cli("new", "other", "--epilogue", "nowhere:f").err
 
 
-def test_a_spec_never_imports_what_it_names(cli: Callable[..., Spoken]) -> None:
+def test_a_spec_never_imports_what_it_names(cli: Cli) -> None:
     Path("planted_module.py").write_text("raise SystemExit('was executed')")
     Path("s.yaml").write_text("summary: S.\nlayout: rcr\ndtype: fp16\nepilogue: planted_module:f\n")
     said = cli("s.yaml", "--list")

@@ -10,10 +10,12 @@ import pytest
 
 from generator.language import vocabulary
 from generator.language.built_in import chain_of
+from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Layout, Variant
+from generator.language.targets import TARGETS
 from generator.language.vocabulary import LOAD, MASKING, SCHEDULE, SWIZZLE, WORDS
 from generator.language.word_traits import Load, Masking
-from generator.plan import claims, legality
+from generator.plan import claims, default_configurations, legality
 from generator.plan.claims import CLAIMING, NEEDS
 from tests.helpers.support import variant
 
@@ -42,10 +44,10 @@ ASKING: dict[str, tuple[object, ...]] = {
 }
 
 
-def variants(**fixed: object) -> Iterator[Variant]:
-    """Variants with these words, in which at most three other axes are not plain."""
+def variants(most: int = 3, **fixed: object) -> Iterator[Variant]:
+    """Variants with these words, in which at most so many other axes are not plain."""
     free = [axis for axis in ASKING if axis not in fixed]
-    for count in range(4):
+    for count in range(most + 1):
         for axes in itertools.combinations(free, count):
             for values in itertools.product(*(ASKING[axis][1:] for axis in axes)):
                 yield variant(**{"masking": "auto", **dict(zip(axes, values, strict=True)), **fixed})
@@ -82,10 +84,7 @@ def test_the_reason_names_words_that_are_legal(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(SWIZZLE, "own", replace(SWIZZLE["linear"], handles=()))  # type: ignore[index]
     for v, reason in (
         (variant(schedule="plain", dtype=INT4, product="exchanged"), "schedule plain handles no stored operands that"),
-        (
-            variant(load="own", epilogue=chain_of(("swiglu",))),
-            "load own handles no gated linear units; use d",
-        ),
+        (variant(load="own", epilogue=chain_of(("swiglu",))), "load own handles no gated linear units; use d"),
         (variant(swizzle="own", schedule="persistent"), "swizzle own handles no tiles that are numbered before; use g"),
     ):
         assert (legality.why_not(v) or "").startswith(reason)
@@ -100,3 +99,26 @@ def test_a_masking_says_which_dimensions_may_be_ragged(monkeypatch: pytest.Monke
     monkeypatch.setitem(MASKING, "m", Masking("M is any size", ragged="m"))  # type: ignore[index]
     assert legality.why_not(variant(masking="m")) is None
     assert "use mnk or auto" in (legality.why_not(variant(masking="m", load="descriptor")) or "")
+
+
+#: The types of shorthands, too.
+DTYPES = dict.fromkeys((*ASKING["dtype"], *(Dtype.of(word) for word, each in DTYPE_SHORTHANDS.items() if each.naming)))
+
+
+def without_default(v: Variant) -> bool:
+    """Whether no default tile has whole blocks of a result, few enough columns, or a place in shared memory."""
+    gate = "tripled" in v.schedule and v.epilogue.gate is not None and "tf32" in v.dtype.word
+    quantised = v.quantised is not None and v.schedule.startswith("split_k_")
+    return gate or quantised or (v.schedule == "naive" and v.product == "exchanged")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULE)
+def test_every_legal_variant_has_legal_default_configurations_of_which_some_fit(schedule: str) -> None:
+    for v in (v for dtype in DTYPES for v in variants(2, schedule=schedule, dtype=dtype)):
+        if legality.why_not(v) is None and not without_default(v):
+            rows = default_configurations.defaults(v)
+            legal = [row for row in rows if legality.why_no_row(v, row) is None]
+            assert legal and (legal == list(rows) or v.product == "exchanged"), v.name
+            targets = [target for target in TARGETS if legality.why_not_on(v, target) is None]
+            fits = (legality.why_no_row_on(v, row, target) is None for target in targets for row in legal)
+            assert any(fits) or not targets, v.name

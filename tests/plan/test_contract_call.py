@@ -20,31 +20,26 @@ def listed(layout: str = "rcr", dtype: str = "bf16", batch: str = "none", epilog
     return [f"{x.name} {x.words} {x.torch_dtype} {x.unit}" for x in everything]
 
 
-def test_a_product_has_two_operands_and_a_result() -> None:
-    assert listed() == [
-        "a M K torch.bfloat16 1",
-        "b K N torch.bfloat16 0",
-        "out M N torch.bfloat16 1",
-    ]
-
-
-def test_a_batch_stands_in_front_of_matrices() -> None:
-    assert listed(layout="crc", batch="strided", epilogue="[[bias, add, row_sum]]") == [
-        "a B M K torch.bfloat16 1",
-        "b B K N torch.bfloat16 2",
-        "bias B N None 1",
-        "add B M N None 1",
-        "out B M N torch.bfloat16 1",
-        "row_sum B M torch.float32 1",
-    ]
-
-
-def test_a_gate_doubles_the_columns_of_b_and_of_what_precedes_it() -> None:
-    assert listed(epilogue="[[bias, swiglu, scale]]")[1:4] == [
-        "b K 2*N torch.bfloat16 0",
-        "bias 2*N None 0",
-        "scale  None None",
-    ]
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({}, "a M K torch.bfloat16 1, b K N torch.bfloat16 0, out M N torch.bfloat16 1"),
+        # A batch stands in front of matrices.
+        (
+            {"layout": "crc", "batch": "strided", "epilogue": "[[bias, add, row_sum]]"},
+            "a B M K torch.bfloat16 1, b B K N torch.bfloat16 2, bias B N None 1, add B M N None 1, "
+            "out B M N torch.bfloat16 1, row_sum B M torch.float32 1",
+        ),
+        # A gate doubles the columns of B and of what precedes it.
+        (
+            {"epilogue": "[[bias, swiglu, scale]]"},
+            "a M K torch.bfloat16 1, b K 2*N torch.bfloat16 0, bias 2*N None 0, scale  None None, "
+            "out M N torch.bfloat16 1",
+        ),
+    ],
+)
+def test_what_a_call_is_given_and_returns(words: dict[str, str], expected: str) -> None:
+    assert ", ".join(listed(**words)) == expected
 
 
 @pytest.mark.parametrize(("extents", "sizes"), [((), ()), ((1,), (1,)), ((2 * N,), (10,)), ((B, K, 2 * N), (2, 7, 10))])

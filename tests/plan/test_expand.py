@@ -1,4 +1,4 @@
-"""From a spec to its family: order, exclusions, what collapses, and what is left out with which reason."""
+"""From specs to their families: order, exclusions, what collapses, what is left out and why, and other words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
@@ -15,11 +16,12 @@ from generator.language.errors import SpecError
 from generator.language.model import Exclusion, Variant
 from generator.language.spec import read
 from generator.language.vocabulary import AXES, DEFAULTS, IMPLEMENTATION_AXES
-from generator.plan import exclusions
+from generator.plan import exclusions, replacements
 from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
+from generator.plan.families import families
 from generator.plan.wanted_variants import wanted_variants
-from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
+from tests.helpers.support import BASE, SPECS, called, family_of, mistakes_of, read_text
 
 
 def names(text: str) -> list[str]:
@@ -35,28 +37,11 @@ def test_the_order_is_that_of_the_axes_and_of_the_values() -> None:
     assert names(text) == [f"gemm_{d}_{a}_{e}__{s}_pointer_{m}_{o}" for a, d, e, m, o, s in product]
 
 
-def test_the_order_of_the_keys_in_the_file_says_nothing() -> None:
-    lines = [*BASE.splitlines(), "masking: [none, mnk]", "swizzle: [linear, grouped]"]
-    assert names("\n".join(lines)) == names("\n".join(reversed(lines)))
-
-
-def test_an_exclusion_that_matches_nothing() -> None:
-    spec = read_text(BASE)
-    nothing = Exclusion((("masking", frozenset({"mnk"})),), "x")
-    positions = {**spec.positions, ("exclude", "0"): (9, 5)}
-    with pytest.raises(SpecError) as caught:
-        expand(replace(spec, exclude=(nothing,), positions=positions))
-    (mistake,) = caught.value.mistakes
-    message = "exclude: matches no variant of the family; correct it or take it out"
-    assert (mistake.line, mistake.column, mistake.message) == (9, 5, message)
-
-
 def test_the_range_of_triton_is_narrowed_by_what_a_kernel_uses() -> None:
-    kernels = family_of(f"{BASE}load: [pointer, block_pointer]\n").kernels
-    assert ["3.9.0" in SpecifierSet(kernel.triton) for kernel in kernels] == [True, False]
-    assert all(
-        "3.8.1" in SpecifierSet(kernel.triton) and "3.5" not in SpecifierSet(kernel.triton) for kernel in kernels
-    )
+    ranges = [SpecifierSet(kernel.triton) for kernel in family_of(f"{BASE}load: [pointer, block_pointer]\n").kernels]
+    assert [[version in each for version in ("3.5", "3.8.1", "3.9.0")] for each in ranges] == [
+        *([False, True, True], [False, True, False])
+    ]
 
 
 def test_the_part_to_blame_for_a_large_family_is_found_in_seconds() -> None:
@@ -101,30 +86,19 @@ def test_more_of_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_exclusions_are_found_together() -> None:
     """For every variant the indices of those that match it, as if each were tried by itself."""
     lists = "masking: [none, k, mnk]\nswizzle: [linear, grouped]\nschedule: [tiled, persistent]\n"
-    entries = [
-        f"{{masking: {masking}, swizzle: {swizzle}, because: x}}"
-        for masking in ("none", "[k, mnk]", "mnk")
-        for swizzle in ("linear", "[grouped]", "[linear, grouped]")
-    ]
+    pairs = itertools.product(("none", "[k, mnk]", "mnk"), ("linear", "[grouped]", "[linear, grouped]"))
+    entries = [f"{{masking: {masking}, swizzle: {swizzle}, because: x}}" for masking, swizzle in pairs]
     spec = read_text(f"{BASE}{lists}exclude: [{', '.join(entries)}, {{schedule: persistent, because: x}}]\n")
     together = exclusions.Exclusions(spec.exclude)
     for variant, _ in wanted_variants(spec):
-        alone = [
-            index
-            for index, each in enumerate(spec.exclude)
-            if all(variant.word(axis) in words for axis, words in each.axes)
-        ]
-        assert together.matching(variant) == alone and alone is not None
+        matches = [all(variant.word(axis) in words for axis, words in each.axes) for each in spec.exclude]
+        assert together.matching(variant) == [index for index, matched in enumerate(matches) if matched]
 
 
 def test_too_large_a_product_is_answered_before_it_is_walked() -> None:
-    layouts = ", ".join(a + b + c for a in "rcs" for b in "rcs" for c in "rcs")
-    chains = ", ".join(
-        f"{a}+{b}+{c}"
-        for a in ("bias", "add", "relu", "silu")
-        for b in ("gelu", "tanh", "scale")
-        for c in ("add", "relu", "bias", "gelu")
-    )
+    layouts = ", ".join(map("".join, itertools.product("rcs", repeat=3)))
+    parts = ("bias", "add", "relu", "silu"), ("gelu", "tanh", "scale"), ("add", "relu", "bias", "gelu")
+    chains = ", ".join(map("+".join, itertools.product(*parts)))
     text = f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16, fp32, int8]\nepilogue: [{chains}]\n"
     text += "masking: [none, k, mn, mnk, auto]\nswizzle: [linear, linear_n, grouped, grouped_n, swizzle2d]\n"
     with pytest.raises(SpecError, match="has 129600 variants; at most 100000"):
@@ -152,3 +126,71 @@ def test_every_point_of_a_shipped_product_is_a_kernel_or_left_out_with_a_reason(
     assert others == dict.fromkeys(added, each)
     assert all(left.reason for left in family.left_out)
     assert all(kernel.tiles and kernel.targets for kernel in family.kernels)
+
+
+def test_an_exclusion_that_matches_nothing() -> None:
+    spec = read_text(BASE)
+    nothing = Exclusion((("masking", frozenset({"mnk"})),), "x")
+    told = r":9:5: exclude: matches no variant of the family; correct it or take it out$"
+    with pytest.raises(SpecError, match=told):
+        expand(replace(spec, exclude=(nothing,), positions={**spec.positions, ("exclude", "0"): (9, 5)}))
+
+
+@pytest.mark.parametrize("option", ["--list", "--check", "--diff"])
+def test_the_warning_is_printed_whatever_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    (tmp_path / "x.yaml").write_text(f"{BASE}load: descriptor\n")
+    done = called(capsys, tmp_path / "x.yaml", option, "--out", tmp_path / "out")
+    assert "x.yaml:1:1: warning: targets: sm80 is a default target" in done.err
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+def test_a_target_with_little_shared_memory_has_a_default_configuration(target: str) -> None:
+    text = BASE.replace("fp16", '{a: fp16, sparsity: {b: "2:4"}}')
+    (kernel,) = family_of(f"{text}targets: [sm80, {target}]\n").kernels
+    assert kernel.targets == ("sm80", target)
+    own = [index for index in range(len(kernel.tiles)) if index not in dict(kernel.not_offered)[target]]
+    assert own == [len(kernel.tiles) - 1]
+
+
+def names_of(*paths: Path) -> list[str]:
+    return [family.spec.name for family in families(paths)]
+
+
+def test_a_spec_under_several_paths_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec, other = tmp_path / "one.yaml", tmp_path / "folder"
+    spec.write_text(BASE)
+    other.mkdir()
+    (other / "one.yaml").symlink_to(spec)
+    paths = [Path("one.yaml"), spec, Path("folder/../one.yaml"), other / "one.yaml"]
+    assert names_of(*paths) == ["one"]
+    assert [family.spec.path for family in families(paths)] == [Path("one.yaml")]
+
+
+def test_a_link_of_another_name_is_another_spec(tmp_path: Path) -> None:
+    spec, link = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    spec.write_text(BASE)
+    link.symlink_to(spec)
+    assert names_of(spec, link) == ["one", "two"]
+    # Unless the text gives the name.
+    spec.write_text(BASE + "name: three\n")
+    assert names_of(spec, link) == ["three"]
+
+
+def test_a_copy_is_another_spec_that_cannot_have_the_folder_and_a_mistake_is_said_once(tmp_path: Path) -> None:
+    spec, copy = tmp_path / "one.yaml", tmp_path / "folder" / "one.yaml"
+    copy.parent.mkdir()
+    spec.write_text(BASE)
+    copy.write_text(BASE)
+    with pytest.raises(SpecError, match="'one' is also the name of"):
+        families([spec, copy])
+    spec.write_text(BASE.replace("rcr", "xyz"))
+    with pytest.raises(SpecError) as caught:
+        families([spec, tmp_path / "." / ".." / tmp_path.name / "one.yaml"])
+    assert len(caught.value.mistakes) == 1
+
+
+def test_sums_that_do_not_repeat_are_never_chosen_unasked() -> None:
+    assert "split_k_atomic" not in replacements._others("schedule")

@@ -29,45 +29,17 @@ def found(text: str) -> dict[str, ContractGradient]:
     return {gradient.contract: gradient for gradient in family_of(text).gradients}
 
 
-def contracts(text: str) -> list[str]:
-    """The contracts of the family of a spec, in order."""
-    return list(dict.fromkeys(kernel.variant.contract for kernel in family_of(text).kernels))
-
-
-# The two products.
-
-
 @pytest.mark.parametrize("layout", list(map("".join, itertools.product(LAYOUT_LETTERS, repeat=3))))
 def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s(layout: str) -> None:
     (gradient,) = gradients(variant(layout=Layout.of(layout)))
     a, b, _ = layout
     # dA = dS @ B^T and dB = A^T @ dS, where dS is row-major.
-    for product, left, right, operand in (
-        (gradient.a, "r", TRANSPOSED[b], a),
-        (gradient.b, TRANSPOSED[a], "r", b),
-    ):
+    for product, left, right, operand in ((gradient.a, "r", TRANSPOSED[b], a), (gradient.b, TRANSPOSED[a], "r", b)):
         if product.turned:
             left, right = TRANSPOSED[right], TRANSPOSED[left]
         result = TRANSPOSED["r"] if product.turned else "r"
         assert product.contract == f"gemm_fp16_{left}{right}r_none"
         assert operand in (result, "s")
-
-
-# What is kept of the sum.
-
-
-def test_the_output_that_keeps_the_sum_is_the_first_of_the_outputs() -> None:
-    text = BACKWARD + "epilogue: [[bias, {save: hidden}, relu, row_amax]]\n"
-    saved = found(text)["gemm_bf16_rcr_save_1whole_bias_save_1hidden_relu_rowamax"]
-    assert saved.chain is not None
-    assert [output.name for output in saved.chain.epilogue.outputs] == ["whole", "hidden", "row_amax"]
-    assert saved.constant == ("row_amax",)
-
-
-# The kernels.
-
-
-# Refusals, each at the value of `backward`.
 
 
 @pytest.mark.parametrize("name", ["gradient", "gated", "weight", "up", "rate_up", "d_rate", "inside"])

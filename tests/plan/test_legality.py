@@ -1,4 +1,4 @@
-"""The legality table: each rule refuses what it names, with its reason, and nothing beside it."""
+"""The legality table: each rule refuses what it names, with its reason; what memory kernels need, and pairs of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Tile
+from generator.language.vocabulary import MASKING
 from generator.plan import legality, variant_rules
 from generator.plan.shared_memory import BARRIERS
 from tests.helpers.support import BASE, read_text, variant
@@ -75,16 +76,16 @@ def test_versions() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ({"schedule": "elementwise"}, {"schedule": "elementwise", "swizzle": "linear"}, True),
-        ({"schedule": "elementwise"}, {"schedule": "elementwise", "masking": "none"}, True),
+        ({"schedule": "elementwise"}, {"schedule": "elementwise", "swizzle": "linear", "masking": "none"}, True),
         ({"schedule": "elementwise"}, {"schedule": "tiled"}, False),
         ({"load": "descriptor"}, {"load": "descriptor", "masking": "auto"}, True),
         ({"load": "descriptor"}, {"load": "descriptor", "store": "pointer"}, False),
         ({"load": "pointer"}, {"load": "pointer", "store": "pointer"}, True),
         ({"load": "block_pointer"}, {"load": "block_pointer", "store": "pointer"}, False),
-        ({"masking": "mnk"}, {"masking": "auto"}, False),
-        ({"swizzle": "linear"}, {"swizzle": "grouped"}, False),
-        ({"product": "exchanged"}, {"product": "direct"}, False),
+        *(
+            ({axis: word}, {}, False)
+            for axis, word in {"masking": "auto", "swizzle": "linear", "product": "exchanged"}.items()
+        ),
         ({"schedule": "elementwise", "product": "exchanged"}, {"schedule": "elementwise"}, True),
         # Nothing is rounded between the product and the store.
         ({"rounding": "torch"}, {}, True),
@@ -105,15 +106,26 @@ def test_effective_words(one: dict[str, object], other: dict[str, object], same:
     assert (legality.effective_words(variant(**one)) == legality.effective_words(variant(**other))) is same
 
 
-@pytest.mark.parametrize(
-    ("masking", "masked"),
-    [
-        ("none", {"m": False, "n": False, "k": False}),
-        ("k", {"m": False, "n": False, "k": True}),
-        ("mn", {"m": True, "n": True, "k": False}),
-        ("mnk", {"m": True, "n": True, "k": True}),
-        ("auto", {"m": None, "n": None, "k": None}),
-    ],
-)
-def test_ragged(masking: str, masked: dict[str, bool | None]) -> None:
-    assert variant_rules.ragged(masking) == masked
+@pytest.mark.parametrize("masking", MASKING)
+def test_ragged(masking: str) -> None:
+    """A word names the dimensions that it masks; `auto` decides at a call."""
+    expected = {letter: None if masking == "auto" else letter in masking.replace("none", "") for letter in "mnk"}
+    assert variant_rules.ragged(masking) == expected
+
+
+def test_the_kernel_that_sums_parts_of_k_reads_no_matrix_of_the_epilogue() -> None:
+    """The one that adds them does, and has no operand tiles; with one stage the largest of both is a partial sum."""
+    tile, chain = Tile(64, 128, 32, warps=4, stages=1), chain_of(("add",))
+    whole, split = (variant(schedule=word, epilogue=chain) for word in ("tiled", "split_k"))
+    assert legality.shared_memory(split, tile, "sm90") == 32768
+    assert legality.shared_memory(whole, tile, "sm90") == 32768 + 64 * 32 * 2 + 32 * 128 * 2
+
+
+def test_the_kernel_that_adds_partial_sums_has_four_warps() -> None:
+    """They reduce rows together, where the tile's own kernel may have fewer."""
+    chain = chain_of(("row_sum",))
+    one, four = (Tile(16, 512, 16, warps=warps, stages=1) for warps in (1, 4))
+    sizes = [
+        legality.shared_memory(variant(schedule="split_k", epilogue=chain), tile, "gfx942") for tile in (one, four)
+    ]
+    assert sizes[0] == sizes[1]

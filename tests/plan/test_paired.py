@@ -1,4 +1,4 @@
-"""Tiles of two and three blocks: what a spec may ask of them, and which rows they have."""
+"""Tiles of two and three blocks, with a whole K and a divided one: what a spec may ask of them, and their rows."""
 
 from __future__ import annotations
 
@@ -16,23 +16,9 @@ from generator.plan.resources import heights, matrix_instruction, tensor_memory,
 from generator.plan.shared_memory import shared_memory
 from tests.helpers.support import BASE, family_of, variant
 
-PAIRED = BASE + "schedule: paired\nload: descriptor\nstore: pointer\n"
-
-
-BLOCKS = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
-COLUMNS = Dtype.of("fp8e4m3").scaled_by({"a": [1, 0], "b": [0, 1]})
-WEIGHTS = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
-
 
 def paired(**axes: object) -> Variant:
     return variant(**({"schedule": "paired", "load": "descriptor", "store": "pointer"} | axes))
-
-
-@pytest.mark.parametrize(("n", "left", "right"), [(160, 128, 32), (192, 128, 64), (48, 32, 16), (144, 128, 16)])
-def test_the_wider_part_is_at_the_left(n: int, left: int, right: int) -> None:
-    tile = Tile(64, n, 64, warps=4)
-    assert widths(paired(), tile) == (left, right)
-    assert legality.why_no_row(paired(), tile) is None
 
 
 @pytest.mark.parametrize("size", [size for size in range(16, 273, 16) if size.bit_count() in (2, 3)])
@@ -49,75 +35,28 @@ def test_the_blocks_of_a_size_are_powers_of_two_from_16_on(size: int) -> None:
 
 
 def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b() -> None:
-    blocks = paired(product="exchanged", dtype=BLOCKS)
+    blocks = paired(product="exchanged", dtype=Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]}))
     assert legality.why_not(blocks) is None
     assert legality.why_no_row(blocks, Tile(128, 128, 128, warps=4)) is None
     assert legality.why_not_on(blocks, "sm90") is None
     assert "use tiled or persistent" in (legality.why_not_on(blocks, "sm100") or "")
     assert legality.why_not_on(paired(product="exchanged", dtype=Dtype.of("fp8e4m3")), "sm100") is None
-    stored = "{a: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}"
-    family = family_of(PAIRED.replace("fp16", stored) + "product: exchanged\n")
-    (source,) = kernel_sources(family.spec, family.kernels)
-    assert "acc_left += tl.dot(b_left.T, a.T) * (a_scale * b_scale)[None, :]" in source
-    assert source.count("tl.load(b_scale_ptrs") == 2
-
-
-@pytest.mark.parametrize("schedule", ["paired", "paired_m", "tripled", "tripled_m"])
-@pytest.mark.parametrize(
-    "axes",
-    [
-        {"load": "pointer"},
-        {"dtype": BLOCKS},
-        {"dtype": COLUMNS},
-        {"dtype": WEIGHTS, "product": "exchanged"},
-        {"batch": "strided"},
-        {"batch": "grouped"},
-        {"epilogue": chain_of(("swiglu",))},
-        {"epilogue": chain_of(("save",))},
-    ],
-    ids=str,
-)
-def test_what_blocks_may_be_combined_with(schedule: str, axes: dict[str, object]) -> None:
-    v = paired(schedule=schedule, **axes)
-    assert legality.why_not(v) is None and legality.why_not_on(v, "sm90") is None
-    rows = default_configurations.defaults(v)
-    assert rows and all(legality.why_no_row(v, row) is None for row in rows)
-    assert any(legality.why_no_row_on(v, row, "sm90") is None for row in rows)
-
-
-TILES = """tile:
-  - {m: 272, n: 128, k: 64, warps: 8, stages: 4}
-  - {m: 208, n: 128, k: 64, warps: 8, stages: 5}
-  - {m: 128, n: 160, k: 64, warps: 4, stages: 5}
-  - {m: 128, n: 208, k: 64, warps: 8, stages: 5}
-"""
-
-
-def test_each_block_has_its_own_load_product_and_store() -> None:
-    rows = TILES.replace("- {m: 128", "# {").replace("- {m: 272", "# {")
-    family = family_of(PAIRED + f"product: exchanged\ntargets: [sm90]\nepilogue: bias_m\n{rows}")
-    (source,) = kernel_sources(family.spec, family.kernels)
-    for statement in (
-        "bottom_row = row + TOP_M + MIDDLE_M",
-        "a_middle = a_middle_desc.load([middle_row, k])",
-        "acc_bottom = tl.dot(b.T, a_bottom.T, acc_bottom)",
-        '"a_bottom_desc": described(a, BLOCK_M - TOP_M - MIDDLE_M, BLOCK_K),',
-        "offs_m = pid_m * BLOCK_M + TOP_M + tl.arange(0, MIDDLE_M)",
-    ):
-        assert source.count(statement) == 1, statement
-    assert source.count("bias_m = tl.load(") == source.count("tl.store(") == 3
 
 
 @pytest.mark.parametrize("schedule", ["paired", "paired_m", "tripled", "tripled_m"])
 @pytest.mark.parametrize("product", ["direct", "exchanged"])
-@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPE_SHORTHANDS if dtype != "fp32"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPE_SHORTHANDS if dtype not in ("fp32", "tf32x3")])
 def test_every_row_of_its_tables_fits_the_reference_device(dtype: str, product: str, schedule: str) -> None:
     v = paired(dtype=Dtype.of(dtype), product=product, schedule=schedule)
-    rows = default_configurations.defaults(v)
-    assert rows and all(legality.why_no_row(v, row) is None for row in rows)
-    if dtype != "tf32x3":
-        assert all(legality.why_no_row_on(v, row, "sm90") is None for row in rows)
-    assert {matrix_instruction(v, row, "sm90") for row in rows} == {"wgmma"}
+    for each in (v, replace(v, schedule=f"split_k_{schedule}")):
+        rows = default_configurations.defaults(each)
+        assert rows and all(legality.why_no_row_on(each, row, "sm90") is None for row in rows)
+        assert {matrix_instruction(each, row, "sm90") for row in rows} == {"wgmma"}
+
+
+def test_most_operations_stand_in_its_epilogues() -> None:
+    there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=chain_of((name,)))) is None}
+    assert set(BUILT_IN) - there == {"row_sum", "col_sum", "row_amax", "amax", "quantize"}
 
 
 def test_its_sums_take_the_memory_of_their_own_widths() -> None:
@@ -130,6 +69,28 @@ def test_its_sums_take_the_memory_of_their_own_widths() -> None:
     assert rows == [64, 128]
 
 
-def test_most_operations_stand_in_its_epilogues() -> None:
-    there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=chain_of((name,)))) is None}
-    assert set(BUILT_IN) - there == {"row_sum", "col_sum", "row_amax", "amax", "quantize"}
+SPLIT = BASE + "schedule: split_k\nload: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]\n"
+
+
+def rows(*tiles: str) -> str:
+    return "tile:\n" + "".join(f"  - {{{tile}, k: 64, warps: 8, stages: 3}}\n" for tile in tiles)
+
+
+def test_the_loop_needs_as_much_shared_memory_as_where_k_is_whole() -> None:
+    tile, words = Tile(272, 128, 64, warps=8, stages=4), ("paired_m", "split_k_paired_m")
+    whole, divided = (variant(schedule=x, load="descriptor", store="pointer", product="exchanged") for x in words)
+    assert shared_memory(divided, tile, "sm90") == shared_memory(whole, tile, "sm90")
+    row = row_of_tile(divided, tile)
+    assert row["TOP_M"] == 256 and row["SPLIT"] == 4
+    assert {tile.split for tile in default_configurations.defaults(divided)} == {2, 3, 4}
+
+
+@pytest.mark.parametrize("masking", ["none", "k"])
+def test_sums_of_blocks_of_columns_are_masked_though_the_tile_divides_n(masking: str) -> None:
+    """192 columns are one tile of the first kernel and one and a half of the second."""
+    text = SPLIT.replace("exchanged", "direct").replace("load: descriptor\nstore: pointer", f"masking: {masking}")
+    family = family_of(text + rows("m: 64, n: 192", "m: 192, n: 64"))
+    for kernel, source in zip(family.kernels, kernel_sources(family.spec, family.kernels)):
+        first, _, second = source.partition("_sum(\n    ")
+        masked = kernel.variant.schedule == "split_k_paired"
+        assert "in_n" not in first and ("in_n = offs_n < N" in second) is masked

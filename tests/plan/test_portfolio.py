@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from generator.plan.kernels import Family, Kernel
 from tests.helpers.support import family_of, mistakes_of
 from tests.helpers.tuned_file import measured
 
+Ship = Callable[..., None]
 FASTEST = "summary: x\nlayout: rcr\ndtype: fp16\nselect: fastest\n"
 ANY = "tiled_pointer_auto_grouped"
 PLAIN = "gemm_fp16_rcr_none"
@@ -31,19 +33,25 @@ WALKING, AHEAD, DIVIDED = (
 )
 
 
-def shipped(monkeypatch: pytest.MonkeyPatch, folder: Path, *rows: tuple[str, dict[str, int]], of: str = PLAIN) -> None:
-    """Make the package ship measurements of an H200 with these winners of one contract."""
-    found = measured(of) | {"device": "NVIDIA H200", "rates": []}
-    found["winners"] = [
-        {"contract": of, "m": 64 * size, "n": 64, "k": 64, "kernel": f"{of}__{how}", "config": row}
-        for size, (how, row) in enumerate(rows, 1)
-    ]
-    file = folder / "shipped" / "nvidia_h200" / "found.json"
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps(found))
-    monkeypatch.setattr(portfolio, "SHIPPED", folder / "shipped")
-    portfolio.shipped.cache_clear()
-    monkeypatch.setattr(portfolio, "shipped", portfolio.shipped.__wrapped__)
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ship:
+    """Makes the package ship measurements of an H200 with these winners of one contract."""
+
+    def ship(*rows: tuple[str, dict[str, int]]) -> None:
+        found = measured(PLAIN) | {"device": "NVIDIA H200", "rates": []}
+        found["winners"] = [won(how, row, m=64 * size) for size, (how, row) in enumerate(rows, 1)]
+        file = tmp_path / "shipped" / "nvidia_h200" / "found.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(found))
+        monkeypatch.setattr(portfolio, "SHIPPED", tmp_path / "shipped")
+        portfolio.shipped.cache_clear()
+        monkeypatch.setattr(portfolio, "shipped", portfolio.shipped.__wrapped__)
+
+    return ship
+
+
+def won(how: str, row: dict[str, int], contract: str = PLAIN, m: int = 64) -> dict[str, object]:
+    return {"contract": contract, "m": m, "n": 64, "k": 64, "kernel": f"{contract}__{how}", "config": row}
 
 
 def hows(family: Family) -> list[str]:
@@ -55,35 +63,24 @@ def of(family: Family, how: str) -> Kernel:
     return found
 
 
-def test_kernels_and_configurations_are_those_that_were_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP), (WALKING, WIDE | {"GROUP_M": 16}), (DIVIDED, SPLIT))
+def test_kernels_and_configurations_are_those_that_were_measured(shipped: Ship) -> None:
+    shipped((WALKING, WIDE), (AHEAD, DEEP), (WALKING, WIDE | {"GROUP_M": 16}), (DIVIDED, SPLIT))
     family = family_of(f"{FASTEST}targets: [sm90]\n")
     # The last one takes any operand.
     assert hows(family) == [AHEAD, WALKING, DIVIDED, ANY]
-    assert of(family, WALKING).tiles == (
-        Tile(128, 256, 64, warps=8, stages=3, group=8),
-        Tile(128, 256, 64, warps=8, stages=3, group=16),
-    )
+    assert of(family, WALKING).tiles == tuple(Tile(128, 256, 64, warps=8, stages=3, group=group) for group in (8, 16))
     assert of(family, DIVIDED).tiles == (Tile(64, 64, 128, warps=4, stages=4, split=4),)
     assert {kernel.select for kernel in family.kernels} == {"fastest"}
     assert [found.device for found in family.measured] == ["NVIDIA H200"]
 
 
-def test_a_target_without_measurements_adds_the_default_portfolio(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+def test_a_target_without_measurements_adds_the_default_portfolio(shipped: Ship) -> None:
+    shipped((AHEAD, DEEP))
     assert hows(family_of(f"{FASTEST}targets: [sm90, sm80]\n")) == [AHEAD, ANY]
     alone = family_of(f"{FASTEST}targets: [sm80]\n")
     assert hows(alone) == [ANY] and alone.measured == ()
-    assert hows(family_of(f"{FASTEST}targets: [sm100]\n")) == [
-        ANY,
-        f"{ANY}_productexchanged",
-        "persistent_descriptor_auto_grouped",
-        "tiled_descriptor_auto_grouped_storepointer",
-    ]
+    more = [f"{ANY}_productexchanged", "persistent_descriptor_auto_grouped", f"{AHEAD}_storepointer"]
+    assert hows(family_of(f"{FASTEST}targets: [sm100]\n")) == [ANY, *more]
 
 
 @pytest.mark.parametrize(
@@ -97,83 +94,58 @@ def test_a_target_without_measurements_adds_the_default_portfolio(
         ("masking: mnk\nschedule: tiled", ["tiled_descriptor_mnk_grouped", "tiled_pointer_mnk_grouped"]),
     ],
 )
-def test_axes_that_the_spec_names_stay_as_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: str, expected: list[str]
-) -> None:
-    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP), (DIVIDED, SPLIT))
-    assert set(hows(family_of(f"{FASTEST}targets: [sm90]\n{keys}\n"))) >= set(expected)
-    named = [line.partition(":")[0] for line in keys.splitlines()]
-    for kernel in family_of(f"{FASTEST}targets: [sm90]\n{keys}\n").kernels:
-        assert all(kernel.variant.word(axis) in yaml.safe_load(keys)[axis] for axis in named)
-
-
-def test_tiles_that_the_spec_names_stay_as_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+def test_axes_that_the_spec_names_stay_as_named(shipped: Ship, keys: str, expected: list[str]) -> None:
+    shipped((WALKING, WIDE), (AHEAD, DEEP), (DIVIDED, SPLIT))
+    family = family_of(f"{FASTEST}targets: [sm90]\n{keys}\n")
+    assert set(hows(family)) >= set(expected)
+    for axis, words in yaml.safe_load(keys).items():
+        assert all(kernel.variant.word(axis) in words for kernel in family.kernels)
+    # So do tiles.
     family = family_of(f"{FASTEST}tile:\n  - {{m: 64, n: 64, k: 64, warps: 4}}\n")
     assert {kernel.tiles for kernel in family.kernels} == {(Tile(64, 64, 64, warps=4),)}
 
 
-def test_another_contract_has_the_portfolio_of_the_most_similar(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP))
+def test_another_contract_has_the_portfolio_of_the_most_similar(shipped: Ship) -> None:
+    shipped((WALKING, WIDE), (AHEAD, DEEP))
     for axes in ("dtype: bf16", "epilogue: bias+relu", "batch: strided", "layout: rcc", "layout: crr"):
         key = axes.partition(":")[0]
         text = "\n".join(line for line in FASTEST.splitlines() if not line.startswith(key))
         assert {AHEAD, ANY} <= set(hows(family_of(f"{text}\n{axes}\ntargets: [sm90]\n"))), axes
 
 
-def test_a_gated_linear_unit_has_half_of_the_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shipped(monkeypatch, tmp_path, (AHEAD, WIDE))
-    family = family_of(f"{FASTEST}epilogue: swiglu\ntargets: [sm90]\n")
-    assert of(family, AHEAD).tiles == (Tile(128, 128, 64, warps=8, stages=3),)
-    ((_, _, won),) = tuned.bake(family).won
-    assert won == (((64, 32, 64), AHEAD, 0),)
-
-
-def test_a_measured_configuration_that_a_gate_also_has_stands_for_half_of_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_measured_configuration_that_a_gate_also_has_stands_for_half_of_it(shipped: Ship) -> None:
     """128x128 is half of 128x256, and 128x64 is half of 128x128."""
-    narrow = WIDE | {"BLOCK_N": 128}
-    shipped(monkeypatch, tmp_path, (AHEAD, WIDE), (AHEAD, narrow))
+    shipped((AHEAD, WIDE), (AHEAD, WIDE | {"BLOCK_N": 128}))
     family = family_of(f"{FASTEST}epilogue: swiglu\ntargets: [sm90]\n")
-    assert [tile.n for tile in of(family, AHEAD).tiles] == [128, 64]
-    ((_, _, won),) = tuned.bake(family).won
-    assert won == (((64, 32, 64), AHEAD, 0), ((128, 32, 64), AHEAD, 1))
+    assert of(family, AHEAD).tiles == tuple(Tile(128, n, 64, warps=8, stages=3) for n in (128, 64))
+    ((_, _, held),) = tuned.bake(family).won
+    assert held == (((64, 32, 64), AHEAD, 0), ((128, 32, 64), AHEAD, 1))
 
 
-def test_a_configuration_that_does_not_fit_has_fewer_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shipped(monkeypatch, tmp_path, (AHEAD, DEEP | {"num_stages": 9}))
-    family = family_of(f"{FASTEST}targets: [sm90]\n")
-    (fewer,) = of(family, AHEAD).tiles
+def test_a_configuration_that_does_not_fit_has_fewer_stages(shipped: Ship) -> None:
+    shipped((AHEAD, DEEP | {"num_stages": 9}))
+    (fewer,) = of(family_of(f"{FASTEST}targets: [sm90]\n"), AHEAD).tiles
     assert fewer.stages == 7
 
 
-def test_what_the_spec_names_comes_first_and_its_kernels_join(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+def test_what_the_spec_names_comes_first_and_its_kernels_join(shipped: Ship) -> None:
+    shipped((AHEAD, DEEP))
     own = measured("gemm_fp16_rcr_bias") | {"device": "NVIDIA H200", "rates": []}
-    own["winners"] = [
-        {"contract": "gemm_fp16_rcr_bias", "m": 64, "n": 64, "k": 64, "config": WIDE}
-        | {"kernel": f"gemm_fp16_rcr_bias__{WALKING}"}
-    ]
+    own["winners"] = [won(WALKING, WIDE, "gemm_fp16_rcr_bias")]
     text = f"{FASTEST}epilogue: bias\ntargets: [sm90]\ntuned: own.json\n"
     family = family_of(text, beside={"own.json": json.dumps(own)})
     assert hows(family) == [AHEAD, WALKING, ANY]
     assert [found.file for found in family.measured] == ["own.json", None]
 
 
-def test_the_spec_s_own_file_counts_on_targets_without_shipped_measurements(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
-    own = measured() | {"device": "NVIDIA A100-SXM4-80GB", "rates": []}
-    how = "splitk_pointer_auto_grouped"
-    own["winners"] = [{"contract": PLAIN, "m": 64, "n": 64, "k": 64, "config": SPLIT, "kernel": f"{PLAIN}__{how}"}]
+def test_the_spec_s_own_file_counts_on_targets_without_shipped_measurements(shipped: Ship) -> None:
+    shipped((AHEAD, DEEP))
+    own, how = measured() | {"device": "NVIDIA A100-SXM4-80GB", "rates": []}, "splitk_pointer_auto_grouped"
+    own["winners"] = [won(how, SPLIT)]
     family = family_of(f"{FASTEST}targets: [sm80]\ntuned: own.json\n", beside={"own.json": json.dumps(own)})
     assert {how, ANY} <= set(hows(family)) and AHEAD not in hows(family)
-    ((device, _, won),) = tuned.bake(family).won
-    assert (device, won) == ("NVIDIA A100-SXM4-80GB", (((64, 64, 64), how, 0),))
+    ((device, _, held),) = tuned.bake(family).won
+    assert (device, held) == ("NVIDIA A100-SXM4-80GB", (((64, 64, 64), how, 0),))
 
 
 @pytest.mark.parametrize(
@@ -185,15 +157,15 @@ def test_the_spec_s_own_file_counts_on_targets_without_shipped_measurements(
     ],
 )
 def test_measurements_of_other_columns_or_kernels_do_no_harm(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str, row: dict[str, int], there: bool
+    shipped: Ship, how: str, row: dict[str, int], there: bool
 ) -> None:
-    shipped(monkeypatch, tmp_path, (AHEAD, DEEP), (how, row))
+    shipped((AHEAD, DEEP), (how, row))
     found = hows(family_of(f"{FASTEST}targets: [sm90]\n"))
     assert {AHEAD, ANY} <= set(found) and (how in found) == there
 
 
-def test_an_exclusion_of_a_word_that_the_portfolio_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP))
+def test_an_exclusion_of_a_word_that_the_portfolio_has(shipped: Ship) -> None:
+    shipped((WALKING, WIDE), (AHEAD, DEEP))
     family = family_of(f"{FASTEST}targets: [sm90]\nexclude:\n  - {{schedule: persistent, because: x}}\n")
     assert hows(family) == [AHEAD, ANY]
     assert [left.reason for left in family.left_out] == ["excluded: x"]
@@ -205,16 +177,11 @@ def test_an_exclusion_of_a_word_that_the_portfolio_has(monkeypatch: pytest.Monke
 
 def test_backward_has_the_portfolio_of_the_contracts_that_it_needs() -> None:
     family = family_of(f"{FASTEST}epilogue: bias+gelu_tanh\nbackward: kernels\ntargets: [sm90]\n")
-    found: dict[str, int] = {}
-    for kernel in family.kernels:
-        found[kernel.variant.contract] = found.get(kernel.variant.contract, 0) + 1
-    assert len(found) == 4 and min(found.values()) > 4
+    assert len(family.contracts) == 4 and min(map(len, family.contracts.values())) > 4
 
 
-def test_a_file_of_an_unknown_device_is_not_shipped_and_a_wrong_one_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+def test_a_file_of_an_unknown_device_is_not_shipped_and_a_wrong_one_is_told(shipped: Ship, tmp_path: Path) -> None:
+    shipped((AHEAD, DEEP))
     (tmp_path / "shipped" / "some_gpu").mkdir()
     (tmp_path / "shipped" / "some_gpu" / "found.json").write_text("nothing")
     assert len(portfolio.shipped()) == 1
@@ -254,10 +221,6 @@ CONTRACTS = [
 @pytest.mark.parametrize("keys", CONTRACTS)
 def test_every_contract_has_a_portfolio(keys: str) -> None:
     layout = "" if "layout" in keys else "layout: rcr\n"
-    family = family_of(f"summary: x\n{layout}{keys}\nselect: fastest\n")
-    by_contract: dict[str, list[Kernel]] = {}
-    for kernel in family.kernels:
-        by_contract.setdefault(kernel.variant.contract, []).append(kernel)
-    for kernels in by_contract.values():
+    for kernels in family_of(f"summary: x\n{layout}{keys}\nselect: fastest\n").contracts.values():
         assert "sm90" in {target for kernel in kernels for target in kernel.targets}
         assert any(kernel.variant.load == "pointer" for kernel in kernels)

@@ -1,8 +1,7 @@
-"""Quantised results: their words, what may have one, names, calls, tiles and targets."""
+"""Quantised and symmetric results: what may have one, names, calls, tiles, targets and gradients."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,7 +12,8 @@ from generator.language.model import Dtype, Tile
 from generator.language.quantised_results import RESULT_TYPES, quantised_result
 from generator.plan import default_configurations, legality
 from generator.plan.contract_call import call
-from tests.helpers.support import family_of, variant
+from generator.plan.gradients import gradients, why_none
+from tests.helpers.support import BASE, family_of, variant
 
 
 def chain(*before: str, to: str = "fp8e4m3", **settings: Any) -> Epilogue:
@@ -21,12 +21,10 @@ def chain(*before: str, to: str = "fp8e4m3", **settings: Any) -> Epilogue:
 
 
 @pytest.mark.parametrize("schedule", ["tiled", "persistent", "split_k", "stream_k", "naive"])
-@pytest.mark.parametrize("to", RESULT_TYPES)
-def test_schedules_of_whole_tiles_have_every_type(schedule: str, to: str) -> None:
-    v = variant(schedule=schedule, epilogue=chain("bias", "swiglu", to=to))
-    assert legality.why_not(v) is None
-    for tile in default_configurations.defaults(v):
-        assert legality.why_no_row(v, tile) is None, tile
+def test_schedules_of_whole_tiles_have_every_type(schedule: str) -> None:
+    for v in (variant(schedule=schedule, epilogue=chain("bias", "swiglu", to=to)) for to in RESULT_TYPES):
+        assert legality.why_not(v) is None
+        assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
 
 
 @pytest.mark.parametrize("block", [16, 32, 64, 128, 256])
@@ -37,22 +35,6 @@ def test_a_block_divides_the_columns_of_a_tile(block: int) -> None:
     told = legality.why_no_row(v, Tile(64, 16, 64, warps=4)) or ""
     assert (told == "") == (block == 16)
     assert block == 16 or f"{block} columns of a tile have one scale" in told
-
-
-@pytest.mark.parametrize(
-    ("epilogue", "name"),
-    [
-        (chain(), "gemm_bf16_rcr_quantize_fp8e4m3"),
-        (chain(block=64), "gemm_bf16_rcr_quantize_fp8e4m3_64_block"),
-        (chain(to="int8", scale="pow2"), "gemm_bf16_rcr_quantize_int8_pow2"),
-        (chain("bias", "swiglu", to="mxfp4"), "gemm_bf16_rcr_bias_swiglu_quantize_mxfp4"),
-        (chain("scale", to="nvfp4"), "gemm_bf16_rcr_scale_quantize_nvfp4"),
-    ],
-)
-def test_the_name_has_the_type_and_what_is_not_the_default(epilogue: Epilogue, name: str) -> None:
-    assert variant(dtype=Dtype.of("bf16"), epilogue=epilogue).contract == name
-    # The chain is the same read from JSON.
-    assert chain_of(json.loads(json.dumps(epilogue.data))) == epilogue
 
 
 @pytest.mark.parametrize(
@@ -72,22 +54,53 @@ def test_a_call_returns_elements_and_scales(
     assert (found.out.dtype, found.out.told) == out
     assert found.out_scale is not None and (found.out_scale.dtype, found.out_scale.told) == scale
     assert found.results[-1] is found.out_scale
-
-
-def test_saved_values_have_the_type_of_the_spec_and_come_before_the_scales() -> None:
+    # Saved values have the type of the spec and come before the scales.
     found = call(variant(epilogue=chain("save", "row_amax", "relu")))
     assert [x.name for x in found.results] == ["out", "preact", "row_amax", "out_scale"]
     assert found.results[1].dtype == "fp16"
 
 
 def test_a_block_of_a_format_may_be_said_and_changes_nothing() -> None:
-    head = "summary: Said.\nlayout: rcr\ndtype: bf16\n"
-    (said,) = family_of(f"{head}epilogue: [[{{quantize: {{to: mxfp4, block: 32}}}}]]\n").kernels
-    (left,) = family_of(f"{head}epilogue: [[{{quantize: {{to: mxfp4}}}}]]\n").kernels
-    assert said.variant == left.variant
+    said, left = (
+        family_of(f"{BASE}epilogue: [[{{quantize: {{to: mxfp4{more}}}}}]]\n").kernels for more in (", block: 32", "")
+    )
+    assert [kernel.variant for kernel in said] == [kernel.variant for kernel in left]
 
 
 @pytest.mark.parametrize(("to", "limit"), [("fp8e4m3", 464), ("fp8e5m2", 61440), ("mxfp4", 7), ("int8", 127.5)])
 def test_the_limit_is_half_a_step_above_the_largest_number(to: str, limit: float) -> None:
     found = chain(to=to).quantisation
     assert found is not None and quantised_result(found).limit == limit
+
+
+@pytest.mark.parametrize("words", ["", "scale", "scale+add", "mul+gelu", "accumulate", "save+relu"])
+@pytest.mark.parametrize("schedule", ["tiled", "persistent", "split_k"])
+def test_what_has_one(words: str, schedule: str) -> None:
+    epilogue = chain_of(filter(None, words.split("+")))
+    for dtype in ("bf16", "fp16", "tf32x3", "fp32"):
+        axes = {"epilogue": epilogue, "schedule": schedule, "dtype": Dtype.of(dtype), "result": "symmetric"}
+        assert legality.why_not(variant(**axes)) is None
+    batch = legality.why_not(variant(**axes, batch="strided"))
+    assert (batch is None) is (schedule != "split_k")
+
+
+def test_the_name_says_so() -> None:
+    v = variant(result="symmetric", rounding="torch", epilogue=chain_of(["add"]))
+    assert v.contract == "gemm_fp16_rcr_add_roundingtorch_resultsymmetric"
+    assert variant(result="symmetric").name.startswith("gemm_fp16_rcr_none_resultsymmetric__tiled_")
+
+
+def test_m_is_the_only_name_of_both_sizes() -> None:
+    described = call(variant(result="symmetric", epilogue=chain_of(["add"]), batch="strided"))
+    assert described.sizes == ("B", "M", "M", "K")
+    shapes = [x.words for x in (described.a, described.b, *described.operands, described.out)]
+    assert shapes == ["B M K", "B K M", "B M M", "B M M"]
+
+
+def test_gradients_are_of_full_products_and_of_what_is_above_the_diagonal() -> None:
+    v = variant(result="symmetric", epilogue=chain_of(["scale", "gelu"]))
+    assert why_none(v) is None
+    found = gradients(v)
+    assert all(each.symmetric for each in found)
+    assert found[0].a.contract == "gemm_fp16_rrr_none" and found[0].b.contract == "gemm_fp16_crr_none"
+    assert (found[0].saving or "").endswith("_resultsymmetric")

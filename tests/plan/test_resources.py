@@ -66,37 +66,27 @@ def test_a_row_is_refused_where_it_does_not_fit_and_only_there(target: str) -> N
             assert (shared_memory(variant, tile, target) <= limit) == (int(row["shared"]) <= limit), row
 
 
-def test_shared_memory_is_a_bound() -> None:
+def test_shared_memory_is_a_bound_and_what_is_surely_needed_is_never_less() -> None:
     near = 0
     for row in ROWS:
         variant, tile = read(row)
         over = shared_memory(variant, tile, row["target"]) - int(row["shared"])
         assert over >= 0, row
         near += over <= BARRIERS
+        assert shared_memory(variant, tile, row["target"], surely=True) <= int(row["shared"]) + BARRIERS, row
     # Of ragged launches more passes through shared memory, of walking ones perhaps the whole result.
     assert near > 0.65 * len(ROWS)
 
 
-def test_what_is_surely_needed_is_never_less() -> None:
-    for row in ROWS:
-        variant, tile = read(row)
-        assert shared_memory(variant, tile, row["target"], surely=True) <= int(row["shared"]) + BARRIERS, row
-
-
-def test_tensor_memory_is_exact_but_for_three_products() -> None:
+def test_the_instruction_and_tensor_memory_are_exact_but_for_three_products() -> None:
     counted = 0
     for row in ROWS:
         variant, tile = read(row)
+        assert (matrix_instruction(variant, tile, row["target"]) or "") == row["instruction"], row
         if row["dtype"] != "tf32x3":
             assert tensor_memory(variant, tile, row["target"]) == int(row["tensor_memory"]) <= TENSOR_MEMORY, row
             counted += int(row["tensor_memory"]) > 0
     assert counted > 20
-
-
-def test_the_instruction_is_the_one_expected() -> None:
-    for row in ROWS:
-        variant, tile = read(row)
-        assert (matrix_instruction(variant, tile, row["target"]) or "") == row["instruction"], row
 
 
 @pytest.mark.parametrize(
@@ -118,23 +108,20 @@ def test_columns_fill_the_matrix_unit_where_operands_are_exchanged(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "layout", "product", "load", "held"),
+    ("words", "held"),
     [
-        ("tf32", "ccr", "direct", "pointer", "a"),
-        ("tf32", "rrr", "exchanged", "pointer", "b"),
-        ("tf32", "rrr", "direct", "pointer", None),
-        ("tf32", "crr", "direct", "pointer", None),
-        ("tf32", "crr", "exchanged", "pointer", None),
-        ("tf32", "rcr", "exchanged", "pointer", None),
-        ("tf32", "ccr", "direct", "descriptor", None),
-        ("fp16", "ccr", "direct", "pointer", None),
+        *(("tf32 ccr direct pointer", "a"), ("tf32 rrr exchanged pointer", "b"), ("tf32 rrr direct pointer", None)),
+        *(
+            ("tf32 crr direct pointer", None),
+            ("tf32 crr exchanged pointer", None),
+            ("tf32 rcr exchanged pointer", None),
+        ),
+        *(("tf32 ccr direct descriptor", None), ("fp16 ccr direct pointer", None)),
     ],
 )
-def test_the_operand_that_goes_through_registers(
-    dtype: str, layout: str, product: str, load: str, held: str | None
-) -> None:
-    row = ROWS[0] | {"dtype": dtype, "layout": layout, "schedule": "tiled", "load": load, "product": product}
-    assert through_registers(read(row)[0]) == held
+def test_the_operand_that_goes_through_registers(words: str, held: str | None) -> None:
+    row = dict(zip(("dtype", "layout", "product", "load"), words.split()), schedule="tiled")
+    assert through_registers(read(ROWS[0] | row)[0]) == held
 
 
 def test_the_record_covers_every_dtype_load_and_schedule_shipped() -> None:

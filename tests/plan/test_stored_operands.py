@@ -1,7 +1,8 @@
-"""Operands as they are stored: which kernels and configurations they can have, and how a call describes them."""
+"""Operands as they are stored, in fragment order too, or scaled by the matrix unit: kernels, configurations, calls."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,11 @@ import torch
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.lowering.shuffled import shuffle_of
-from generator.plan import default_configurations, legality
+from generator.plan import default_configurations, legality, portfolio
 from generator.plan.contract_call import call
-from generator.plan.resources import in_registers
-from tests.helpers.support import variant
+from generator.plan.resources import in_registers, matrix_instruction, tensor_memory
+from generator.problem import stored_values
+from tests.helpers.support import family_of, variant
 
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
 SPARSE = replace(Dtype.of("fp16"), sparse=True)
@@ -42,11 +44,11 @@ def test_a_step_has_one_scale() -> None:
     assert legality.why_no_row(stored(), Tile(64, 64, 64, warps=4)) is None
     reason = legality.why_no_row(stored(load="descriptor"), Tile(64, 64, 16, warps=4))
     assert reason == "k is 16, and a descriptor copies at least 16 bytes of a row of b"
-    for dtype in (INT4, ZEROS, FP8, MX, NVFP4, INT4.scaled_by({"b": [32, 1]})):
-        for product in ("direct", "exchanged"):
-            v = stored(dtype, product=product)
-            for tile in default_configurations.defaults(v):
-                assert legality.why_no_row(v, tile) is None, tile
+    for dtype, product in itertools.product(
+        (ZEROS, MX, NVFP4, INT4.scaled_by({"b": [32, 1]})), ("direct", "exchanged")
+    ):
+        v = stored(dtype, product=product)
+        assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
 
 
 def test_a_call_describes_containers_and_scales() -> None:
@@ -74,14 +76,10 @@ def test_a_call_describes_a_packed_a_and_the_scales_of_formats() -> None:
     assert turned.a.extents == ("M", "K // 2") and turned.b.extents == ("K", "N")
 
 
-def test_scales_of_a_batch_and_of_a_gate() -> None:
-    made = call(stored(FP8, batch="strided", epilogue=chain_of(("swiglu",))))
-    a_scale, b_scale = made.stored
+def test_scales_of_a_batch_of_a_gate_and_of_one_block() -> None:
+    a_scale, b_scale = call(stored(FP8, batch="strided", epilogue=chain_of(("swiglu",)))).stored
     assert a_scale.extents == ("B", "M", "cdiv(K, 128)")
     assert b_scale.extents == ("B", "cdiv(K, 128)", "cdiv(2 * N, 128)")
-
-
-def test_one_block_has_one_scale() -> None:
     made = call(stored(FP8.scaled_by({"a": [1, 0], "b": [0, 0]})))
     assert [x.extents for x in made.stored] == [("M", "1"), ("1", "1")]
 
@@ -158,3 +156,93 @@ def test_a_thread_reads_whole_words_of_what_is_kept(depth: int, pairs: int) -> N
         own = [order[2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
         # Elements that are neighbours, in groups of four of which none is another thread's.
         assert own == list(range(2 * pairs * thread, 2 * pairs * (thread + 1)))
+
+
+MXFP8 = Dtype("mxfp8e4m3", "mxfp8e4m3", "fp32", "bf16", "full")
+MXFP4 = Dtype("mxfp4", "mxfp4", "fp32", "bf16", None)
+
+
+def test_scales_lie_beside_accumulators_in_tensor_memory() -> None:
+    v, tile = variant(dtype=MXFP8, product="scaled"), Tile(128, 128, 128, warps=4)
+    assert matrix_instruction(v, tile, "sm100") == "tcgen05"
+    # 128 columns of sums, and 4 of scales for each operand: the hardware allocates powers of two.
+    assert tensor_memory(v, tile, "sm100") == 256
+    assert tensor_memory(replace(v, product="direct"), tile, "sm100") == 128
+
+
+def test_elements_are_stored_alike_and_multiplied_otherwise() -> None:
+    v = variant(dtype=MXFP4, product="scaled")
+    assert v.dtype.stored_a.multiplied == "e2m1" and not v.dtype.stored_a.converted
+    direct = replace(v, product="direct")
+    assert direct.dtype == MXFP4 and direct.dtype.stored_a.converted
+    assert direct.contract == v.contract
+
+
+def test_a_portfolio_has_them_where_a_target_scales() -> None:
+    text = "summary: x.\nlayout: rcr\ndtype: {{a: mxfp4}}\nselect: fastest\ntargets: [{}]\n"
+    assert "scaled" in {kernel.variant.product for kernel in family_of(text.format("sm100")).kernels}
+    assert "scaled" not in {kernel.variant.product for kernel in family_of(text.format("sm90")).kernels}
+
+
+INT4_WORDS = replace(Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]}), fragments=True)
+INT8_WORDS = replace(Dtype("bf16", "int8", "fp32", "bf16", None).scaled_by({"b": [0, 1]}), fragments=True)
+ZEROS_WORDS = replace(
+    Dtype("fp16", "uint4", "fp32", "fp16", None).scaled_by({"b": [64, 1]}, zeros=True), fragments=True
+)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "containers"), [(INT4_WORDS, "K // 8"), (INT8_WORDS, "K // 4"), (ZEROS_WORDS, "K // 8")]
+)
+def test_a_call_takes_words(dtype: Dtype, containers: str) -> None:
+    b = call(stored(dtype)).b
+    assert (b.extents[0], b.dtype) == (containers, "int32")
+
+
+def test_a_step_has_whole_groups() -> None:
+    reason = legality.why_no_row(stored(INT4_WORDS), Tile(64, 64, 16, warps=4))
+    assert reason == "k is 16, and b stores 32 elements along K together"
+    assert legality.why_no_row(stored(INT8_WORDS), Tile(64, 64, 16, warps=4)) is None
+    few = stored(INT4_WORDS.scaled_by({"b": [16, 1]}))
+    few = replace(few, dtype=replace(few.dtype, fragments=True))
+    assert "16 elements along K, and a step needs a multiple of 32" in (legality.why_not(few) or "")
+    for v in (
+        stored(dtype, product=word)
+        for dtype in (INT4_WORDS, INT8_WORDS, ZEROS_WORDS)
+        for word in ("direct", "exchanged")
+    ):
+        assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
+
+
+def test_k_keeps_the_order_of_memory() -> None:
+    for dtype in (INT4_WORDS, INT8_WORDS):
+        assert shuffle_of(stored(dtype, product="exchanged"), [Tile(16, 64, 128, warps=4)]) is None
+
+
+@pytest.mark.parametrize(("dtype", "alone"), [(INT4_WORDS, True), (INT8_WORDS, False), (ZEROS_WORDS, False)])
+def test_elements_are_scaled_where_that_saves_a_sum(dtype: Dtype, alone: bool) -> None:
+    assert dtype.stored_b.scaled_alone == alone
+    assert dtype.stored_b.scales_sums == (dtype is ZEROS_WORDS)
+    assert not replace(dtype, fragments=False).stored_b.scaled_alone
+
+
+def test_measurements_without_this_order_stand_for_it() -> None:
+    contracts = list(portfolio.similar(stored(INT4_WORDS)))
+    assert contracts[0] == stored(INT4_WORDS).contract
+    assert stored(replace(INT4_WORDS, fragments=False)).contract in contracts
+
+
+def test_the_bound_covers_scales_of_the_elements_type() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(8, 256, generator=generator).bfloat16()
+    b = torch.randint(-(2**31), 2**31, (32, 16), dtype=torch.int32, generator=generator)
+    scale = torch.rand(2, 16, generator=generator) + 0.5
+    exact, bound = stored_values.product(INT4_WORDS, a, b, {"b_scale": scale}, hardware=False)
+    elements = stored_values.decoded(INT4_WORDS.stored_b, b, {})
+    assert elements.shape == (256, 16) and elements.min() == -8 and elements.max() == 7
+    rounded = elements.bfloat16() * scale.bfloat16().repeat_interleave(128, 0)
+    found = a.double() @ rounded.double()
+    assert bool(((found - exact).abs() <= bound).all()) and bool((found - exact).abs().max() > 0)
+    # The bound is not so wide that a scale of another block would pass.
+    other = a.double() @ (elements * scale.flip(0).double().repeat_interleave(128, 0))
+    assert bool(((other - exact).abs() > bound).any())

@@ -43,9 +43,8 @@ def test_each_index_of_a_step_has_a_register() -> None:
 
 def test_row_major_columns_are_shared_too() -> None:
     by_row = default_configurations.defaults(variant(dtype=FP32, product="summed", layout=Layout.of("rrr")))
-    assert (
-        min(tile.n for tile in by_row) >= 32 and max(tile.n for tile in default_configurations.defaults(SUMMED)) == 16
-    )
+    assert min(tile.n for tile in by_row) >= 32
+    assert max(tile.n for tile in default_configurations.defaults(SUMMED)) == 16
 
 
 @pytest.mark.parametrize(

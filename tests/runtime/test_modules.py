@@ -37,13 +37,13 @@ def modules(folder: Path, spec: str) -> set[str]:
         ("select: fastest\n", {"copies", "fast", "ranking", "spreading"}),
         ("select: autotune\n", {"fast"}),
         ("schedule: stream_k\n", {"workspaces"}),
-        ("layout: [rcr, rrr]\n", set()),
-        ("load: descriptor\n", set()),
+        *(
+            (more, set())
+            for more in ("layout: [rcr, rrr]\n", "load: descriptor\n", "batch: grouped\n", "invariant: rows\n")
+        ),
         ("dtype: bf16\n", {"interpreted_bf16"}),
-        ("batch: grouped\n", set()),
         ("batch: grouped\nselect: fastest\n", {"fast", "ranking", "spreading"}),
         ("backward: kernels\n", {"autograd", "differentiable", "fast", "recorded"}),
-        ("invariant: rows\n", set()),
         ("invariant: rows\nselect: fastest\n", {"fast", "ranking", "spreading"}),
         ("invariant: rows\nwith: aten\n", {"composed_products"}),
         ("invariant: rows\nwith: inductor\n", {"whole_rows"}),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,7 @@ from generator.bench import workers
 from generator.commands import command_line
 from generator.commands.tune import parse
 from generator.tune import tuning_call
-from tests.helpers.support import ROOT
+from tests.helpers.support import ROOT, Spoken, called
 from tests.helpers.tune import fake_gpu as fakes
 
 SHAPES = ("32x32x32", "16x64x32")
@@ -20,9 +20,31 @@ SHAPES = ("32x32x32", "16x64x32")
 
 @dataclass
 class Bench:
-    """A folder with the family `tiny` and what a call of the command leaves there."""
+    """A folder with the family `tiny`, what a call of the command leaves there, and who worked for it."""
 
     folder: Path
+    capsys: pytest.CaptureFixture[str]
+    #: One of each call, which works in this process, and after how many tasks the next one is interrupted.
+    executors: list[fakes.AtOnce] = field(default_factory=list)
+    stop_after: int = 1000
+
+    @property
+    def calls(self) -> list[Any]:
+        """The tasks of the last call: one asks a worker for its device, each other one measures a problem."""
+        return self.executors[-1].calls
+
+    def said(self) -> Spoken:
+        """What was printed since this was last asked for."""
+        found = self.capsys.readouterr()
+        return Spoken(0, found.out, found.err)
+
+    def cli(self, *arguments: object) -> Spoken:
+        return called(self.capsys, *arguments)
+
+    def executor(self, *_: object) -> fakes.AtOnce:
+        self.executors.append(fakes.AtOnce())
+        self.executors[-1].stop_after, self.stop_after = self.stop_after, 1000
+        return self.executors[-1]
 
     def kernel(self, layout: str, swizzle: str) -> Path:
         """The file of one of the four kernels."""
@@ -51,22 +73,10 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     (tmp_path / "specs" / "tiny.yaml").write_text(fakes.SPEC)
     (tmp_path / "shapes.yaml").write_text(f"[{', '.join(SHAPES)}]")
     assert command_line.main(["specs/tiny.yaml"]) == 0
-    made = Bench(tmp_path)
+    made = Bench(tmp_path, capsys)
     for layout in ("rcr", "rrr"):
         fakes.write(made.kernel(layout, "linear"), "5e-3, 4e-3, 6e-3")
         fakes.write(made.kernel(layout, "grouped"), "3e-3, 2e-3, 8e-3")
     capsys.readouterr()
+    monkeypatch.setattr(workers, "executor", made.executor)
     return made
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[..., fakes.AtOnce]:
-    """Makes every later call work in this process: `at_once()` gives the executor of the next one."""
-
-    def use(stop_after: int = 1000) -> fakes.AtOnce:
-        executor = fakes.AtOnce()
-        executor.stop_after = stop_after
-        monkeypatch.setattr(workers, "executor", lambda word, gpus: executor)
-        return executor
-
-    return use

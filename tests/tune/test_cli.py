@@ -8,44 +8,40 @@ from generator.commands.tune import parse
 from generator.language.errors import CallError
 from generator.problem.product import Shape
 from generator.tune import tuning_call
-from tests.helpers.support import called
+from tests.helpers.support import Spoken
 
 from .conftest import Bench
 
 
-def test_without_a_gpu_it_is_refused(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu_it_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    spoken = called(capsys, "tune", "specs/tiny.yaml")
+    spoken = bench.cli("tune", "specs/tiny.yaml")
     assert (spoken.status, spoken.out) == (2, "")
     assert spoken.err.startswith("tune: timing needs a GPU, and torch finds no CUDA device (--dry-run --device")
-    assert called(capsys, "tune", "specs/tiny.yaml", "--dry-run").status == 2
+    assert bench.cli("tune", "specs/tiny.yaml", "--dry-run").status == 2
     assert not bench.journal.exists()
 
 
-def test_a_dry_run_lists_what_would_be_measured(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_lists_what_would_be_measured(bench: Bench) -> None:
     arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--dry-run", "--device", "nvidia_h200"]
-    spoken = called(capsys, "tune", *arguments, "--candidates", "4")
+    spoken = bench.cli("tune", *arguments, "--candidates", "4")
     assert (spoken.status, spoken.err) == (0, "")
     lines = spoken.out.splitlines()
-    heads = [line for line in lines if line.startswith("gemm_")]
-    assert heads == [
-        f"gemm_fp16_{layout}_none {shape}" for layout in ("rcr", "rrr") for shape in ("32x32x32", "16x64x32")
-    ]
+    problems = [f"gemm_fp16_{layout}_none {shape}" for layout in ("rcr", "rrr") for shape in ("32x32x32", "16x64x32")]
+    assert [line for line in lines if line.startswith("gemm_")] == problems
     assert "µs  tiled_pointer_auto_grouped [0] 16x16x16, 1 warp, 2 stages" in lines[1]
     assert "4 problems, 16 configurations to measure on NVIDIA H200" in spoken.out
     assert "left out: 8 configurations, not among the best by the model" in spoken.out
     assert not bench.journal.exists() and not bench.winners.exists()
 
 
-def test_shapes_come_from_several_files_each_once(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shapes_come_from_several_files_each_once(bench: Bench) -> None:
     (bench.folder / "more.yaml").write_text("[32x32x32, 48x16x16, 64x64x64+8]")
     call = parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--shapes", "more.yaml", "--shapes", "squares"])
     shapes = tuning_call.shapes_of(call)
     assert shapes[:4] == (Shape(32, 32, 32), Shape(16, 64, 32), Shape(48, 16, 16), Shape(256, 256, 256))
     told = "left out, because winners are recorded without padding"
-    assert f"{told}: 64x64x64+8" in capsys.readouterr().err
+    assert f"{told}: 64x64x64+8" in bench.said().err
     with pytest.raises(CallError, match=r"--shapes: no file of shapes is named 'square'; known: .*squares"):
         tuning_call.shapes_of(parse(["specs/tiny.yaml", "--shapes", "square"]))
 
@@ -57,27 +53,20 @@ def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.M
         tuning_call.tune(parse(["specs/tiny.yaml", "--gpus", "2"]))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_a_mistake_is_told_before_anything_is_planned(bench: Bench) -> None:
+    (bench.folder / "bad.yaml").write_text("[1x2]")
+    for arguments, message in (
         (["--tuned", "x", "--journal", "specs/../x"], "--tuned and --journal name the same file"),
         (["--shapes", "bad.yaml", "--dry-run", "--device", "nvidia_h200"], "bad.yaml:1:2: shapes: expected"),
-    ],
-)
-def test_a_mistake_is_told_before_anything_is_planned(
-    bench: Bench, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    (bench.folder / "bad.yaml").write_text("[1x2]")
-    spoken = called(capsys, "tune", "specs/tiny.yaml", *arguments)
-    assert (spoken.status, spoken.out) == (2, "") and message in spoken.err
+    ):
+        spoken = bench.cli("tune", "specs/tiny.yaml", *arguments)
+        assert (spoken.status, spoken.out) == (2, "") and message in spoken.err
 
 
-@pytest.mark.parametrize("option", ["--tuned", "--journal", "--regret"])
-def test_what_cannot_be_written_is_known_before_anything_is_measured(
-    bench: Bench, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
-    spoken = called(capsys, "tune", "specs/tiny.yaml", option, "specs/tiny.yaml/x")
-    assert (spoken.status, spoken.out) == (1, "")
-    assert spoken.err == "specs/tiny.yaml/x: cannot be written: a part of its path is a file, where a folder must be\n"
-    spoken = called(capsys, "tune", "specs/tiny.yaml", option, "specs/tiny.yaml")
-    assert spoken.status == 2 and f"tune: {option} specs/tiny.yaml: would overwrite what" in spoken.err
+def test_what_cannot_be_written_is_known_before_anything_is_measured(bench: Bench) -> None:
+    why = "cannot be written: a part of its path is a file, where a folder must be"
+    for option in ("--tuned", "--journal", "--regret"):
+        spoken = bench.cli("tune", "specs/tiny.yaml", option, "specs/tiny.yaml/x")
+        assert spoken == Spoken(1, "", f"specs/tiny.yaml/x: {why}\n")
+        spoken = bench.cli("tune", "specs/tiny.yaml", option, "specs/tiny.yaml")
+        assert spoken.status == 2 and f"tune: {option} specs/tiny.yaml: would overwrite what" in spoken.err

@@ -10,7 +10,7 @@ import pytest
 from generator.bench import workers
 from generator.commands import command_line
 from generator.language.errors import CallError
-from generator.tune.outcome import TrialOutcome, outcome_of
+from generator.tune.journal import Journal
 from tests.helpers.support import LONGEST, ROOT, python
 from tests.helpers.tune import fake_gpu as fakes
 from tests.helpers.tune import visible_devices as seen
@@ -33,31 +33,37 @@ def test_each_process_sees_one_of_the_gpus(
         assert executor.submit(seen.ignores_interrupts).result()
 
 
-def test_two_processes_tune(bench: Bench) -> None:
-    assert bench.tune("--gpus", "2") == 0
-    assert winners_of(bench.winners) == ALL
+REAL = workers.executor
 
 
-def test_a_process_that_dies_ends_the_call(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    fakes.write(bench.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "import os; os._exit(3)")
-    assert bench.tune() == 1
-    told = capsys.readouterr().err
+@pytest.fixture
+def processes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Calls whose workers are what they are without a stand-in."""
+    monkeypatch.setattr(workers, "executor", REAL)
+    return bench
+
+
+@pytest.mark.parametrize("arguments", [("--gpus", "2"), ("--executor", f"{FAKES}:threads")])
+def test_two_processes_or_threads_tune(processes: Bench, arguments: tuple[str, ...]) -> None:
+    assert processes.tune(*arguments) == 0
+    assert winners_of(processes.winners) == ALL
+
+
+def test_a_process_that_dies_ends_the_call(processes: Bench) -> None:
+    fakes.write(processes.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "import os; os._exit(3)")
+    assert processes.tune() == 1
+    told = processes.said().err
     assert "gemm_fp16_rcr_none 32x32x32: LOST: BrokenProcessPool" in told and "3 of 4 problems are left" in told
-    assert not bench.winners.exists()
+    assert not processes.winners.exists()
 
 
-def test_an_executor_that_the_caller_names(bench: Bench) -> None:
-    assert bench.tune("--executor", f"{FAKES}:threads") == 0
-    assert winners_of(bench.winners) == ALL
-
-
-def test_two_processes_of_dask_tune(bench: Bench) -> None:
+def test_two_processes_of_dask_tune(processes: Bench) -> None:
     try:
-        assert bench.tune("--executor", f"{FAKES}:dasked", "--gpus", "2") == 0
+        assert processes.tune("--executor", f"{FAKES}:dasked", "--gpus", "2") == 0
     finally:
         for opened in reversed(fakes.opened):
             opened.close()
-    assert winners_of(bench.winners) == ALL
+    assert winners_of(processes.winners) == ALL
 
 
 @pytest.mark.parametrize(
@@ -76,40 +82,29 @@ def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
     assert str(caught.value).startswith("--executor: ") and message in str(caught.value)
 
 
-def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
+def test_a_worker_without_a_device_is_told(processes: Bench) -> None:
     with pytest.raises(CallError, match="a worker has no device to measure on"):
-        bench.tune("--executor", f"{FAKES}:threads", factory=f"{FAKES}:absent")
-
-
-def interpreted(folder: Path, axes: str, shapes: str) -> list[TrialOutcome]:
-    """What a call measured of each of the shapes, the kernels rendered and interpreted; all take the same time."""
-    (folder / "specs").mkdir()
-    spec = fakes.SPEC.replace("layout: [rcr, rrr]", f"layout: rcr\nmasking: [none, auto]\n{axes}")
-    (folder / "specs" / "tiny.yaml").write_text(spec.replace("[linear, grouped]", "linear"))
-    (folder / "shapes.yaml").write_text(shapes)
-    assert command_line.main(["specs/tiny.yaml"]) == 0
-    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--executor", f"{FAKES}:threads"]
-    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=folder, env=path)
-    assert done.returncode == 0, done.stderr
-    assert "[2/2] gemm_fp16_rcr_bias" in done.stderr
-    lines = (folder / ".tune_cache" / "nvidia_h200.jsonl").read_text().splitlines()
-    outcomes = [outcome_of(json.loads(line)) for line in lines]
-    assert not any(outcome.failures for outcome in outcomes)
-    return outcomes
-
-
-def rows(outcomes: list[TrialOutcome]) -> list[int]:
-    """How many rows were tried at each of the shapes."""
-    return [len({(row.kernel, str(row.config)) for row in outcome.times}) for outcome in outcomes]
+        processes.tune("--executor", f"{FAKES}:threads", factory=f"{FAKES}:absent")
 
 
 def test_gates_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """B has 2N columns, and N is that of the result; the library's product is followed by the gate."""
     monkeypatch.chdir(tmp_path)
-    measured = interpreted(tmp_path, "epilogue: bias+swiglu", "[16x32x16, 16x16x16]")
+    (tmp_path / "specs").mkdir()
+    axes = "layout: rcr\nmasking: [none, auto]\nepilogue: bias+swiglu"
+    spec = fakes.SPEC.replace("layout: [rcr, rrr]", axes).replace("[linear, grouped]", "linear")
+    (tmp_path / "specs" / "tiny.yaml").write_text(spec)
+    (tmp_path / "shapes.yaml").write_text("[16x32x16, 16x16x16]")
+    assert command_line.main(["specs/tiny.yaml"]) == 0
+    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--executor", f"{FAKES}:threads"]
+    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=tmp_path, env=path)
+    assert done.returncode == 0 and "[2/2] gemm_fp16_rcr_bias" in done.stderr, done.stderr
+    measured = list(Journal(tmp_path / ".tune_cache" / "nvidia_h200.jsonl").outcomes.values())
+    assert not any(outcome.failures for outcome in measured)
     # Unmasked, the row of 16x32 takes the first size alone: of 32 columns of B the second makes 16.
-    assert rows(measured) == [2 + 3, 1 + 3]
+    tried = [len({(row.kernel, str(row.config)) for row in outcome.times}) for outcome in measured]
+    assert tried == [2 + 3, 1 + 3]
     assert {outcome.library for outcome in measured} == {"torch.addmm + swiglu"}
     data = json.loads((tmp_path / "specs" / "tuned" / "nvidia_h200" / "tiny.json").read_text())
     found = [(w["contract"], w["m"], w["n"], w["k"]) for w in data["winners"]]

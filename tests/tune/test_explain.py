@@ -1,4 +1,4 @@
-"""`explain` says what a spec renders and why, and what a call of its functions would run."""
+"""`explain` says what a spec renders and why, and what a call of its functions would run, on absent GPUs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from generator.commands.command_line import main
+from generator.emit.manifest_reader import Rendered, read
+from generator.plan.devices import DEVICES
+from generator.tune.predicted_choice import choices
 from tests.helpers import shipped
-from tests.helpers.support import BASE, GENERATED, ROOT, Spoken
+from tests.helpers.support import BASE, GENERATED, ROOT, Cli
 from tests.helpers.tuned_file import GOOD, SPEC
 
-Cli = Callable[..., Spoken]
 Sizes = Callable[..., str]
 KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
@@ -39,15 +41,6 @@ def test_a_spec_in_words(cli: Cli) -> None:
         "How a call chooses: computed from M, N, K and the device (select: heuristic).",
     ):
         assert f"{line}\n" in said.out
-
-
-@pytest.mark.parametrize("name", ["fp16_rcr", "ladder", "gemm16", "int4_rcr"])
-def test_no_line_comes_twice(cli: Cli, name: str) -> None:
-    """What a word means is said once, however many implementations have it."""
-    out = cli("explain", ROOT / "specs" / f"{name}.yaml").out
-    how = out.partition("How it is computed:\n")[2].partition("\n\n")[0].splitlines()
-    meanings = [line for line in how if line.startswith("    ") and not line.startswith("    measured on")]
-    assert len(meanings) > 3 and len(set(meanings)) == len(meanings)
 
 
 def test_measurements_are_the_reason(cli: Cli) -> None:
@@ -142,3 +135,34 @@ def test_rows_of_groups_are_those_of_all_together(sizes: Sizes) -> None:
     out = sizes(GENERATED / "grouped", "--sizes", "8,4096,14336,4096", "--only", "gmm_bf16_rcr_swiglu")
     estimates = [float(line.split()[1]) for line in out.splitlines() if line.startswith("    estimate: ")]
     assert len(estimates) == 2 and all(1 < each < 2 for each in estimates) and out.count(" ms by") == 2
+
+
+@pytest.fixture(scope="module")
+def family() -> Rendered:
+    return read(GENERATED / "fp32")
+
+
+@pytest.mark.parametrize(
+    ("layout", "sizes", "runs"),
+    [
+        # Of many rows a B whose K is contiguous is copied, and of few rows A.
+        *(("rcr", (8192, 4096, 6144), "rrr copied"), ("rcr", (128, 1024, 4096), "rrr copied")),
+        *(("rcr", (128, 4096, 4096), "ccr copied"), ("rcr", (127, 4096, 4096), "ccr copied")),
+        # Fewest rows are summed, without a copy.
+        *(("rcr", (3, 4096, 16384), "rcr summed"), ("rcr", (1, 4096, 4096), "rcr summed")),
+        *(("ccr", (2, 4096, 4096), "ccr summed"), ("rcr", (100, 100, 1003), "rcr")),
+        # Rows of any length: without descriptors, what was measured of whole rows is the best that is known.
+        *(("rrr", (1000, 1000, 1003), "rrr"), ("crr", (301, 1001, 1003), "crr")),
+        *(("ccr", (63, 4096, 4096), "ccr"), ("ccr", (6, 45312, 8576), "ccr")),
+    ],
+)
+def test_fp32_is_chosen_by_what_was_measured(
+    family: Rendered, layout: str, sizes: tuple[int, int, int], runs: str
+) -> None:
+    name = f"gemm_fp32_{layout}_none"
+    (found,) = choices(family.folder, [name], family.by_name, [sizes], DEVICES["nvidia_h200"])
+    assert found.refused is None and found.contract == name
+    other, _, how = runs.partition(" ")
+    assert found.kernel.startswith(f"gemm_fp32_{other}_none__") and found.copied == (how == "copied")
+    assert how != "summed" or found.kernel.endswith("_productsummed")
+    assert found.fitted is not None

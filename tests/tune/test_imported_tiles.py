@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +12,15 @@ from generator.language import tuned_file
 from generator.language.errors import CallError
 from generator.problem.product import Shape
 from generator.tune import imported_tiles
-from tests.helpers.support import Spoken
+from tests.helpers.support import Cli, Spoken
 
-Cli = Callable[..., Spoken]
-
-SPEC = """\
-summary: Layers.
-layout: rcr
-dtype: bf16
-batch: {batch}
-select: table
-tuned: layers.json
-schedule: tiled
-load: [pointer, descriptor]
-store: pointer
-tile:
-  - {{m: 16, n: 64, k: 128, group: 1, warps: 4, stages: 3}}
-  - {{m: 64, n: 128, k: 64, group: 16, warps: 4, stages: 4}}
-  - {{m: 128, n: 128, k: 64, group: 8, warps: 8, stages: 3}}
-targets: [sm90]
-"""
+SPEC = (
+    "summary: Layers.\nlayout: rcr\ndtype: bf16\nbatch: {batch}\nselect: table\ntuned: layers.json\nschedule: tiled\n"
+    "load: [pointer, descriptor]\nstore: pointer\ntargets: [sm90]\ntile:\n"
+    "  - {{m: 16, n: 64, k: 128, group: 1, warps: 4, stages: 3}}\n"
+    "  - {{m: 64, n: 128, k: 64, group: 16, warps: 4, stages: 4}}\n"
+    "  - {{m: 128, n: 128, k: 64, group: 8, warps: 8, stages: 3}}\n"
+)
 BLOCKS = "N=2112,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
 EXPERTS = "E=8,N=14336,device_name=NVIDIA_H200.json"
 
@@ -84,10 +72,8 @@ def test_only_trust_makes_winners_of_what_was_not_measured(tune: Cli, cli: Cli) 
     assert all(x.seconds is None for x in found.winners)
     said = cli("layers.yaml", "--out", "out")
     assert (said.status, said.err) == (0, "")
-    assert (
-        '(64, 2112, 7168): ("tiled_descriptor_auto_grouped_storepointer", 1)'
-        in Path("out/layers/_tuned.py").read_text()
-    )
+    entry = '(64, 2112, 7168): ("tiled_descriptor_auto_grouped_storepointer", 1)'
+    assert entry in Path("out/layers/_tuned.py").read_text()
     Path("mine.json").write_text("{}")
     said = tune(BLOCKS, "--trust", "--tuned", "mine.json")
     assert said.status == 2 and "mine.json is there, and may be measured" in said.err
@@ -119,10 +105,7 @@ def test_a_kernel_without_bands_has_a_group_of_one() -> None:
     ("kind", "text", "message"),
     [
         ("vlm", "{}", "unknown kind of file 'vlm'; did you mean 'vllm'"),
-        ("vllm", "{}", "is not a file of tiles of vLLM"),
-        ("vllm", '{"winners": []}', "is not a file of tiles of vLLM"),
-        ("vllm", '{"1": {"BLOCK_SIZE_M": "16"}}', "is not a file of tiles of vLLM"),
-        ("vllm", "[", "is not a file of tiles of vLLM"),
+        *(("vllm", text, "is not a file of tiles of vLLM") for text in ("{}", '{"1": {"BLOCK_SIZE_M": "16"}}', "[")),
         ("vllm", None, "there is no file"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import json
 import math
-import multiprocessing
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ from generator.language.errors import CallError
 from generator.tune.journal import Journal, _without
 from generator.tune.outcome import ConfirmedWinner, Timed, TrialFailure, TrialOutcome
 from generator.tune.winners import MeasurementSource
+from tests.helpers.support import side_by_side
 
 PLACE = MeasurementSource("Some GPU", 132, "2.11.0", "3.6.0")
 KERNELS = {"gemm__one": "digest of one", "gemm__two": "digest of two"}
@@ -84,13 +84,6 @@ def test_of_equal_keys_the_last_line_counts(tmp_path: Path) -> None:
     assert Journal(path).outcomes == {"b": Journal(path).outcomes["b"], "a": TrialOutcome(lost="no answer")}
 
 
-def test_a_journal_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    path.write_text('{"key":"a","about":"b","place":{},"kernels":{},"measurements":[],"winner":null,"lost":null}\n')
-    with pytest.raises(CallError, match=r"format 1, this version reads 2: name another file, or remove this one"):
-        Journal(path)
-
-
 def _append(path: Path, name: str, count: int) -> None:
     with Journal(path) as journal:
         for number in range(count):
@@ -98,13 +91,8 @@ def _append(path: Path, name: str, count: int) -> None:
 
 
 def test_several_processes_append_to_one_journal(tmp_path: Path) -> None:
-    path, context = tmp_path / "journal.jsonl", multiprocessing.get_context("spawn")
-    runs = [context.Process(target=_append, args=(path, name, 8)) for name in "ab"]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    assert [run.exitcode for run in runs] == [0, 0]
+    path = tmp_path / "journal.jsonl"
+    assert side_by_side(_append, (path, "a", 8), (path, "b", 8)) == [0, 0]
     wanted = {f"{name}{number}" for name in "ab" for number in range(8)}
     assert set(Journal(path).outcomes) == wanted and len(path.read_text().splitlines()) == 16
     assert [each.name for each in tmp_path.iterdir()] == ["journal.jsonl"]
@@ -137,6 +125,7 @@ def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ('{"key":"a","place":{}}\n', "format 1, this version reads 2: name another file, or remove this one"),
         ("notes", ":1: is no outcome: the end of the file is no part of a line"),
         ("[]\n", ":1: is no outcome: the value must be object"),
         ("\n", ":1: is no outcome: is not JSON"),
@@ -145,7 +134,7 @@ def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path: Path) -> N
 def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(text)
-    with pytest.raises(CallError, match=re.escape(f"--journal: {path}{words}")):
+    with pytest.raises(CallError, match=re.escape(f"--journal: {path}") + ".*" + re.escape(words)):
         Journal(path)
     assert path.read_text() == text
 

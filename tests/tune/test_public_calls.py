@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,24 +23,12 @@ from tests.helpers.tune import fake_gpu as fakes
 
 from .conftest import Bench
 
-OWN = """\
-summary: A layer of one's own.
-layout: rcr
-dtype: fp16
-epilogue: bias+own
-masking: mnk
-swizzle: linear
-schedule: tiled
-load: pointer
-product: direct
-SELECT
-tuned: found/mine.json
-ops:
-  own: {formula: "x * x"}
-tile:
-  - {m: 16, n: 16, k: 16, warps: 1, stages: 2}
-  - {m: 32, n: 16, k: 16, warps: 1, stages: 2}
-"""
+OWN = (
+    "summary: A layer of one's own.\nlayout: rcr\ndtype: fp16\nepilogue: bias+own\nmasking: mnk\nswizzle: linear\n"
+    "schedule: tiled\nload: pointer\nproduct: direct\nSELECT\ntuned: found/mine.json\n"
+    'ops:\n  own: {formula: "x * x"}\n'
+    "tile:\n  - {m: 16, n: 16, k: 16, warps: 1, stages: 2}\n  - {m: 32, n: 16, k: 16, warps: 1, stages: 2}\n"
+)
 CONTRACT = "gemm_fp16_rcr_bias_own"
 
 
@@ -55,27 +42,13 @@ def tuned_in(folder: Path, shapes: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.fixture
-def tuned(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str, str]:
-    """A folder in which the spec was tuned at two sizes, and what the call printed."""
-    (tmp_path / "own.yaml").write_text(OWN.replace("SELECT", f"select: {request.param}"))
-    done = tuned_in(tmp_path, "[16x32x16, 48x16x32]")
-    return tmp_path, done.stdout, done.stderr
-
-
-@pytest.fixture
-def family(tuned: tuple[Path, str, str]) -> Iterator[ModuleType]:
-    yield load_family(tuned[0] / "generated" / "own")
-    forget("own")
-
-
-@pytest.mark.parametrize("tuned", ["table", pytest.param("fastest", marks=pytest.mark.product)], indirect=True)
-def test_one_call_renders_measures_writes_and_renders_again(tuned: tuple[Path, str, str], family: ModuleType) -> None:
-    folder, out, _ = tuned
-    found = json.loads((folder / "found" / "mine.json").read_text())
+@pytest.mark.parametrize("select", ["table", pytest.param("fastest", marks=pytest.mark.product)])
+def test_one_call_renders_measures_writes_and_renders_again(tmp_path: Path, select: str) -> None:
+    (tmp_path / "own.yaml").write_text(OWN.replace("SELECT", f"select: {select}"))
+    lines = tuned_in(tmp_path, "[16x32x16, 48x16x32]").stdout.splitlines()
+    found = json.loads((tmp_path / "found" / "mine.json").read_text())
     won = {(w["m"], w["n"], w["k"]): w["config"] for w in found["winners"]}
     assert set(won) == {(16, 32, 16), (48, 16, 32)}
-    lines = out.splitlines()
     assert re.fullmatch(r"generated/own: 1 kernel; \d+ created", lines[0])
     assert any(line.startswith("found/mine.json: 2 winners, 2 of them in ") for line in lines)
     again = [line for line in lines if line.startswith("generated/own: 1 kernel;")]
@@ -85,40 +58,38 @@ def test_one_call_renders_measures_writes_and_renders_again(tuned: tuple[Path, s
     assert [row[1] for row in rows] == ["16x32x16", "48x16x32"]
     assert all(float(cell) > 0 for row in rows for cell in row[2:5])
     assert lines[-1].startswith("The public functions are ")
-    assert not list((folder / ".tune_cache").glob("*/"))
+    assert not list((tmp_path / ".tune_cache").glob("*/"))
     # What won is what the function runs, although two sizes are too few for rates.
     assert found["rates"] == []
+    family = load_family(tmp_path / "generated" / "own")
     function = getattr(family, CONTRACT)
     (name,) = family._KERNELS[CONTRACT]
     with standing_in_for(DEVICES["nvidia_h200"]), FakeTensorMode(allow_non_fake_inputs=True):
         for (m, n, k), config in won.items():
             a, b, bias = (torch.empty(size, dtype=torch.half, device="cuda") for size in ((m, k), (n, k), n))
             assert function.which(a, b.T, bias=bias) == (name, config)
+    forget("own")
 
 
-def test_a_spec_that_does_not_name_the_file_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_spec_that_does_not_name_the_file_is_told(bench: Bench) -> None:
     for file in bench.folder.glob("generated/tiny/gemm*"):
         fakes.write(file, "5e-3, 4e-3, 6e-3")
     assert bench.tune() == 0
-    said = capsys.readouterr()
+    said = bench.said()
     assert "tune: tiny is measured as it is: " in said.err
     named = "add it as `tuned`, with `select: table` or `fastest`"
     assert f"specs/tiny.yaml does not name specs/tuned/nvidia_h200/tiny.json: {named}" in said.out
 
 
-def test_a_file_that_is_shared_with_another_family_is_not_written(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_shared_with_another_family_is_not_written(bench: Bench) -> None:
     """`tiny` names a file of more contracts than it has: its winners go to a file of its own."""
     assert bench.tune() == 0
     shared = bench.folder / "specs" / "shared.json"
     others = json.loads(bench.winners.read_text())
     for entry in others["winners"][:2]:
         entry["runner_up"] = None
-        entry["contract"], entry["kernel"] = (
-            "gemm_fp16_crr_none",
-            f"gemm_fp16_crr_none__{entry['kernel'].partition('__')[2]}",
-        )
+        entry["contract"] = "gemm_fp16_crr_none"
+        entry["kernel"] = f"gemm_fp16_crr_none__{entry['kernel'].partition('__')[2]}"
         others["kernels"][entry["kernel"]] = "digest"
     shared.write_text(json.dumps(others))
     before, own = shared.read_bytes(), bench.winners.read_bytes()
@@ -126,14 +97,14 @@ def test_a_file_that_is_shared_with_another_family_is_not_written(
     bench.winners.unlink()
     assert bench.tune() == 0
     assert shared.read_bytes() == before and bench.winners.read_bytes() == own
-    assert "does not name specs/tuned/nvidia_h200/tiny.json: add it as `tuned`" in capsys.readouterr().out
+    assert "does not name specs/tuned/nvidia_h200/tiny.json: add it as `tuned`" in bench.said().out
     told = "also has measurements of contracts that the family tiny lacks (gemm_fp16_crr_none); name another file"
     with pytest.raises(CallError, match=re.escape(told)):
         bench.tune("--tuned", "specs/shared.json")
     assert shared.read_bytes() == before
 
 
-def test_a_family_that_is_not_rendered_loses_no_winners(bench: Bench, at_once: Callable[..., fakes.AtOnce]) -> None:
+def test_a_family_that_is_not_rendered_loses_no_winners(bench: Bench) -> None:
     assert bench.tune() == 0
     before = bench.winners.read_bytes()
     arguments = ["specs/tiny.yaml", "--again", "--device", "nvidia_h200", "--out", "nowhere"]
@@ -184,7 +155,7 @@ def test_a_second_device_borrows_what_the_first_one_measured(bench: Bench, monke
 
 
 def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*arguments: object) -> None:
         raise RuntimeError("the device is lost")
@@ -192,7 +163,7 @@ def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
     monkeypatch.setattr(trial_worker, "functions", lost)
     pair = public_calls.Pair("gemm_fp16_rcr_none", SimpleNamespace(shape="32x32x32"), *[None] * 2)  # type: ignore[arg-type]
     assert public_calls.compare([pair, pair], fakes.AtOnce(), float("inf"))
-    assert capsys.readouterr().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
+    assert bench.said().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
 
 
 @pytest.mark.parametrize(

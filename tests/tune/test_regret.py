@@ -6,17 +6,13 @@ The function takes the first kernel, whose order of tiles is grouped, and its fi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from generator.bench import suite
 from generator.bench.comparison_plan import Contestant
-from generator.bench.competitor import Competitor
-from generator.bench.measurements import Side
 from generator.commands import tune
 from generator.epilogue.chain import Epilogue
 from generator.files.updating import put
@@ -33,8 +29,6 @@ from tests.helpers.tune import fake_gpu as fakes
 
 from .conftest import Bench
 
-AtOnce = Callable[..., fakes.AtOnce]
-
 FILE = Path("regret.json")
 PLACE = MeasurementSource("NVIDIA H200", 132, "2.11.0", "3.7.1")
 
@@ -48,24 +42,15 @@ def measured(bench: Bench, *arguments: str) -> int:
     return bench.tune("--regret", str(FILE), *arguments)
 
 
-def test_the_choice_is_timed_beside_the_fastest(
-    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_choice_is_timed_beside_the_fastest(bench: Bench) -> None:
     """3 ms are chosen; 2 ms are the best."""
-    at_once()
     assert measured(bench) == 0
     assert not bench.winners.exists() and len(Journal(bench.journal).outcomes) == 4
     data = json.loads((bench.folder / FILE).read_text())
-    assert {name: data[name] for name in data if name != "sizes"} == {
-        "format": 1,
-        "device": "NVIDIA H200",
-        "multiprocessors": 132,
-        "torch": "2.11.0",
-        "triton": "3.7.1",
-    }
-    assert [(each["contract"], each["shape"]) for each in data["sizes"]] == [
-        (f"gemm_fp16_{layout}_none", shape) for layout in ("rcr", "rrr") for shape in ([16, 64, 32], [32, 32, 32])
-    ]
+    place = {"device": "NVIDIA H200", "multiprocessors": 132, "torch": "2.11.0", "triton": "3.7.1"}
+    assert data.items() >= {"format": 1, **place}.items()
+    problems = [(f"gemm_fp16_{layout}_none", m) for layout in ("rcr", "rrr") for m in (16, 32)]
+    assert [(each["contract"], each["shape"][0]) for each in data["sizes"]] == problems
     for each in data["sizes"]:
         assert each["family"] == "tiny" and each["configurations"] == 6 and each["regret"] == 0.5
         how, seconds = each["chosen"]["kernel"].rpartition("_")[2], each["chosen"]["seconds"]
@@ -74,42 +59,35 @@ def test_the_choice_is_timed_beside_the_fastest(
         how, seconds = each["best"]["kernel"].rpartition("_")[2], each["best"]["seconds"]
         assert (how, each["best"]["config"]["BLOCK_M"], seconds) == ("grouped", 32, 2e-3)
         assert 0 < each["library_seconds"] <= fakes.Device.library
-    spoken = capsys.readouterr()
+    spoken = bench.said()
     assert "| gemm_fp16_rcr_none | 2 | 50.0% | 50.0% | — | — | 50.0% at 16x64x32 |" in spoken.out
     assert "| all | 4 | 50.0% |" in spoken.out
     assert "regret 50.0%" in spoken.err
 
 
-def test_a_second_call_measures_nothing_and_writes_the_same(
-    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at_once(stop_after=3)
+def test_a_second_call_measures_nothing_and_writes_the_same(bench: Bench) -> None:
+    bench.stop_after = 3
     with pytest.raises(KeyboardInterrupt):
         measured(bench)
     assert not (bench.folder / FILE).exists()
-    rest = at_once()
     assert measured(bench) == 0
-    assert len(rest.calls) == 1 + 2, "two of four were in the journal"
-    before, printed = (bench.folder / FILE).read_bytes(), capsys.readouterr().out
-    again = at_once()
+    assert len(bench.calls) == 1 + 2, "two of four were in the journal"
+    before, printed = (bench.folder / FILE).read_bytes(), bench.said().out
     assert measured(bench) == 0
-    assert len(again.calls) == 1
-    assert ((bench.folder / FILE).read_bytes(), capsys.readouterr().out) == (before, printed)
+    assert len(bench.calls) == 1
+    assert ((bench.folder / FILE).read_bytes(), bench.said().out) == (before, printed)
     assert tune.main(["--report", "--regret", str(FILE), "--html", "regret.html"]) == 0
-    assert capsys.readouterr().out == printed
+    assert bench.said().out == printed
     assert "<title>regret</title>" in Path("regret.html").read_text()
 
 
-def test_another_choice_is_measured_again(bench: Bench, at_once: AtOnce) -> None:
+def test_another_choice_is_measured_again(bench: Bench) -> None:
     """What is chosen depends on every file of the family, as `_tuned.py` where there is one."""
-    at_once()
     measured(bench)
     chooser = bench.folder / "generated" / "tiny" / "_runtime" / "launch.py"
     chooser.write_text(chooser.read_text() + "\n# Other winners.\n")
-    again = at_once()
     measured(bench)
-    assert len(again.calls) == 1 + 4
-    at_once()
+    assert len(bench.calls) == 1 + 4
     assert bench.tune() == 0, "and the winners are those of all measurements"
     assert {entry["seconds"] for entry in json.loads(bench.winners.read_text())["winners"]} == {2e-3}
 
@@ -123,14 +101,8 @@ def test_another_choice_is_measured_again(bench: Bench, at_once: AtOnce) -> None
     ],
 )
 def test_a_choice_is_timed_as_a_candidate_or_by_its_call(
-    bench: Bench,
-    at_once: AtOnce,
-    costs: str,
-    chosen: int,
-    candidates: tuple[str, ...],
-    expected: tuple[int, float, float, bool, int],
+    bench: Bench, costs: str, chosen: int, candidates: tuple[str, ...], expected: tuple[object, ...]
 ) -> None:
-    at_once()
     for layout in ("rcr", "rrr"):
         fakes.write(bench.kernel(layout, "grouped"), costs, chosen=chosen)
     assert measured(bench, *candidates) == 0
@@ -140,25 +112,18 @@ def test_a_choice_is_timed_as_a_candidate_or_by_its_call(
 
 
 @pytest.mark.parametrize("body", ["out.copy_(result * 1.02)", "raise RuntimeError('no such instruction')"])
-def test_a_wrong_choice_is_a_fault_without_regret(
-    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str], body: str
-) -> None:
-    at_once()
+def test_a_wrong_choice_is_a_fault_without_regret(bench: Bench, body: str) -> None:
     fakes.write(bench.kernel("rcr", "grouped"), "3e-3, 2e-3, 8e-3", body)
     assert measured(bench) == 1
     assert [each["contract"] for each in sizes_of(bench)] == ["gemm_fp16_rrr_none"] * 2
-    assert "tune: gemm_fp16_rcr_none 32x32x32: gemm_fp16_rcr_none__" in capsys.readouterr().err
+    assert "tune: gemm_fp16_rcr_none 32x32x32: gemm_fp16_rcr_none__" in bench.said().err
 
 
-def test_every_configuration_is_measured_in_groups(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_configuration_is_measured_in_groups(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best of a group meets the next group in the same rounds, and its memory is given back between groups."""
-    at_once()
     measured(bench)
     whole = sizes_of(bench)
     bench.journal.unlink()
-    at_once()
     fakes.freed = 0
     monkeypatch.setattr(trial_worker, "_TOGETHER", 2)
     measured(bench)
@@ -183,19 +148,7 @@ def test_a_group_is_small_if_partial_sums_are_large() -> None:
     assert sizes(8, 8192) == [3] * 23 + [1]
 
 
-def test_a_pass_has_samples_of_its_own() -> None:
-    def session(seconds: float) -> Any:
-        return SimpleNamespace(rounds=lambda sides, count, warm: [each.gpu.append(seconds) for each in sides])
-
-    row = Side("a [0]", "kernel", "k__a", config={"BLOCK_M": 16}, index=0, forced=True)
-    own, passes = Competitor(row, lambda operands, out: out), trial_worker._Passes(None, None)  # type: ignore[arg-type]
-    for seconds in (3.0, 1.0):
-        passes._rounds(session(seconds), trial_worker.QUICK, [own])
-        assert passes.times["k__a", 0] == Timed("k__a", {"BLOCK_M": 16}, seconds)
-
-
-def test_regret_is_of_all_kernels_of_a_contract(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
+def test_regret_is_of_all_kernels_of_a_contract(bench: Bench) -> None:
     with pytest.raises(CallError, match="--regret compares with all kernels of a contract; --only omits some of gemm"):
         measured(bench, "--only", "*_linear")
     assert not bench.journal.exists()
@@ -203,16 +156,13 @@ def test_regret_is_of_all_kernels_of_a_contract(bench: Bench, at_once: AtOnce) -
     assert {each["contract"] for each in sizes_of(bench)} == {"gemm_fp16_rrr_none"}
 
 
-def test_unseen_sizes_have_regret_and_no_winner(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unseen_sizes_have_regret_and_no_winner(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "_unseen", lambda: (Shape(16, 64, 32), Shape(32, 32, 32)))
-    at_once()
     assert measured(bench) == 0
     assert len(sizes_of(bench)) == 4
     assert tune.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 1
     assert not bench.winners.exists()
-    assert "which has 4 outcomes: 4 of sizes that nothing is fitted to" in capsys.readouterr().err
+    assert "which has 4 outcomes: 4 of sizes that nothing is fitted to" in bench.said().err
 
 
 def lines_of(*found: Regret) -> list[str]:
@@ -231,14 +181,9 @@ def test_the_report_has_means_by_m() -> None:
     mean = (1.21 * 1.05 * 1.05 * 2) ** 0.2 - 1
     expected = f"| gemm_fp16_rcr_none | 5 | {mean:.1%} | 10.0% | 5.0% | 100.0% | 100.0% at 2000x256x512 |"
     assert lines[4:] == [expected]
-    lines = (
-        tuning_report.of_regret(RegretResults(PLACE, (*found, one(70, 0.0, "gemm_bf16_rcr_none"))))
-        .markdown()
-        .splitlines()
-    )
-    assert lines[4] == expected and lines[5].startswith("| gemm_bf16_rcr_none | 1 | 0.0% | — | 0.0% | — |")
-    assert lines[6].startswith("| all | 6 |")
-    assert lines_of()[4:] == ["| all | 0 | — | — | — | — | — |"]
+    own, other, every = lines_of(*found, one(70, 0.0, "gemm_bf16_rcr_none"))[4:]
+    assert own == expected and other.startswith("| gemm_bf16_rcr_none | 1 | 0.0% | — | 0.0% | — |")
+    assert every.startswith("| all | 6 |") and lines_of()[4:] == ["| all | 0 | — | — | — | — | — |"]
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:

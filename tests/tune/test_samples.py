@@ -48,16 +48,11 @@ def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
     ("layout", "sizes", "aligned"),
     [
         # Rows of A and of the transposed B are K elements long, and M does not matter.
-        ("rcr", (1, 64, 4096), True),
-        ("rcr", (64, 64, 72), False),
+        *(("rcr", (1, 64, 4096), True), ("rcr", (64, 64, 72), False)),
         # 208 bytes cross a line of 128 bytes, 32 bytes do not.
-        ("rcr", (64, 64, 104), False),
-        ("rcr", (64, 64, 16), True),
-        ("rrr", (64, 104, 4096), False),
+        *(("rcr", (64, 64, 104), False), ("rcr", (64, 64, 16), True), ("rrr", (64, 104, 4096), False)),
         # Columns of A are M elements long.
-        ("ccr", (8, 64, 4096), False),
-        ("ccr", (16, 64, 4096), True),
-        ("ccr", (96, 64, 4096), False),
+        *(("ccr", (8, 64, 4096), False), ("ccr", (16, 64, 4096), True), ("ccr", (96, 64, 4096), False)),
     ],
 )
 def test_unaligned_operands_are_known(layout: str, sizes: tuple[int, int, int], aligned: bool) -> None:
@@ -110,22 +105,24 @@ def of_groups(times: dict[str, dict[int, float]]) -> tuple[ConfirmedWinner, list
 
 
 @pytest.mark.parametrize(
-    ("times", "best"),
+    ("uniform", "zipf", "one", "best"),
     [
-        ({"uniform": {16: 1.0, 64: 1.05}}, 16),
-        ({"uniform": {16: 1.0, 64: 1.05}, "one": {16: 1.1, 64: 1.0}}, 16),
-        ({"uniform": {16: 1.0, 64: 1.05}, "one": {16: 3.0, 64: 1.0}}, 64),
-        ({"uniform": {16: 1.0, 64: 1.3}, "one": {16: 3.0, 64: 1.0}}, 16),
-        ({"uniform": {16: 1.0, 64: 1.05}, "zipf": {16: 1.0, 64: 1.0}, "one": {16: 3.0, 64: 1.0}}, 64),
-        ({"uniform": {16: 1.0, 64: 1.05}, "one": {16: 3.0, 128: 1.0}}, 16),
-        ({"uniform": {16: 1.0, 64: 1.05}, "one": {64: 1.0}}, 64),
+        ({16: 1.0, 64: 1.05}, {}, {}, 16),  # Equal groups alone.
+        ({16: 1.0, 64: 1.05}, {}, {16: 1.1, 64: 1.0}, 16),  # Hardly slow.
+        ({16: 1.0, 64: 1.05}, {}, {16: 3.0, 64: 1.0}, 64),  # Slow for one.
+        ({16: 1.0, 64: 1.3}, {}, {16: 3.0, 64: 1.0}, 16),  # Too dear.
+        ({16: 1.0, 64: 1.05}, {16: 1.0, 64: 1.0}, {16: 3.0, 64: 1.0}, 64),  # Three ways.
+        ({16: 1.0, 64: 1.05}, {}, {16: 3.0, 128: 1.0}, 16),  # Not measured.
+        ({16: 1.0, 64: 1.05}, {}, {64: 1.0}, 64),  # Failed.
     ],
-    ids=["equal groups alone", "hardly slow", "slow for one", "too dear", "three ways", "not measured", "failed"],
 )
-def test_one_winner_of_several_routings(times: dict[str, dict[int, float]], best: int) -> None:
-    winner, samples = of_groups(times)
+def test_one_winner_of_several_routings(
+    uniform: dict[int, float], zipf: dict[int, float], one: dict[int, float], best: int
+) -> None:
+    times = {"uniform": uniform, "zipf": zipf, "one": one}
+    winner, samples = of_groups({routing: each for routing, each in times.items() if each})
     found = all_round(winner, samples)
-    assert (found.config, found.seconds) == ({"BLOCK_M": best}, times["uniform"][best])
+    assert (found.config, found.seconds) == ({"BLOCK_M": best}, uniform[best])
     assert found.routing == "uniform" and found.place == winner.place
     assert (found == winner) == (best == 16) and (found.runner_up is None) == (best == 16)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,86 +20,66 @@ from tests.helpers.tune import fake_gpu as fakes
 
 from .conftest import Bench
 
-AtOnce = Callable[..., fakes.AtOnce]
-
 
 def winners_of(path: Path) -> list[tuple[str, int, int, int, str, int]]:
     """Each winner of a file: contract, sizes, the order of tiles, and BLOCK_M of its row."""
+    entries = json.loads(path.read_text())["winners"]
     return [
-        (
-            entry["contract"],
-            entry["m"],
-            entry["n"],
-            entry["k"],
-            entry["kernel"].rpartition("_")[2],
-            entry["config"]["BLOCK_M"],
-        )
-        for entry in json.loads(path.read_text())["winners"]
+        (e["contract"], e["m"], e["n"], e["k"], e["kernel"].rpartition("_")[2], e["config"]["BLOCK_M"]) for e in entries
     ]
 
 
 ALL = [
-    ("gemm_fp16_rcr_none", 16, 64, 32, "grouped", 32),
-    ("gemm_fp16_rcr_none", 32, 32, 32, "grouped", 32),
-    ("gemm_fp16_rrr_none", 16, 64, 32, "grouped", 32),
-    ("gemm_fp16_rrr_none", 32, 32, 32, "grouped", 32),
+    (f"gemm_fp16_{layout}_none", *sizes, "grouped", 32)
+    for layout in ("rcr", "rrr")
+    for sizes in ((16, 64, 32), (32, 32, 32))
 ]
+AGAIN = ["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]
 
 
-def test_the_fastest_of_each_size_is_kept(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
+def test_the_fastest_of_each_size_is_kept(bench: Bench) -> None:
     assert bench.tune() == 0
     assert winners_of(bench.winners) == ALL
     data = json.loads(bench.winners.read_text())
-    assert {name: data[name] for name in ("format", "device", "multiprocessors", "torch", "triton")} == {
-        "format": 2,
-        "device": "NVIDIA H200",
-        "multiprocessors": 132,
-        "torch": "2.11.0",
-        "triton": "3.7.1",
-    }
+    place = {"device": "NVIDIA H200", "multiprocessors": 132, "torch": "2.11.0", "triton": "3.7.1"}
+    assert data.items() >= {"format": 2, **place}.items()
     first = data["winners"][0]
     assert set(data["kernels"]) == {f"gemm_fp16_{layout}_none__tiled_pointer_auto_grouped" for layout in ("rcr", "rrr")}
     assert first["seconds"] == 2e-3 and 0 < first["library_seconds"] <= fakes.Device.library
     assert (first["runner_up"]["config"]["BLOCK_M"], first["runner_up"]["seconds"]) == (16, 3e-3)
-    before, again = (bench.winners.read_bytes(), bench.journal.read_bytes()), at_once()
+    before = bench.winners.read_bytes(), bench.journal.read_bytes()
     assert bench.tune() == 0
-    assert len(again.calls) == 1, "a second call measures nothing: a worker says what its device is"
+    assert len(bench.calls) == 1, "a second call measures nothing: a worker says what its device is"
     assert (bench.winners.read_bytes(), bench.journal.read_bytes()) == before
 
 
-def test_a_stopped_call_goes_on_where_it_stopped(bench: Bench, at_once: AtOnce) -> None:
-    at_once(stop_after=3)
+def test_a_stopped_call_goes_on_where_it_stopped(bench: Bench) -> None:
+    bench.stop_after = 3
     with pytest.raises(KeyboardInterrupt):
         bench.tune()
     assert len(Journal(bench.journal).outcomes) == 2
     assert not bench.winners.exists()
     # Killed in the middle of a line.
     bench.journal.write_bytes(bench.journal.read_bytes()[:-100])
-    rest = at_once()
     assert bench.tune() == 0
-    assert len(rest.calls) == 1 + 3
+    assert len(bench.calls) == 1 + 3
     assert winners_of(bench.winners) == ALL
     assert len(Journal(bench.journal).outcomes) == 4
 
 
-def test_a_spent_budget_ends_in_good_order(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at_once()
+def test_a_spent_budget_ends_in_good_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(1000))
     monkeypatch.setattr("generator.tune.tuning_run.time.monotonic", lambda: float(next(ticks)))
     assert bench.tune("--budget", "3") == 0
-    spoken = capsys.readouterr()
+    spoken = bench.said()
     done = len(Journal(bench.journal).outcomes)
     assert 0 < done < 4
     assert f"{4 - done} of 4 problems are left; repeat the call to go on" in spoken.err
     assert len(winners_of(bench.winners)) == done and set(winners_of(bench.winners)) < set(ALL)
 
 
-def test_the_second_run_decides(bench: Bench, at_once: AtOnce) -> None:
+def test_the_second_run_decides(bench: Bench) -> None:
     """Fast in the first run alone: memory is given back between the two, which the stand-in sees."""
-    at_once()
     fakes.freed = 0
     fakes.write(bench.kernel("rcr", "grouped"), "3e-3, (4e-3 if fakes.freed % 2 else 1e-3), 8e-3")
     bench.tune("--only", "*rcr*")
@@ -119,78 +98,60 @@ def test_the_second_run_decides(bench: Bench, at_once: AtOnce) -> None:
         ("raise type('OutOfResources', (Exception,), {})('shared memory')", None, 0),
     ],
 )
-def test_what_is_wrong_or_refused_wins_nothing(
-    bench: Bench,
-    at_once: AtOnce,
-    capsys: pytest.CaptureFixture[str],
-    body: str,
-    message: str | None,
-    status: int,
-) -> None:
-    at_once()
+def test_what_is_wrong_or_refused_wins_nothing(bench: Bench, body: str, message: str | None, status: int) -> None:
     for layout in ("rcr", "rrr"):
         fakes.write(bench.kernel(layout, "grouped"), "3e-3, 2e-3, 8e-3", body)
     assert bench.tune() == status
     assert [(swizzle, block) for *_, swizzle, block in winners_of(bench.winners)] == [("linear", 32)] * 4
-    told = capsys.readouterr().err
+    told = bench.said().err
     assert (message in told) if message is not None else ("tune: gemm" not in told)
 
 
-def test_a_winner_may_have_neither_rival_nor_library(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_winner_may_have_neither_rival_nor_library(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(problem: Problem) -> Peer:
         raise NoPeer("not on this device")
 
     monkeypatch.setattr(competitor, "PEERS", {"cublas": none})
-    at_once()
     assert bench.tune("--candidates", "1", "--only", "*rcr*") == 0
     for winner in json.loads(bench.winners.read_text())["winners"]:
         assert winner["library_seconds"] is None and winner["runner_up"] is None
 
 
 def test_a_lost_device_ends_the_call_and_its_trial_is_not_tried_again(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fakes, "raised", [])
     fakes.write(bench.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "fakes.raised.append(1); raise RuntimeError('x')")
-    at_once()
     assert bench.tune(factory="tests.helpers.tune.fake_gpu:LosesIt") == 1
-    told = capsys.readouterr().err
+    told = bench.said().err
     assert "LOST: RuntimeError: x" in told and "3 of 4 problems are left" in told
     fakes.raised.clear()
     assert bench.tune("--only", "*rrr*", factory="tests.helpers.tune.fake_gpu:LosesIt") == 0
     assert winners_of(bench.winners) == ALL[2:]
-    rest = at_once()
     assert bench.tune(factory="tests.helpers.tune.fake_gpu:LosesIt") == 1
-    assert len(rest.calls) == 1 + 1, "the one that lost it is not tried again, the other of its contract is"
+    assert len(bench.calls) == 1 + 1, "the one that lost it is not tried again, the other of its contract is"
 
 
-def test_winners_of_other_sizes_stay_and_stale_ones_go(
-    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at_once()
+def test_winners_of_other_sizes_stay_and_stale_ones_go(bench: Bench) -> None:
     bench.tune()
     (bench.folder / "shapes.yaml").write_text("[48x16x16]")
     bench.tune("--only", "*rcr*")
     new = ("gemm_fp16_rcr_none", 48, 16, 16, "grouped", 32)
     assert winners_of(bench.winners) == [*ALL[:2], new, *ALL[2:]]
     fakes.write(bench.kernel("rrr", "grouped"), "3e-3, 2e-3, 8e-3", "out.copy_(result); pass")
-    capsys.readouterr()
+    bench.said()
     bench.tune("--only", "*rcr*")
     assert winners_of(bench.winners) == [*ALL[:2], new]
-    assert "dropped 2 winners whose kernels have changed since: gemm_fp16_rrr_none__" in capsys.readouterr().out
+    assert "dropped 2 winners whose kernels have changed since: gemm_fp16_rrr_none__" in bench.said().out
 
 
-def test_a_file_of_another_place_is_refused_before_anything_is_measured(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
+def test_a_file_of_another_place_is_refused_before_anything_is_measured(bench: Bench) -> None:
     bench.tune()
     bench.winners.write_text(bench.winners.read_text().replace('"triton": "3.7.1"', '"triton": "3.6.0"'))
     bench.journal.unlink()
-    again = at_once()
     with pytest.raises(CallError, match=r"triton 3\.6\.0, and this is NVIDIA H200 .* triton 3\.7\.1"):
         bench.tune()
-    assert len(again.calls) == 1 and not bench.journal.exists()
+    assert len(bench.calls) == 1 and not bench.journal.exists()
     bench.winners.write_text("[]")
     with pytest.raises(CallError, match="is not a file of winners"):
         bench.tune()
@@ -199,102 +160,77 @@ def test_a_file_of_another_place_is_refused_before_anything_is_measured(bench: B
     assert bench.winners.read_text() == "[]"
 
 
-def test_a_change_of_kernel_or_device_is_measured_again(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_once()
+def test_a_change_of_kernel_or_device_is_measured_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.tune()
     fakes.write(bench.kernel("rcr", "linear"), "5e-4, 4e-3, 6e-3")
-    changed = at_once()
     bench.tune()
-    assert len(changed.calls) == 1 + 2
+    assert len(bench.calls) == 1 + 2
     assert winners_of(bench.winners)[0] == ("gemm_fp16_rcr_none", 16, 64, 32, "linear", 16)
     monkeypatch.setattr(trial_worker, "METHOD", {**trial_worker.METHOD, "version": 2})
-    every = at_once()
     bench.tune()
-    assert len(every.calls) == 1 + 4
+    assert len(bench.calls) == 1 + 4
 
 
-def test_again_chooses_from_the_journal_alone(
-    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at_once()
+def test_again_chooses_from_the_journal_alone(bench: Bench) -> None:
     bench.tune()
     before = bench.winners.read_bytes()
     bench.winners.unlink()
-    none = at_once()
-    again = ["specs/tiny.yaml", "--again", "--journal", str(bench.journal), "--device"]
-    assert tune.main([*again, "nvidia_h200"]) == 0
-    assert none.calls == [] and bench.winners.read_bytes() == before
-    assert tune.main([*again, "nvidia_a100"]) == 2
-    assert "has no measurement of nvidia_a100" in capsys.readouterr().err
+    assert tune.main([*AGAIN, "--journal", str(bench.journal)]) == 0
+    assert len(bench.executors) == 1 and bench.winners.read_bytes() == before
+    assert tune.main([*AGAIN[:-1], "nvidia_a100", "--journal", str(bench.journal)]) == 2
+    assert "has no measurement of nvidia_a100" in bench.said().err
 
 
-def test_nothing_is_fitted_to_what_is_unseen(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_fitted_to_what_is_unseen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a journal with measurements of such a size counts, nor can a call name one, in a file of any name."""
-    at_once()
     bench.tune()
     bench.winners.unlink()
     monkeypatch.setattr(suite, "_unseen", lambda: (Shape(16, 64, 32),))
-    assert tune.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 0
+    assert tune.main(AGAIN) == 0
     assert winners_of(bench.winners) == [ALL[1], ALL[3]]
-    none = at_once()
     with pytest.raises(CallError, match=r"files unseen_\*\.yaml, and 1 are among these .*: 16x64x32"):
         bench.tune()
-    assert none.calls == []
+    assert not any(executor.calls for executor in bench.executors[1:])
 
 
-def test_some_kernels_alone_have_times_and_no_winner(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
+def test_kernels_measured_one_after_the_other_have_a_winner(bench: Bench) -> None:
+    """Some kernels alone have times and no winner; of one that has changed, only that is measured again."""
     assert bench.tune("--only", "*_linear") == 0
     assert not bench.winners.exists()
     assert len(Journal(bench.journal).outcomes) == 4 and '"whole":false' in bench.journal.read_text()
-    at_once()
     assert bench.tune() == 0
     assert winners_of(bench.winners) == ALL
 
 
-def test_what_another_family_measured_has_times_and_no_winner(
-    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_another_family_measured_has_times_and_no_winner(bench: Bench) -> None:
     """It may have other kernels of the contract: what won there need not win here."""
-    at_once()
     bench.tune()
     bench.winners.unlink()
     bench.journal.write_text(bench.journal.read_text().replace('"about":"tiny/', '"about":"other/'))
-    assert tune.main(["specs/tiny.yaml", "--again", "--journal", str(bench.journal), "--device", "nvidia_h200"]) == 1
-    assert not bench.winners.exists() and "4 of another family" in capsys.readouterr().err
+    assert tune.main([*AGAIN, "--journal", str(bench.journal)]) == 1
+    assert not bench.winners.exists() and "4 of another family" in bench.said().err
 
 
-def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: AtOnce) -> None:
-    at_once()
-    shapes = [f"{16 * i}x{64 * i}x{64 * i}" for i in range(1, 6)]
-    (bench.folder / "shapes.yaml").write_text(f"[{', '.join(shapes)}]")
+def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench) -> None:
+    shapes = ", ".join(f"{16 * i}x{64 * i}x{64 * i}" for i in range(1, 6))
+    (bench.folder / "shapes.yaml").write_text(f"[{shapes}]")
     bench.tune("--candidates", "6")
-    first = at_once()
     bench.tune("--candidates", "1")
-    at_once()
+    assert len(bench.calls) == 1 + 10
     refined = len(Journal(bench.journal).outcomes)
     bench.tune("--candidates", "1", "--refine")
     found = list(Journal(bench.journal).outcomes.values())[refined:]
-    assert len(first.calls) == 1 + 10
     assert found and all(len({(row.kernel, str(row.config)) for row in o.times}) == 2 for o in found)
 
 
-def test_a_batch_is_a_size_of_its_own(bench: Bench, at_once: AtOnce) -> None:
+def test_a_batch_is_a_size_of_its_own(bench: Bench) -> None:
     spec = bench.folder / "specs" / "tiny.yaml"
     spec.write_text(fakes.SPEC.replace("dtype: fp16\n", "dtype: fp16\nbatch: strided\n"))
     assert command_line.main([str(spec), "--force"]) == 0
     for path in (bench.folder / "generated" / "tiny").glob("bmm_*.py"):
         fakes.write(path, "3e-3, 2e-3, 8e-3" if "grouped" in path.name else "5e-3, 4e-3, 6e-3")
     (bench.folder / "shapes.yaml").write_text("[3x32x32x32, 5x32x32x32]")
-    at_once()
     assert bench.tune() == 0
-    winners = json.loads(bench.winners.read_text())["winners"]
-    assert [(w["contract"], w["batch"], w["m"]) for w in winners] == [
-        (f"bmm_fp16_{layout}_none", batch, 32) for layout in ("rcr", "rrr") for batch in (3, 5)
-    ]
-    baked = tuned_file.parse(bench.winners.read_text())
-    assert {winner.sizes for winner in baked.winners} == {(3, 32, 32, 32), (5, 32, 32, 32)}
+    found = tuned_file.parse(bench.winners.read_text()).winners
+    expected = [(f"bmm_fp16_{layout}_none", (batch, 32, 32, 32)) for layout in ("rcr", "rrr") for batch in (3, 5)]
+    assert [(winner.contract, winner.sizes) for winner in found] == expected

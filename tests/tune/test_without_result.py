@@ -18,17 +18,7 @@ from tests.helpers.support import called
 from tests.helpers.tune import fake_gpu as fakes
 
 from .conftest import Bench
-from .test_tuning_run import ALL, AtOnce, winners_of
-
-AGAIN = ("specs/tiny.yaml", "--again", "--device", "nvidia_h200")
-
-
-def _lost(outcome: dict[str, Any]) -> None:
-    outcome |= {"winner": None, "times": [], "lost": "no answer"}
-
-
-def _wrong(outcome: dict[str, Any]) -> None:
-    outcome |= {"winner": None, "times": []}
+from .test_tuning_run import AGAIN, ALL, winners_of
 
 
 def _partial(outcome: dict[str, Any]) -> None:
@@ -40,21 +30,15 @@ def _partial(outcome: dict[str, Any]) -> None:
 
 #: How the outcomes of a journal are changed, and the reason that is given for them.
 REASONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "changed": (
-        lambda outcome: outcome.update(kernels=dict.fromkeys(outcome["kernels"], "old")),
-        "4 outcomes: 4 of kernels that have changed since",
-    ),
-    "partial": (_partial, "4 outcomes: 4 of only some kernels of a contract"),
-    "lost": (_lost, "4 outcomes: 4 that lost the GPU or the worker"),
-    "wrong": (_wrong, "4 outcomes: 4 without a candidate that has a right result and a time"),
+    "changed": (lambda o: o.update(kernels=dict.fromkeys(o["kernels"], "old")), "of kernels that have changed since"),
+    "partial": (_partial, "of only some kernels of a contract"),
+    "lost": (lambda o: o.update(winner=None, times=[], lost="no answer"), "that lost the GPU or the worker"),
+    "wrong": (lambda o: o.update(winner=None, times=[]), "without a candidate that has a right result and a time"),
 }
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_again_says_why_no_winner_stands(
-    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str], reason: str
-) -> None:
-    at_once()
+def test_again_says_why_no_winner_stands(bench: Bench, reason: str) -> None:
     assert bench.tune() == 0
     bench.winners.unlink()
     change, words = REASONS[reason]
@@ -62,34 +46,28 @@ def test_again_says_why_no_winner_stands(
     for outcome in outcomes:
         change(outcome)
     bench.journal.write_text("".join(f"{json.dumps(outcome)}\n" for outcome in outcomes))
-    capsys.readouterr()
-    said = called(capsys, "tune", *AGAIN)
+    said = bench.cli("tune", *AGAIN)
     assert said.status == 1 and not bench.winners.exists()
-    assert f"no winner of the family tiny stands in .tune_cache/nvidia_h200.jsonl, which has {words}" in said.err
+    told = f"no winner of the family tiny stands in .tune_cache/nvidia_h200.jsonl, which has 4 outcomes: 4 {words}"
+    assert told in said.err
 
 
-def test_again_with_other_versions_says_which(
-    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at_once()
+def test_again_with_other_versions_says_which(bench: Bench) -> None:
     assert bench.tune() == 0
     lines = bench.journal.read_text().splitlines()
     bench.journal.write_text(f"{lines[0]}\n{lines[1].replace('3.7.1', '3.6.0')}\n")
-    said = called(capsys, "tune", *AGAIN)
+    said = bench.cli("tune", *AGAIN)
     assert said.status == 2 and "triton 3.6.0" in said.err, "those that were measured last count"
 
 
-def test_tune_without_a_winner_says_why(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_without_a_winner_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device whose times are no times: nothing of it gets into a file."""
     monkeypatch.setattr(fakes, "spent", 0.0)
     for layout in ("rcr", "rrr"):
         for order in ("linear", "grouped"):
             fakes.write(bench.kernel(layout, order), ", ".join(["float('nan')"] * 3))
-    at_once()
     assert bench.tune() == 1
-    err = capsys.readouterr().err
+    err = bench.said().err
     assert "4 outcomes: 4 without a candidate that has a right result and a time" in err
     assert "measured times of [nan, nan, nan] seconds" in err and "NaN" not in bench.journal.read_text()
     assert not bench.winners.exists() and len(Journal(bench.journal).outcomes) == 4
@@ -106,19 +84,13 @@ def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str],
     assert (said.status, said.out, said.err) == (1, "", f"tune: {path} {words}\n")
 
 
-def test_regret_without_a_size(bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]) -> None:
-    at_once()
+def test_regret_without_a_size(bench: Bench) -> None:
     assert bench.tune("--regret", "regret.json", "--budget", "1e-9") == 1
-    assert (
-        "no size has times of the choice and of a candidate; 0 of 4 problems were measured" in capsys.readouterr().err
-    )
+    assert "no size has times of the choice and of a candidate; 0 of 4 problems were measured" in bench.said().err
     assert not (bench.folder / "regret.json").exists()
 
 
-def test_no_other_run_writes_the_file_while_winners_are_chosen(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_once()
+def test_no_other_run_writes_the_file_while_winners_are_chosen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.tune() == 0
     held = []
 
@@ -133,10 +105,7 @@ def test_no_other_run_writes_the_file_while_winners_are_chosen(
     assert held == [True] and winners_of(bench.winners) == ALL
 
 
-def test_what_another_run_has_measured_meanwhile_is_not_measured(
-    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_once()
+def test_what_another_run_has_measured_meanwhile_is_not_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.tune() == 0
     lines = bench.journal.read_text().splitlines(keepends=True)
     bench.journal.unlink()
@@ -148,7 +117,6 @@ def test_what_another_run_has_measured_meanwhile_is_not_measured(
             file.writelines(line for line in lines[2:] if line not in bench.journal.read_text())
 
     monkeypatch.setattr(Journal, "append", and_another)
-    executor = at_once()
     assert bench.tune() == 0
-    assert len(executor.calls) == 1 + 2 and winners_of(bench.winners) == ALL
+    assert len(bench.calls) == 1 + 2 and winners_of(bench.winners) == ALL
     assert len(Journal(bench.journal).outcomes) == 4

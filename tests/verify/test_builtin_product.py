@@ -42,8 +42,7 @@ Prove = Callable[[Point], list[JobResult]]
 OPERATIONS = ("none", *(word for word in BUILT_IN if word != "quantize"))
 TYPES = ("fp16", "bf16", "fp32", "int8")
 #: No operand here is stored other than it is multiplied, so that none is decoded.
-#: The forms of `paired` with other blocks are in tests/plan/test_paired.py, and those that divide K in
-#: tests/plan/test_divided_blocks.py.
+#: The forms of `paired` with other blocks, and those that divide K, are in tests/plan/test_paired.py.
 SCHEDULES = tuple(
     word
     for word, entry in SCHEDULE.items()
