@@ -24,27 +24,27 @@ ORDER = (
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
 BOUNDS = {
-    "language": 5270,
-    "epilogue": 1650,
-    "plan": 3900,
-    "lowering": 4400,
+    "language": 5271,
+    "epilogue": 1660,
+    "plan": 3875,
+    "lowering": 4395,
     "emit": 7960,
-    "runtime": 8290,
+    "runtime": 8365,
     "cost": 772,
-    "problem": 2150,
+    "problem": 2125,
     "verify": 7540,
-    "bounds": 5625,
-    "bench": 3740,
-    "tune": 3670,
-    "commands": 1255,
-    "files": 810,
-    "templates": 3170,
-    "tests": 48600,
-    "generated": 120000,
+    "bounds": 5620,
+    "bench": 3735,
+    "tune": 3665,
+    "commands": 1250,
+    "files": 805,
+    "templates": 3145,
+    "tests": 37500,
+    "generated": 115000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 34200
+WORDS = 34500
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 
