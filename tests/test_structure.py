@@ -32,7 +32,7 @@ BOUNDS = {
     "runtime": 8365,
     "cost": 772,
     "problem": 2125,
-    "verify": 7540,
+    "verify": 7600,
     "bounds": 5620,
     "bench": 3735,
     "tune": 3665,

@@ -1,24 +1,27 @@
 """What a verdict depends on, as one digest: whatever a job reads, byte for byte.
 
 The process that runs a job takes its inputs before the job and after it. If they are the same, the verdict is about
-these bytes, and the result cache stores it under their digest; if not, the job has failed.
+these bytes, and the result cache stores it under their digest; if not, the job has failed. A file that is changed and
+changed back has another time of change, so that this is noticed too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.files.package_data import PACKAGE
 from generator.files.reading import FileError, read_bytes
 from generator.verify import folder_files
+from generator.verify.installed import installed
 from generator.verify.jobs import Failure, Job, JobResult
 
 _RUNS = ("triton", "torch", "numpy")
@@ -26,42 +29,55 @@ _RUNS = ("triton", "torch", "numpy")
 PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver", *_RUNS), "interpret": _RUNS, "compile": _RUNS, "gpu": _RUNS}
 
 
+@dataclass(frozen=True)
+class JobInputs:
+    """What one job reads: the digest, or none where Python could import what no digest is of; the files' times."""
+
+    digest: str
+    times: tuple[tuple[int, ...], ...]
+
+
 class InputReader:
     """Takes the inputs of jobs as they are now; each file is read once, whatever the number of jobs."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, str | None] = {}
-        self._shared: dict[tuple[Path, bool], str] = {}
+        self._files: dict[Path, tuple[str | None, tuple[int, ...]]] = {}
+        self._shared: dict[tuple[Path, bool], JobInputs] = {}
 
-    def of(self, job: Job, family: Rendered) -> str:
-        """The digest of what a job reads: this package, the versions of others, the job, the manifest, and files.
+    def of(self, job: Job, family: Rendered) -> JobInputs:
+        """The inputs of a job: this package, the versions of others, the job, the manifest, and the family's files.
 
         Of the manifest only the static level reads more than the entries of the job's kernels. The files are those of
-        these kernels, and all that are no kernel's, such as `_runtime`. The digest is empty where Python could import
-        what no digest is of.
+        these kernels, and all that are no kernel's, such as `_runtime`.
         """
         static = job.level == "static"
         if (family.folder, static) not in self._shared:
             names = family.own_names
             entries = family.contents if static else None
-            shared = self._digest([entries, names], [family.folder / name for name in names])
-            self._shared[family.folder, static] = "" if folder_files.unlisted(family, compiled=static) else shared
+            shared = self._inputs([entries, names], [family.folder / name for name in names])
+            digest = "" if folder_files.unlisted(family, compiled=static) else shared.digest
+            self._shared[family.folder, static] = replace(shared, digest=digest)
         shared = self._shared[family.folder, static]
         kernels = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
-        read = [*_environment(job.level), repr(replace(job, folder=Path())), repr(kernels), shared]
-        return self._digest(read, [family.file(kernel.name) for kernel in kernels]) if shared else ""
+        read = [*_environment(job.level), repr(replace(job, folder=Path())), repr(kernels), shared.digest]
+        own = self._inputs(read, [family.file(kernel.name) for kernel in kernels])
+        return JobInputs(own.digest if shared.digest else "", own.times + shared.times)
 
-    def _digest(self, read: Sequence[object], paths: Sequence[Path]) -> str:
-        text = json.dumps([*read, [self._file(path) for path in paths]])
-        return hashlib.sha256(text.encode()).hexdigest()
+    def _inputs(self, read: Sequence[object], paths: Sequence[Path]) -> JobInputs:
+        files = [self._file(path) for path in paths]
+        text = json.dumps([*read, [digest for digest, _ in files]])
+        return JobInputs(hashlib.sha256(text.encode()).hexdigest(), tuple(times for _, times in files))
 
-    def _file(self, path: Path) -> str | None:
-        """The digest of a file, None where there is none."""
+    def _file(self, path: Path) -> tuple[str | None, tuple[int, ...]]:
+        """The digest of a file, None where there is none, and what changes whenever the file does."""
         if path not in self._files:
             try:
-                self._files[path] = hashlib.sha256(read_bytes(path)).hexdigest()
+                status = os.stat(path)
+                digest = hashlib.sha256(read_bytes(path)).hexdigest()
+                times = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                self._files[path] = digest, times
             except (OSError, FileError) as error:
-                self._files[path] = None if isinstance(error, FileNotFoundError) else str(error)
+                self._files[path] = None if isinstance(error, FileNotFoundError) else str(error), ()
         return self._files[path]
 
 
@@ -72,10 +88,10 @@ def run_with_inputs(job: Job, run: Callable[[Job], JobResult]) -> JobResult:
     return with_inputs(run(job), before, InputReader().of(job, family))
 
 
-def with_inputs(result: JobResult, before: str, after: str) -> JobResult:
+def with_inputs(result: JobResult, before: JobInputs, after: JobInputs) -> JobResult:
     """The result of a job that had these inputs before it ran and after it; it has failed if they are not the same."""
     if before == after:
-        return replace(result, inputs=before)
+        return replace(result, inputs=before.digest)
     message = f"a file of {result.job.folder} changed while the job ran; run it again"
     failure = Failure("process", "the files under proof stay as they are", message)
     # The process may have loaded modules that are no longer there: other jobs are for another one.
@@ -95,6 +111,6 @@ def _environment(level: str) -> tuple[str, ...]:
 
 def _version(package: str) -> str:
     try:
-        return version(package)
+        return installed(package)
     except PackageNotFoundError:
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -14,6 +14,7 @@ from generator.language.errors import lacks
 from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.plan.legality import why_not_on
+from generator.verify.installed import installed
 from generator.verify.jobs import Job, JobResult
 from generator.verify.launches import left_out
 
@@ -87,7 +88,7 @@ def why_not_compiled(kernel: Kernel, target: str) -> str | None:
 def _other_triton(wanted: str) -> str | None:
     """A message if the version of the installed Triton is not in `wanted`, or None."""
     try:
-        here = Version(version("triton")).base_version
+        here = Version(installed("triton")).base_version
     except PackageNotFoundError:
         raise lacks("verify", "triton", "verify") from None
     return None if here in SpecifierSet(wanted) else f"it needs Triton {wanted}, and {here} is installed"

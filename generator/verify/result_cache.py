@@ -64,7 +64,7 @@ class ResultCache:
             with self._usable() as path:
                 self._stored = self._read(path)
         for job in jobs:
-            key = self._key(job, reader.of(job, self._families[job.folder]))
+            key = self._key(job, reader.of(job, self._families[job.folder]).digest)
             found = self._waiting.get(key) or self._stored.get(key)
             if found is None:
                 left.append(job)

@@ -178,7 +178,7 @@ def test_a_part_of_a_run_is_no_cached_result(rendered: Callable[..., Rendered], 
     job = replace(job_of(family), recorded=Recorded(((LABEL, 40),)))
     for stored in (job, job_of(family)):
         kept = ResultCache(tmp_path / "cache", [family], None)
-        kept.store(replace(passed(stored, **{LABEL: 3}), inputs=InputReader().of(stored, family)))
+        kept.store(replace(passed(stored, **{LABEL: 3}), inputs=InputReader().of(stored, family).digest))
         kept.flush()
         results, left = ResultCache(tmp_path / "cache", [family], None).cached([job_of(family)])
         assert left == ([job_of(family)] if stored is job else [])

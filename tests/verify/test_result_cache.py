@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,7 +39,7 @@ def known(tmp_path: Path, family: Rendered, job: Job, device: str | None = None)
 
 def passed(family: Rendered, job: Job, **rest: object) -> JobResult:
     """The result of a job that has passed on the files as they are."""
-    return JobResult(job, cases=7, inputs=InputReader().of(job, family), **rest)  # type: ignore[arg-type]
+    return JobResult(job, cases=7, inputs=InputReader().of(job, family).digest, **rest)  # type: ignore[arg-type]
 
 
 def keep(tmp_path: Path, family: Rendered, result: JobResult, device: str | None = None) -> None:
@@ -188,11 +188,18 @@ def test_a_verdict_is_stored_of_the_bytes_that_the_worker_has_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", [f"{KERNEL}.py", "_runtime/call.py", "py.typed"])
-def test_a_job_has_failed_whose_files_change_while_it_runs(name: str, family: Rendered) -> None:
+@pytest.mark.parametrize("back", [False, True])
+def test_a_job_has_failed_whose_files_change_while_it_runs(
+    name: str, back: bool, tmp_path: Path, family: Rendered
+) -> None:
     job, file = job_of(family), family.folder / name
 
     def run(job: Job) -> JobResult:
+        text, times = file.read_bytes(), os.stat(file)
         file.write_bytes(b"# Another.\n")
+        if back:
+            file.write_bytes(text)
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
         return JobResult(job, cases=7)
 
     result = run_with_inputs(job, run)
@@ -205,12 +212,7 @@ def test_a_text_that_changes_while_it_is_checked_has_failed(family: Rendered, mo
     jobs = plan([family], ("static",))
     assert all(result.state is JobState.PASSED and result.inputs for result in static_checks.run(jobs))
     checked = static_checks._with_ruff
-
-    def changing(group: Any) -> Any:
-        family.file(KERNEL).write_text("# Another.\n")
-        return checked(group)
-
-    monkeypatch.setattr(static_checks, "_with_ruff", changing)
+    monkeypatch.setattr(static_checks, "_with_ruff", lambda group: (family.file(KERNEL).touch(), checked(group))[1])
     failed = [result.job.name for result in static_checks.run(jobs) if result.failures]
     assert failed == [KERNEL]
 
