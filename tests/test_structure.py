@@ -26,10 +26,10 @@ ORDER = (
 BOUNDS = {
     "language": 5271,
     "epilogue": 1660,
-    "plan": 3875,
+    "plan": 3880,
     "lowering": 4395,
-    "emit": 7960,
-    "runtime": 8365,
+    "emit": 7970,
+    "runtime": 8455,
     "cost": 772,
     "problem": 2125,
     "verify": 7600,
@@ -38,13 +38,13 @@ BOUNDS = {
     "tune": 3665,
     "commands": 1250,
     "files": 805,
-    "templates": 3145,
-    "tests": 37500,
+    "templates": 3160,
+    "tests": 37650,
     "generated": 115000,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 34500
+WORDS = 34650
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 

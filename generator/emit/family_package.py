@@ -16,6 +16,7 @@ from generator.lowering import docstrings
 from generator.lowering.call_table import parameters, returned
 from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, paragraph, tuple_of
 from generator.plan.contract_call import call
+from generator.plan.gradients import adds
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
@@ -183,6 +184,13 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, .
             more = "" if plain else v.epilogue.word + ("" if v.rounding == DEFAULTS["rounding"] else f" {v.rounding}")
             found.append(LinearContract(name, ELEMENTS[v.dtype.a].torch, bool(read), more))
     return tuple(found)
+
+
+def accumulating(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[str, ...]:
+    """The contracts that add the gradient of a layer's weight to a tensor, by their types, as entries."""
+    adding = [(name, kernels[0].variant.dtype) for name, kernels in contracts.items() if adds(kernels[0].variant)]
+    torchs = [(name, ELEMENTS[dtype.a].torch, ELEMENTS[dtype.out].torch) for name, dtype in adding]
+    return tuple(f'(torch.{a}, torch.{out}): "{name}"' for name, a, out in torchs)
 
 
 #: The chains of one gated linear unit whose rows of the gate come first, which `nn.Experts` has (`experts.GATES`).

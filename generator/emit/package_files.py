@@ -91,6 +91,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "invariant": family.spec.rows_alike,
         "workspaces": workspaces(family),
         "linear": bool(family_package.linear(family.contracts)),
+        "main_grad": torch and layers(family) and bool(family_package.accumulating(family.contracts)),
         **{module: has(family, word) for module, word in _ADDED.items()},
         "composed_products": family.spec.rows_alike and has(family, "aten"),
         "chain_search": has(family, "inductor") and "applied(" in str(family_package.products(family)),
@@ -231,7 +232,8 @@ def package_source(family: Family, name: str) -> str:
             head, items = f'"{x.contract}": (', [f"torch.{x.dtype}", str(x.bias), f'"{x.more}"']
             one = f"{head}{', '.join(items)})"
             own.append(f"{one}," if len(one) < WIDTH - 2 * INDENT else called(head, items, "),"))
-        listed = {"linear": own, "gated": gated, "down": down, "lacks": lacks}
+        adding = family_package.accumulating(family.contracts) if linear else ()
+        listed = {"linear": own, "gated": gated, "down": down, "lacks": lacks, "adding": adding}
         body = environment().get_template("nn.py.j2").render(listed)
     elif name == AO:
         stored = torchao_layers(family)

@@ -209,7 +209,8 @@ class _Expansion:
 
         Raises `SpecError` if a contract has no gradients, or a contract that they need no kernel.
         """
-        own = {kernel.variant.contract: kernel.variant for kernel in self.kernels}
+        variants = [kernel.variant for kernel in self.kernels if not gradients.adds(kernel.variant)]
+        own = {v.contract: v for v in variants}
         mistakes, found = [], dict[str, ContractGradient]()
         for contract, variant in own.items():
             reason = gradients.why_none(variant)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
+from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import passes, reads_sum
 from generator.language.dtypes import QUANTISED
@@ -80,6 +80,14 @@ class ContractGradient:
     def file(self) -> str:
         """The name of the kernel that runs the chain backwards."""
         return f"{self.contract}__gradient"
+
+
+def adds(v: Variant) -> bool:
+    """Whether a contract adds the gradient of a linear layer's weight to a tensor, and so has no gradient itself."""
+    of_floats = v.dtype.plain and v.dtype.a == v.dtype.b and ELEMENTS[v.dtype.a].floating
+    kept = of_floats and v.dtype.stored_a.bits >= 16 and v.dtype.out in (v.dtype.a, "fp32")
+    alone = v.batch == "none" and not v.symmetric
+    return kept and alone and v.layout.word == "crr" and v.epilogue.word == f"{ACCUMULATE}(beta=1)"
 
 
 def why_none(v: Variant) -> str | None:

@@ -18,6 +18,9 @@ _FAMILY = importlib.import_module(__name__.rsplit(".", 2)[0])
 #: The contracts of layers, which `nn` fills: the type of the weight (N, K) and the input, whether a bias is added, and
 #: what follows, which is "" for a layer that does no more than torch.nn.Linear.
 CONTRACTS: dict[str, tuple[torch.dtype, bool, str]] = {}
+#: Where the family can add gradients of weights to tensors, what does.
+main_grad = added("main_grad")
+_ACCUMULATING = "a contract of layout crr with [{accumulate: {beta: 1}}]"
 #: Where torch's own product is a candidate, whether it is the faster one, by the layer and the input of a call.
 _left: dict[Any, bool] | None = {} if added("aten_product") else None
 
@@ -48,12 +51,17 @@ class Linear(torch.nn.Linear):
     shape (..., in_features), the result (..., out_features), or (..., out_features // 2) by a gated contract. After
     `.to(dtype)` a call takes the contract of the same chain for that type. What is made of other tensors, as in
     quantised and sharded models, and nested tensors are multiplied by torch if the chain is that of torch.nn.Linear.
+    With `accumulate_into`, the name of an attribute such as "main_grad", the gradient of a weight that has it is added
+    to that tensor, by the kernel that computes it, and not to `weight.grad`; compiled layers leave it to `weight.grad`.
     Raises ValueError for a contract that does not fit. Without `backward: kernels` in the spec it is for inference: a
     call that would record a gradient raises RuntimeError.
     """
 
     # Where it is public, and where pickled layers look for it.
     __module__ = f"{_FAMILY.__name__}.nn"
+
+    #: The attribute of the weight that its gradient is added to, if the weight has it; None for `weight.grad`.
+    accumulate_into: str | None = None
 
     def __init__(
         self,
@@ -64,21 +72,35 @@ class Linear(torch.nn.Linear):
         dtype: torch.dtype | None = None,
         *,
         contract: str | None = None,
+        accumulate_into: str | None = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        self._take(contract)
+        self._take(contract, accumulate_into)
 
-    def _take(self, contract: str | None) -> None:
+    def _take(self, contract: str | None, accumulate_into: str | None = None) -> None:
         wanted = self.weight.dtype, self.bias is not None
         found = contract or _fitting(*wanted, "")
         if found is None or CONTRACTS.get(found, ())[:2] != wanted:
             what = f"{found} does not fit" if found else "no contract does just what torch.nn.Linear does for"
             raise ValueError(f"{what} {_told(*wanted)}; {_there_are(*wanted)}")
-        self.contract = found
+        if accumulate_into is not None and (main_grad is None or CONTRACTS[found][2]):
+            why = f"{found} does more than torch.nn.Linear" if main_grad else f"the family lacks {_ACCUMULATING}"
+            raise ValueError(f"accumulate_into: {why}")
+        self.contract, self.accumulate_into = found, accumulate_into
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The contract of `input`, with the weight as its column-major B."""
-        x, weight, contract = require_tensor("input", input), self.weight, self.contract
+        x, weight = require_tensor("input", input), self.weight
+        kept = getattr(weight, self.accumulate_into, None) if self.accumulate_into else None
+        if kept is None or torch.compiler.is_compiling() or not (torch.is_grad_enabled() and weight.requires_grad):
+            return self._multiplied(x, weight)
+        if not (is_plain(x) and is_plain(weight)) or x.dim() == 0 or x.is_nested or x.dtype != weight.dtype:
+            return self._multiplied(x, weight)
+        found: torch.Tensor = main_grad.added(self._multiplied(x, weight.detach()), x, weight, kept)
+        return found
+
+    def _multiplied(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        contract = self.contract
         known: Any = None
         if _left is not None and not torch.compiler.is_compiling() and is_plain(x):
             needed = torch.is_grad_enabled() and (x.requires_grad, weight.requires_grad)
@@ -121,12 +143,14 @@ class Linear(torch.nn.Linear):
         return f"{super().extra_repr()}, contract={self.contract}"
 
 
-def replace_linear(model: torch.nn.Module, contract: str | None = None) -> ReplacedModules:
+def replace_linear(
+    model: torch.nn.Module, contract: str | None = None, *, accumulate_into: str | None = None
+) -> ReplacedModules:
     """Replace the linear layers of `model` that a contract fits, in place; return their names.
 
     `left` of the result says why each other module with a matrix as a parameter was left: only modules whose type is
-    torch.nn.Linear are replaced, by a `Linear` with the same parameters, and under all of their names. `contract` is as
-    for `Linear`. A model that itself is a linear layer is not replaced. Warns if none is.
+    torch.nn.Linear are replaced, by a `Linear` with the same parameters, and under all of their names. `contract` and
+    `accumulate_into` are as for `Linear`. A model that itself is a linear layer is not replaced. Warns if none is.
     """
     if contract is not None and contract not in CONTRACTS:
         raise ValueError(f"{contract} is no contract of a linear layer; those of this family: {', '.join(CONTRACTS)}")
@@ -143,7 +167,7 @@ def replace_linear(model: torch.nn.Module, contract: str | None = None) -> Repla
             replaced.left[name] = reason
         if reason != "":
             continue
-        replaced.replace(model, name, module, Linear)._take(contract)
+        replaced.replace(model, name, module, Linear)._take(contract, accumulate_into)
     if not replaced and not others:
         why = "; ".join(f"{name or 'the model'}: {reason}" for name, reason in [*replaced.left.items()][:3])
         warnings.warn(f"no linear layer is replaced: {why or 'the model has none'}", stacklevel=2)
