@@ -216,7 +216,9 @@ def _kernel(
     if any(variant.word(axis) not in words for axis, words in WORDS.items()):
         raise ValueError(f"the axes have other words than {', '.join(WORDS)} have")
     written = manifests.axes(variant)
-    _require_equal({axis: written[axis] for axis in written if axis in axes or axis not in WORDS}, axes)
+    # It may be older than settings, too.
+    found = {**axes, "epilogue": [{"settings": {}, **step} for step in axes["epilogue"]]}
+    _require_equal({axis: written[axis] for axis in written if axis in axes or axis not in WORDS}, found)
     if variant.name != name:
         # Names become paths: a name that does not follow from the axes could lead to any file.
         raise ValueError(f"the axes of {name!r} make {variant.name!r}")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.runtime.autotuner import Heuristics
 from triton.runtime.jit import JITFunction, compute_cache_key
@@ -239,7 +240,7 @@ def test_a_wrong_call_of_a_known_form_is_refused_in_the_same_words(family, stand
 
 # Triton's even if the tests run with its interpreter.
 @JITFunction
-def _kernel(x, n, flag, SIZE, EVEN):
+def _kernel(x, n, flag, SIZE: tl.constexpr, EVEN: tl.constexpr):
     pass
 
 

@@ -21,7 +21,7 @@ def rendered(cli):
 def test_what_a_killed_rendering_leaves_is_rendered_away(rendered):
     before = contents(FOLDER)
     (FOLDER / "manifest.json").unlink()
-    (RUNTIME / ".launch.py.012345.new").write_text("half")
+    (RUNTIME / ".launch.py.0123456789ab.new").write_text("half")
     # A module of a family that is none of this one's.
     (RUNTIME / "autograd.py").write_text(MODULE.read_text())
     assert rendered("family.yaml", "--check").status == 1
