@@ -1,7 +1,7 @@
 """Gradients of weights that are added where they are kept: `accumulate_into` of `nn.Linear`.
 
-As in Megatron-LM, a parameter has the tensor into which its gradients of several steps are summed, in fp32 or in its own
-type, as an attribute, `main_grad`. The kernel of the product adds to it, so that no gradient is made and added after.
+As in Megatron-LM, a parameter has as an attribute, `main_grad`, the tensor into which its gradients of several steps are
+summed, in fp32 or in its own type. The kernel of the product adds to it, so that no gradient is made and added after.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def contract_for(weight: Tensor, kept: Any) -> str:
 
 
 class _Added(torch.autograd.Function):
-    """A result of a layer whose weight has no part in its graph, and in its place adds its gradient where it is kept."""
+    """The result of a layer, whose weight has no part in its graph: its gradient is added where it is kept."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, x: Tensor, weight: Tensor, kept: Tensor, contract: str) -> Tensor:

@@ -95,7 +95,7 @@ def test_what_nothing_is_added_to_is_refused_before_the_call(family, kept, error
 
 
 def test_layers_that_do_more_and_families_without_such_a_contract_refuse(family, render):
-    with pytest.raises(ValueError, match="gemm_bf16_rcr_gelu does more than torch.nn.Linear"):
+    with pytest.raises(ValueError, match="gemm_bf16_rcr_gelu does more than"):
         layer_of(family, contract="gemm_bf16_rcr_gelu", bias=False)
     other = render("without_sums", SPEC.replace(", [{accumulate: {beta: 1}}]]", "]").partition("exclude")[0])
     with pytest.raises(ValueError, match=r"lacks a contract of layout crr with \[\{accumulate"):
