@@ -26,6 +26,9 @@ from .rows import rows_of
 #: Comparisons of features with limits, each with what follows below the limit, and from it on: the number of another
 #: comparison, or the backend that is faster.
 Rule: TypeAlias = Sequence[tuple[str, float, int | str, int | str]]
+#: The rules by device and types; and by device and contract the measured sizes, and whether torch's was faster.
+Rules: TypeAlias = Mapping[tuple[str, str], Rule]
+Measured: TypeAlias = Mapping[tuple[str, str], Mapping[tuple[int, ...], bool]]
 #: A call of torch with the operands of a call.
 Run: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Operands], Result]
 #: The extents of the tiles that are counted, and how many run at a time.
@@ -86,8 +89,8 @@ class AtenProducts:
     def __init__(
         self,
         contracts: Mapping[str, AtenOperator],
-        measured: Mapping[tuple[str, str], Mapping[tuple[int, ...], bool]],
-        rules: Mapping[tuple[str, str], Rule],
+        measured: Measured,
+        rules: Rules,
     ) -> None:
         self.contracts, self.measured, self.rules = contracts, measured, rules
 
@@ -165,7 +168,7 @@ def name_of(device: torch.device) -> str:
 
 def _line(x: Tensor) -> int | None:
     """The bytes from one row of a matrix to the next, or from one column; None if neither is contiguous."""
-    rows, columns, down, along = *x.shape[-2:], *x.stride()[-2:]
+    (rows, columns), (down, along) = x.shape[-2:], x.stride()[-2:]
     if along == 1 and columns > 1:
         return (down if rows > 1 else columns) * x.element_size()
     if down == 1 or rows == 1:

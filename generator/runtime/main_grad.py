@@ -1,7 +1,7 @@
 """Gradients of weights that are added where they are kept: `accumulate_into` of `nn.Linear`.
 
-As in Megatron-LM, a parameter has as an attribute, `main_grad`, the tensor into which its gradients of several steps are
-summed, in fp32 or in its own type. The kernel of the product adds to it, so that no gradient is made and added after.
+As in Megatron-LM, a parameter has as an attribute, `main_grad`, the tensor into which its gradients of several steps
+are summed, in fp32 or in its own type. The kernel of the product adds to it: no gradient is made and added after.
 """
 
 from __future__ import annotations

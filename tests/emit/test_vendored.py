@@ -16,10 +16,12 @@ SPECS = {
     "load: [pointer, descriptor]\n",
     # Weights, and a constant of the matrix unit that depends on a tile.
     "stored": "layout: rcr\ndtype: [fp8e4m3, {a: bf16, b: int4, scales: {b: [128, 1]}}]\n",
+    # Layers that add gradients where they are kept.
+    "kept": "layout: [rcr, crr]\ndtype: bf16\nepilogue: [none, [{accumulate: {beta: 1}}]]\n",
     "grouped": "layout: rcr\ndtype: bf16\nbatch: grouped\nschedule: persistent\n",
 }
 #: What a choice among files adds, and gradients.
-FASTEST, GRADIENTS = "select: fastest\n", "backward: kernels\nselect: fastest\n"
+FASTEST, GRADIENTS = "select: fastest\n", "backward: kernels\nselect: fastest\nbackends: [triton, aten]\n"
 FORMS = {"torch": {"one": GRADIENTS, "several": FASTEST}, "plain": {"several": FASTEST}, "files": {}}
 
 
