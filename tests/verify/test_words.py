@@ -96,7 +96,7 @@ def unknown(families: Sequence[Rendered], folder: Path) -> set[tuple[str, str, s
     store, reader = ResultCache(folder, before, "a GPU"), InputReader()
     by_folder = {family.folder: family for family in before}
     for job in jobs(before):
-        store.store(JobResult(job, 1, inputs=reader.of(job, by_folder[job.folder])))
+        store.store(JobResult(job, 1, inputs=reader.of(job, by_folder[job.folder]).digest))
     store.flush()
     found, left = store.cached(jobs(before))
     assert not left and {result.job.level for result in found} == set(LEVELS)
