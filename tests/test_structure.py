@@ -29,7 +29,7 @@ BOUNDS = {
     "plan": 3880,
     "lowering": 4395,
     "emit": 7970,
-    "runtime": 8460,
+    "runtime": 8465,
     "cost": 772,
     "problem": 2125,
     "verify": 7600,

@@ -83,9 +83,7 @@ class Linear(torch.nn.Linear):
         if found is None or CONTRACTS.get(found, ())[:2] != wanted:
             what = f"{found} does not fit" if found else "no contract does just what torch.nn.Linear does for"
             raise ValueError(f"{what} {_told(*wanted)}; {_there_are(*wanted)}")
-        if accumulate_into is not None and (main_grad is None or CONTRACTS[found][2]):
-            why = f"{found} does more than torch.nn.Linear" if main_grad else f"the family lacks {_ACCUMULATING}"
-            raise ValueError(f"accumulate_into: {why}")
+        _require_accumulating(found, accumulate_into)
         self.contract, self.accumulate_into = found, accumulate_into
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -143,6 +141,13 @@ class Linear(torch.nn.Linear):
         return f"{super().extra_repr()}, contract={self.contract}"
 
 
+def _require_accumulating(contract: str | None, accumulate_into: str | None) -> None:
+    """Raise ValueError for a word by which no layer of the contract, or of plain ones, can add its gradient."""
+    if accumulate_into is not None and (main_grad is None or (contract and CONTRACTS[contract][2])):
+        why = f"{contract} does more than torch.nn.Linear" if main_grad else f"the family lacks {_ACCUMULATING}"
+        raise ValueError(f"accumulate_into: {why}")
+
+
 def replace_linear(
     model: torch.nn.Module, contract: str | None = None, *, accumulate_into: str | None = None
 ) -> ReplacedModules:
@@ -154,6 +159,7 @@ def replace_linear(
     """
     if contract is not None and contract not in CONTRACTS:
         raise ValueError(f"{contract} is no contract of a linear layer; those of this family: {', '.join(CONTRACTS)}")
+    _require_accumulating(contract, accumulate_into)
     fitting = [kind[:2] for name, kind in CONTRACTS.items() if (name == contract if contract else not kind[2])]
     replaced, others = ReplacedModules(), False
     for name, module in [*model.named_modules(remove_duplicate=False)]:

@@ -100,3 +100,7 @@ def test_layers_that_do_more_and_families_without_such_a_contract_refuse(family,
     other = render("without_sums", SPEC.replace(", [{accumulate: {beta: 1}}]]", "]").partition("exclude")[0])
     with pytest.raises(ValueError, match=r"lacks a contract of layout crr with \[\{accumulate"):
         layer_of(other)
+    model = torch.nn.Sequential(torch.nn.Linear(K, N, dtype=torch.bfloat16))
+    with pytest.raises(ValueError, match="accumulate_into"):
+        other.nn.replace_linear(model, accumulate_into="main_grad")
+    assert type(model[0]) is torch.nn.Linear
