@@ -33,7 +33,7 @@ def test_the_word_brings_two_modules_and_what_they_need(tmp_path):
 def test_a_family_without_measurements_has_empty_tables(tmp_path):
     files(tmp_path, ATEN.replace("sm90", "sm80"))
     text = (tmp_path / "products" / "_backends.py").read_text()
-    assert "MEASURED = {}\n" in text and "RULES = {}\n" in text
+    assert "MEASURED: Measured = {}\n" in text and "RULES: Rules = {}\n" in text
     assert_formatted(tmp_path / "products")
 
 
