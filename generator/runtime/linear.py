@@ -94,16 +94,17 @@ class Linear(torch.nn.Linear):
             return self._multiplied(x, weight)
         if not (is_plain(x) and is_plain(weight)) or x.dim() == 0 or x.is_nested or x.dtype != weight.dtype:
             return self._multiplied(x, weight)
-        found: torch.Tensor = main_grad.added(self._multiplied(x, weight.detach()), x, weight, kept)
-        return found
+        adding = main_grad.contract_for(weight, kept)
+        return main_grad.added(self._multiplied(x, weight.detach()), x, weight, kept, adding)  # type: ignore[no-any-return]
 
     def _multiplied(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         contract = self.contract
         known: Any = None
+        left: bool | None = None
         if _left is not None and not torch.compiler.is_compiling() and is_plain(x):
             needed = torch.is_grad_enabled() and (x.requires_grad, weight.requires_grad)
             known = contract, x.shape, x.dtype, x.device, weight.shape, weight.dtype, needed, deterministic()
-            if _left.get(known):
+            if left := _left.get(known):
                 return functional.linear(x, weight, self.bias)
         *own, chain = CONTRACTS[contract]
         # Tensors made of others, of whose classes alone torch.compile knows it: quantised, sharded or nested ones.
@@ -123,9 +124,10 @@ class Linear(torch.nn.Linear):
             raise TypeError(f"{contract}: input must be {weight.dtype} as weight is, got {x.dtype}{hint}")
         operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
-        if known is not None and _left is not None and known not in _left and not chain and not made:
-            remember(_left, known, function.choice.aten.of_layer(function, x, weight, operands))
-            if _left[known]:
+        if known is not None and _left is not None and left is None and not chain and not made:
+            left = function.choice.aten.of_layer(function, x, weight, operands)
+            remember(_left, known, left)
+            if left:
                 return functional.linear(x, weight, self.bias)
         result: torch.Tensor | None = function.layer(x, weight, operands)
         if result is not None:

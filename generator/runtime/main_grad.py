@@ -62,7 +62,7 @@ class _Added(torch.autograd.Function):
         return gradient, None, own, None, None
 
 
-def added(y: Tensor, x: Tensor, weight: Tensor, kept: Tensor) -> Tensor:
+def added(y: Tensor, x: Tensor, weight: Tensor, kept: Tensor, contract: str) -> Tensor:
     """The result of a layer without its weight's gradient, which the backward pass adds to what is `kept`."""
-    found: Tensor = _Added.apply(y, x.detach(), weight, kept, contract_for(weight, kept))  # type: ignore[no-untyped-call]
+    found: Tensor = _Added.apply(y, x.detach(), weight, kept, contract)  # type: ignore[no-untyped-call]
     return found

@@ -90,6 +90,7 @@ def test_a_model_and_a_copy_of_it_keep_the_word(family):
 def test_what_nothing_is_added_to_is_refused_before_the_call(family, kept, error, words):
     layer = layer_of(family)
     layer.weight.main_grad = kept
+    layer._multiplied = lambda *given: pytest.fail("the product is launched")
     with pytest.raises(error, match=words):
         layer(drawn((M, K), torch.bfloat16))
 
