@@ -139,7 +139,8 @@ class Session:
     """The operand sets of one problem with their expected results, and the device.
 
     A sample takes at least about `sample` seconds. If `checked` is given, only the results of so many sets are checked.
-    If `host` is False, calls by the host are neither timed nor checked.
+    If `host` is False, calls by the host are neither timed nor checked. A sample may have `short_of` times fewer calls
+    than that, if the first estimate was high.
     """
 
     def __init__(
@@ -151,10 +152,12 @@ class Session:
         sample: float = _SAMPLE,
         checked: int | None = None,
         host: bool = True,
+        short_of: float = 1.2,
     ) -> None:
         self.problem = problem
         self.device = device
         self.sample = sample
+        self.short_of = short_of
         self.host = host
         count = random_operands.count_sets(problem, device.l2_bytes)
         self.sets = random_operands.make_sets(problem, device.name, count, seed)
@@ -192,7 +195,7 @@ class Session:
             if not all(0 <= seconds < math.inf for seconds in times):
                 raise RuntimeError(f"measured times of {times} seconds")
             wanted = calls_for(min(times) / calls, count, self.sample)
-            if wanted <= 1.2 * calls:
+            if wanted <= self.short_of * calls:
                 break
             calls, replay = wanted, self.device.record(functools.partial(run, wanted))
         each.replay, each.replayed = replay, calls

@@ -63,6 +63,11 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         help=f"measure the N best by the analytic cost model (default {CANDIDATES}; with --regret all)",
     )
     parser.add_argument(
+        "--complete",
+        action="store_true",
+        help="measure every configuration that can run, and write to the journal only; --again then fits to it",
+    )
+    parser.add_argument(
         "--refine", action="store_true", help="also measure the N best by the cost model fitted to earlier measurements"
     )
     parser.add_argument(
@@ -148,6 +153,8 @@ def parse(argv: Sequence[str]) -> TuningOptions:
     call = parser.parse_args(argv, namespace=TuningOptions())
     if call.regret is not None and (call.tuned is not None or call.again):
         parser.error("--regret writes no winners, which --tuned and --again are about")
+    if call.complete and (call.candidates or call.refine or call.again or call.regret or call.tuned or call.trust):
+        parser.error("--complete measures every configuration into the journal: no other option chooses or writes more")
     if call.report and call.tuned is None and call.regret is None:
         parser.error("--report prints a file of winners or of regret: name it with --tuned FILE or --regret FILE")
     if call.html is not None and not call.report:

@@ -52,6 +52,8 @@ class Trial:
     candidates: tuple[Candidate, ...]
     #: Whether every kernel of the contract could be a candidate.
     whole: bool = True
+    #: Whether the passes over all candidates have short samples.
+    short: bool = False
     #: The contract's function, if its choice is timed beside the best candidates.
     function: Contestant | None = None
 

@@ -33,6 +33,8 @@ CUDA = "generator.bench.device:CudaDevice"
 #: Seconds of a sample, and how many sets of operands are compared: enough where a kernel is checked by bench too.
 _SAMPLE = 1e-3
 _CHECKED = 4
+#: The same where every configuration is measured, and how many times as many calls a sample may be short of.
+_SHORT, _SHORT_OF = 3e-4, 3.0
 #: Another seed than bench's, and one for the second run.
 _SEEDS = (31, 32)
 
@@ -67,7 +69,8 @@ METHOD: Mapping[str, Any] = {
 
 def method_of(trial: Trial) -> Mapping[str, Any]:
     """What of the method the outcome of this trial depends on."""
-    return METHOD if trial.function is None else {**METHOD, "wide": [WIDE.entrants, WIDE.rounds]}
+    found = dict(METHOD) if trial.function is None else {**METHOD, "wide": [WIDE.entrants, WIDE.rounds]}
+    return {**found, "short_us": round(_SHORT * 1e6)} if trial.short else found
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,9 @@ def functions(problem: Problem, contestants: Sequence[Contestant], factory: str 
     return found
 
 
-def _session(problem: Problem, device: MeasuredDevice, seed: int) -> Session:
-    return Session(problem, device, seed=seed, sample=_SAMPLE, checked=_CHECKED, host=False)
+def _session(problem: Problem, device: MeasuredDevice, seed: int, *, short: bool = False) -> Session:
+    how = {"sample": _SHORT, "short_of": _SHORT_OF} if short else {"sample": _SAMPLE}
+    return Session(problem, device, seed=seed, checked=_CHECKED, host=False, **how)
 
 
 def groups_of(trial: Trial) -> list[list[Candidate]]:
@@ -161,7 +165,7 @@ class _Passes:
 
     def heats(self) -> list[Candidate]:
         """The first two passes: the best candidates, at most as many as the last pass takes."""
-        session = _session(self.trial.problem, self.device, _SEEDS[0])
+        session = _session(self.trial.problem, self.device, _SEEDS[0], short=self.trial.short)
         library = peer_of(self.trial.problem, "cublas")
         self._prepare(session, library)
         again = AGAIN if self.trial.function is None else WIDE

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -64,6 +64,7 @@ class TuningOptions:
     out: Path = Path("generated")
     only: str | None = None
     candidates: int | None = None
+    complete: bool = False
     budget: float = float("inf")
     gpus: int = 1
     executor: str = workers.PROCESSES
@@ -86,7 +87,8 @@ class TuningOptions:
     @property
     def most(self) -> int | None:
         """How many candidates to measure; None for all."""
-        return CANDIDATES if self.candidates is None and self.regret is None else self.candidates
+        every = self.complete or self.regret is not None
+        return CANDIDATES if self.candidates is None and not every else self.candidates
 
     @cached_property
     def tiles(self) -> imported_tiles.ImportedTiles | None:
@@ -189,6 +191,9 @@ def _plan(
     tiles = call.tiles
     found = plan(families, shapes, device, triton, call.most, call.only, rates, tiles.takes if tiles else None)
     print(*(tiles.told(found.trials) if tiles else ()), sep="\n", end="\n" if tiles else "", file=sys.stderr)
+    if call.complete:
+        # Their times are for the fit: a winner at each of these sizes would be a table, and no choice.
+        found.trials = [replace(each, short=True, whole=False) for each in found.trials]
     return found
 
 
@@ -320,7 +325,7 @@ def tune(call: TuningOptions, factory: str = trial_worker.CUDA) -> int:
         # If the call was stopped, do not wait for trials that are running.
         stack.callback(lambda: executor.shutdown(wait=sys.exc_info()[0] is None))
         before = None
-        if call.regret is None:
+        if call.regret is None and not call.complete:
             public_calls.rendered(families.known.values(), call.out)
             # Beside the journal, where workers of other machines find it too.
             journals = call.journal.parent if call.journal else JOURNALS
@@ -356,7 +361,7 @@ def _tune(
         output_files.check(path)
     journal = Journal(_journal(call, slug))
     progress = tuning_run.progress_of(trials, facts, journal)
-    if call.regret is None:
+    if call.regret is None and not call.complete:
         # A file that the winners cannot be merged into raises an error here, before hours of measuring.
         winner_choice.check(files, place, families)
     left = progress.left
@@ -373,6 +378,8 @@ def _tune(
         if found is not None:
             print(tuning_report.of_regret(found).markdown(), end="")
         return max(tuning_run.status(progress), NOTHING if found is None else DONE)
+    if call.complete:
+        return tuning_run.status(progress)
     assert before is not None
     written = winner_choice.write(journal, files, place, families, facts.figures)
     after = public_calls.functions(public_calls.again(families, call.specs, files))

@@ -4,7 +4,9 @@ FAMILY is a folder of such contracts as those of `docs/examples/trained.yaml`. T
 round. FILE receives, as JSON: microseconds of host time of a forward
 pass, of one for which gradients are recorded, and of both passes; milliseconds of both passes of a layer against
 torch.compile; and milliseconds of a training step of a model with the layers of Qwen3, eager, with checkpoints and
-compiled. Ratios are torch's time by the family's, the median over rounds, with the quartiles.
+compiled; and milliseconds of its forward pass alone, eager, compiled and by CUDA graphs. While the family's model is
+compiled, `inductor.install()` is on, if the family has it. Ratios are torch's time by the family's, the median over
+rounds, with the quartiles.
 
 `torchrun --nproc-per-node 2 measured/scripts/training.py FILE FAMILY` times steps by DDP, by FSDP2 and by tensor
 parallelism on two GPUs instead.
@@ -15,6 +17,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import importlib.util
 import json
 import os
 import statistics
@@ -40,9 +43,14 @@ Calls = dict[str, Callable[[], object]]
 HOST = (320, 7680, 5120)
 #: M, N and K of layers.
 LAYERS = ((320, 7680, 5120), (777, 5120, 1280), (1536, 5120, 5120), (3000, 10240, 2560), (8192, 17920, 5120))
-#: Batch and length of the tokens of a step.
+#: Batch and length of the tokens of a step, and of forward passes: of a prompt, and of one token of each sequence.
 TOKENS = (2, 777)
-HIDDEN, INNER, HEADS, GROUPS, HEAD, BLOCKS, VOCABULARY = 2560, 9728, 32, 8, 128, 6, 32000
+PASSES = (
+    *(("eager", size) for size in ((4, 2048), (1, 512), (16, 1))),
+    *(("compiled", size) for size in ((4, 1024), (16, 1))),
+    *(("reduce-overhead", size) for size in ((1, 512), (16, 1))),
+)
+HIDDEN, INNER, HEADS, GROUPS, HEAD, BLOCKS, VOCABULARY = 2560, 9728, 32, 8, 128, 8, 32000
 
 
 def family(folder: Path) -> Any:
@@ -174,11 +182,14 @@ class Model(nn.Module):
         self.head = nn.Linear(HIDDEN, VOCABULARY, bias=False)
         self.checkpointed = False
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def logits(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens)
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
-        logits = self.head(self.norm(x))[:, :-1].flatten(0, 1).float()
+        return self.head(self.norm(x))  # type: ignore[no-any-return]
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits = self.logits(tokens)[:, :-1].flatten(0, 1).float()
         return functional.cross_entropy(logits, tokens[:, 1:].flatten())
 
 
@@ -215,8 +226,46 @@ def steps(ours: Any) -> dict[str, Any]:
         for model in both.values():
             model.checkpointed = how == "checkpointed"
         called = {name: torch.compile(model) if how == "compiled" else model for name, model in both.items()}
-        found[how] = interleaved({name: step(m, tokens) for name, m in called.items()}, 21, 3, host=False)
+        calls: Calls = {name: step(m, tokens) for name, m in called.items()}
+        if how == "compiled":
+            compiled(ours, calls)
+        found[how] = interleaved(calls, 21, 3, host=False)
         print(how, json.dumps(found[how]), flush=True)
+    return found
+
+
+def compiled(ours: Any, calls: Calls) -> None:
+    """Call each side's compiled function for the first time, the family's with its pass over Inductor's graphs."""
+    for name, call in calls.items():
+        pass_of = f"{ours.__name__}.inductor" if name == "family" else ""
+        if pass_of and importlib.util.find_spec(pass_of):
+            installed = importlib.import_module(pass_of).install()
+            call()
+            print(installed, flush=True)
+            installed.remove()
+        else:
+            call()
+
+
+@torch.no_grad()
+def passes(ours: Any) -> dict[str, Any]:
+    """Milliseconds of a forward pass of the model, until its result is there."""
+    both = models(ours)
+    found: dict[str, Any] = {}
+    for how, size in PASSES:
+        torch._dynamo.reset()
+        tokens = torch.randint(VOCABULARY, size, device="cuda")
+        mode = None if how == "compiled" else how
+        functions = {
+            name: model.logits if how == "eager" else torch.compile(model.logits, mode=mode, dynamic=False)
+            for name, model in both.items()
+        }
+        calls: Calls = {name: functools.partial(f, tokens) for name, f in functions.items()}
+        if how != "eager":
+            compiled(ours, calls)
+        told = f"{how} {size[0]}x{size[1]}"
+        found[told] = interleaved(calls, 21, 3, host=False)
+        print(told, json.dumps(found[told]), flush=True)
     return found
 
 
@@ -280,7 +329,7 @@ def main(path: Path, folder: Path) -> None:
         torch.distributed.destroy_process_group()
         return
     found: dict[str, Any] = dict(place)
-    for name, part in (("host", host_times), ("layers", layers), ("steps", steps)):
+    for name, part in (("host", host_times), ("layers", layers), ("steps", steps), ("passes", passes)):
         # After each part, because a machine may be taken back.
         found[name] = part(ours)
         path.write_text(json.dumps(found, indent=1) + "\n")
