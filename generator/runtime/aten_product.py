@@ -21,7 +21,6 @@ from .call import Call
 from .launch import Function, Operands, Result, deterministic, recording
 from .launchable import address, require_apart
 from .precision import fp32_precision
-from .rows import rows_of
 
 #: Comparisons of features with limits, each with what follows below the limit, and from it on: the number of another
 #: comparison, or the backend that is faster.
@@ -86,6 +85,10 @@ class AtenProducts:
     faster. `rules` has the rule for a device and types.
     """
 
+    #: Seconds by which a call of a layer, or of an operator in compiled code, takes the host longer than torch's own,
+    #: at most: 10 to 40 µs were measured beside an H100.
+    HOST = 40e-6
+
     def __init__(
         self,
         contracts: Mapping[str, AtenOperator],
@@ -134,27 +137,41 @@ class AtenProducts:
         found = features(sizes, math.gcd(*filter(None, lines)), **lies)
         return rule is not None and faster(rule, found) == "aten"
 
-    def of_layer(self, function: Any, x: Tensor, weight: Tensor, operands: Operands) -> bool:
-        """Whether torch's products are the faster ones of a linear layer: its own, and those of recorded gradients.
+    def short(self, function: Function, given: Operands) -> bool:
+        """Whether a product takes a measured device less time than a call of ours takes the host more than torch's.
 
-        The input is (..., K) and the weight (N, K).
+        Operands as of `prefers`, of any contract.
         """
-        known = self.contracts.get(function.name)
-        # How torch multiplies fp32 is asked at each call.
-        if known is None or known.precision or deterministic():
+        numbers, a = function.table.state(given).numbers, given["a"]
+        sizes = [numbers[x] for x in function.table.sizes]
+        measured = any(device == name_of(a.device) for device, _ in self.rules)
+        return measured and all(type(x) is int for x in sizes) and least_seconds(sizes, a) < self.HOST
+
+    def of_call(self, function: Any, a: Tensor, b: Tensor, operands: Operands, *, host: bool = False) -> bool:
+        """Whether torch's products are the faster ones of a call: its own, and those of recorded gradients.
+
+        With `host`, those count too that are `short`.
+        """
+        known, (result,) = self.contracts.get(function.name), function.table.results
+        # How torch multiplies fp32 is asked at each call; it records no result that lies in another way.
+        if known is None or known.precision or deterministic() or result.unit not in (None, len(result.words) - 1):
             return False
-        a, b = rows_of(x), weight.t()
         products = [(function, a, b, operands)]
-        if recording(x, weight, *operands.values()):
+        if recording(a, b, *operands.values()):
             if function.gradient is None:
                 return False
-            sum = a.new_empty(a.shape[0], weight.shape[0])
-            for name, needed, left, right in (("a", x, sum, weight), ("b", weight, a.t(), sum)):
+            sum = a.new_empty((*a.shape[:-1], b.shape[-1]))
+            for name, left, right in (("a", sum, b.mT), ("b", a.mT, sum)):
                 contract, turned = function.gradient[name]
-                pair = (right.t(), left.t()) if turned else (left, right)
-                products += [(function.function(contract), *pair, {})] if needed.requires_grad else []
+                pair = (right.mT, left.mT) if turned else (left, right)
+                needed = (a if name == "a" else b).requires_grad
+                products += [(function.function(contract), *pair, {})] if needed else []
         try:
-            return all(self.prefers(each, {"a": a, "b": b, "out": None, **more}) for each, a, b, more in products)
+            for each, left, right, more in products:
+                given = {"a": left, "b": right, "out": None, **more}
+                if not (self.prefers(each, given) or (host and self.short(each, given))):
+                    return False
+            return True
         except (TypeError, ValueError):
             # The call itself says what is wrong with its operands.
             return False
@@ -164,6 +181,25 @@ class AtenProducts:
 def name_of(device: torch.device) -> str:
     """The name by which measurements know a device."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+@functools.cache
+def _rates(device: torch.device) -> tuple[float, float]:
+    """The most bytes of memory traffic, and bytes of elements of A times columns of B, of a GPU in a second."""
+    own = torch.cuda.get_device_properties(device)
+    traffic = 2e3 * own.memory_clock_rate * own.memory_bus_width / 8
+    # A tensor core of Hopper adds 4096 products of 16 bits in a cycle.
+    return traffic, 1e3 * own.clock_rate * own.multi_processor_count * 8192
+
+
+def least_seconds(sizes: Sequence[int], a: Tensor) -> float:
+    """The seconds below which no product of these sizes can take the GPU of `a`; without a limit elsewhere."""
+    if not a.is_cuda:
+        return math.inf
+    *batch, M, N, K = sizes
+    products, width = math.prod(batch), a.element_size()
+    traffic, rate = _rates(a.device)
+    return max(products * width * (M * K + K * N + M * N) / traffic, products * M * N * K * width / rate)
 
 
 def _line(x: Tensor) -> int | None:

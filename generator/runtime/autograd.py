@@ -23,6 +23,7 @@ it names.
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -189,10 +190,17 @@ def _functions(contract: Operator) -> Autograd:
         left, right = (summed, other.mT) if x == "a" else (other.mT, summed)
         return (right.mT, left.mT) if turned[x] else (left, right)
 
+    def apart(x: str, call: Callable[..., Any], of_layer: bool, summed: Tensor, other: Tensor) -> Tensor:
+        """The gradient of `a` or `b` by torch's product, with the other operand as it was kept."""
+        if of_layer:
+            other = rows_of(other) if x == "b" else other.t()
+        found: Tensor = call(*factors(x, summed, other), None, {})
+        return found.mT if turned[x] else found
+
     def repeated(
         ctx: Any, grads: Mapping[str, Tensor | None], given: Operands, needed: Mapping[str, bool], summed: Tensor
     ) -> Callable[[list[Any]], list[Tensor | None]] | None:
-        """What repeats the launches of such a pass; None where more is done than launches of kernels and sums.
+        """What repeats the launches of such a pass; None where more is done than products and sums.
 
         It is called with the list of `gradients`, and makes no views and finds no signature for each product.
         """
@@ -203,16 +211,21 @@ def _functions(contract: Operator) -> Autograd:
             return None
         at = {x: place for place, x in enumerate([*(f"grad_{x}" for x in results), *given])}
         read = [at[x] for x in chain.read] if chain else ()
-        launches = []
+        launches: list[tuple[Callable[[Tensor, Tensor], Tensor], int, int]] = []
         for x, other in (("a", "b"), ("b", "a")):
             if needed[x]:
                 call = products[x].repeated(*factors(x, summed, given[other]))
-                # `a`, `b` and `out` are in front of what the call makes, of which its result is the first.
-                if not isinstance(call, Repeat) or call.result != 3:
-                    return None
                 pair = len(at), at[other]
+                if not isinstance(call, Repeat):
+                    if call is None:
+                        return None
+                    launches.append((functools.partial(apart, x, call, ctx.of_layer), *pair))
+                    continue
+                # `a`, `b` and `out` are in front of what the call makes, of which its result is the first.
+                if call.result != 3:
+                    return None
                 left, right = pair if (x == "a") != turned[x] else pair[::-1]
-                launches.append((_transposed(call) if turned[x] else call, left, right))
+                launches.append((_result_of(_transposed(call) if turned[x] else call), left, right))
         totals = [each for x, each in zip(sums, ctx.types) if needed[x]]
         # Where the gradients are in the list of the chain's launch, or without one that of the call.
         behind = [x for x in ("a", "b", *sums) if needed[x]]
@@ -225,8 +238,8 @@ def _functions(contract: Operator) -> Autograd:
                 # The last operand of a chain's kernel says which gradients are needed, which its launch has fixed.
                 tensors = launch.made_of([*[values[place] for place in read], None])
             values.append(tensors[at_sum])
-            for repeat, left, right in launches:
-                tensors.append(repeat.made_of([values[left], values[right], None])[3])
+            for product_of, left, right in launches:
+                tensors.append(product_of(values[left], values[right]))
             for dims, dtype in totals:
                 tensors.append(_total(values[0], dims, dtype))
             return [None if place is None else tensors[place] for place in found]
@@ -242,6 +255,11 @@ def _transposed(call: Repeat) -> Repeat:
     (*batch, m, n), (*strides, of_m, of_n), dtype = call.made[0]
     found.made = [(torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype), *call.made[1:]]
     return found
+
+
+def _result_of(call: Repeat) -> Callable[[Tensor, Tensor], Tensor]:
+    """The launches as a function of both operands that returns the only result."""
+    return lambda left, right: call.made_of([left, right, None])[3]
 
 
 def _sums(contract: Operator) -> dict[str, dict[int, tuple[int, ...]]]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import private, registration
 from .call import Call
-from .combined import DOTS, SPREAD, SUM
+from .combined import DOTS, ROUTE, SPREAD, SUM
 from .launch import (
     Repeat,
     distinct,
@@ -35,33 +35,30 @@ _NONE = "this family records none: call it under torch.no_grad(), or render the 
 
 
 class Launched:
-    """The only result of calls of a table, whose launches are repeated for others of the same signature."""
+    """The results of calls of a table, whose launches are repeated for others of the same signature."""
 
     def __init__(self, table: Call) -> None:
-        self.table, (self.name,) = table, [x.name for x in table.results]
+        self.table, self.names = table, [x.name for x in (*table.operands, *table.results)]
         self.cached: dict[tuple[object, ...], Repeat] = {}
 
-    def __call__(self, *given: Tensor | None) -> Tensor:
-        """The result for the table's operands, in their order, and the tensor to fill, if there is one."""
+    def __call__(self, *given: Tensor | None) -> Any:
+        """The result for the table's operands, in their order, and the tensor to fill, if there is one; or all."""
         kind = signature_of(*given)
         if kind is not None:
             again = self.cached.get(kind)
             if again is not None:
-                tensors = again.made_of([*given, *[None] * (len(self.table.operands) + 1 - len(given))])
-                found: Tensor = tensors[again.results[0]]
-                return found
-        names = [*(x.name for x in self.table.operands), self.name]
-        operands = dict(zip(names, [*given, *[None] * (len(names) - len(given))]))
-        operands = distinct(operands)
+                tensors = again.made_of([*given, *[None] * (len(self.names) - len(given))])
+                return tensors[again.result] if again.result is not None else [tensors[x] for x in again.results]
+        operands = distinct(dict(zip(self.names, [*given, *[None] * (len(self.names) - len(given))])))
         plan = self.table.plan(None, **operands)
-        first = operands[names[0]]
+        first = operands[self.names[0]]
         call = started(self.table, plan, operands, first) if isinstance(first, Tensor) else None
         if call is not None and kind is not None:
             remember(self.cached, kind, call)
-        return plan.results[self.name]
+        return plan.result
 
 
-summed, spread, dots = Launched(SUM), Launched(SPREAD), Launched(DOTS)
+summed, spread, dots, routed = Launched(SUM), Launched(SPREAD), Launched(DOTS), Launched(ROUTE)
 
 
 def function(backward: bool) -> Callable[..., Tensor]:
@@ -93,7 +90,7 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
     given = {"y": y, "index": index, "weights": weights, "out": out}
     if not all(x is None or isinstance(x, Tensor) for x in given.values()) or y is None or index is None:
         # It says which one is no tensor.
-        return summed(y, index, weights, out)
+        return summed(y, index, weights, out)  # type: ignore[no-any-return]
     refuse_tangents("combine", given.values())
     recorded = [x for x, value in given.items() if value is not None and value.requires_grad]
     if recorded and torch.is_grad_enabled() and (out is not None or not backward):
@@ -107,10 +104,10 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
         return out
     if recorded and torch.is_grad_enabled():
         return _Recorded.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
-    found = summed(y, index, weights, out)
+    summed_rows: Tensor = summed(y, index, weights, out)
     if out is not None:
         written(out)
-    return found
+    return summed_rows
 
 
 def must_be_seen(*operands: Any) -> bool:
@@ -160,7 +157,7 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, index: Tensor, weights: Tensor | None) -> Tensor:
         _setup(ctx, (y, index, weights), y)
-        return summed(y, index, weights)
+        return summed(y, index, weights)  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]

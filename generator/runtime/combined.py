@@ -2,7 +2,8 @@
 
 `SUM` computes for each token the sum over j of `weights[t, j] * y[index[t, j]]`, `SPREAD` the gradient of y, and `DOTS`
 that of the weights. Every sum has one order, and each product is rounded before it is added, so that results repeat bit
-for bit and have the bits of the same operations of torch in fp32.
+for bit and have the bits of the same operations of torch in fp32. `ROUTE` puts pairs of token and expert in the order
+of experts.
 """
 
 # Triton has no type hints.
@@ -22,6 +23,8 @@ from .arguments import stride
 from .call import Call, Launch, Operand, Row, State, cdiv, index_type
 from .launch import name_contract
 
+#: The types of indices that are routed.
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 #: Columns of a block: eight elements of 16 bits for each thread of 4 warps, fewer where rows are short.
 BLOCKS = [{"BLOCK_N": 128, "num_warps": 1}, {"BLOCK_N": 512, "num_warps": 2}, {"BLOCK_N": 1024, "num_warps": 4}]
 
@@ -135,6 +138,44 @@ def dots_kernel(  # type: ignore[no-untyped-def]
         y = tl.load(y_ptr + place * stride_ym + offs_n * stride_yn, mask=inside, other=0.0).to(tl.float32)
         acc += grad * y
     tl.store(out_ptr + term, tl.sum(acc, 0).to(out_ptr.dtype.element_ty))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def route_kernel(  # type: ignore[no-untyped-def]
+    index_ptr,
+    offsets_ptr,
+    rows_ptr,
+    order_ptr,
+    places_ptr,
+    T,
+    K,
+    E,
+    stride_it,
+    stride_ij,
+    BLOCK: tl.constexpr,
+):
+    """The pairs of one expert, behind those of all before it; the last program has those without an expert."""
+    expert, pairs = tl.program_id(0), T * K
+    lanes = tl.arange(0, BLOCK)
+    before = tl.zeros((BLOCK,), tl.int32)
+    for first in tl.range(0, pairs, BLOCK):
+        pair = first + lanes
+        given = tl.load(index_ptr + pair // K * stride_it + pair % K * stride_ij, mask=pair < pairs, other=0)
+        given = given.to(tl.int64)
+        given = tl.where((given >= 0) & (given < E), given, E)
+        before += ((given < expert) & (pair < pairs)).to(tl.int32)
+    at = tl.sum(before, 0)
+    for first in tl.range(0, pairs, BLOCK):
+        pair = first + lanes
+        given = tl.load(index_ptr + pair // K * stride_it + pair % K * stride_ij, mask=pair < pairs, other=0)
+        given = given.to(tl.int64)
+        own = (tl.where((given >= 0) & (given < E), given, E) == expert) & (pair < pairs)
+        place = at + tl.cumsum(own.to(tl.int32), 0) - 1
+        tl.store(order_ptr + place, pair, mask=own)
+        tl.store(rows_ptr + place, pair // K, mask=own)
+        tl.store(places_ptr + pair, tl.where(expert < E, place, -1), mask=own)
+        at += tl.sum(own.to(tl.int32), 0)
+    tl.store(offsets_ptr + expert, at, mask=expert < E)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,4 +321,33 @@ DOTS = Combination(
     ),
     # Always the same number of lanes for the same N.
     choose=_of_columns,
+)
+#: Pairs of token and expert in the order of experts, of which the operand `of` has one along its first dimension.
+ROUTE = Call(
+    [{"BLOCK": 1024, "num_warps": 4}],
+    operands=(Operand("index", "T K", INTEGERS), Operand("of", "E N H")),
+    results=(
+        Operand("offsets", "E", torch.int32, unit=0),
+        Operand("rows", "T*K", torch.int32, unit=0),
+        Operand("order", "T*K", torch.int32, unit=0),
+        Operand("places", "T K", torch.int32, unit=1),
+    ),
+    launches=(
+        Launch(
+            route_kernel,
+            grid=lambda E, **_: (E + 1,),
+            arguments=lambda index, offsets, rows, order, places, T, K, E, **_: {
+                "index_ptr": index,
+                "offsets_ptr": offsets,
+                "rows_ptr": rows,
+                "order_ptr": order,
+                "places_ptr": places,
+                "T": T,
+                "K": K,
+                "E": E,
+                "stride_it": index.stride(0),
+                "stride_ij": index.stride(1),
+            },
+        ),
+    ),
 )

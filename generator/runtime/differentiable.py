@@ -16,6 +16,7 @@ from .launch import (
     name_contract,
     recording,
     registering,
+    remember,
     signature_of,
 )
 from .operators import Operator, requiring, without_sum
@@ -41,6 +42,8 @@ class Differentiable(Operator):
     ) -> None:
         super().__init__(name, kernels, load, function, **options)
         self.gradient, self.placed = gradient, None
+        #: By signature the product of torch that records its own gradient, or None.
+        self.torchs: dict[object, Callable[..., Result] | None] = {}
         self.shown = (gradient or {}).get("called", name)
 
     @functools.cached_property
@@ -68,7 +71,25 @@ class Differentiable(Operator):
         filled = out is not None and operands.get("scatter") is None
         if self.gradient is None or filled or any(x in operands for x in self.outputs):
             return self.seen(a, b, out, config, operands)
+        torchs = getattr(self.choice, "aten", None)
+        if torchs is not None and config is None and out is None:
+            run = self.recorded_by_torch(torchs, a, b, operands)
+            if run is not None:
+                return run(a, b, None, operands)
         return self.recorded(a, b, config, operands, out=out)
+
+    def recorded_by_torch(self, torchs: Any, a: Tensor, b: Tensor, operands: Operands) -> Callable[..., Result] | None:
+        """Torch's product, which records its own gradient, where that and its gradients' are the faster ones."""
+        kind = signature_of(a, b, *operands.values()), *operands, a.requires_grad, b.requires_grad
+        if kind in self.torchs:
+            return self.torchs[kind]
+        self.check(operands)
+        of_torch = torchs.of_call(self, a, b, operands)
+        run: Callable[..., Result] | None = None
+        if of_torch:
+            run = torchs.chosen(self, {"a": a, "b": b, "out": None, **operands})
+        remember(self.torchs, kind, run)
+        return run
 
     def recorded(
         self,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from . import combine
+from .combined import INTEGERS
 from .launchable import is_fake, is_plain
 from .rows import ReplacedModules, along, require_tensor
 
@@ -41,6 +42,8 @@ _TANH = {"none": "geglu", "tanh": "geglu_tanh"}
 #: From so many pairs of token and expert on, the rows of the input are copied in the order of experts: kernels that
 #: load by descriptors read neighbouring rows alone, and are faster by more than the copy takes.
 COPIED = 2048
+#: Up to so many pairs a kernel routes, in a launch for a dozen calls of torch, each of whose programs reads all pairs.
+ROUTED = 8192
 
 
 class Routing(NamedTuple):
@@ -94,7 +97,7 @@ class _Combined(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, weights: Tensor, offsets: Tensor, order: Tensor, places: Tensor) -> Tensor:
         ctx.save_for_backward(y, weights, offsets, order, places)
-        return combine.summed(y, places, weights)
+        return combine.summed(y, places, weights)  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -190,10 +193,13 @@ class Experts(torch.nn.Module):
         if not x.dtype == first.dtype == second.dtype and not torch.is_autocast_enabled(x.device.type):
             types = f"{x.dtype}, and the weights are {first.dtype} and {second.dtype}"
             raise TypeError(f"hidden_states are {types}: give both the same type")
-        routing = routed(index, first.shape[0])
+        known = not combine.must_be_seen(x, index, weights, first, second)
+        if known and 0 < index.numel() <= ROUTED and first.shape[0] and index.dtype in INTEGERS:
+            routing = Routing(*combine.routed(index, first.detach()))
+        else:
+            routing = routed(index, first.shape[0])
         rows = {"rows": routing.rows}
         x = x.contiguous()
-        known = not combine.must_be_seen(x, weights, first, second)
         recording = torch.is_grad_enabled() and any(each.requires_grad for each in (x, weights, first, second))
         if known and recording:
             x, rows = _Gathered.apply(x, routing.rows, routing.places), {}  # type: ignore[no-untyped-call]

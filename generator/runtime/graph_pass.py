@@ -42,6 +42,7 @@ VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 READ_ELSEWHERE = "a value on the way is used elsewhere, too"
 
 FASTER = "torch's own product is the faster one"
+SHORT = "it takes less time than the host's call of a family's operator"
 
 #: What a size that is known at run time only stands for: most numbers are no multiples of a tile.
 _ANY = 8191
@@ -140,8 +141,8 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
                 each(graph)
         for node in [*graph.nodes] if self.installed else ():
             own = self._own.get(node.target) if node.op == "call_function" else None
-            if own is not None and _returned(graph, node, self._function(own)):
-                self.report.kept[own, FASTER] += 1
+            if own is not None and (why := _returned(graph, node, self._function(own))):
+                self.report.kept[own, why] += 1
             if node.op != "call_function" or node.target not in _PRODUCTS or not node.users:
                 continue
             told = _PRODUCTS[node.target]
@@ -214,9 +215,9 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         why = _why_refused(function, {x: given[x].meta["val"] for x in ("a", "b", "offsets") if x in given})
         if why:
             return why
-        aten_product = getattr(function.choice, "aten", None)
-        if aten_product and aten_product.prefers(function, {x: each.meta["val"] for x, each in nodes.items()}):
-            return FASTER
+        why = _why_torch(function, {x: each.meta["val"] for x, each in nodes.items()})
+        if why:
+            return why
         before = {*graph.nodes}
         with graph.inserting_before(output):
             try:
@@ -239,25 +240,37 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
         return ""
 
 
-def _returned(graph: Graph, node: AnyNode, function: Operator) -> bool:
-    """Put torch's product in the place of a contract's operator if it is the faster one; whether it is."""
+def _returned(graph: Graph, node: AnyNode, function: Operator) -> str:
+    """Put torch's product in the place of a contract's operator if it is the faster one; why, or the empty text."""
     products: Any = getattr(function.choice, "aten", None)
     known = products and products.contracts.get(function.name)
     if not known or known.operator not in _BY_NAME or not _contiguous(node.meta["val"]) or node.args[-1] is not None:
-        return False
+        return ""
     given = dict(zip(function.signature.places, node.args))
     values = {name: each.meta["val"] for name, each in given.items() if is_node(each)}
     added = [known.detail] if known.detail else []
     if known.precision or any(values[x].dtype != values["a"].dtype for x in added):
-        return False
-    if not products.prefers(function, values):
-        return False
+        return ""
+    why = _why_torch(function, values)
+    if not why:
+        return ""
     with graph.inserting_before(node):
         call = _made(graph, _BY_NAME[known.operator], [given[x] for x in (*added, "a", "b")])
     call.meta.update({key: x for key, x in node.meta.items() if key not in call.meta})
     node.replace_all_uses_with(call)
     graph.erase_node(node)
-    return True
+    return why
+
+
+def _why_torch(function: Operator, values: Mapping[str, Any]) -> str:
+    """Why torch's product is to run in place of a contract, where it may; else the empty text."""
+    products: Any = getattr(function.choice, "aten", None)
+    if not products:
+        return ""
+    if products.prefers(function, values):
+        return FASTER
+    # A graph of the GPU is replayed without calls of the host.
+    return "" if _options.triton.cudagraphs or not products.short(function, values) else SHORT
 
 
 def is_node(x: object) -> bool:

@@ -125,7 +125,7 @@ class Linear(torch.nn.Linear):
         operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
         if known is not None and _left is not None and left is None and not chain and not made:
-            left = function.choice.aten.of_layer(function, x, weight, operands)
+            left = function.choice.aten.of_call(function, rows_of(x), weight.t(), operands, host=True)
             remember(_left, known, left)
             if left:
                 return functional.linear(x, weight, self.bias)

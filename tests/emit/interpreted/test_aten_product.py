@@ -4,6 +4,7 @@ import importlib
 
 import pytest
 import torch
+from torch._inductor import config as inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
@@ -143,7 +144,8 @@ def test_a_layer_is_torchs_own_where_all_its_products_are(family, monkeypatch, o
     monkeypatch.setattr(aten, "prefers", lambda called, given: called.name != of_kernels and prefers(called, given))
     monkeypatch.setattr(linear, "_left", {})
     layer = family.nn.Linear(K, N, dtype=torch.float16)
-    x = drawn((2, ROWS, K), torch.float16).requires_grad_()
+    # Of other sizes each time: a backward pass is repeated as it ran first.
+    x = drawn((2, ROWS + [None, *_OF_LAYER].index(of_kernels), K), torch.float16).requires_grad_()
     for _ in range(2):
         x.grad = None
         found = layer(x)
@@ -155,6 +157,49 @@ def test_a_layer_is_torchs_own_where_all_its_products_are(family, monkeypatch, o
         with torch.no_grad():
             layer(x)
     assert [*linear._left.values()] == [of_kernels is None, of_kernels != _OF_LAYER[0]]
+
+
+def test_a_product_shorter_than_its_call_is_torchs(family, monkeypatch):
+    """In layers, and in graphs of Inductor unless the GPU's own graph is made; a function runs what is faster."""
+    chosen = family._contract(_OF_LAYER[0]).choice.aten
+    monkeypatch.setattr(chosen, "rules", {("cpu", "gemm_fp16"): (("M", ROWS, "triton", "triton"),)})
+    monkeypatch.setattr(library_module(family, "linear"), "_left", {})
+    layer = family.nn.Linear(K, N, dtype=torch.float16)
+    a, b, bias = operands(3)
+    products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
+    traced = make_fx(lambda a, b, bias: torch.ops.aten.addmm.default(bias, a, b), tracing_mode="fake")
+    for least, graphs, ours in ((1e-6, False, False), (1e-6, True, True), (1e-3, False, True)):
+        monkeypatch.setattr(library_module(family, "aten_product"), "least_seconds", lambda sizes, a, s=least: s)
+        made = library_module(family, "graph_pass").GraphPass(products, family._contract)
+        try:
+            with inductor.patch({"triton.cudagraphs": graphs}):
+                made(traced(a, b, bias).graph)
+        finally:
+            made.remove()
+        assert bool(made.report.replaced) == ours
+        library_module(family, "linear")._left.clear()
+        assert torch.equal(layer(a), functional.linear(a, layer.weight, layer.bias)) or least == 1e-3
+        assert [*library_module(family, "linear")._left.values()] == [least < 1e-3]
+    assert family.gemm_fp16_rcr_bias.which(a, b, bias=bias)[0] != "aten"
+
+
+@pytest.mark.parametrize("of_kernels", [None, "gemm_fp16_rrr_none"])
+def test_torch_records_a_call_whose_products_are_all_torchs(family, monkeypatch, of_kernels):
+    chosen = family._contract(_OF_LAYER[0]).choice.aten
+    prefers = chosen.prefers
+    monkeypatch.setattr(chosen, "prefers", lambda called, given: called.name != of_kernels and prefers(called, given))
+    for name in family._KERNELS:
+        getattr(family._contract(name), "torchs", {}).clear()
+    a, b, bias = (x.detach().requires_grad_() for x in operands(40))
+    for _ in range(2):
+        found = family.gemm_fp16_rcr_bias(a, b, bias=bias)
+        assert ("Addmm" in type(found.grad_fn).__name__) == (of_kernels is None)
+        upstream = drawn((40, N), torch.float16, seed=3)
+        grads = torch.autograd.grad(found, [a, b, bias], upstream)
+        wanted = torch.autograd.grad(torch.addmm(bias, a, b), [a, b, bias], upstream)
+        torch.testing.assert_close(grads, wanted, rtol=1e-2, atol=1e-2)
+    with pytest.raises(ValueError, match="gemm_fp16_rcr_bias: K is 64 in a and 24 in b"):
+        family.gemm_fp16_rcr_bias(a, b.t(), bias=bias)
 
 
 def test_overriding_leaves_such_products_to_torch(family):

@@ -232,6 +232,20 @@ def test_every_integer_type_names_experts(family, kind):
         assert torch.equal(layer(x, index.to(kind), weights), layer(x, index, weights))
 
 
+@pytest.mark.parametrize(("tokens", "k", "count"), [(1, 1, 1), (7, 3, 5), (300, 4, 3), (513, 5, 64)])
+def test_a_kernel_routes_as_torch_does(family, tokens, k, count):
+    """Pairs of several blocks, experts that there are not, a view of indices, and every type."""
+    experts, drawn = family._runtime.experts, torch.Generator().manual_seed(tokens)
+    of = torch.empty(count, 2, 2)
+    given = torch.randint(-1, count + 2, (k, tokens), generator=drawn).t()
+    for kind in (torch.int64, torch.int32, torch.int16, torch.int8):
+        wanted, found = experts.routed(given.to(kind), count), experts.combine.routed(given.to(kind), of)
+        assert len(found) == len(wanted) and all(map(torch.equal, found, wanted))
+    # Pairs behind the last end belong to no expert.
+    unsigned = given.clamp(0).to(torch.uint8)
+    assert all(map(torch.equal, experts.combine.routed(unsigned, of), experts.routed(unsigned, count)))
+
+
 def test_hidden_states_have_the_type_of_the_weights_but_under_autocast(family):
     x, index, weights = drawn()
     layer = family.nn.Experts(COUNT, HIDDEN, INNER, dtype=torch.float16)
