@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from generator.emit.cubin.compiled_contracts import ALIGNMENTS, CubinOperand
+from generator.emit.cubin.contracts import ALIGNMENTS, CubinOperand
 
 #: The types of elements without a type of their own in torch, or that the caller may choose, are those of the family.
 _ALIGNED, _ADDRESSED, _ANY = ALIGNMENTS

@@ -2,7 +2,7 @@
 
 A kernel and its configuration are chosen as a family of `package: plain` chooses them, which copies no operand. Sizes
 are exact: Triton specialises each kernel on them as for a call from Python. Of addresses and strides it is told what a
-class of alignment promises (`generator.emit.cubin.compiled_contracts.ALIGNMENTS`).
+class of alignment promises (`generator.emit.cubin.contracts.ALIGNMENTS`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import torch
 import triton
 
 from generator.emit.call_value import Made, evaluated, extents
-from generator.emit.cubin.c_expressions import SIZES, expression
-from generator.emit.cubin.compiled_contracts import (
+from generator.emit.cubin.contracts import (
     ALIGNMENTS,
+    SIZES,
     CubinContract,
     CubinEntry,
     CubinMemory,
     CubinOperand,
     CubinPackage,
     CubinRun,
+    expression,
 )
 from generator.emit.loading import load_family
 from generator.emit.manifest_reader import Rendered
@@ -152,7 +153,7 @@ class _Packing:
         runs: list[CubinRun] = []
         before: tuple[_Planned | None, ...] = ()
         for (n, k, m), planned in sorted(at.items(), key=lambda item: item[0]):
-            if runs and runs[-1].follows(n, k, m) and planned == before:
+            if runs and (runs[-1].n, runs[-1].k, runs[-1].last + 1) == (n, k, m) and planned == before:
                 runs[-1] = replace(runs[-1], last=m)
             else:
                 runs.append(CubinRun(n, k, m, m, tuple(None if x is None else entries[id(x)] for x in planned)))
