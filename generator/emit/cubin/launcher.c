@@ -139,17 +139,6 @@ typedef struct PACKAGE(handle) {
 /* A result of the driver as a status. */
 static int of_cuda(CUresult result) { return result == 0 ? STATUS(OK) : STATUS(CUDA) + result; }
 
-static int find_all(handle *h)
-{
-    void *found;
-#define FIND(needed, name, arguments)                                                                                  \
-    found = dlsym(h->library, #name);                                                                                  \
-    if (found == NULL && needed) return STATUS(OLD_DRIVER);                                                            \
-    memcpy(&h->name, &found, sizeof found);
-    DRIVER(FIND)
-    return STATUS(OK);
-}
-
 /* Load an image; it gets as much shared memory as Triton's own loader gives it. */
 static int load_image(handle *h, int i, int optin)
 {
@@ -168,8 +157,15 @@ static int load_image(handle *h, int i, int optin)
 
 static int load_all(handle *h)
 {
-    int device = 0, major = 0, minor = 0, optin = 0, status = find_all(h);
-    if (status != STATUS(OK)) return status;
+    int device = 0, major = 0, minor = 0, optin = 0, status = STATUS(OK);
+    void *found;
+    h->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (h->library == NULL) return STATUS(NO_DRIVER);
+#define FIND(needed, name, arguments)                                                                                  \
+    found = dlsym(h->library, #name);                                                                                  \
+    if (found == NULL && needed) return STATUS(OLD_DRIVER);                                                            \
+    memcpy(&h->name, &found, sizeof found);
+    DRIVER(FIND)
     CUresult result = h->cuCtxGetCurrent(&h->context);
     if (result == 0 && h->context == NULL) return STATUS(NO_CONTEXT);
     if (result == 0) result = h->cuCtxGetDevice(&device);
@@ -190,7 +186,7 @@ static int unload_all(handle *h)
         CUresult result = h->modules[i] == NULL ? 0 : h->cuModuleUnload(h->modules[i]);
         if (first == 0) first = result;
     }
-    dlclose(h->library);
+    if (h->library != NULL) dlclose(h->library);
     free(h);
     return of_cuda(first);
 }
@@ -199,14 +195,8 @@ static int load(handle **made, const image *images)
 {
     if (made == NULL) return STATUS(NO_HANDLE);
     *made = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) return STATUS(NO_DRIVER);
     handle *h = (handle *)calloc(1, sizeof *h);
-    if (h == NULL) {
-        dlclose(library);
-        return STATUS(NO_MEMORY);
-    }
-    h->library = library;
+    if (h == NULL) return STATUS(NO_MEMORY);
     h->images = images;
     int status = load_all(h);
     if (status == STATUS(OK))
@@ -268,15 +258,12 @@ static int64_t span(int rank, const value *v)
 /* Whether elements of a result share an address: a stride is not beyond what the smaller ones reach. */
 static int overlaps(int rank, const value *v)
 {
-    int64_t reach = 0;
-    int done[3] = {0, 0, 0};
-    for (int round = 0; round < rank; ++round) {
-        int next = -1;
-        for (int i = 0; i < rank; ++i)
-            if (!done[i] && (next < 0 || v->stride[i] < v->stride[next])) next = i;
-        done[next] = 1;
-        if (v->extent[next] > 1 && v->stride[next] <= reach) return 1;
-        reach += (v->extent[next] - 1) * v->stride[next];
+    for (int i = 0; i < rank; ++i) {
+        int64_t reach = 0;
+        for (int j = 0; j < rank; ++j)
+            if (v->stride[j] < v->stride[i] || (v->stride[j] == v->stride[i] && j < i))
+                reach += (v->extent[j] - 1) * v->stride[j];
+        if (v->extent[i] > 1 && v->stride[i] <= reach) return 1;
     }
     return 0;
 }
@@ -404,17 +391,6 @@ static int prepare(const launch *l, const sizes *s, const value *values, frame *
     return STATUS(OK);
 }
 
-/* Prepare the launches of an entry, or say why it is not for this call. */
-static int prepare_all(const contract *c, const entry *e, const sizes *s, const value *values, frame *frames)
-{
-    int status = STATUS(OK);
-    for (int i = 0; i < c->operands_count; ++i)
-        if ((e->narrow >> i & 1) && span(c->operands[i].rank, &values[i]) > (int64_t)1 << 31) return STATUS(SPAN);
-    for (int i = 0; i < e->count && status == STATUS(OK); ++i)
-        status = prepare(&e->launches[i], s, values, &frames[i]);
-    return status;
-}
-
 /* ---- a call: launching ---- */
 
 /* Encode a tensor map as Triton's launcher does, the innermost dimension first. */
@@ -534,7 +510,11 @@ static int run_call(const handle *h, const contract *c, const void *call, void *
         if (e == NULL) continue;
         /* A workspace at a wrong address is refused below, not by the kernels that use it. */
         size_t bytes = place(e, &s, workspace[0] / 256 * 256, values + c->operands_count);
-        status = prepare_all(c, e, &s, values, frames);
+        status = STATUS(OK);
+        for (int j = 0; j < c->operands_count; ++j)
+            if ((e->narrow >> j & 1) && span(c->operands[j].rank, &values[j]) > (int64_t)1 << 31) status = STATUS(SPAN);
+        for (int j = 0; j < e->count && status == STATUS(OK); ++j)
+            status = prepare(&e->launches[j], &s, values, &frames[j]);
         if (status != STATUS(OK)) continue;
         if (bytes > 0 && (workspace[0] == 0 || workspace[0] % 256 != 0 || workspace[1] < bytes))
             return STATUS(WORKSPACE);

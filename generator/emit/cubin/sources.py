@@ -93,6 +93,7 @@ class _Tables:
         self.images = {image: index for index, image in enumerate(package.images)}
         self.numbers: dict[str, int] = {}
         self.rows: dict[str, list[str]] = {x: [] for x in ("map", "argument", "memory", "launch", "entry")}
+        self.places: dict[tuple[str, tuple[str, ...]], str] = {}
         #: The most values of a call, launches of an entry, and arguments and tensor maps of a launch.
         self.most = {"VALUES": 0, "LAUNCHES": 1, "ARGUMENTS": 0, "MAPS": 1}
         self.operands = [self._operands(package, x) for x in package.contracts]
@@ -110,14 +111,14 @@ class _Tables:
         """The indices of three expressions, each written once; those that are missing are 1."""
         return [self._number(text) for text in (*texts, *["1"] * (3 - len(texts)))]
 
-    def _at(self, kind: str, rows: Sequence[str], *, once: bool = False) -> str:
-        """The address of rows, which are added behind the others unless they are there `once`."""
-        table = self.rows[kind]
+    def _at(self, kind: str, *rows: str) -> str:
+        """The address of rows, which the table has once."""
         if not rows:
             return "NULL"
-        if not once or rows[0] not in table:
-            table += rows
-        return f"&{kind}_table[{table.index(rows[0]) if once else len(table) - len(rows)}]"
+        if (kind, rows) not in self.places:
+            self.places[kind, rows] = f"&{kind}_table[{len(self.rows[kind])}]"
+            self.rows[kind] += rows
+        return self.places[kind, rows]
 
     def _operands(self, package: CubinPackage, contract: CubinContract) -> list[str]:
         rows = []
@@ -141,15 +142,15 @@ class _Tables:
         ]
         launches = []
         for x in entry.launches:
-            arguments = self._at("argument", [self._argument(each, places) for each in x.arguments])
+            arguments = self._at("argument", *(self._argument(each, places) for each in x.arguments))
             launches.append(_row(self.images[x.image], self._numbers(x.grid), len(x.arguments), arguments))
             ranks = [len(each.map.box) for each in x.arguments if each.map]
             # Triton adds two arguments.
             self._count(ARGUMENTS=2 + len(x.arguments) + 2 * sum(ranks), MAPS=len(ranks))
         self._count(VALUES=len(places), LAUNCHES=len(launches))
         bits = [hex(sum(1 << names.index(x) for x in found)) for found in (entry.narrow, entry.cleared)]
-        parts = (self._at("launch", launches), self._at("memory", memories), len(launches), len(memories))
-        return self._at("entry", [f"/* {entry.kernel}, {entry.row} */ {_row(*parts, *bits)}"])
+        parts = (self._at("launch", *launches), self._at("memory", *memories), len(launches), len(memories))
+        return self._at("entry", f"/* {entry.kernel}, {entry.row} */ {_row(*parts, *bits)}")
 
     def _count(self, **numbers: int) -> None:
         self.most |= {name: max(number, self.most[name]) for name, number in numbers.items()}
@@ -160,7 +161,7 @@ class _Tables:
         if x.map is not None:
             y, box = x.map, [*x.map.box, *[0] * (3 - len(x.map.box))]
             row = _row(y.turned, len(y.box), y.swizzle, y.bytes, y.type, y.padded, y.nan, box)
-            described = self._at("map", [row], once=True)
+            described = self._at("map", row)
         return _row(x.kind, x.bytes, x.divisible, x.one, which, x.dimension, described)
 
 
