@@ -16,8 +16,6 @@ from generator.plan.kernels import Kernel
 
 #: The classes of alignment, best first, in the order of a run's entries.
 ALIGNMENTS = ("ALIGNED", "ADDRESSED", "ANY")
-#: The sizes of a call that has `count` products, as the C file names them.
-SIZES: Mapping[str, str] = {"M": "s->m", "N": "s->n", "K": "s->k", "B": "s->count", "G": "s->count"}
 _CALLS = {"cdiv": "parts", "least": "least", "next_power": "power"}
 #: Words of C and C++, and fields of every call, that no operand can have.
 _WORDS = """

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from generator.emit.cubin.contracts import (
     TAKEN,
@@ -78,7 +77,7 @@ def files(package: CubinPackage) -> Iterator[tuple[str, str]]:
         "upper": package.name.upper(),
         "statuses": STATUSES,
         "tables": _Tables(package),
-        "launcher": Path(str(data("emit", "cubin", "launcher.c"))).read_text(encoding="utf-8"),
+        "launcher": data("emit", "cubin", "launcher.c").read_text(encoding="utf-8"),
         "example": example,
     }
     templates = environment(data("emit", "cubin"))
