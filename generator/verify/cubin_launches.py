@@ -45,10 +45,10 @@ def launch_of(
     `known` has the sizes as C expressions, and the numbers of the configuration. Raises `Unpackable`.
     """
     programs = tuple(expression(each, known) for each in grid)
-    return CubinLaunch(_image(compiled), programs, tuple(_arguments(sources, planned, compiled, known)))
+    return CubinLaunch(image_of(compiled), programs, tuple(_arguments(sources, planned, compiled, known)))
 
 
-def _image(compiled: Any) -> CubinImage:
+def image_of(compiled: Any) -> CubinImage:
     """The compiled kernel with what a launch of it needs; raises `Unpackable` if that is more than a plain launch."""
     metadata = compiled.metadata
     for name, plain in _PLAIN.items():

@@ -143,6 +143,6 @@ class Built:
         return json.loads(done.stdout), parts
 
 
-def of_kind(lines: Sequence[Sequence[str]], *names: str) -> list[list[str]]:
-    """The words of the calls of these functions of the driver, without the function."""
-    return [list(line[1:]) for line in lines if line[0] in names]
+def of_kind(lines: Sequence[Sequence[str]], name: str) -> list[list[str]]:
+    """The words of the calls of a function of the driver, without the function."""
+    return [list(line[1:]) for line in lines if line[0] == name]
