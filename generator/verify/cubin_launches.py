@@ -52,7 +52,7 @@ def image_of(compiled: Any) -> CubinImage:
     """The compiled kernel with what a launch of it needs; raises `Unpackable` if that is more than a plain launch."""
     metadata = compiled.metadata
     for name, plain in _PLAIN.items():
-        if (needed := getattr(metadata, name, plain)) != plain:
+        if (needed := getattr(metadata, name, None) or plain) != plain:
             raise Unpackable(f"its launch has {name} {needed}, which only Triton's launcher makes")
     return CubinImage(metadata.name, bytes(compiled.asm["cubin"]), metadata.shared, metadata.num_warps)
 

@@ -320,13 +320,13 @@ typedef union {
     float number;
 } slot;
 typedef struct {
-    int64_t grid[3];
-    int count, mapped;
-    slot slots[MOST_ARGUMENTS];
-    void *params[MOST_ARGUMENTS];
+    ALIGNED(128) tensor_map maps[MOST_MAPS];
     const map *described[MOST_MAPS];
     const slot *lines[MOST_MAPS];
-    tensor_map maps[MOST_MAPS];
+    slot slots[MOST_ARGUMENTS];
+    void *params[MOST_ARGUMENTS];
+    int64_t grid[3];
+    int count, mapped;
 } frame;
 
 /* Describe a matrix by row-major lines, as a tensor map does; ALIGNMENT if it cannot. A stride that is never used is an
@@ -369,7 +369,9 @@ static int prepare(const launch *l, const sizes *s, const value *values, frame *
             for (int j = 1; j <= 2 * x->described->rank; ++j) f->params[f->count++] = own + j;
             continue;
         }
-        int64_t whole = x->kind == NUMBER ? number(x->which, s) : x->kind == STRIDE ? v->stride[x->dimension] : 0;
+        int64_t whole = 0;
+        if (x->kind == NUMBER) whole = number(x->which, s);
+        if (x->kind == STRIDE) whole = v->stride[x->dimension];
         if (x->kind == ADDRESS) whole = (int64_t)v->address;
         if ((x->divisible && whole % 16 != 0) || (x->one && whole != 1)) return STATUS(ALIGNMENT);
         if (x->kind == STRIDE && x->bytes == 4 && whole > INT32_MAX) return STATUS(SPAN);
