@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 import shlex
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from generator.emit.cubin import sources
 from generator.emit.cubin.contracts import CubinPackage
+from generator.emit.cubin.example import example_of
 from generator.emit.cubin.sources import STATUSES, files
 from generator.language.errors import CallError
 from generator.plan.devices import DEVICES
@@ -103,6 +106,20 @@ def test_the_example_says_whether_known_results_are_right(builds: dict[str, Buil
     environment = {"LD_LIBRARY_PATH": str(_no_driver(tmp_path))}
     done = subprocess.run(program, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stderr) == (2, "the CUDA driver lacks cuInit\n")
+
+
+def test_known_results_are_those_of_products_in_float64(builds: dict[str, Built]) -> None:
+    example, numbers = example_of(builds["batch"].package.contracts[0], 2), torch.arange(-8, 9).double() / 8
+    assert example is not None
+
+    def made(place: int, *shape: int) -> torch.Tensor:
+        return numbers[(5 * torch.arange(math.prod(shape)) + place) % 17].reshape(shape)
+
+    for (m, n, k, count), checks in example.cases:
+        product = made(0, count, m, k) @ made(1, count, n, k).mT
+        bits = (product * 0.5 + made(3, count, m, n)).half().flatten().view(torch.int16)
+        assert len(checks) == 8
+        assert all(least <= int(bits[at]) & 0xFFFF <= largest for at, least, largest in checks)
 
 
 def _no_driver(folder: Path) -> Path:
