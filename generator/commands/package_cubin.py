@@ -8,7 +8,8 @@ from pathlib import Path
 from generator.commands.prepare import shapes_of
 from generator.emit import manifest_reader
 from generator.emit.apply import Refused
-from generator.emit.cubin.sources import CubinSources, require_c_name
+from generator.emit.cubin.sources import files as sources_of
+from generator.emit.cubin.sources import require_c_name
 from generator.emit.job import counted
 from generator.emit.new_folder import write_folder
 from generator.emit.package import require_folder
@@ -55,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
     made = compiled_package(
         family, name, device, shapes, only="*" if options.only is None else options.only, count=count
     )
-    files = {Path(path): text.encode() for path, text in CubinSources(made).files()}
+    files = {Path(path): text.encode() for path, text in sources_of(made)}
     for contract, reason in made.left_out:
         print(f"left out: {contract}: {reason}")
     if not write_folder(options.out, files):

@@ -12,12 +12,19 @@ from typing import Any
 from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
 
 from generator.emit.call_value import Made, Tensor
-from generator.emit.cubin.c_expressions import expression
-from generator.emit.cubin.compiled_contracts import CubinArgument, CubinImage, CubinLaunch, TensorMap
+from generator.emit.cubin.contracts import CubinArgument, CubinImage, CubinLaunch, TensorMap, expression
 from generator.plan.extents import Amount
 
 #: The bytes of an argument of each type, as Triton writes types.
 _BYTES = {"i32": 4, "i64": 8, "fp32": 4}
+#: What a plain launch has: no scratch memory, no clusters, no programs that wait for each other or for another kernel.
+_PLAIN = {
+    "global_scratch_size": 0,
+    "profile_scratch_size": 0,
+    "num_ctas": 1,
+    "launch_cooperative_grid": False,
+    "launch_pdl": False,
+}
 #: The type of a tensor map of fp32 that the hardware rounds to tf32, as `cuTensorMapEncodeTiled` numbers it.
 _TF32 = 11
 
@@ -38,26 +45,16 @@ def launch_of(
     `known` has the sizes as C expressions, and the numbers of the configuration. Raises `Unpackable`.
     """
     programs = tuple(expression(each, known) for each in grid)
-    return CubinLaunch(_image(compiled), programs, tuple(_arguments(sources, planned, compiled, known)))
+    return CubinLaunch(image_of(compiled), programs, tuple(_arguments(sources, planned, compiled, known)))
 
 
-def _image(compiled: Any) -> CubinImage:
-    """The compiled kernel with what a launch of it needs."""
+def image_of(compiled: Any) -> CubinImage:
+    """The compiled kernel with what a launch of it needs; raises `Unpackable` if that is more than a plain launch."""
     metadata = compiled.metadata
-    for kind in ("global", "profile"):
-        if size := getattr(metadata, f"{kind}_scratch_size", 0):
-            raise Unpackable(
-                f"it needs {size} bytes of {kind} scratch memory a program, which Triton's launcher allocates"
-            )
-    return CubinImage(
-        metadata.name,
-        bytes(compiled.asm["cubin"]),
-        metadata.shared,
-        metadata.num_warps,
-        getattr(metadata, "num_ctas", 1),
-        bool(getattr(metadata, "launch_cooperative_grid", False)),
-        bool(getattr(metadata, "launch_pdl", False)),
-    )
+    for name, plain in _PLAIN.items():
+        if (needed := getattr(metadata, name, None) or plain) != plain:
+            raise Unpackable(f"its launch has {name} {needed}, which only Triton's launcher makes")
+    return CubinImage(metadata.name, bytes(compiled.asm["cubin"]), metadata.shared, metadata.num_warps)
 
 
 def _arguments(
@@ -91,7 +88,6 @@ def _map(source: Made, descriptor: Any, meta: Mapping[str, Any]) -> TensorMap:
     if getattr(descriptor, "round_f32_to_tf32", False):
         kind = _TF32
     return TensorMap(
-        source.given[0].name,
         bool(dict(source.options).get("turned")),
         tuple(meta["block_size"]),
         meta["swizzle"],

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from generator.emit.cubin.compiled_contracts import ALIGNMENTS, CubinOperand
+from generator.emit.cubin.contracts import ALIGNMENTS, CubinOperand
 
 #: The types of elements without a type of their own in torch, or that the caller may choose, are those of the family.
 _ALIGNED, _ADDRESSED, _ANY = ALIGNMENTS
@@ -40,33 +40,21 @@ def placing(
     *front, rows, columns = shape
     if operand.unit is None and least and (operand.loose or alignment == _ANY):
         # No stride is 1, and none a multiple of 16.
-        lead = 3 * columns | 1
-        inner: tuple[int, ...] = (max(lead, 5), 3)
-        return (*[max(lead, 5) * rows | 1 for _ in front], *inner), offset
-    along = len(shape) - 1 if operand.unit is None else operand.unit
-    width, height = (columns, rows) if along == len(shape) - 1 else (rows, columns)
-    lead = _lead(max(width, 1), operand.bytes, _ANY if operand.loose else alignment, least)
-    apart = _apart(lead * max(height, 1), operand.bytes, alignment, least)
-    inner = (lead, 1) if along == len(shape) - 1 else (1, lead)
-    return (*[apart for _ in front], *inner), offset
+        lead = max(3 * columns | 1, 5)
+        return (*[lead * rows | 1 for _ in front], lead, 3), offset
+    by_rows = operand.unit in (None, len(shape) - 1)
+    width, height = (columns, rows) if by_rows else (rows, columns)
+    lead = _spaced(max(width, 1), operand.bytes, _ANY if operand.loose else alignment, least)
+    apart = lead * max(height, 1)
+    if least and alignment != _ALIGNED:
+        apart = _spaced(apart, operand.bytes, alignment, least)
+    return (*[apart for _ in front], *((lead, 1) if by_rows else (1, lead))), offset
 
 
-def _lead(width: int, size: int, alignment: str, least: bool) -> int:
-    """The leading dimension for lines of so many elements of `size` bytes."""
-    if alignment == _ALIGNED:
-        return -(-width // 16) * 16
+def _spaced(distance: int, size: int, alignment: str, least: bool) -> int:
+    """A stride of elements of `size` bytes that is not less than the distance."""
     if alignment == _ANY:
-        return max(width | 1, 3) if least else width
-    step = max(16 // size, 1)
-    lead = -(-width // step) * step
-    return lead + step if least and lead % 16 == 0 and step < 16 else lead
-
-
-def _apart(together: int, size: int, alignment: str, least: bool) -> int:
-    """The distance of two matrices of so many elements."""
-    if not least or alignment == _ALIGNED:
-        return together
-    if alignment == _ANY:
-        return together | 1
-    step = max(16 // size, 1)
-    return together + step if together % 16 == 0 and step < 16 else together
+        return max(distance | 1, 3) if least else distance
+    step = 16 if alignment == _ALIGNED else max(16 // size, 1)
+    stride = -(-distance // step) * step
+    return stride + step if least and stride % 16 == 0 and step < 16 else stride

@@ -2,7 +2,7 @@
 
 A kernel and its configuration are chosen as a family of `package: plain` chooses them, which copies no operand. Sizes
 are exact: Triton specialises each kernel on them as for a call from Python. Of addresses and strides it is told what a
-class of alignment promises (`generator.emit.cubin.compiled_contracts.ALIGNMENTS`).
+class of alignment promises (`generator.emit.cubin.contracts.ALIGNMENTS`).
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import fnmatch
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import triton
 
 from generator.emit.call_value import Made, evaluated, extents
-from generator.emit.cubin.c_expressions import SIZES, expression
-from generator.emit.cubin.compiled_contracts import (
+from generator.emit.cubin.contracts import (
     ALIGNMENTS,
     CubinContract,
     CubinEntry,
@@ -27,6 +26,7 @@ from generator.emit.cubin.compiled_contracts import (
     CubinOperand,
     CubinPackage,
     CubinRun,
+    expression,
 )
 from generator.emit.loading import load_family
 from generator.emit.manifest_reader import Rendered
@@ -41,6 +41,8 @@ from generator.verify.cubin_launches import Unpackable, launch_of
 from generator.verify.cubin_operands import dtype_of, placing
 from generator.verify.machine_code import own_cache
 
+#: A number, or an expression in C.
+Size: TypeAlias = "int | str"
 _DEVICE = torch.device("cuda", 0)
 
 
@@ -92,7 +94,6 @@ class _Planned:
     row: Mapping[str, int]
     plan: Any
     known: Mapping[str, int | str]
-    compiled: list[Any] = field(default_factory=list)
 
 
 class _Packing:
@@ -114,12 +115,15 @@ class _Packing:
             names = ", ".join(x.name for x in self.table.reduced)
             raise Unpackable(f"torch reduces {names} after the kernel")
         self.function: Any = getattr(module, name)
-        # Groups divide M, or K in contracts whose names begin with `gmmk_`.
-        total = SIZES["M"] if name.startswith("gmm_") else SIZES["K"]
-        self.sizes = {**SIZES, "T": total, "R": total, "S": total}
+        self.sizes = self.numbers("s->m", "s->n", "s->k", "s->count")
         tensors = [x for x in (*self.table.operands, *self.table.results) if x.absent is None]
         self.operands = {x.name: self.operand(x) for x in tensors}
         self.found: dict[tuple[object, ...], _Planned] = {}
+
+    def numbers(self, m: Size, n: Size, k: Size, count: Size) -> dict[str, Size]:
+        """The sizes of a call by their names. Groups divide M, or K in contracts whose names begin with `gmmk_`."""
+        total = m if self.name.startswith("gmm_") else k
+        return {"M": m, "N": n, "K": k, "B": count, "G": count, "T": total, "R": total, "S": total}
 
     def operand(self, x: Any) -> CubinOperand:
         """An operand or a result as the package describes it."""
@@ -147,12 +151,13 @@ class _Packing:
                 at[shape.n, shape.k, m] = self.planned(m, shape.n, shape.k)
         if not at:
             raise CallError("package --format cubin: --shapes gives no M above 0")
-        self.compile()
-        entries = {id(each): self.entry(each) for each in self.found.values()}
+        launches = [launch for each in self.found.values() for launch in each.plan.launches]
+        compiled = iter(in_threads(launches, lambda each: each.kernel.warmup(grid=each.grid, **each.arguments)))
+        entries = {id(x): self.entry(x, [next(compiled) for _ in x.plan.launches]) for x in self.found.values()}
         runs: list[CubinRun] = []
         before: tuple[_Planned | None, ...] = ()
         for (n, k, m), planned in sorted(at.items(), key=lambda item: item[0]):
-            if runs and runs[-1].follows(n, k, m) and planned == before:
+            if runs and (runs[-1].n, runs[-1].k, runs[-1].last + 1) == (n, k, m) and planned == before:
                 runs[-1] = replace(runs[-1], last=m)
             else:
                 runs.append(CubinRun(n, k, m, m, tuple(None if x is None else entries[id(x)] for x in planned)))
@@ -206,14 +211,13 @@ class _Packing:
 
     def given(self, alignment: str, m: int, n: int, k: int, *, least: bool) -> dict[str, Any]:
         """The operands of a call, without memory."""
-        total = m if self.name.startswith("gmm_") else k
-        numbers = {"M": m, "N": n, "K": k, "B": self.count, "G": self.count, "T": total, "R": total, "S": total}
+        numbers = self.numbers(m, n, k, self.count)
         given: dict[str, Any] = {}
         for x in (*self.table.operands, *self.table.results):
             if x.absent is not None or not x.shape:
                 given[x.name] = None if x.absent is not None else 1.0
                 continue
-            shape = tuple(int(expression(extent, numbers)) for extent in extents(x.shape))
+            shape = x.sized(numbers)
             strides, offset = placing(shape, self.operands[x.name], alignment, least=least)
             given[x.name] = memoryless.tensor(dtype_of(x, self.table), _DEVICE, shape, strides, offset)
         return given
@@ -226,14 +230,7 @@ class _Packing:
         found = None if function.choice is None else function.choice.best(function, taking, self.table.state(like))
         return found or (taking[0], None)
 
-    def compile(self) -> None:
-        """Compile what was found, in as many threads as there are processors."""
-        launches = [launch for each in self.found.values() for launch in each.plan.launches]
-        compiled = iter(in_threads(launches, lambda each: each.kernel.warmup(grid=each.grid, **each.arguments)))
-        for each in self.found.values():
-            each.compiled = [next(compiled) for _ in each.plan.launches]
-
-    def entry(self, each: _Planned) -> CubinEntry:
+    def entry(self, each: _Planned, compiled: Sequence[Any]) -> CubinEntry:
         """What was planned, with its compiled kernels; raises `Unpackable`."""
         call = each.module.CALL
         loose = next((x for x in call.cleared if self.operands[x].unit is None), None)
@@ -242,9 +239,9 @@ class _Packing:
         tensors = [x.name for x in (*call.operands, *call.results, *call.memory)]
         sources = [evaluated(launch.arguments, tensors) for launch in call.launches]
         launches = [
-            launch_of(evaluated(launch.grid, ()), arguments, planned, compiled, each.known)
-            for launch, arguments, planned, compiled in zip(
-                call.launches, sources, each.plan.launches, each.compiled, strict=True
+            launch_of(evaluated(launch.grid, ()), arguments, planned, image, each.known)
+            for launch, arguments, planned, image in zip(
+                call.launches, sources, each.plan.launches, compiled, strict=True
             )
         ]
         narrow = [

@@ -20,6 +20,7 @@ from generator.emit.manifest_reader import read
 from generator.plan.devices import DEVICES
 from generator.runtime import memoryless
 from generator.verify.ahead_of_time import ProductSizes, standing_in_for
+from generator.verify.cubin_launches import Unpackable, image_of
 from generator.verify.cubin_operands import dtype_of
 from generator.verify.cubin_package import compiled_package
 from tests.helpers.emit.cubins import Built, fake_driver, hashed, of_kind
@@ -202,15 +203,13 @@ def test_what_is_launched(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [hashes[str(i)] for i in range(len(hashes))] == [hashed(x.data) for x in case.built.package.images]
     assert len(of_kind(unloading, "cuModuleUnload")) == len(hashes)
     for call, (plan, compiled), arguments, own in zip(calls, wanted, made, lines):
-        launches = of_kind(own, "cuLaunchKernel", "cuLaunchKernelEx")
+        launches = of_kind(own, "cuLaunchKernel")
         encoded = of_kind(own, "cuTensorMapEncodeTiled")
         assert len(launches) == len(plan.launches)
         for launch, each, image, (bytes_, maps) in zip(plan.launches, compiled, launches, arguments):
             assert names[image[0]] == each.metadata.name
             grid = [*launch.grid, 1, 1][:3]
-            threads = 32 * each.metadata.num_warps
-            shape = [*grid, threads, 1, 1]
-            assert image[1:7] == [str(x) for x in shape]
+            assert image[1:7] == [*map(str, grid), str(32 * each.metadata.num_warps), "1", "1"]
             assert image[8] == f"{STREAM:x}"
             if call.aligned:
                 # It is the very kernel that a call from Python runs.
@@ -254,6 +253,12 @@ def cleared_ones(case: Case, call: Given, lines: list[list[str]]) -> None:
         assert by_lines == [[f"{call.addresses['out']:x}", str(4 * ld), "0", str(4 * N), str(m), f"{STREAM:x}"]]
     elif table.cleared:
         assert whole == [[f"{call.addresses['out']:x}", "0", str(4 * N * m), f"{STREAM:x}"]]
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_ctas", 2), ("launch_pdl", True), ("global_scratch_size", 64)])
+def test_what_a_plain_launch_does_not_have_is_refused(name: str, value: object) -> None:
+    with pytest.raises(Unpackable, match=f"{name} {value}"):
+        image_of(SimpleNamespace(metadata=SimpleNamespace(**{name: value})))
 
 
 def test_a_tuned_family_takes_the_kernels_that_its_function_takes(tmp_path: Path, driver: Path) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from generator.emit.cubin import sources
-from generator.emit.cubin.compiled_contracts import CubinPackage
-from generator.emit.cubin.sources import STATUSES, CubinSources
+from generator.emit.cubin.contracts import CubinPackage
+from generator.emit.cubin.example import example_of
+from generator.emit.cubin.sources import STATUSES, files
 from generator.language.errors import CallError
 from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import ProductSizes
@@ -27,11 +30,11 @@ from tests.helpers.verify.rendered import rendered
 
 Cli = Callable[..., Spoken]
 
-HELPERS = ROOT / "tests" / "helpers" / "emit"
 TILE = "tile: [{m: 32, n: 32, k: 32, warps: 4, stages: 2}]\n"
 SPECS = {
     "plain": f"layout: rcr\ndtype: fp16\nepilogue: bias+gelu_tanh\nload: pointer\n{TILE}",
     "batch": f"layout: rcr\ndtype: fp16\nbatch: strided\nepilogue: scale+add\nload: descriptor\n{TILE}",
+    "large": f"layout: rcr\ndtype: fp16\nload: pointer\n{TILE.replace('32', '128').replace('stages: 2', 'stages: 3')}",
     "split": f"layout: rcr\ndtype: bf16\nschedule: split_k\nload: pointer\n{TILE.replace('}]', ', split: 2}]')}",
 }
 N, K, ROWS = 64, 32, (1, 32, 33, 34)
@@ -52,7 +55,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
 
 
 #: The fields of a call of each contract, with aligned addresses.
-FIELDS = {
+FIELDS: dict[str, dict[str, Any]] = {
     "plain": {"a": 1 << 40, "b": 1 << 41, "bias": 1 << 42, "out": 1 << 43},
     "batch": {"a": 1 << 40, "b": 1 << 41, "scale": 2.0, "add": 1 << 42, "out": 1 << 43, "batch": 2}
     | {"a_batch": 32 * K, "b_batch": N * K, "add_batch": 32 * N, "out_batch": 32 * N},
@@ -60,34 +63,17 @@ FIELDS = {
 }
 
 
+C, CPP = ("gcc", "-std=c11", *STRICT), ("g++", "-x", "c++", "-std=c++17", *STRICT)
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_the_sources_compile_without_a_warning(builds: dict[str, Built], name: str, tmp_path: Path) -> None:
-    folder = builds[name].folder
-    c, header = folder / "packed.c", tmp_path / "alone.c"
     # The header needs nothing in front of it.
-    header.write_text('#include "packed.h"\n')
-    for level in ("-O0", "-O2"):
-        compiled_with("gcc", "-std=c11", *STRICT, level, "-c", c, "-o", tmp_path / "c.o")
-        compiled_with("g++", "-x", "c++", "-std=c++17", *STRICT, level, "-c", c, "-o", tmp_path / "cpp.o")
-    compiled_with("gcc", "-std=c11", *STRICT, f"-I{folder}", "-c", header, "-o", tmp_path / "h.o")
-    compiled_with("g++", "-x", "c++", "-std=c++17", *STRICT, f"-I{folder}", "-c", header, "-o", tmp_path / "h.o")
-    include = ("-O2", f"-I{folder}", "-c", folder / "example.c", "-o", tmp_path / "example.o")
-    compiled_with("gcc", "-std=c11", *STRICT, *include)
-    compiled_with("g++", "-x", "c++", "-std=c++17", *STRICT, *include)
-
-
-def test_cmake_builds_the_example_which_says_that_there_is_no_driver(builds: dict[str, Built], tmp_path: Path) -> None:
-    folder, out = builds["plain"].folder, tmp_path / "build"
-    compiled_with("cmake", "-S", folder, "-B", out, "-DCMAKE_C_FLAGS=-Werror", "-DCMAKE_CXX_FLAGS=-Werror")
-    compiled_with("cmake", "--build", out)
-    assert (out / "libpacked.a").is_file() and (out / "libpacked.so").is_file()
-    for program in ("example_c", "example_cpp"):
-        # A folder without a driver: this machine may have one.
-        environment = {"LD_LIBRARY_PATH": str(_no_driver(tmp_path))}
-        done = subprocess.run([out / program], capture_output=True, text=True, env=environment)
-        assert (done.returncode, done.stderr) == (2, "the CUDA driver lacks cuInit\n")
-    linked = subprocess.run(["ldd", out / "libpacked.so"], capture_output=True, text=True, check=True).stdout
-    assert "cuda" not in linked
+    (tmp_path / "alone.c").write_text('#include "packed.h"\n')
+    folder = builds[name].folder
+    for language in (C, CPP):
+        for source in (folder / "packed.c", folder / "example.c", tmp_path / "alone.c"):
+            compiled_with(*language, "-O2", f"-I{folder}", "-c", source, "-o", tmp_path / "made.o")
 
 
 def test_the_call_of_the_documentation_compiles(cli: Cli, tmp_path: Path) -> None:
@@ -97,26 +83,43 @@ def test_the_call_of_the_documentation_compiles(cli: Cli, tmp_path: Path) -> Non
     (tmp_path / "generated").symlink_to(GENERATED)
     assert cli(*shlex.split(command)).status == 0
     (tmp_path / "shown.c").write_text(shown)
-    for standard in (("gcc", "-std=c11"), ("g++", "-x", "c++", "-std=c++17", "-Wno-missing-field-initializers")):
-        include = (*STRICT, f"-I{tmp_path / 'linear'}", "-c", tmp_path / "shown.c", "-o", tmp_path / "shown.o")
-        compiled_with(*standard, *include)
+    for language in (C, (*CPP, "-Wno-missing-field-initializers")):
+        compiled_with(*language, f"-I{tmp_path / 'linear'}", "-c", tmp_path / "shown.c", "-o", tmp_path / "shown.o")
 
 
-@pytest.mark.parametrize(("computes", "status", "word"), [("1", 0, "right"), ("0", 1, "WRONG")])
-def test_the_example_compares_a_product_with_float64(
-    builds: dict[str, Built], tmp_path: Path, computes: str, status: int, word: str
-) -> None:
+def test_the_example_says_whether_known_results_are_right(builds: dict[str, Built], tmp_path: Path) -> None:
     """On the GPU it runs what was compiled. Here a driver in C computes the product that each launch asks for."""
-    built = builds["plain"]
-    environment = {"FAKE_CUDA_SIZES": str(built.folder / "sizes.txt"), "FAKE_CUDA_COMPUTE": computes}
-    environment |= {**os.environ, "LD_LIBRARY_PATH": str(built.driver)} | environment
-    sources = (built.folder / "example.c", built.folder / "packed.c")
-    compiled_with("gcc", "-O2", f"-I{built.folder}", *sources, "-lm", "-o", tmp_path / "example")
-    done = subprocess.run([tmp_path / "example"], capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stderr) == (status, "")
-    lines = done.stdout.splitlines()
-    # The sizes of the table, with operands that are contiguous and odd.
-    assert len(lines) == 3 * 2 and all(word in line for line in lines)
+    built, program = builds["plain"], tmp_path / "example"
+    compiled_with("gcc", "-O2", built.folder / "example.c", built.folder / "packed.c", "-o", program)
+    environment = os.environ | {
+        "FAKE_CUDA_SIZES": str(built.folder / "sizes.txt"),
+        "LD_LIBRARY_PATH": str(built.driver),
+    }
+    for computes, status, word in (("1", 0, "right"), ("0", 1, "WRONG")):
+        done = subprocess.run(
+            program, capture_output=True, text=True, env=environment | {"FAKE_CUDA_COMPUTE": computes}
+        )
+        assert (done.returncode, done.stderr) == (status, "")
+        # The first and the last size of the table, with operands at aligned and at odd addresses.
+        assert [word in line for line in done.stdout.splitlines()] == [True] * 4
+    # A folder without a driver: this machine may have one.
+    environment = {"LD_LIBRARY_PATH": str(_no_driver(tmp_path))}
+    done = subprocess.run(program, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (2, "the CUDA driver lacks cuInit\n")
+
+
+def test_known_results_are_those_of_products_in_float64(builds: dict[str, Built]) -> None:
+    example, numbers = example_of(builds["batch"].package.contracts[0], 2), torch.arange(-8, 9).double() / 8
+    assert example is not None
+
+    def made(place: int, *shape: int) -> torch.Tensor:
+        return numbers[(5 * torch.arange(math.prod(shape)) + place) % 17].reshape(shape)
+
+    for (m, n, k, count), checks in example.cases:
+        product = made(0, count, m, k) @ made(1, count, n, k).mT
+        bits = (product * 0.5 + made(3, count, m, n)).half().flatten().view(torch.int16)
+        assert len(checks) == 8
+        assert all(least <= int(bits[at]) & 0xFFFF <= largest for at, least, largest in checks)
 
 
 def _no_driver(folder: Path) -> Path:
@@ -127,16 +130,13 @@ def _no_driver(folder: Path) -> Path:
     return made
 
 
-def test_the_library_has_no_state_and_no_name_without_its_own(builds: dict[str, Built]) -> None:
-    listed = subprocess.run(
-        ["nm", "--defined-only", builds["plain"].library], capture_output=True, text=True, check=True
-    )
+def test_the_library_has_no_state_and_no_name_without_its_own(builds: dict[str, Built], tmp_path: Path) -> None:
+    compiled_with(*C, "-fno-pic", "-c", builds["plain"].folder / "packed.c", "-o", tmp_path / "made.o")
+    listed = subprocess.run(["nm", "--defined-only", tmp_path / "made.o"], capture_output=True, text=True, check=True)
     symbols = [line.split()[1:] for line in listed.stdout.splitlines()]
-    named = [name for kind, name in symbols if kind.isupper() and not name.startswith("_")]
+    named = [name for kind, name in symbols if kind.isupper()]
     assert named and all(name.startswith("packed_") for name in named)
-    # What is written before it is loaded, with the addresses of others, is constant; the rest is the compiler's.
-    data = {name for kind, name in symbols if kind in "dDbB" and not name.startswith(("_", "completed"))}
-    assert data == {"contracts", "images"}
+    assert {kind.lower() for kind, _ in symbols} == {"t", "r"}
 
 
 def status(name: str) -> list[object]:
@@ -144,199 +144,120 @@ def status(name: str) -> list[object]:
     return [[*STATUSES].index(name), STATUSES[name]]
 
 
-@pytest.mark.parametrize(
-    ("package", "fields", "wanted"),
-    [
-        ("plain", {"m": 2}, "SIZES"),
-        ("plain", {"n": 32}, "SIZES"),
-        ("plain", {"k": 64}, "SIZES"),
-        ("plain", {"m": -1}, "SIZES"),
-        ("plain", {"m": 35}, "SIZES"),
-        ("batch", {"batch": 3}, "SIZES"),
-        ("plain", {"a": 0}, "NO_ADDRESS"),
-        ("plain", {"out": 0}, "NO_ADDRESS"),
-        ("plain", {"a_ld": K - 1}, "LEADING_DIMENSION"),
-        ("plain", {"b_ld": -K}, "LEADING_DIMENSION"),
-        ("plain", {"out_ld": N - 16}, "LEADING_DIMENSION"),
-        ("batch", {"out_batch": 0}, "OVERLAP"),
-        ("batch", {"out_batch": 31 * N}, "OVERLAP"),
-        ("batch", {"a": (1 << 40) + 2}, "ALIGNMENT"),
-        ("batch", {"b_ld": K + 4}, "ALIGNMENT"),
-        # A descriptor cannot repeat a matrix.
-        ("batch", {"a_batch": 0}, "ALIGNMENT"),
-        ("plain", {"a_ld": 2**31}, "SPAN"),
-        ("plain", {"out_ld": 2**27}, "SPAN"),
-        ("split", {"workspace": 0}, "WORKSPACE"),
-        ("split", {"workspace_size": 2 * 32 * N * 4 - 1}, "WORKSPACE"),
-        ("split", {"workspace": (1 << 44) + 128}, "WORKSPACE"),
+def called(builds: dict[str, Built], package: str, *changes: dict[str, int], **later: Any) -> Any:
+    """Answers and lines of calls that are right but for the changes of each."""
+    name, own = builds[package].package.contracts[0].name, {"m": 32, "n": N, "k": K, **FIELDS[package]}
+    return builds[package].called(*[(name, 0, own | fields) for fields in changes], **later)
+
+
+#: Package -> the status of a call with other fields.
+WRONG: dict[str, list[tuple[str, dict[str, int]]]] = {
+    "plain": [
+        *[("SIZES", fields) for fields in ({"m": 2}, {"n": 32}, {"k": 64}, {"m": -1}, {"m": 35})],
+        *[("NO_ADDRESS", {name: 0}) for name in ("a", "out")],
+        *[("LEADING_DIMENSION", fields) for fields in ({"a_ld": K - 1}, {"b_ld": -K}, {"out_ld": N - 16})],
+        *[("SPAN", fields) for fields in ({"a_ld": 2**31}, {"out_ld": 2**27})],
     ],
-)
-def test_a_wrong_call_is_not_launched(
-    builds: dict[str, Built], package: str, fields: dict[str, int], wanted: str
-) -> None:
-    built = builds[package]
-    call = {"m": 32, "n": N, "k": K, **FIELDS[package]}
-    right, wrong = (built.package.contracts[0].name, 0, call), (built.package.contracts[0].name, 0, {**call, **fields})
-    answers, lines = built.called(right, wrong)
-    assert answers == [[0, None], status(wanted)]
-    assert of_kind(lines[1], "cuLaunchKernel") and not lines[2]
+    "batch": [
+        ("SIZES", {"batch": 3}),
+        *[("OVERLAP", {"out_batch": stride}) for stride in (0, 31 * N)],
+        # A descriptor cannot repeat a matrix.
+        *[("ALIGNMENT", fields) for fields in ({"a": (1 << 40) + 2}, {"b_ld": K + 4}, {"a_batch": 0})],
+    ],
+    "split": [
+        *[("WORKSPACE", {"workspace": address}) for address in (0, (1 << 44) + 8, (1 << 44) + 128)],
+        ("WORKSPACE", {"workspace_size": 2 * 32 * N * 4 - 1}),
+    ],
+}
 
 
-@pytest.mark.parametrize("package", SPECS)
-def test_the_host_time_of_a_launch_is_a_small_part_of_the_drivers(
-    builds: dict[str, Built], package: str, tmp_path: Path
-) -> None:
-    """By pointers, by descriptors, with two kernels and a workspace: the driver itself takes some microseconds."""
-    built = builds[package]
-    name = f"packed_{built.package.contracts[0].name}"
-    values = {"m": 32, "n": N, "k": K, **FIELDS[package]}
-    texts = {field: f"(void *){x}" if isinstance(x, int) and x >= 1 << 40 else x for field, x in values.items()}
-    fields = ", ".join(f".{field} = {text}" for field, text in texts.items())
-    given = {"HEADER": f'"{built.folder}/packed.h"', "CALL": f"{name}_call", "FUNCTION": name, "FIELDS": fields}
-    defined = [f"-D{word}={text}" for word, text in given.items()]
-    source = (HELPERS / "launch_time.c", built.folder / "packed.c", "-o", tmp_path / "launch_time")
-    compiled_with("gcc", "-O2", "-std=c11", *STRICT, *defined, *source)
-    compiled_with("gcc", "-O2", "-shared", "-fPIC", *STRICT, HELPERS / "idle_cuda.c", "-o", tmp_path / "libcuda.so.1")
-    done = subprocess.run(
-        [tmp_path / "launch_time"], capture_output=True, text=True, env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
-    )
-    assert done.returncode == 0, done.stderr
-    # Measured: 100 to 210 ns.
-    assert float(done.stdout) < 1500, f"{done.stdout} ns"
+@pytest.mark.parametrize("package", WRONG)
+def test_a_wrong_call_is_not_launched(builds: dict[str, Built], package: str) -> None:
+    answers, (_, right, *lines, _) = called(builds, package, {}, *(fields for _, fields in WRONG[package]))
+    assert answers == [[0, None], *(status(name) for name, _ in WRONG[package])]
+    assert of_kind(right, "cuLaunchKernel") and not any(lines)
 
 
 def test_padded_and_repeated_operands_are_launched(builds: dict[str, Built]) -> None:
-    call = {"m": 32, "n": N, "k": K, **FIELDS["plain"]}
-    name = builds["plain"].package.contracts[0].name
     others = [{"a_ld": K + 1}, {"a": (1 << 40) + 2}, {"bias": (1 << 42) + 2}, {"out_ld": 2 * N}]
-    answers, lines = builds["plain"].called(*[(name, 0, {**call, **other}) for other in others])
+    answers, lines = called(builds, "plain", *others)
     assert answers == [[0, None]] * 4
     assert [len(of_kind(own, "cuLaunchKernel")) for own in lines[1:5]] == [1] * 4
 
 
-def test_nothing_is_launched_for_an_empty_result(builds: dict[str, Built]) -> None:
-    for name, size in (("plain", "m"), ("plain", "n"), ("batch", "batch"), ("split", "m")):
-        call = {"m": 32, "n": N, "k": K, **FIELDS[name], size: 0}
-        answers, lines = builds[name].called((builds[name].package.contracts[0].name, 0, call))
-        assert answers == [[0, None]] and not lines[1]
+@pytest.mark.parametrize(("package", "size"), [("plain", "m"), ("plain", "n"), ("batch", "batch"), ("split", "m")])
+def test_nothing_is_launched_for_an_empty_result(builds: dict[str, Built], package: str, size: str) -> None:
+    answers, lines = called(builds, package, {size: 0})
+    assert answers == [[0, None]] and not lines[1]
 
 
 def test_the_workspace_is_as_large_as_the_call_needs(builds: dict[str, Built]) -> None:
-    name = f"{builds['split'].package.contracts[0].name}_workspace"
-    sizes = [{"m": m, "n": N, "k": K} for m in (1, 32, 33, 0)]
-    answers, _ = builds["split"].called(*[(name, None, each) for each in (*sizes, {"m": 2, "n": N, "k": K})])
-    assert answers == [*([0, 2 * m * N * 4] for m in (1, 32, 33, 0)), status("SIZES")]
-    plain = f"{builds['plain'].package.contracts[0].name}_workspace"
-    assert builds["plain"].called((plain, None, sizes[0]))[0] == [[0, 0]]
+    for package, parts in (("split", 2), ("plain", 0)):
+        name = f"{builds[package].package.contracts[0].name}_workspace"
+        answers, _ = builds[package].called(*[(name, None, {"m": m, "n": N, "k": K}) for m in (1, 32, 33, 0, 2)])
+        assert answers == [*([0, parts * m * N * 4] for m in (1, 32, 33, 0)), status("SIZES")]
 
 
 @pytest.mark.parametrize(
-    ("environment", "wanted"),
+    ("package", "environment", "wanted"),
     [
-        ({"FAKE_CUDA_MAJOR": "8"}, "OTHER_GPU"),
-        ({"FAKE_CUDA_CONTEXT": "0"}, "NO_CONTEXT"),
-        ({"FAKE_CUDA_FAIL": "cuCtxGetCurrent 3"}, 3),
-        ({"FAKE_CUDA_FAIL": "cuModuleLoadData 209"}, 209),
-        ({"FAKE_CUDA_FAIL": "cuModuleGetFunction 500"}, 500),
+        ("plain", {"FAKE_CUDA_MAJOR": "8"}, "OTHER_GPU"),
+        ("plain", {"FAKE_CUDA_CONTEXT": "0"}, "NO_CONTEXT"),
+        ("large", {"FAKE_CUDA_SHARED": "60000"}, "SHARED_MEMORY"),
+        ("plain", {"FAKE_CUDA_FAIL": "cuCtxGetCurrent 3"}, 3),
+        ("plain", {"FAKE_CUDA_FAIL": "cuModuleLoadData 209"}, 209),
+        ("plain", {"FAKE_CUDA_FAIL": "cuModuleGetFunction 500"}, 500),
     ],
 )
 def test_what_cannot_be_loaded_is_unloaded(
-    builds: dict[str, Built], environment: dict[str, str], wanted: object
+    builds: dict[str, Built], package: str, environment: dict[str, str], wanted: str | int
 ) -> None:
-    answers, lines = builds["plain"].called(environment=environment)
-    (answer,) = answers
+    (answer,), lines = builds[package].called(environment=environment)
     if isinstance(wanted, str):
         assert answer == status(wanted)
     else:
         assert answer[0] == 1000 + wanted and answer[1].startswith("the CUDA driver")
-    loaded = of_kind(lines[0], "cuModuleLoadData")
-    assert len(of_kind(lines[0], "cuModuleUnload")) == len(loaded)
+    assert len(of_kind(lines[0], "cuModuleUnload")) == len(of_kind(lines[0], "cuModuleLoadData"))
 
 
-def test_a_driver_that_is_not_there_or_lacks_a_function(builds: dict[str, Built], tmp_path: Path) -> None:
+def test_a_driver_that_lacks_a_function_and_null_in_place_of_pointers(builds: dict[str, Built], tmp_path: Path) -> None:
     empty = replace(builds["plain"], driver=_no_driver(tmp_path), folder=tmp_path / "again")
     assert empty.called() == ([status("OLD_DRIVER")], [[]])
-    shutil.copy(builds["plain"].folder / "packed.py", tmp_path)
     library = ctypes.CDLL(str(builds["plain"].library))
     library.packed_words.restype = ctypes.c_char_p
     words = [library.packed_words(number).decode() for number in range(len(STATUSES))]
     assert words == [*STATUSES.values()] and len(set(words)) == len(words)
     assert library.packed_words(-1) == b"not a status of this library"
     assert b"driver" in library.packed_words(1700) and b"less 1000" in library.packed_words(1998)
-    # NULL in place of a handle, of a place for one, and of a call.
-    name = builds["plain"].package.contracts[0].name
-    call = getattr(library, f"packed_{name}")
+    call = library[f"packed_{builds['plain'].package.contracts[0].name}"]
     assert library.packed_load(None) == [*STATUSES].index("NO_HANDLE") and library.packed_unload(None) == 0
     assert call(None, None, None) == [*STATUSES].index("NO_CALL")
 
 
 def test_errors_of_the_driver_are_those_of_the_call(builds: dict[str, Built]) -> None:
-    for package, function, number in (
-        ("plain", "cuLaunchKernel", 719),
-        ("batch", "cuTensorMapEncodeTiled", 1),
-        ("split", "cuLaunchKernel", 701),
+    for package, function in (
+        ("plain", "cuLaunchKernel"),
+        ("batch", "cuTensorMapEncodeTiled"),
+        ("split", "cuLaunchKernel"),
     ):
-        call = {"m": 32, "n": N, "k": K, **FIELDS[package]}
-        built = builds[package]
-        answers, lines = built.called(
-            (built.package.contracts[0].name, 0, call), environment={}, FAKE_CUDA_FAIL=f"{function} {number}"
-        )
-        assert answers[0][0] == 1000 + number
-        assert len(of_kind(lines[1], function)) == 1
-    other = builds["plain"].called(
-        (builds["plain"].package.contracts[0].name, 0, {"m": 32, "n": N, "k": K, **FIELDS["plain"]}),
-        FAKE_CUDA_CONTEXT="77",
-    )
+        answers, lines = called(builds, package, {}, FAKE_CUDA_FAIL=f"{function} 719")
+        assert answers[0][0] == 1719 and len(of_kind(lines[1], function)) == 1
+    answers, lines = called(builds, "plain", {}, FAKE_CUDA_CONTEXT="77")
     # A handle is of one context, also when it is unloaded.
-    assert other[0] == [status("OTHER_CONTEXT")] * 2 and not of_kind(other[1][1], "cuLaunchKernel")
+    assert answers == [status("OTHER_CONTEXT")] * 2 and not of_kind(lines[1], "cuLaunchKernel")
 
 
-def test_shared_memory_beyond_48_kib_is_asked_for(builds: dict[str, Built], tmp_path: Path) -> None:
-    package = builds["plain"].package
-    large = [replace(x, shared=60000) for x in package.images]
-    changed = _with_images(package, large)
-    built = Built(tmp_path / "large", changed, builds["plain"].driver)
-    _, lines = built.called()
-    optin, reserved = 232448, 16
-    assert of_kind(lines[0], "cuFuncSetAttribute") == [[str(i), "8", str(optin - reserved)] for i in range(len(large))]
-    assert of_kind(lines[0], "cuFuncSetCacheConfig") == [[str(i), "1"] for i in range(len(large))]
-    answers, _ = built.called(environment={"FAKE_CUDA_SHARED": "60015"})
-    assert answers == [status("SHARED_MEMORY")]
-
-
-def test_clusters_and_other_attributes_are_launched_as_triton_does(builds: dict[str, Built], tmp_path: Path) -> None:
-    package = builds["plain"].package
-    clustered = [replace(x, ctas=16, cooperative=True, overlaps=True) for x in package.images]
-    built = Built(tmp_path / "clustered", _with_images(package, clustered), builds["plain"].driver)
-    answers, lines = built.called((package.contracts[0].name, 7, {"m": 33, "n": N, "k": K, **FIELDS["plain"]}))
-    assert answers == [[0, None]]
-    # A non-portable size of a cluster is allowed first.
-    assert of_kind(lines[0], "cuFuncSetAttribute") == [[str(i), "14", "1"] for i in range(len(clustered))]
-    (words,) = of_kind(lines[1], "cuLaunchKernelEx")
-    assert words[1:13] == [
-        *(str(2 * 2 * 16), "1", "1", "128", "1", "1", words[7], "7"),
-        *("[6,1,0,0]", "[2,1,0,0]", "[4,16,1,1]", "[5,1,0,0]"),
-    ]
-
-
-def _with_images(package: CubinPackage, images: list[object]) -> CubinPackage:
-    """The package with other images in the place of its own."""
-    other = dict(zip(package.images, images, strict=True))
-    contracts = []
-    for contract in package.contracts:
-        entries = {
-            id(entry): replace(entry, launches=tuple(replace(x, image=other[x.image]) for x in entry.launches))
-            for entry in contract.entries
-        }
-        runs = [replace(run, entries=tuple(x and entries[id(x)] for x in run.entries)) for run in contract.runs]
-        contracts.append(replace(contract, runs=tuple(runs)))
-    return replace(package, contracts=tuple(contracts))
+def test_shared_memory_beyond_48_kib_is_asked_for(builds: dict[str, Built]) -> None:
+    _, (lines, _) = builds["large"].called()
+    images, optin, reserved = range(len(builds["large"].package.images)), 232448, 16
+    assert of_kind(lines, "cuFuncSetAttribute") == [[str(i), "8", str(optin - reserved)] for i in images]
+    assert of_kind(lines, "cuFuncSetCacheConfig") == [[str(i), "1"] for i in images]
 
 
 def test_the_same_family_gives_the_same_bytes_anywhere(builds: dict[str, Built], tmp_path: Path) -> None:
     folder = tmp_path / "another" / "place"
     folder.mkdir(parents=True)
-    again = dict(CubinSources(package_of("plain", folder)).files())
+    again = dict(files(package_of("plain", folder)))
     assert again == {name: (builds["plain"].folder / name).read_text() for name in again}
     assert str(tmp_path) not in "".join(again.values())
 
@@ -344,7 +265,7 @@ def test_the_same_family_gives_the_same_bytes_anywhere(builds: dict[str, Built],
 def test_more_than_a_c_file_holds_is_refused(builds: dict[str, Built], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MOST_BYTES", 1000)
     with pytest.raises(CallError, match="a C file may have 1000: give fewer --shapes, or select contracts by --only"):
-        CubinSources(builds["plain"].package)
+        [*files(builds["plain"].package)]
 
 
 def test_the_command(cli: Cli, tmp_path: Path) -> None:
@@ -353,9 +274,8 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     call = ("package", "generated/own", "--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x32,32")
     said = cli(*call, "--out", "made", "--name", "mine")
     assert (said.status, said.err) == (0, "")
-    assert said.out.startswith("made: 6 files; 1 function for NVIDIA H200, 3 cubins of ")
-    names = ["CMakeLists.txt", "README.md", "example.c", "mine.c", "mine.h", "mine.py"]
-    assert sorted(contents(tmp_path / "made")) == names
+    assert said.out.startswith("made: 4 files; 1 function for NVIDIA H200, 3 cubins of ")
+    assert sorted(contents(tmp_path / "made")) == ["example.c", "mine.c", "mine.h", "mine.py"]
     assert cli(*call, "--out", "made", "--name", "mine").out == "made: same\n"
     said = cli(*call, "--out", "made", "--name", "other")
     assert said.status == 1 and "is not empty, and nothing is overwritten" in said.err
@@ -381,8 +301,8 @@ def test_names_of_c_and_of_other_fields_are_made_others(cli: Cli, tmp_path: Path
     header = (tmp_path / "made" / "own.h").read_text()
     for field in ("const void *int_;", "int64_t int__ld;", "const void *a_ld_;", "float register_;"):
         assert field in header
-    compiled_with("gcc", "-std=c11", *STRICT, "-c", tmp_path / "made" / "own.c", "-o", tmp_path / "own.o")
-    compiled_with("gcc", "-std=c11", "-c", tmp_path / "made" / "example.c", "-o", tmp_path / "example.o")
+    for source in ("own.c", "example.c"):
+        compiled_with(*C, "-c", tmp_path / "made" / source, "-o", tmp_path / "made.o")
 
 
 def test_a_machine_without_torch_is_told_what_to_install(tmp_path: Path) -> None:

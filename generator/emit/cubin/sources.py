@@ -1,10 +1,8 @@
 """The files of a package of cubins.
 
-    NAME.h, NAME.c             what a program includes and compiles; the cubins are arrays in NAME.c
+    NAME.h, NAME.c             what a program includes and compiles: `launcher.c`, its tables, and the cubins as arrays
     NAME.py                    the same by ctypes, of a shared library that NAME.c was compiled to
-    CMakeLists.txt             targets for both, and for the example
-    example.c                  one contract, compared with float64 on the GPU
-    README.md                  what it is and how it is used
+    example.c                  one contract, compared with known results on the GPU
 
 The cubins are in the C file, so that a program needs one more file, or one object, and finds it without a path.
 """
@@ -12,12 +10,17 @@ The cubins are in the C file, so that a program needs one more file, or one obje
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
 
-from generator.emit.cubin.compiled_contracts import CubinPackage
-from generator.emit.cubin.contract_source import TAKEN, ContractSource
+from generator.emit.cubin.contracts import (
+    TAKEN,
+    CubinArgument,
+    CubinContract,
+    CubinEntry,
+    CubinPackage,
+)
 from generator.emit.cubin.example import example_of
-from generator.emit.cubin.tables import Tables
 from generator.emit.render import environment
 from generator.files.package_data import data
 from generator.language.errors import CallError, shown
@@ -48,23 +51,6 @@ STATUSES = {
     "GRID": "the launch has more programs than a grid holds",
     "WORKSPACE": "the workspace is NULL, too small, or not at a multiple of 256 bytes",
 }
-#: What CUresult says most often.
-_CUDA_WORDS = (
-    (1, "invalid value"),
-    (2, "out of memory"),
-    (3, "not initialized: call cuInit first"),
-    (4, "it is shutting down"),
-    (100, "no GPU"),
-    (200, "the image is invalid"),
-    (201, "the context is invalid"),
-    (209, "the image is for another GPU"),
-    (222, "the image is of another version"),
-    (400, "a stream or another handle is invalid"),
-    (700, "an address is illegal; the context is lost"),
-    (701, "too many registers or too much shared memory for the launch"),
-    (719, "a kernel failed; the context is lost"),
-    (900, "the operation is not permitted while the stream is captured"),
-)
 
 
 def require_c_name(name: str) -> None:
@@ -77,39 +63,108 @@ def require_c_name(name: str) -> None:
         raise CallError(f"package: --name: {reason}")
 
 
-class CubinSources:
-    """The files of a package; raises `CallError` for a name that C does not take, and for too many bytes."""
+def files(package: CubinPackage) -> Iterator[tuple[str, str]]:
+    """The path and the text of each file; raises `CallError` for a name that C does not take, or too many bytes."""
+    require_c_name(package.name)
+    size = sum(len(image.data) for image in package.images)
+    if size > MOST_BYTES:
+        told = f"{len(package.images)} cubins have {size} bytes, and a C file may have {MOST_BYTES}"
+        raise CallError(f"package --format cubin: {told}: give fewer --shapes, or select contracts by --only")
+    example = next(filter(None, (example_of(x, package.count) for x in package.contracts)), None)
+    words = {
+        "package": package,
+        "name": package.name,
+        "upper": package.name.upper(),
+        "statuses": STATUSES,
+        "tables": _Tables(package),
+        "launcher": data("emit", "cubin", "launcher.c").read_text(encoding="utf-8"),
+        "example": example,
+    }
+    templates = environment(data("emit", "cubin"))
+    for file in ("package.h", "package.c", "package.py", *(["example.c"] if example else [])):
+        yield file.replace("package", package.name), templates.get_template(f"{file}.j2").render(words)
+
+
+class _Tables:
+    """The tables of a C file: the names of `rows` are the types in `launcher.c`, whose fields a row has in order."""
 
     def __init__(self, package: CubinPackage) -> None:
-        require_c_name(package.name)
-        size = sum(len(image.data) for image in package.images)
-        if size > MOST_BYTES:
-            told = f"{len(package.images)} cubins have {size} bytes, and a C file may have {MOST_BYTES}"
-            raise CallError(f"package --format cubin: {told}: give fewer --shapes, or select contracts by --only")
-        self.package = package
-        self.contracts = [ContractSource.of(each, package) for each in package.contracts]
+        self.images = {image: index for index, image in enumerate(package.images)}
+        self.numbers: dict[str, int] = {}
+        self.rows: dict[str, list[str]] = {x: [] for x in ("map", "argument", "memory", "launch", "entry")}
+        self.places: dict[tuple[str, tuple[str, ...]], str] = {}
+        #: The most values of a call, launches of an entry, and arguments and tensor maps of a launch.
+        self.most = {"VALUES": 0, "LAUNCHES": 1, "ARGUMENTS": 0, "MAPS": 1}
+        self.operands = [self._operands(package, x) for x in package.contracts]
+        self.runs = [self._runs(x) for x in package.contracts]
 
-    def files(self) -> Iterator[tuple[str, str]]:
-        """The path and the text of each file."""
-        package, example = self.package, next(filter(None, map(example_of, self.contracts)), None)
-        major, minor = package.device.capability
-        words = {
-            "name": package.name,
-            "upper": package.name.upper(),
-            "family": package.family,
-            "device": package.device.name,
-            "triton": package.triton,
-            "count": package.count,
-            "major": major,
-            "minor": minor,
-            "statuses": STATUSES,
-            "cuda_words": _CUDA_WORDS,
-            "contracts": self.contracts,
-            "left_out": package.left_out,
-            "tables": Tables(package),
-            "example": example,
-        }
-        templates = environment(data("emit", "cubin"))
-        for file in ("package.h", "package.c", "package.py", "CMakeLists.txt", "README.md", "example.c"):
-            if file != "example.c" or example is not None:
-                yield file.replace("package", package.name), templates.get_template(f"{file}.j2").render(words)
+    def words(self, data: bytes) -> Iterator[str]:
+        """The bytes of an image as lines of numbers of 8 bytes, the last ones filled up with zeros."""
+        found = [f"0x{word:x}," for (word,) in struct.iter_unpack("<Q", data + bytes(-len(data) % 8))]
+        return ("".join(found[at : at + 8]) for at in range(0, len(found), 8))
+
+    def _number(self, text: str) -> int:
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    def _numbers(self, texts: Sequence[str]) -> list[int]:
+        """The indices of three expressions, each written once; those that are missing are 1."""
+        return [self._number(text) for text in (*texts, *["1"] * (3 - len(texts)))]
+
+    def _at(self, kind: str, *rows: str) -> str:
+        """The address of rows, which the table has once."""
+        if not rows:
+            return "NULL"
+        if (kind, rows) not in self.places:
+            self.places[kind, rows] = f"&{kind}_table[{len(self.rows[kind])}]"
+            self.rows[kind] += rows
+        return self.places[kind, rows]
+
+    def _operands(self, package: CubinPackage, contract: CubinContract) -> list[str]:
+        rows = []
+        for x, (name, strides) in zip(contract.operands, contract.names):
+            call = f"{package.name}_{contract.name}_call"
+            fields = [f"offsetof({call}, {strides[i]})" if i in strides else 0 for i in range(3)]
+            described = (len(x.extents), -1 if x.unit is None else x.unit, x.bytes, x.written, x.loose)
+            rows.append(_row(*described, self._numbers(x.extents), f"offsetof({call}, {name})", fields))
+        return rows
+
+    def _runs(self, contract: CubinContract) -> list[str]:
+        at = {id(None): "NULL", **{id(x): self._entry(contract, x) for x in contract.entries}}
+        return [_row(x.n, x.k, x.first, x.last, [at[id(entry)] for entry in x.entries]) for x in contract.runs]
+
+    def _entry(self, contract: CubinContract, entry: CubinEntry) -> str:
+        names = [x.name for x in contract.operands]
+        places = {name: index for index, name in enumerate([*names, *(x.name for x in entry.memory)])}
+        memories = [
+            _row(len(x.extents), x.bytes, x.cleared, self._numbers(x.extents), self._numbers(x.strides))
+            for x in entry.memory
+        ]
+        launches = []
+        for x in entry.launches:
+            arguments = self._at("argument", *(self._argument(each, places) for each in x.arguments))
+            launches.append(_row(self.images[x.image], self._numbers(x.grid), len(x.arguments), arguments))
+            ranks = [len(each.map.box) for each in x.arguments if each.map]
+            # Triton adds two arguments.
+            self._count(ARGUMENTS=2 + len(x.arguments) + 2 * sum(ranks), MAPS=len(ranks))
+        self._count(VALUES=len(places), LAUNCHES=len(launches))
+        bits = [hex(sum(1 << names.index(x) for x in found)) for found in (entry.narrow, entry.cleared)]
+        parts = (self._at("launch", *launches), self._at("memory", *memories), len(launches), len(memories))
+        return self._at("entry", f"/* {entry.kernel}, {entry.row} */ {_row(*parts, *bits)}")
+
+    def _count(self, **numbers: int) -> None:
+        self.most |= {name: max(number, self.most[name]) for name, number in numbers.items()}
+
+    def _argument(self, x: CubinArgument, places: dict[str, int]) -> str:
+        which = self._number(x.number) if x.kind == "NUMBER" else places[x.operand]
+        described = "NULL"
+        if x.map is not None:
+            y, box = x.map, [*x.map.box, *[0] * (3 - len(x.map.box))]
+            row = _row(y.turned, len(y.box), y.swizzle, y.bytes, y.type, y.padded, y.nan, box)
+            described = self._at("map", row)
+        return _row(x.kind, x.bytes, x.divisible, x.one, which, x.dimension, described)
+
+
+def _row(*values: int | str | Sequence[int | str]) -> str:
+    """A row as C initialises it."""
+    texts = (_row(*x) if isinstance(x, list) else str(int(x) if isinstance(x, bool) else x) for x in values)
+    return f"{{{', '.join(texts)}}}"

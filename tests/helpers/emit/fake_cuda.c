@@ -5,37 +5,12 @@
  *
  * With FAKE_CUDA_COMPUTE=1 a launch computes gelu_tanh(A @ B + bias) of fp16, A row-major and B column-major, by its
  * arguments: it takes the memory that the functions below allocate, of the host.
- *
- * It is compiled twice, and linked: with CUDA_H, cuda.h between quotes, it has the one function whose structures the
- * package declares itself.
  */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int fake_launched(const char *name, void *function, const unsigned *shape, unsigned shared, void *stream,
-                  void **params, const char *more);
-
-#ifdef CUDA_H
-#include CUDA_H
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **extra)
-{
-    unsigned shape[6] = {c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ};
-    char more[512] = "";
-    int at = 0;
-    for (unsigned i = 0; i < c->numAttrs; ++i) {
-        const CUlaunchAttributeValue *v = &c->attrs[i].value;
-        at += snprintf(more + at, sizeof more - (size_t)at, " [%d,%u,%u,%u]", (int)c->attrs[i].id, v->clusterDim.x,
-                       v->clusterDim.y, v->clusterDim.z);
-    }
-    (void)extra;
-    return (CUresult)fake_launched("cuLaunchKernelEx", function, shape, c->sharedMemBytes, c->hStream, params, more);
-}
-
-#else
 
 #define MOST 256
 
@@ -92,23 +67,13 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
     return device;
 }
 int cuCtxSetCurrent(void *context) { return context != current; }
-int cuStreamCreate(void **stream, unsigned flags)
-{
-    *stream = (void *)0x77;
-    return flags != 1;
-}
-int cuStreamSynchronize(void *stream) { return stream != (void *)0x77; }
+int cuCtxSynchronize(void) { return 0; }
 int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     void *found = aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (found != NULL) memset(found, 0xff, bytes);
     *address = (uint64_t)(uintptr_t)found;
     return found == NULL ? 2 : 0;
-}
-int cuMemFree_v2(uint64_t address)
-{
-    free((void *)(uintptr_t)address);
-    return 0;
 }
 int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes)
 {
@@ -232,21 +197,6 @@ int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *address
     return called("cuTensorMapEncodeTiled", words);
 }
 
-int fake_launched(const char *name, void *function, const unsigned *shape, unsigned shared, void *stream,
-                  void **params, const char *more)
-{
-    static char words[16384];
-    int image = (int)(uintptr_t)function - 1;
-    int at = snprintf(words, sizeof words, " %d %u %u %u %u %u %u %u %llx%s", image, shape[0], shape[1], shape[2],
-                      shape[3], shape[4], shape[5], shared, (unsigned long long)(uintptr_t)stream, more);
-    for (long i = 0; i < images[image].count; ++i) {
-        at += snprintf(words + at, sizeof words - at, " ");
-        for (long j = 0; j < images[image].sizes[i]; ++j)
-            at += snprintf(words + at, sizeof words - at, "%02x", ((unsigned char *)params[i])[j]);
-    }
-    return called(name, words);
-}
-
 static void compute(int image, void **params)
 {
     const char *wanted = getenv("FAKE_CUDA_COMPUTE");
@@ -271,10 +221,16 @@ static void compute(int image, void **params)
 int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **params, void **extra)
 {
-    unsigned shape[6] = {x, y, z, bx, by, bz};
+    static char words[16384];
+    int image = (int)(uintptr_t)function - 1;
+    int at = snprintf(words, sizeof words, " %d %u %u %u %u %u %u %u %llx", image, x, y, z, bx, by, bz, shared,
+                      (unsigned long long)(uintptr_t)stream);
     (void)extra;
-    compute((int)(uintptr_t)function - 1, params);
-    return fake_launched("cuLaunchKernel", function, shape, shared, stream, params, "");
+    for (long i = 0; i < images[image].count; ++i) {
+        at += snprintf(words + at, sizeof words - at, " ");
+        for (long j = 0; j < images[image].sizes[i]; ++j)
+            at += snprintf(words + at, sizeof words - at, "%02x", ((unsigned char *)params[i])[j]);
+    }
+    compute(image, params);
+    return called("cuLaunchKernel", words);
 }
-
-#endif
