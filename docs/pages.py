@@ -336,6 +336,15 @@ def _training() -> str:
     return markdown(("torch and family, ratio", "unit", *(one["device"] for one in found)), rows)
 
 
+def _training_aten() -> str:
+    """The wall time of a model whose family may leave products to torch."""
+    found = json.loads((OTHER / "training_aten.json").read_text(encoding="utf-8"))
+    steps = {f"training step, {how}": each for how, each in found["steps"].items() if how != "loss"}
+    passes = {f"forward pass, {how}": each for how, each in found["passes"].items()}
+    rows = [(name, _taken(each)) for name, each in (steps | passes).items()]
+    return markdown(("sequences x tokens", f"torch and family in ms, ratio, {found['device']}"), rows)
+
+
 def _taken(each: dict[str, Any] | None) -> str:
     """Torch's time, the family's and their ratio."""
     return f"{each['torch']:.4g} and {each['family']:.4g}, {each['ratio']:.2f}" if each else ""
@@ -397,6 +406,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"tuned_{n}": _tuned(n) for n in _TUNED},
     "fp32_errors": _fp32_errors,
     "training": _training,
+    "training_aten": _training_aten,
 }
 
 #: Plot -> the suite, and the cases that it shows.
