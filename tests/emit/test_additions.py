@@ -2,9 +2,7 @@
 
 import pytest
 
-import generator
 from generator.emit.loading import load_family
-from generator.language.errors import CallError
 from generator.language.vocabulary import ADDITIONS
 from tests.helpers.support import BASE, assert_formatted, render_spec
 
@@ -80,11 +78,3 @@ def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path):
     with pytest.raises(AttributeError, match="no attribute 'nn'; add 'experts' to the key `with` of the spec"):
         load_family(tmp_path / "additions").nn  # noqa: B018
     assert (rendered(tmp_path, grouped, "--with", "experts") / "nn.py").exists()
-
-
-@pytest.mark.parametrize("words", ["prepar", "aten,aten", ""])
-def test_a_wrong_option(tmp_path, words):
-    path = tmp_path / "additions.yaml"
-    path.write_text(BASE)
-    with pytest.raises(CallError, match="with: "):
-        generator.variants(path, additions=words.split(","))

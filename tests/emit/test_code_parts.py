@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from generator.emit.code_parts import Parts, of_file, parts
+from generator.emit.code_parts import Parts, parts
 
 KERNEL = '''\
 # Generated.
@@ -188,15 +188,6 @@ def test_a_file_without_a_call_has_its_statements_in_a_part():
     plain = "def f(x):\n    return 1\n"
     assert parts(plain).device == parts("").device
     assert parts(plain).host != parts(plain.replace("1", "2")).host
-
-
-def test_a_file_that_is_no_python_is_refused(tmp_path):
-    file = tmp_path / "kernel.py"
-    with pytest.raises(OSError):
-        of_file(file)
-    file.write_text("def gemm(:\n")
-    with pytest.raises(SyntaxError):
-        of_file(file)
 
 
 def test_the_names_of_kernels_do_not_count():

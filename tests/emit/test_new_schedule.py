@@ -150,23 +150,6 @@ def test_a_template_that_is_missing_or_no_template_is_named(looped):
     assert "there is no templates/looped.py.j2, which 'looped' needs" in looped.call("masking: auto").err
 
 
-@pytest.mark.parametrize(
-    ("keys", "line", "failure"),
-    [
-        (TF32, "{{ acc }} = tl.where({{ at }}", "no later statement of the step uses acc"),
-        (INT4, "{{ part(0, storage.step, k.step_factors) }}", "Undefined name `b_scale`"),
-    ],
-)
-def test_a_step_that_lost_something_fails_the_level_static(looped, keys, line, failure):
-    text = (ROOT / "templates" / "tile.j2").read_text(encoding="utf-8")
-    looped.texts["tile.j2"] = "".join(each for each in text.splitlines(keepends=True) if not each.startswith(line))
-    assert looped.texts["tile.j2"] != text
-    looped.claims(*STORED, Feature.EXCHANGED)
-    assert looped.call(keys).status == 0
-    done = looped.verified()
-    assert done.status == 1 and failure in done.out + done.err
-
-
 @pytest.mark.parametrize("level", ["static", pytest.param("interpret", marks=pytest.mark.product)])
 def test_the_recipe_makes_a_schedule_that_is_right(tmp_path, level):
     for name in ("generator", "templates"):

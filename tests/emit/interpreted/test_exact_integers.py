@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tests.helpers.emit.calls import contracts, operands
-from tests.helpers.support import mistakes_of
 
 SPEC = """\
 summary: Sums of integers.
@@ -54,9 +53,3 @@ def test_operands_are_of_the_sums_type(family: ModuleType) -> None:
     b = b if "rrc" in name else b.t().contiguous().t()
     with pytest.raises(TypeError, match=r"bias must be torch.int32, got torch.float32"):
         getattr(family, name)(a, b, bias=torch.ones(6))
-
-
-@pytest.mark.parametrize(("chain", "told"), [("accumulate", "'accumulate' with 'beta: 1'"), ("scale_n", "is defined")])
-def test_what_is_not_exact_is_refused(chain: str, told: str) -> None:
-    (found,) = mistakes_of(f"{SPEC.replace('epilogue: [', f'epilogue: [{chain}, ')}schedule: tiled\n")
-    assert told in found

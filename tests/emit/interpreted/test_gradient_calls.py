@@ -149,15 +149,6 @@ def test_a_family_without_gradients_refuses_to_record_one(without, launches, com
             launches.clear()
 
 
-def test_a_backward_pass_is_seen_by_torch(family):
-    """Its products and its chain are operators too, in a dispatch mode and under a compiled backward pass."""
-    given = given_of(family, GATED)
-    with Seen(family) as seen:
-        getattr(family, GATED)(**given).sum().backward()
-    saving = GATED.replace("_rcr_", "_rcr_save_1whole_")
-    assert sorted(seen.names) == sorted([saving, f"{saving}__gradient", "gemm_fp32_rrr_none", "gemm_fp32_crr_none"])
-
-
 @pytest.mark.parametrize("name", [NONE, BIAS, OUTPUTS, SCALED, GATED])
 def test_a_call_that_torch_need_not_see_is_none_of_an_operator(family, name, launches, monkeypatch):
     """Its gradients are those of the operators, bit for bit."""

@@ -6,7 +6,6 @@ import importlib
 import pytest
 import torch
 
-from generator.commands.command_line import main
 from generator.problem.grouping import spans
 from tests.helpers.emit.calls import Seen, contracts, drawn, operands
 from tests.helpers.support import spec
@@ -72,13 +71,6 @@ def test_the_backward_pass_is_of_operators_and_waits_for_nothing(family):
     with Seen(family) as seen:
         found.sum().backward()
     assert set(seen.names) == {"gmm_fp32_rrr_none_out", "gmmk_fp32_crc_none"}
-
-
-def test_a_divided_k_has_no_gradient(tmp_path, capsys):
-    lines = {"summary": "S.", "layout": "rcr", "dtype": "fp16", "batch": "grouped_k", "backward": "kernels"}
-    (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
-    assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
-    assert "the gradients of products with a divided K are not made" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ends", ENDS[::3], ids=str)

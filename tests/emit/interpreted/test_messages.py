@@ -11,10 +11,6 @@ SPEC = spec(
     "layout: rcr; dtype: [fp16, {{a: fp16, b: int4, scales: {{b: [32, 1]}}}}]; epilogue: [none, bias, scale_m]; "
     "tile: [{{m: 16, n: 16, k: 32, warps: 1}}]; package: {package}"
 )
-GROUPED = spec(
-    "layout: rcr; dtype: fp16; batch: grouped; epilogue: bias; tile: [{{m: 16, n: 16, k: 32, warps: 1}}]; "
-    "package: {package}"
-)
 NAME = "gemm_fp16_rcr_none"
 HALF = torch.float16
 A, B = torch.randn(8, 32, dtype=HALF), torch.randn(16, 32, dtype=HALF).T
@@ -76,19 +72,6 @@ def test_a_dense_weight_is_not_taken_for_a_stored_one(family):
     name = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"
     with pytest.raises(TypeError, match=f"^{name}: b must be torch.uint8 as `_pack` makes it, got torch.float16$"):
         getattr(family, name)(A, B, b_scale=torch.ones(1, 16))
-
-
-@pytest.mark.parametrize("package", ["torch", "plain"])
-def test_groups_have_three_operands_without_a_keyword(render, package):
-    family = render(f"first_groups_{package}", GROUPED.format(package=package))
-    weights, bias, offsets = torch.stack([B.T] * 2).mT, torch.stack([BIAS] * 2), torch.tensor([4, 8]).int()
-    function = family.gmm_fp16_rcr_bias
-    with pytest.raises(TypeError, match=r"takes a, b and offsets without a keyword, all others with one: bias="):
-        function(A, weights, offsets, bias)
-    found = function(A, weights, offsets, bias=bias)
-    torch.testing.assert_close(found, function(A, weights, offsets=offsets, bias=bias))
-    with pytest.raises(TypeError, match=r"offsets must be torch.int32, got torch.int64"):
-        function(A, weights, offsets.long(), bias=bias)
 
 
 def test_a_misspelt_function_is_no_attribute(family):

@@ -161,21 +161,6 @@ def test_views_of_negated_memory_are_read_as_such_and_not_written(family, launch
     assert len(launches) == 3
 
 
-@pytest.mark.parametrize("wrong", [[1.0], "x", 3.0, {}])
-def test_what_is_no_tensor_is_named_whatever_else_is_wrong(family, launches, wrong):
-    given = operands(contracts(family)[CHAIN])
-    call = getattr(family, CHAIN)
-    told = f"must be a torch.Tensor, got {type(wrong).__name__}"
-    with pytest.raises(TypeError, match=f"^{CHAIN}: out {told}$"):
-        call(**given, out=wrong)
-    # Neither the strides of a sparse tensor nor the memory of one in a transform can be asked for.
-    with pytest.raises(TypeError, match=f"^{CHAIN}: out must be a dense tensor, got one of layout torch.sparse_coo$"):
-        call(**{**given, "bias": wrong}, out=torch.zeros(20, 24, dtype=torch.float16).to_sparse())
-    with pytest.raises(TypeError, match=f"^{CHAIN}: bias {told}$"):
-        torch.vmap(lambda a: call(**{**given, "a": a, "bias": wrong}))(given["a"][None])
-    assert not launches
-
-
 def test_deterministic_algorithms_refuse_atomic_additions(render, launches):
     text = "summary: x\nlayout: rcr\ndtype: {a: fp16, out: fp32}\nload: pointer\nschedule: "
     atomic, tiled = (render(f"order{each}", text + each) for each in ("split_k_atomic", "tiled"))

@@ -125,42 +125,6 @@ def test_a_contract_that_only_gradients_need_is_not_advised_what_its_family_has(
     assert "torch.no_grad()" in str(found.value) and "backward" not in str(found.value)
 
 
-UNDIFFERENTIABLE = """\
-summary: Products without gradients.
-layout: rcr
-dtype:
-  - fp16
-  - {a: fp16, b: fp16, acc: fp32, out: fp8e4m3}
-  - {a: fp16, b: int4, scales: {b: [32, 1]}}
-  - {a: fp16, sparsity: {b: "2:4"}}
-batch: [none, grouped_k]
-epilogue: [none, [{quantize: {to: int8}}], accumulate]
-load: pointer
-targets: [sm90]
-tile: [{m: 16, n: 128, k: 64, warps: 4}]
-"""
-
-
-def test_a_product_without_gradients_is_not_advised_what_is_refused(render):
-    """`backward: kernels` is advised for those contracts alone for which it makes gradients."""
-    family, advised = render("undifferentiable", UNDIFFERENTIABLE), []
-    for name, variant in contracts(family).items():
-        given, table = operands(variant), getattr(family, name).table
-        given["a"].requires_grad_()
-        with pytest.raises(RuntimeError, match=rf"^{name}: a requires a gradient, and .*torch\.no_grad\(\)") as found:
-            getattr(family, name)(**given)
-        advised += [name] * ("backward: kernels" in str(found.value))
-        # An exported program calls the operator itself.
-        signature = importlib.import_module(f"{family.__name__}._runtime.registration").Signature(table)
-        operator = getattr(getattr(torch.ops, family._runtime.registration.NAMESPACE), name)
-        arguments = *signature.packed(given["a"], given["b"], given), None
-        if not any(x.read for x in table.results):
-            with pytest.raises(RuntimeError) as again:
-                operator(*arguments)
-            assert str(again.value) == str(found.value)
-    assert advised == ["gemm_fp16_rcr_none"]
-
-
 def test_errors_under_autocast_name_the_contract_that_was_called(render):
     family = render("refusingcasts", SPEC.replace("dtype: fp16", "dtype: [fp32, bf16]"))
     name = CHAIN.replace("fp16", "fp32")
