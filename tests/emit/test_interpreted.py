@@ -57,46 +57,39 @@ class Run:
             pytest.fail("".join(self.said) + rest, pytrace=False)
 
 
-def run(request, test, marks):
-    """A run of the files for which `test` was selected."""
+#: The files of each process, by which of their tests it runs.
+RUNS = {"not operators": FILES, "operators": ON_DEMAND, "ecosystem": WITH_LIBRARIES}
+
+
+def cases():
+    for marks, files in RUNS.items():
+        for file in files:
+            own = [getattr(pytest.mark, marks)] if " " not in marks else []
+            yield pytest.param(marks, file, marks=own, id=file if marks == "not operators" else f"{file}-{marks}")
+
+
+@pytest.fixture(scope="module")
+def passed(request):
+    """Whether all tests of a file have passed; the files that were selected for a run share its process."""
     own = [item for item in request.session.items if item.path == Path(__file__) and isinstance(item, pytest.Function)]
-    files = [item.callspec.params["file"] for item in own if item.name.startswith(f"{test}[")]
-    begun = Run(files, marks)
+    selected = [item.callspec.params for item in own]
+    begun = {}
+
+    def of(marks, file):
+        if marks not in begun:
+            begun[marks] = Run([each["file"] for each in selected if each["marks"] == marks], marks)
+        return begun[marks].of(file)
+
     try:
-        yield begun.of
-        begun.close()
+        yield of
+        for run in begun.values():
+            run.close()
     finally:
-        begun.process.kill()
-        begun.process.wait()
+        for run in begun.values():
+            run.process.kill()
+            run.process.wait()
 
 
-@pytest.fixture(scope="module")
-def by_default(request):
-    yield from run(request, "test_interpreted_families", "not operators")
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_interpreted_families(file, by_default):
-    assert by_default(file)
-
-
-@pytest.fixture(scope="module")
-def on_demand(request):
-    yield from run(request, "test_interpreted_families_on_demand", "operators")
-
-
-@pytest.mark.operators
-@pytest.mark.parametrize("file", ON_DEMAND)
-def test_interpreted_families_on_demand(file, on_demand):
-    assert on_demand(file)
-
-
-@pytest.fixture(scope="module")
-def with_libraries(request):
-    yield from run(request, "test_interpreted_families_with_libraries", "ecosystem")
-
-
-@pytest.mark.ecosystem
-@pytest.mark.parametrize("file", WITH_LIBRARIES)
-def test_interpreted_families_with_libraries(file, with_libraries):
-    assert with_libraries(file)
+@pytest.mark.parametrize(("marks", "file"), [*cases()])
+def test_interpreted_families(marks, file, passed):
+    assert passed(marks, file)
