@@ -18,13 +18,7 @@ BIAS, ROWS = torch.randn(16, dtype=HALF), torch.randn(8, dtype=HALF)
 
 #: Contract without its head, operands, and the end of the message.
 WRONG = {
-    "a positional bias": (
-        "bias",
-        (A, B, BIAS),
-        {},
-        TypeError,
-        "takes a and b without a keyword, all others with one: bias=, out=",
-    ),
+    "a positional bias": ("bias", (A, B, BIAS), {}, TypeError, "without a keyword, all others with one: bias=, out="),
     "three dimensions": ("none", (A[None], B), {}, ValueError, ": a must have two dimensions, got shape (1, 8, 32)"),
     "a vector": ("none", (A[0], B), {}, ValueError, "a must have two dimensions, got shape (32,)"),
     "a batch of weights": ("none", (A, B[None]), {}, ValueError, "b must have two dimensions, got shape (1, 32, 16)"),
@@ -35,20 +29,8 @@ WRONG = {
     "a stepped weight": ("none", (A, torch.randn(16, 64).half()[:, ::2].T), {}, ValueError, "got strides (2, 64)"),
     "a stepped bias": ("bias", (A, B), {"bias": torch.randn(32)[::2]}, ValueError, "got strides (2,)"),
     "an array": ("none", (A.numpy(), B), {}, TypeError, "a must be a torch.Tensor, got ndarray"),
-    "an array of an operand": (
-        "bias",
-        (A, B),
-        {"bias": BIAS.numpy()},
-        TypeError,
-        "must be a torch.Tensor, got ndarray",
-    ),
-    "a column of scales": (
-        "scalem",
-        (A, B),
-        {"scale_m": ROWS[:, None]},
-        ValueError,
-        "must have shape (8,), got (8, 1)",
-    ),
+    "an array of an operand": ("bias", (A, B), {"bias": BIAS.numpy()}, TypeError, "torch.Tensor, got ndarray"),
+    "a column of scales": ("scalem", (A, B), {"scale_m": ROWS[:, None]}, ValueError, "shape (8,), got (8, 1)"),
     "a row of scales": ("scalem", (A, B), {"scale_m": ROWS[None]}, ValueError, "got (1, 8)"),
     "other rows": ("scalem", (A, B), {"scale_m": BIAS}, ValueError, "must have shape (8,), got (16,)"),
 }

@@ -56,22 +56,12 @@ TOGETHER = "{} is {}: {} stores {} of its elements together: it must be a multip
 WRONG = [
     (INT4, lambda x: {"b_scale": None}, TypeError, "missing b_scale"),
     (INT4, lambda x: {"b_zero": x["b_scale"]}, TypeError, "unexpected b_zero"),
-    (
-        INT4,
-        lambda x: {"b_scale": x["b_scale"].int()},
-        TypeError,
-        "b_scale must be torch.float32 or .*, got torch.int32",
-    ),
+    (INT4, lambda x: {"b_scale": x["b_scale"].int()}, TypeError, "b_scale must be torch.float32 or .* torch.int32"),
     (INT4, lambda x: {"b": x["b"].view(torch.int8)}, TypeError, "b must be torch.uint8"),
     (INT4, lambda x: {"b_scale": x["b_scale"][:, 1:]}, ValueError, "b_scale must have shape"),
     (INT4, lambda x: {"a": x["a"][:, 1:]}, ValueError, TOGETHER.format("K", 33, "b", 2, 2)),
     (SPARSE, lambda x: {"b_index": None}, TypeError, "missing b_index"),
-    (
-        SPARSE,
-        lambda x: {"b_index": x["b_index"].view(torch.int8)},
-        TypeError,
-        "b_index must be torch.uint8, got torch.i",
-    ),
+    (SPARSE, lambda x: {"b_index": x["b_index"].view(torch.int8)}, TypeError, "b_index must be torch.uint8"),
     (SPARSE, lambda x: {"b_index": x["b_index"][1:]}, ValueError, "b_index must have shape"),
     (SPARSE, lambda x: {"a": x["a"][:, :36], "b": x["b"][:18]}, ValueError, TOGETHER.format("K", 36, "b_index", 8, 8)),
 ]
@@ -93,8 +83,9 @@ def test_wrong_operands_are_refused_with_memory_and_without(family, name, change
 def test_a_gradient_is_refused(family):
     given = operands(contracts(family)[INT4])
     for name in ("a", "b_scale"):
-        with pytest.raises(RuntimeError, match=r"no gradients of such a product are computed"):
+        with pytest.raises(RuntimeError, match=r"no gradients of such a product are computed") as found:
             getattr(family, INT4)(**{**given, name: given[name].detach().requires_grad_()})
+        assert "backward: kernels" not in str(found.value), "which is refused for it"
 
 
 def test_a_map_over_products_is_a_batch(family):
