@@ -149,20 +149,6 @@ def test_targets_with_the_same_instructions_need_the_same(family):
                 assert needs[target.kind] == own
 
 
-def test_verify_counts_what_is_left_out(render, capsys):
-    """One launch is compiled, which is enough to see what the level says of the others."""
-    folder = render(BASE, "torch")
-    said = called(
-        capsys, "verify", folder, "--level", "compile", "--target", "sm89", "--case", "row0-aligned", "--fresh"
-    )
-    reason = "147456 bytes of shared memory, and sm89 has 101376"
-    assert said.status == 0, said.err
-    assert f"compile sm89: 1 configuration of 1 kernel left out, which no launcher takes there: {reason}" in said.out
-    table, total = said.out.splitlines()[-2:]
-    assert table.split()[:8] == ["compile", "sm89", "1", "0", "1", "0", "0", "1"]
-    assert total.startswith("all 1 passed, 1 configuration left out in ")
-
-
 def test_verify_finds_a_launcher_that_takes_more(render):
     folder = render(BASE, "torch")
     (kernel,) = remembered(folder).kernels

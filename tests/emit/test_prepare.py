@@ -139,14 +139,6 @@ def test_prepared_calls_compile_nothing(compilations, load, family, contract, n,
     assert launched and len(compilations) == prepared
 
 
-def test_what_is_prepared_is_prepared_once(compilations, load):
-    package, ahead = load("gemm16")
-    found = ahead.launches(package.gemm_fp16_rcr_none, 4096, 4096, M=range(1, 9), B=1, device=CUDA)
-    for launch in found:
-        launch.compiled()
-    assert len(compilations) == len(found) == len({launch.key for launch in found})
-
-
 def split_launches(load):
     """A family of split_k and its `_prepare`, and the launches of both kernels of a contract, for several tiles."""
     package, ahead = load("split_k")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from generator.files.checked_json import Schema, Wrong, line_of
+from generator.files.checked_json import Schema, Wrong
 from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes, read_text
 from generator.files.updating import update
@@ -60,12 +60,6 @@ def test_what_a_schema_accepts() -> None:
     assert TIMES.parse('{"format": 2, "times": [1, 2.5], "sizes": {"m": 3}}')["times"] == [1, 2.5]
     with pytest.raises(Wrong, match=r"line 7: times\.0"):
         TIMES.parse('{"format": 2, "times": [0]}', first=7)
-
-
-def test_the_line_of_a_value() -> None:
-    text = '{\n "a": {"x": [1,\n 2],\n "y": "}"},\n "b": [\n {"c": 0}]}'
-    assert [line_of(text, path) for path in (["a"], ["a", "x", "1"], ["a", "y"], ["b", "0", "c"])] == [2, 3, 4, 6]
-    assert line_of(text, ["a", "none"]) == 2
 
 
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:

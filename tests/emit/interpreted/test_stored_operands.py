@@ -1,7 +1,5 @@
 """Contracts of stored operands as torch sees them: operators, fake tensors, torch.compile, vmap, and their errors."""
 
-import importlib
-
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -93,26 +91,3 @@ def test_a_map_over_products_is_a_batch(family):
     given = operands(contracts(family)[INT4.replace("gemm", "bmm")])
     mapped = torch.vmap(lambda a, b, b_scale: single(a, b, b_scale=b_scale))(*given.values())
     torch.testing.assert_close(mapped, batch(**given))
-
-
-@pytest.mark.parametrize("layout", ["rcr", "rrr", "rsr"])
-def test_what_is_packed_is_multiplied(render, layout):
-    name = f"gemm_fp16_sparse24_{layout}_bias"
-    text = SPEC.replace("layout: rcr", f"layout: {layout}").replace("bias+save+row_amax", "bias")
-    sparse = render(
-        f"sparse{layout}",
-        text[: text.index("dtype")] + text[text.index("  - {a: fp16, sparsity") :].replace("  - {", "dtype: {", 1),
-    )
-    random = torch.Generator().manual_seed(7)
-    a, weight, bias = (torch.randn(size, generator=random).half() for size in ((20, 72), (72, 33), (33,)))
-    pack = importlib.import_module(f"{sparse.__name__}._pack")
-    given = pack.quantize(weight, name)
-    pruned = torch.zeros_like(weight)
-    for k in range(0, 72, 4):
-        for n in range(33):
-            largest = sorted(range(4), key=lambda i: -abs(float(weight[k + i, n])))[:2]
-            for i in largest:
-                pruned[k + i, n] = weight[k + i, n]
-    assert torch.equal(pack.dequantize(name, **given), pruned.float())
-    found = getattr(sparse, name)(a, **given, bias=bias)
-    torch.testing.assert_close(found.float(), a.float() @ pruned.float() + bias.float(), rtol=2e-3, atol=2e-2)

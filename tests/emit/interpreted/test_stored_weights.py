@@ -23,10 +23,11 @@ dtype:
   - {a: bf16, b: mxfp8e4m3}
   - {a: mxfp8e4m3, b: mxfp8e5m2}
   - {a: fp16, b: nvfp4}
+  - {a: fp16, sparsity: {b: "2:4"}}
 tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
 """
 #: The last block of each kind is short.
-M, N, K = 17, 19, 70
+M, N, K = 17, 19, 72
 
 
 def operands(variant, weight):
