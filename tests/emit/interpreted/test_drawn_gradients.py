@@ -28,13 +28,7 @@ def checked(render, prefix, count, number):
     found = []
 
     @seed(number)
-    @settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(specs())
     def examine(text):
         assume(legal(text) is not None)

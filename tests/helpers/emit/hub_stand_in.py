@@ -31,13 +31,8 @@ class StandIn:
     def __init__(self, root: Path, repo_id: str) -> None:
         self.root, self.repo_id, self.asked = root, repo_id, list[str]()
         self.is_organization = True
-        for name in (
-            "get_organization_overview",
-            "list_repo_refs",
-            "list_repo_tree",
-            "hf_hub_download",
-            "snapshot_download",
-        ):
+        listed = "get_organization_overview list_repo_refs list_repo_tree hf_hub_download snapshot_download"
+        for name in listed.split():
             setattr(huggingface_hub.HfApi, name, self._noting(name))
 
     def _noting(self, name: str) -> Any:
