@@ -53,9 +53,7 @@ def test_every_operation_is_among_the_chains():
 
 
 #: Every layout, with both types; the other pairs on demand.
-LAYOUTS = [
-    *zip(["rcr", "rrr", "crr", "ccr", "rcc", "crc", "sss"], ["fp32", "bf16", "fp32", "bf16", "fp32", "bf16", "fp32"])
-]
+LAYOUTS = [*zip(("rcr", "rrr", "crr", "ccr", "rcc", "crc", "sss"), itertools.cycle(["fp32", "bf16"]))]
 OTHERS = sorted({*itertools.product(["rcr", "rrr", "crr", "ccr"], ["fp32", "bf16"])} - {*LAYOUTS})
 
 
