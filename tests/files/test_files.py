@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from generator.files.checked_json import Schema, Wrong
 from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes, read_text
 from generator.files.updating import update
+from generator.files.user_cache import user_cache
 from generator.files.writing import is_temporary, write
 from tests.helpers import support
 from tests.helpers.support import side_by_side
@@ -167,3 +169,16 @@ def test_processes_that_name_a_file_by_a_link_wait_for_each_other(tmp_path: Path
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is a folder, not a file"):
         update(tmp_path, lambda: "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folder has another place")
+def test_the_cache_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert user_cache() == tmp_path / "cache" / "gemm-generator"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    # A relative one would be in the checkout.
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert user_cache() == tmp_path / ".cache" / "gemm-generator"
+    monkeypatch.setenv("HOME", "home")
+    with pytest.raises(FileError, match="not an absolute path"):
+        user_cache()

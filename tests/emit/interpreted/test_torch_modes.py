@@ -104,6 +104,7 @@ def test_a_size_may_be_known_at_run_time_only(family, call):
             torch.testing.assert_close(program.module()(mask), expected)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
 @pytest.mark.parametrize("call", AT_RUN_TIME)
 def test_such_sizes_have_gradients(family, call, monkeypatch):
     found = []
