@@ -20,13 +20,16 @@ _OF_TORCH = (
 
 
 @pytest.fixture(autouse=True)
-def warned_of_nothing(request):
-    """A warning is an error, also where torch would give it once in a process: calls of families cause none."""
+def alone(request):
+    """No graph was compiled before, and a warning is an error, also where torch would give it once in a process."""
     import torch
 
+    torch._dynamo.reset()
     torch.set_warn_always(True)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        # Other libraries warn of themselves.
+        if request.node.get_closest_marker("ecosystem") is None:
+            warnings.simplefilter("error")
         # Numpy's, of numbers that the interpreter computes with.
         warnings.simplefilter("ignore", RuntimeWarning)
         own = [mark.args[0].removeprefix("ignore:") for mark in request.node.iter_markers("filterwarnings")]

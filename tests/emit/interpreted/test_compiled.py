@@ -20,11 +20,6 @@ SPEC = spec(
 PLAIN, CHAIN, OUTPUTS = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias", "gemm_fp16_rcr_bias_save_gelu_rowsum"
 
 
-@pytest.fixture(autouse=True)
-def no_earlier_graphs():
-    torch._dynamo.reset()
-
-
 def compiled(function, **options):
     found = torch.compile(function, fullgraph=True, backend="aot_eager", **options)
     return found

@@ -318,7 +318,6 @@ def test_a_contract_that_does_not_fit_is_refused(family):
 
 
 def test_a_model_is_compiled_and_exported(family, launches):
-    torch._dynamo.reset()
     ours, theirs, x = model(), model(), torch.randn(2, 5, 33)
     family.nn.replace_linear(ours)
     compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")

@@ -56,14 +56,6 @@ def test_a_dense_weight_is_not_taken_for_a_stored_one(family):
         getattr(family, name)(A, B, b_scale=torch.ones(1, 16))
 
 
-def test_a_misspelt_function_is_no_attribute(family):
-    with pytest.raises(AttributeError, match="no attribute 'gemm_fp16_rcr_bais'") as caught:
-        _ = family.gemm_fp16_rcr_bais
-    # By these Python says which name was meant.
-    assert caught.value.name == "gemm_fp16_rcr_bais" and "gemm_fp16_rcr_bias" in dir(caught.value.obj)
-    assert not hasattr(family, "gemm_fp16_rcr_bais")
-
-
 def test_what_is_no_function_is_not_taken_for_one(family):
     module = f"{NAME}__tiled_pointer_auto_grouped"
     exec(f"from {family.__name__} import {module}")

@@ -23,8 +23,7 @@ NONE, BIAS, VECTORS, ADD = (f"gemm_fp32_rcr_{chain}" for chain in ("none", "bias
 
 
 @pytest.fixture(autouse=True)
-def traced_anew():
-    torch._dynamo.reset()
+def any_shape():
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         yield
 

@@ -46,12 +46,6 @@ INT4_ALONE = "summary: One way.\nlayout: rcr\ndtype: {a: fp16, b: int4, scales: 
 INT4 = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"
 
 
-@pytest.fixture(autouse=True)
-def _compiled_afresh():
-    """Torch refuses to compile a function for more than a few kinds of operands, over all tests."""
-    torch.compiler.reset()
-
-
 def model(dtype=torch.float16):
     """Two linear layers, with and without a bias, and what has no matrix."""
     torch.manual_seed(0)
@@ -83,15 +77,6 @@ def error(found, expected):
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
-def test_there_is_a_way_for_each_contract_of_a_layer(family):
-    """Integers without scales, plain weights and chains with more than a bias have none."""
-    names = {name for layer in family.ao.LAYERS for name in (layer.plain, layer.biased)}
-    wanted = [name for name in family._KERNELS if not name.endswith("_relu")]
-    wanted = [name for name in wanted if not name.startswith(("gemm_fp16_rcr", "gemm_fp16_rrr"))]
-    assert names == {name for name in wanted if not name.startswith(("gemm_fp16xint4_fp32_fp16_r",))}
-    assert len(family.ao.LAYERS) == 24
-
-
 def test_every_way_to_store_a_weight_is_multiplied_and_saved(family, launches, tmp_path):
     rounded = 0
     for layer in family.ao.LAYERS:
@@ -114,7 +99,7 @@ def test_every_way_to_store_a_weight_is_multiplied_and_saved(family, launches, t
         state, rest = unflatten_tensor_state_dict(load_file(tmp_path / "model.safetensors"), metadata)
         expected.load_state_dict(state, assign=True)
         assert rest == {} and torch.equal(expected(x), y), layer
-    assert rounded == 6
+    assert (rounded, len(family.ao.LAYERS)) == (6, 24)
 
 
 def test_the_input_has_any_dimensions(family):

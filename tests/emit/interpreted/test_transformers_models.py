@@ -67,7 +67,6 @@ def tokens(count):
 
 @torch.no_grad()
 def test_a_compiled_model_has_the_familys_operators(family, model):
-    torch._dynamo.reset()
     expected = model(tokens(2), use_cache=False).logits
     with config.patch(force_disable_caches=True), family.inductor.install() as installed:
         found = torch.compile(model)(tokens(2), use_cache=False).logits
