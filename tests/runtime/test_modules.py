@@ -10,13 +10,6 @@ import pytest
 from generator.commands.command_line import main
 from tests.helpers.support import python
 
-#: The modules that are there for a reason of their own, not because another one imports them.
-OF_SOME = frozenset(
-    {
-        *("autograd", "chain_search", "composed_products", "copies", "differentiable", "fast", "interpreted_bf16"),
-        *("ranking", "recorded", "spreading", "whole_rows", "workspaces"),
-    }
-)
 INT4 = "dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\n"
 PLAIN = "summary: A product.\nlayout: rcr\ndtype: fp16\nload: pointer\n"
 
@@ -28,35 +21,6 @@ def modules(folder: Path, spec: str) -> set[str]:
     paths = [*(folder / "family" / "_runtime").glob("*.py")]
     assert all(ast.parse(path.read_text()) for path in paths)
     return {path.stem for path in paths} - {"__init__"}
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ("", set()),
-        ("select: fastest\n", {"copies", "fast", "ranking", "spreading"}),
-        ("select: autotune\n", {"fast"}),
-        ("schedule: stream_k\n", {"workspaces"}),
-        *(
-            (more, set())
-            for more in ("layout: [rcr, rrr]\n", "load: descriptor\n", "batch: grouped\n", "invariant: rows\n")
-        ),
-        ("dtype: bf16\n", {"interpreted_bf16"}),
-        ("batch: grouped\nselect: fastest\n", {"fast", "ranking", "spreading"}),
-        ("backward: kernels\n", {"autograd", "differentiable", "fast", "recorded"}),
-        ("invariant: rows\nselect: fastest\n", {"fast", "ranking", "spreading"}),
-        ("invariant: rows\nwith: aten\n", {"composed_products"}),
-        ("invariant: rows\nwith: inductor\n", {"whole_rows"}),
-        ("with: inductor\n", set()),
-        ("epilogue: bias\nwith: inductor\n", {"chain_search"}),
-    ],
-)
-def test_a_family_has_the_modules_that_it_needs(tmp_path: Path, more: str, expected: set[str]) -> None:
-    key = more.partition(":")[0]
-    spec = "".join(line + "\n" for line in PLAIN.splitlines() if not more or not line.startswith(f"{key}:")) + more
-    found = modules(tmp_path, spec)
-    assert found & OF_SOME == expected
-    assert ("pack" in found, "linear" in found) == (False, "batch" not in more)
 
 
 @pytest.mark.parametrize(
