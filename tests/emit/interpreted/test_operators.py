@@ -134,14 +134,6 @@ def test_vmap_over_what_a_batch_shares_is_refused(family, launches):
     assert not launches
 
 
-def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family, launches):
-    given = operands(contracts(family)[CHAIN])
-    with Seen(family) as seen:
-        called(family, CHAIN, given)
-        called(family, CHAIN, {**given, "out": torch.empty(20, 24, dtype=torch.float16)})
-    assert seen.names == [CHAIN, f"{CHAIN}_out"] and len(launches) == 2
-
-
 def negated(x):
     """The values of `x`, as a view of memory that holds their negatives, as `z.conj().imag` is one."""
     view = torch._neg_view(-x)

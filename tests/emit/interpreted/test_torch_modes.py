@@ -247,5 +247,7 @@ def test_what_records_no_operators_is_told(family):
         told = f"{name}: torch.jit.trace does not record it; use torch.export"
         with torch.no_grad(), pytest.raises(NotImplementedError, match=told):
             torch.jit.trace(traced, (X,))
+    with pytest.raises(NotImplementedError, match=r"script does not compile .*\.nn\.Linear; use torch.export"):
+        torch.jit.script(family.nn.Linear(8, 8))
     with pytest.raises(TypeError, match=f"{NONE}: a must be a torch.Tensor, got Proxy"):
         torch.fx.symbolic_trace(call)
