@@ -41,9 +41,8 @@ def ran(request):
         paths = [str(FOLDER / f"{name}.py") for name in files]
         call = [sys.executable, "-m", "pytest", "-v", "-n", "0", "-m", marks, "--no-header", *paths]
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
-        return subprocess.run(
-            call, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.run(call, cwd=ROOT, env=variables, **both)
 
     return process
 

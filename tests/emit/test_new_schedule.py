@@ -1,10 +1,7 @@
 """What docs/contributing.md says of a new schedule: a template and a word, which handles no more than it claims."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import jinja2
 import pytest
@@ -13,7 +10,7 @@ from generator.emit import render, schedule_template
 from generator.language import vocabulary
 from generator.language.features import CHAINS, SEVERAL, STORED, Feature
 from generator.language.word_traits import Schedule
-from tests.helpers.support import ROOT, called
+from tests.helpers.support import ROOT, called, python
 
 RECIPE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8").split("## A new schedule")[1]
 #: The template that the recipe shows, and its word as it stands.
@@ -146,8 +143,6 @@ def test_the_recipe_makes_a_schedule_that_is_right(tmp_path, level):
     tile = "tile: [{m: 32, n: 32, k: 16, warps: 4}]"
     keys = f"summary: A loop.\nlayout: rcr\ndtype: fp16\nmasking: mnk\nschedule: looped\n{tile}\n"
     (tmp_path / "loops.yaml").write_text(keys)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     for call in ("loops.yaml --out out", f"verify loops.yaml --out out --level {level}"):
-        command = [sys.executable, "-m", "generator", *call.split()]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = python("-m", "generator", *call.split(), cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
         assert done.returncode == 0, done.stdout + done.stderr

@@ -4,14 +4,12 @@ import gc
 import importlib
 import io
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from tests.helpers.emit.calls import in_threads
-from tests.helpers.support import ROOT, forget, render_spec, spec
+from tests.helpers.support import ROOT, forget, python, render_spec, spec
 
 SPEC = spec(
     "layout: rcr; dtype: fp32; batch: [none, grouped]; epilogue: [none, bias, [scale_m, bias_m], [scale, add]]; "
@@ -58,7 +56,7 @@ def test_a_function_is_pickled_by_its_name(imported, package, tmp_path):
     assert torch.load(file, weights_only=False).product is function
     (tmp_path / "function.pickle").write_bytes(pickle.dumps(function))
     code = "import pickle; print(pickle.load(open('function.pickle', 'rb')).__name__)"
-    worker = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    worker = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
     assert worker.stdout == "gemm_fp32_rcr_bias\n", worker.stderr
 
 
