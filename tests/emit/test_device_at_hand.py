@@ -20,7 +20,7 @@ from generator.runtime.call import kind_of
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.offered_rows import claimed_device, offered_fault
 from tests.helpers import shipped
-from tests.helpers.support import BASE, called
+from tests.helpers.support import BASE, render_spec
 
 RTX_4090 = Device("NVIDIA GeForce RTX 4090", "sm89", 128, 102400)
 #: What a program of it may have.
@@ -33,14 +33,8 @@ LARGE = f"{BASE}tile: [{{m: 128, n: 256, k: 64, warps: 8, stages: 3}}]\n"
 
 
 @pytest.fixture
-def render(tmp_path, capsys):
-    def rendered(text, package):
-        (tmp_path / "at_hand.yaml").write_text(text)
-        said = called(capsys, tmp_path / "at_hand.yaml", "--out", tmp_path / package, "--package", package)
-        assert said.status == 0, said.err
-        return tmp_path / package / "at_hand"
-
-    return rendered
+def render(tmp_path):
+    return lambda text, package: render_spec(tmp_path, "at_hand", text, "--package", package)
 
 
 @contextmanager
@@ -76,8 +70,7 @@ def modules(folder, package):
 
 def offered(module):
     """The configurations that the GPU at hand can run."""
-    found = module.CALL.offered(CUDA) if hasattr(module, "CALL") else module._device(CUDA)[0]
-    return found
+    return module.CALL.offered(CUDA) if hasattr(module, "CALL") else module._device(CUDA)[0]
 
 
 def test_the_functions_choose_what_fits(render):
