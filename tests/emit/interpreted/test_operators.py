@@ -69,14 +69,6 @@ def test_saved_halves_lie_as_the_result(render, layout):
         alike(getattr(family, name)(**fake, out=mode.from_tensor(out))[1], preact)
 
 
-def test_inference_mode_launches_without_an_operator(family, launches):
-    given = operands(contracts(family)[CHAIN])
-    expected = called(family, CHAIN, given)
-    with torch.inference_mode():
-        (found,) = called(family, CHAIN, given)
-    assert found.is_inference() and torch.equal(found, *expected) and len(launches) == 2
-
-
 def test_autocast_calls_the_contract_of_its_type(family, launches):
     given = operands(contracts(family)[CHAIN])
     wide = {x: value.float() for x, value in given.items()}
@@ -151,25 +143,6 @@ def test_views_of_negated_memory_are_read_as_such_and_not_written(family, launch
     with pytest.raises(TypeError, match=f"^{CHAIN}: out must be a plain tensor, got a view of negated memory$"):
         called(family, CHAIN, {**given, "out": negated(torch.zeros(20, 24, dtype=torch.float16))})
     assert len(launches) == 3
-
-
-def test_deterministic_algorithms_refuse_atomic_additions(render, launches):
-    text = "summary: x\nlayout: rcr\ndtype: {a: fp16, out: fp32}\nload: pointer\nschedule: "
-    atomic, tiled = (render(f"order{each}", text + each) for each in ("split_k_atomic", "tiled"))
-    ((name, variant),) = contracts(atomic).items()
-    given = operands(variant)
-    for family in (atomic, tiled):
-        called(family, name, given)
-    torch.use_deterministic_algorithms(True)
-    try:
-        called(tiled, name, given)
-        for call in (getattr(atomic, name), atomic._kernel(atomic._KERNELS[name][0]).gemm):
-            with pytest.raises(ValueError, match="split_k_atomic"):
-                call(**given)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    called(atomic, name, given)
-    assert len(launches) == 4
 
 
 def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(family, tmp_path, monkeypatch):

@@ -83,26 +83,6 @@ def test_wrong_operands_are_refused_as_in_eager_mode(family, launches, mode):
         assert bool((out == 7).all()) and not launches, what
 
 
-def test_errors_name_the_contract_that_was_called(family, launches):
-    """Not the one that saves the sum, which is called in its place where a gradient is recorded."""
-    call, given = getattr(family, CHAIN), operands(contracts(family)[CHAIN])
-    bias = given["bias"].requires_grad_()
-    with pytest.raises(ValueError, match=f"^{CHAIN}: config must be an element of CONFIGS"):
-        call(**given, config={"BLOCK_M": 64})
-    many = given["a"].expand(2, 20, 33)
-    for config in ({"BLOCK_M": 64}, True, "0", 0.0):
-        with pytest.raises(TypeError, match=f"^{CHAIN}: config must be an index"):
-            torch.vmap(lambda a: call(**{**given, "a": a}, config=config))(many)  # noqa: B023
-    with pytest.raises(NotImplementedError, match=f"^{CHAIN}: torch.vmap needs the contract for a batch"):
-        torch.vmap(lambda a: call(**{**given, "a": a}))(many)
-    with pytest.raises(NotImplementedError, match=f"^{CHAIN}: torch.func.grad"):
-        torch.func.grad(lambda a: call(**{**given, "a": a, "bias": bias.detach()}).sum())(given["a"])
-    assert not launches
-    (gradient,) = torch.autograd.grad(call(**given).sum(), bias, create_graph=True)
-    with pytest.raises(RuntimeError, match=f"^{CHAIN}: a gradient of its gradient"):
-        gradient.sum().backward()
-
-
 def test_a_contract_that_only_gradients_need_is_not_advised_what_its_family_has(family):
     a, b = torch.ones(20, 33, dtype=torch.float16, requires_grad=True), torch.ones(33, 24, dtype=torch.float16)
     told = r"^gemm_fp16_rrr_none: a requires a gradient, .*: list it in the spec"
