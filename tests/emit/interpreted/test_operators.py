@@ -145,6 +145,21 @@ def test_views_of_negated_memory_are_read_as_such_and_not_written(family, launch
     assert len(launches) == 3
 
 
+def test_deterministic_algorithms_refuse_atomic_additions(render, launches):
+    text = "summary: x\nlayout: rcr\ndtype: {a: fp16, out: fp32}\nload: pointer\nschedule: split_k_atomic\n"
+    family = render("atomic", text)
+    ((name, variant),) = contracts(family).items()
+    called(family, name, given := operands(variant))
+    torch.use_deterministic_algorithms(True)
+    try:
+        for call in (getattr(family, name), family._kernel(family._KERNELS[name][0]).gemm):
+            with pytest.raises(ValueError, match="split_k_atomic"):
+                call(**given)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert len(launches) == 1
+
+
 def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(family, tmp_path, monkeypatch):
     given = operands(contracts(family)[CHAIN])
     expected = called(family, CHAIN, given)
