@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from generator.commands.command_line import main
-from tests.helpers.support import python, spec
+from tests.helpers.support import ROOT, python, render_spec, spec
 
 SPEC = spec("layout: rcr; dtype: fp16; epilogue: [none, bias+relu]")
 #: What a file that stands alone may import beside the standard library.
@@ -131,3 +131,33 @@ def test_files_without_functions_make_no_repository_of_the_hub(tmp_path, monkeyp
     assert main(["package", "generated/packaged", "--format", "kernels", "--out", "hub"]) == 2
     assert "packaged has no functions, which the Hub's loader needs" in capsys.readouterr().err
     assert not Path("hub").exists()
+
+
+#: Products of bf16 in Triton's own interpreter, which multiplies their bits as integers.
+BF16 = """
+import torch
+import less
+from generated.gemm16 import gemm_bf16_rrr_none as f
+
+a = torch.eye(32).bfloat16()
+for call in (f, lambda a, b: f(a, b, config=0), less.gemm_bf16_rrr_none):
+    try:
+        call(a, a)
+    except RuntimeError as error:
+        print(error)
+
+from generator.verify import interpreter
+
+interpreter.install()
+print(torch.equal(f(a, a), a))
+"""
+
+
+def test_a_function_of_bf16_refuses_the_interpreter_until_it_is_corrected(tmp_path):
+    render_spec(tmp_path, "less", "summary: Plain.\nlayout: rrr\ndtype: bf16\npackage: plain\n")
+    env = {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    done = python("-c", BF16, env=env, cwd=ROOT)
+    first, second, third, right = done.stdout.splitlines()
+    assert first == second and third.startswith("Triton's interpreter multiplies the bits of bf16")
+    assert "bits of bf16" in first and "generator.verify.interpreter.install()" in first
+    assert right == "True", done.stderr
