@@ -4,19 +4,14 @@ import pytest
 
 from generator.emit.loading import load_family
 from generator.language.vocabulary import ADDITIONS
-from tests.helpers.support import BASE, assert_formatted, render_spec
+from tests.helpers.support import BASE, assert_formatted, render_spec, spec
 
 #: A spec to which every word brings something.
-EVERY = """\
-summary: Every addition.
-layout: rcr
-dtype: [fp16, {a: fp16, b: int4, scales: {b: [32, 1]}}]
-batch: [none, grouped]
-epilogue: [none, swiglu]
-load: pointer
-exclude:
-  - {batch: grouped, dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}, because: "experts have weights of fp16"}
-"""
+EVERY = spec(
+    "layout: rcr; dtype: [fp16, {a: fp16, b: int4, scales: {b: [32, 1]}}]; batch: [none, grouped]; "
+    "epilogue: [none, swiglu]; load: pointer; exclude: [{batch: grouped, dtype: {a: fp16, b: int4, scales: {b: [32, "
+    '1]}}, because: "experts have weights of fp16"}]'
+)
 #: The files that a word brings.
 BRINGS = {
     "inductor": {"inductor.py", "_products.py", "_runtime/graph_pass.py", "_runtime/chain_search.py"}

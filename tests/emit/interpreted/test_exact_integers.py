@@ -9,17 +9,14 @@ import pytest
 import torch
 
 from tests.helpers.emit.calls import contracts, operands
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Sums of integers.
-layout: [rcr, rrc]
-dtype: int8
-batch: [none, strided]
-epilogue: [bias, [add, relu, bias_m], [bias, {clamp: {min: -16777217, max: 33554433}}], [{accumulate: {beta: 1}}], less]
-ops: {less: {formula: "min(x - shift, shift)", operands: {shift: [M, N]}}}
-load: pointer
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-"""
+SPEC = spec(
+    "layout: [rcr, rrc]; dtype: int8; batch: [none, strided]; epilogue: [bias, [add, relu, bias_m], [bias, "
+    "{clamp: {min: -16777217, max: 33554433}}], [{accumulate: {beta: 1}}], less]; "
+    'ops: {less: {formula: "min(x - shift, shift)", operands: {shift: [M, N]}}}; load: pointer; '
+    "tile: [{m: 16, n: 16, k: 32, warps: 1}]"
+)
 
 
 @pytest.fixture(scope="module", params=["tiled", "persistent", "split_k"])
