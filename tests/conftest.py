@@ -29,7 +29,7 @@ parallel.workers_by_default = lambda: _SHARE
 #: Files of which all tests take long, and beginnings of names in two others.
 _WHOLE = (
     "bounds/order_proof drawn/drawn emit/copies emit/invariant emit/never_chosen emit/sharding emit/stubs "
-    "emit/warnings emit/what_a_change_touches tune/executors tune/public_calls tune/tuning_run "
+    "tune/executors tune/public_calls tune/tuning_run "
     "verify/approximate_math verify/coverage verify/cubin_launches verify/cubin_package verify/operations "
     "verify/plugin"
 )

@@ -2,23 +2,16 @@
 
 import pytest
 
-import generator
 from generator.emit.loading import load_family
-from generator.language.errors import CallError
 from generator.language.vocabulary import ADDITIONS
-from tests.helpers.support import BASE, assert_formatted, render_spec
+from tests.helpers.support import BASE, assert_formatted, render_spec, spec
 
 #: A spec to which every word brings something.
-EVERY = """\
-summary: Every addition.
-layout: rcr
-dtype: [fp16, {a: fp16, b: int4, scales: {b: [32, 1]}}]
-batch: [none, grouped]
-epilogue: [none, swiglu]
-load: pointer
-exclude:
-  - {batch: grouped, dtype: {a: fp16, b: int4, scales: {b: [32, 1]}}, because: "experts have weights of fp16"}
-"""
+EVERY = spec(
+    "layout: rcr; dtype: [fp16, {a: fp16, b: int4, scales: {b: [32, 1]}}]; batch: [none, grouped]; "
+    "epilogue: [none, swiglu]; load: pointer; exclude: [{batch: grouped, dtype: {a: fp16, b: int4, scales: {b: [32, "
+    '1]}}, because: "experts have weights of fp16"}]'
+)
 #: The files that a word brings.
 BRINGS = {
     "inductor": {"inductor.py", "_products.py", "_runtime/graph_pass.py", "_runtime/chain_search.py"}
@@ -80,11 +73,3 @@ def test_a_family_of_groups_alone_has_no_layers_without_experts(tmp_path):
     with pytest.raises(AttributeError, match="no attribute 'nn'; add 'experts' to the key `with` of the spec"):
         load_family(tmp_path / "additions").nn  # noqa: B018
     assert (rendered(tmp_path, grouped, "--with", "experts") / "nn.py").exists()
-
-
-@pytest.mark.parametrize("words", ["prepar", "aten,aten", ""])
-def test_a_wrong_option(tmp_path, words):
-    path = tmp_path / "additions.yaml"
-    path.write_text(BASE)
-    with pytest.raises(CallError, match="with: "):
-        generator.variants(path, additions=words.split(","))

@@ -10,6 +10,9 @@ import pytest
 from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Interrupted
 from tests.helpers.support import BASE, BESIDE_KERNELS, LIMITED, Spoken, contents, files_of
 
+RUNTIME = FOLDER / "_runtime"
+MODULE = RUNTIME / "launch.py"
+
 
 def test_outcomes_in_words(cli):
     spec = Path("family.yaml")
@@ -130,13 +133,6 @@ def test_a_disk_that_is_full_is_answered_in_a_line(rerender, monkeypatch):
     assert contents(FOLDER) == old
 
 
-def test_an_output_folder_below_a_file_is_answered_in_a_line(cli):
-    Path("family.yaml").write_text(FAMILY)
-    Path("file").write_text("mine\n")
-    said = cli("family.yaml", "--out", "file/below")
-    assert said.status == 1 and said.err.startswith("file/below") and said.err.count("\n") == 1
-
-
 def test_only_keeps_the_others(rerender):
     before = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
@@ -163,15 +159,49 @@ def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli):
 def test_only_removes_what_the_spec_no_longer_makes(rerender):
     Path("family.yaml").write_text(SMALLER)
     assert rerender("family.yaml", "--only", "*_bias__*").status == 0
-    assert sorted(name for name in contents(FOLDER) if name.startswith("gemm")) == [
-        KERNEL,
-        KERNEL.replace("_bias__", "_none__"),
-    ]
+    left = sorted(name for name in contents(FOLDER) if name.startswith("gemm"))
+    assert left == [KERNEL, KERNEL.replace("_bias__", "_none__")]
 
 
-def test_the_manifest_names_every_file_with_its_digest(rerender):
-    import hashlib
+def test_what_a_killed_rendering_leaves_in_the_subfolder_is_rendered_away(rerender):
+    before = contents(FOLDER)
+    (FOLDER / "manifest.json").unlink()
+    (RUNTIME / ".launch.py.0123456789ab.new").write_text("half")
+    # A module of a family that is none of this one's.
+    (RUNTIME / "autograd.py").write_text(MODULE.read_text())
+    assert rerender("family.yaml", "--check").status == 1
+    assert rerender("family.yaml").status == 0
+    assert contents(FOLDER) == before
 
-    files = contents(FOLDER)
-    manifest = json.loads(files.pop("manifest.json"))
-    assert manifest["files"] == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+def test_a_module_of_somebody_else_stays(rerender):
+    (RUNTIME / "mine.py").write_text("mine = 1\n")
+    assert rerender("family.yaml").status == 0 and (RUNTIME / "mine.py").is_file()
+    said = rerender("verify", FOLDER, "--level", "static")
+    assert said.status == 1 and "_runtime/mine.py is not in the manifest, and Python could import it" in said.out
+
+
+def test_no_link_is_followed(rerender):
+    RUNTIME.rename("elsewhere")
+    RUNTIME.symlink_to(Path("elsewhere").resolve())
+    before = contents(Path("elsewhere"))
+    for option in ((), ("--force",)):
+        said = rerender("family.yaml", *option)
+        assert said.status == 1 and f"{RUNTIME}: is a file or a link, and a folder" in said.err
+    assert contents(Path("elsewhere")) == before
+    said = rerender("verify", FOLDER, "--level", "static")
+    assert said.status == 1 and "_runtime is not in the manifest" in said.out
+    (FOLDER / "manifest.json").unlink()
+    assert rerender("family.yaml").status == 1 and contents(Path("elsewhere")) == before
+    RUNTIME.unlink()
+    assert rerender("family.yaml").status == 0 and RUNTIME.is_dir()
+
+
+def test_what_the_manifest_lists_in_the_subfolder_is_held_against_it(rerender):
+    text = MODULE.read_text()
+    MODULE.unlink()
+    said = rerender("verify", FOLDER, "--level", "static")
+    assert said.status == 1 and "_runtime/launch.py manifest: every file that the manifest lists is there" in said.out
+    MODULE.write_text(text + "\n\nx = 1\n")
+    said = rerender("verify", FOLDER, "--level", "static")
+    assert said.status == 1 and "case:   _runtime/launch.py" in said.out

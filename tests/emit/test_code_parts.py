@@ -4,24 +4,17 @@ import dataclasses
 
 import pytest
 
-from generator.emit.code_parts import Parts, of_file, parts
+from generator.emit.code_parts import Parts, parts
 
 KERNEL = '''\
-# Generated.
 # sha256 of the text below: 0
-"""C = A @ B
+"""C = A @ B"""
 
-CONFIGS = [
-"""
-
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from ._runtime.call import Call, Config, Launch, Operand, cdiv, cheapest, index_type
-from ._runtime.limits import at_most, capability, first, multiple
-from ._runtime.memory import Memory
+from ._runtime.call import Call, Launch, Operand, at_most, capability, cdiv, cheapest, first, index_type, multiple
 from ._shared_memory import needs_of
 
 CONFIGS = [
@@ -51,7 +44,6 @@ def gemm_tile_sum(work_ptr, M, INDEX: "tl.constexpr"):
 
 
 def cost(row, M, N, K, multiprocessors, shared):
-    """What a configuration costs."""
     return M * row["BLOCK_M"]
 
 
@@ -64,25 +56,14 @@ CALL = Call(
             gemm_tile,
             grid=lambda M, BLOCK_M, **_: (cdiv(M, BLOCK_M),),
             arguments=lambda a, sums, M, **_: {
-                "a_ptr": a,
-                "work_ptr": sums,
-                "M": M,
-                "lda": a.stride(0),
-                "INDEX": index_type(a),
-                "enable_fp_fusion": False,
+                "a_ptr": a, "lda": a.stride(0), "INDEX": index_type(a), "enable_fp_fusion": False
             },
         ),
-        Launch(
-            gemm_tile_sum,
-            grid=lambda M, **_: (cdiv(M, 16),),
-            arguments=lambda sums, **_: {"work_ptr": sums},
-            configured=False,
-        ),
+        Launch(gemm_tile_sum, lambda M, **_: (M,), lambda sums, **_: {"work_ptr": sums}, configured=False),
     ),
     choose=cheapest(cost),
     refuse=lambda a, M, N, **_: first(
-        capability(a, "descriptors need more", least=(9, 0)),
-        at_most(M * N, 2**31 - 1, "a grid has"),
+        capability(a, "descriptors need more", least=(9, 0)), at_most(M * N, 2**31 - 1, "a grid has")
     ),
     fits=lambda M, BLOCK_M, **_: first(multiple(M, BLOCK_M, "M has")),
     needs=needs_of(__name__),
@@ -113,7 +94,6 @@ def changed(old, new):
         ("# Which tile.", "# The tile.\n\n    # Of all."),
         ('"""What it computes."""', '"""Other words."""'),
         ('"""What it returns."""', "'''Other words.'''"),
-        ("    # Which tile.\n", ""),
         ('(a, "descriptors need more", least=(9, 0))', '(\n            a, "need less", least=(9, 0)\n        )'),
         ('"a grid has"', '"a grid may have"'),
         ("from ._runtime.call import Call", "from ._runtime.calls import Call"),
@@ -137,9 +117,8 @@ def test_words_and_the_choice_change_no_part(old, new):
         pytest.param('"enable_fp_fusion": False', '"enable_fp_fusion": True', id="an option of the launch"),
         pytest.param('"a_ptr": a', '"a_ptr": sums', id="which argument"),
         pytest.param("a.stride(0)", "a.stride(1)", id="which stride"),
-        pytest.param("index_type(a)", "index_type(a, sums)", id="what decides on a constant"),
         pytest.param("(cdiv(M, BLOCK_M),)", "(cdiv(M, 64),)", id="the grid"),
-        pytest.param("            gemm_tile_sum,\n", "            gemm_tile,\n", id="which kernel is launched second"),
+        pytest.param("Launch(gemm_tile_sum,", "Launch(gemm_tile,", id="which kernel is launched second"),
         pytest.param("configured=False", "configured=True", id="whether the second has the configuration"),
         pytest.param('"a", "M K"', '"a", "K M"', id="a shape"),
         pytest.param("unit=1", "unit=0", id="a layout"),
@@ -165,18 +144,13 @@ def test_tables_are_device_code_and_leave_the_times_of_a_row(old, new):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        pytest.param(
-            '    fits=lambda M, BLOCK_M, **_: first(multiple(M, BLOCK_M, "M has")),\n',
-            "",
-            id="which configurations are legal",
-        ),
+        pytest.param('first(multiple(M, BLOCK_M, "M has"))', "None", id="which configurations are legal"),
         pytest.param("too_large=TOO_LARGE", "too_large={}", id="which configurations a device holds"),
         pytest.param("least=(9, 0)", "least=(8, 0)", id="which devices"),
         pytest.param("2**31 - 1", "2**31", id="a limit"),
         pytest.param("out=out)", "out=None)", id="what is passed on"),
         pytest.param("return CALL", "a.zero_()\n    return CALL", id="what is done before"),
         pytest.param("def gemm(a: Tensor, *", "def gemm(a: Tensor, b=None, *", id="a parameter"),
-        pytest.param("from torch import Tensor\n", "from torch import Tensor\nimport math\n", id="an import"),
         pytest.param("def cost(", "def unused():\n    pass\n\n\ndef cost(", id="a function"),
     ],
 )
@@ -188,15 +162,6 @@ def test_a_file_without_a_call_has_its_statements_in_a_part():
     plain = "def f(x):\n    return 1\n"
     assert parts(plain).device == parts("").device
     assert parts(plain).host != parts(plain.replace("1", "2")).host
-
-
-def test_a_file_that_is_no_python_is_refused(tmp_path):
-    file = tmp_path / "kernel.py"
-    with pytest.raises(OSError):
-        of_file(file)
-    file.write_text("def gemm(:\n")
-    with pytest.raises(SyntaxError):
-        of_file(file)
 
 
 def test_the_names_of_kernels_do_not_count():

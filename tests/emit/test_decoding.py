@@ -51,26 +51,6 @@ def test_a_dense_b_lies_as_b_does(family, layout, strides):
     assert (dense.shape, dense.stride()) == ((72, 96), strides)
 
 
-def test_a_cached_call_has_a_dense_b_of_its_own(family, monkeypatch):
-    function, given = getattr(family, NAME), {**operands(), "out": torch.empty(64, 48, dtype=torch.bfloat16)}
-    function(**given)
-    made = []
-    empty = torch.empty_strided
-
-    def keep(*arguments, **options):
-        made.append(empty(*arguments, **options))
-        return made[-1]
-
-    monkeypatch.setattr(torch, "empty_strided", keep)
-    for _ in range(2):
-        function(**given)
-    first, second = kernels(family, NAME)
-    assert len(first.launches) == len(second.launches) == 1
-    assert [(x.shape, x.stride(), x.dtype) for x in made[-2:]] == [((72, 48), (1, 72), torch.bfloat16)] * 2
-    assert len(first.compiled.runs) == len(second.compiled.runs)
-    assert made[-1].data_ptr() in first.compiled.runs[-1][9:]
-
-
 def large():
     """Operands whose dense B has more bytes than are allocated, in little memory."""
     k, n = 16384, MOST_DECODED // (2 * 16384) + 1

@@ -20,7 +20,7 @@ from generator.runtime.call import kind_of
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.offered_rows import claimed_device, offered_fault
 from tests.helpers import shipped
-from tests.helpers.support import BASE, called
+from tests.helpers.support import BASE, render_spec
 
 RTX_4090 = Device("NVIDIA GeForce RTX 4090", "sm89", 128, 102400)
 #: What a program of it may have.
@@ -33,14 +33,8 @@ LARGE = f"{BASE}tile: [{{m: 128, n: 256, k: 64, warps: 8, stages: 3}}]\n"
 
 
 @pytest.fixture
-def render(tmp_path, capsys):
-    def rendered(text, package):
-        (tmp_path / "at_hand.yaml").write_text(text)
-        said = called(capsys, tmp_path / "at_hand.yaml", "--out", tmp_path / package, "--package", package)
-        assert said.status == 0, said.err
-        return tmp_path / package / "at_hand"
-
-    return rendered
+def render(tmp_path):
+    return lambda text, package: render_spec(tmp_path, "at_hand", text, "--package", package)
 
 
 @contextmanager
@@ -76,8 +70,7 @@ def modules(folder, package):
 
 def offered(module):
     """The configurations that the GPU at hand can run."""
-    found = module.CALL.offered(CUDA) if hasattr(module, "CALL") else module._device(CUDA)[0]
-    return found
+    return module.CALL.offered(CUDA) if hasattr(module, "CALL") else module._device(CUDA)[0]
 
 
 def test_the_functions_choose_what_fits(render):
@@ -147,20 +140,6 @@ def test_targets_with_the_same_instructions_need_the_same(family):
             if kernel.variant.traits.tiled and legality.why_not_on(kernel.variant, name) is None:
                 own = tuple(legality.shared_memory_needed(kernel.variant, tile, name) for tile in kernel.tiles)
                 assert needs[target.kind] == own
-
-
-def test_verify_counts_what_is_left_out(render, capsys):
-    """One launch is compiled, which is enough to see what the level says of the others."""
-    folder = render(BASE, "torch")
-    said = called(
-        capsys, "verify", folder, "--level", "compile", "--target", "sm89", "--case", "row0-aligned", "--fresh"
-    )
-    reason = "147456 bytes of shared memory, and sm89 has 101376"
-    assert said.status == 0, said.err
-    assert f"compile sm89: 1 configuration of 1 kernel left out, which no launcher takes there: {reason}" in said.out
-    table, total = said.out.splitlines()[-2:]
-    assert table.split()[:8] == ["compile", "sm89", "1", "0", "1", "0", "0", "1"]
-    assert total.startswith("all 1 passed, 1 configuration left out in ")
 
 
 def test_verify_finds_a_launcher_that_takes_more(render):

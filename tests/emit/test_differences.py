@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from generator.emit import advice
 from tests.helpers.support import BASE, Spoken
 
 FAMILY = BASE + "epilogue: [none, bias]\nmasking: [none, mnk]\n"
@@ -149,13 +148,3 @@ def test_a_diff_can_be_applied(family, tmp_path):
     done = subprocess.run(["git", "apply", "-p0", "change.diff"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert KERNEL.read_bytes() == whole
-
-
-def test_the_command_for_a_folder(family):
-    Path("specs").mkdir()
-    Path("specs/inner.yaml").write_text(BASE)
-    assert family("family.yaml").status == 0 and family("specs/inner.yaml", "--out", "a b").status == 0
-    assert advice.rendering([Path("a.yaml")], only="-*") == "python -m generator a.yaml '--only=-*'"
-    assert advice.rendering_into(FOLDER) == "python -m generator family.yaml"
-    assert advice.rendering_into(Path("a b/inner")) == "python -m generator specs/inner.yaml --out 'a b'"
-    assert advice.rendering_into(Path("absent")) == "python -m generator SPEC.yaml --out ."

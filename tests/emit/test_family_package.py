@@ -1,13 +1,11 @@
 """The family as a package: one function a contract, and nothing imported before it is used."""
 
 import json
-import re
 import shutil
 
 from generator.emit.family_package import contracts
 from generator.language.spec import read
 from generator.plan.expand import expand
-from tests.helpers import shipped
 from tests.helpers.support import BASE, GENERATED, family_of, python
 
 
@@ -51,13 +49,3 @@ def test_the_package_is_lazy(tmp_path):
     assert offered == [*(contract.name for contract in found), "register_operators"]
     assert (not_in_dir, stack, kernels) == ([], [], [])
     assert second == "module 'vendored' has no attribute 'gemm_fp16_rcr_nothing'"
-
-
-def test_files_that_are_no_kernels_begin_with_an_underscore():
-    """But for layers, and the kernels of gradients, named as their contract."""
-    for folder in shipped.folders():
-        kernels = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["kernels"]
-        assert all(re.match(r"(gemm|bmm|gmmk?)_\w+__\w", name) and not name.endswith("__gradient") for name in kernels)
-        of = {f"{name.partition('__')[0]}__gradient" for name in kernels}
-        names = {path.stem for path in folder.glob("*.py")}
-        assert {name for name in names if not name.startswith("_")} - of - {"nn"} == kernels.keys()

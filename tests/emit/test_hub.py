@@ -1,7 +1,5 @@
 """A repository of the Hub in the library `kernels`: what the card shows is what works for every user."""
 
-import re
-
 import pytest
 
 from tests.helpers.support import ROOT, python
@@ -24,23 +22,10 @@ def test_the_library_kernels_loads_the_repository(repository):
 
 
 @pytest.mark.parametrize(("page", "blocks"), [("README.md", 2), ("CARD.md", 2), ("documented.md", 3)])
-def test_the_code_of_the_card_works_and_is_refused_without_trust(repository, tmp_path, page, blocks):
-    """With a stand-in for the Hub, for which the publisher is a user, or an organisation that it does not trust."""
+def test_the_code_of_the_card_works(repository, tmp_path, page, blocks):
+    """With a stand-in for the Hub, for which the publisher is an organisation that it does not trust."""
     (tmp_path / "documented.md").write_text(DOCUMENTED, encoding="utf-8")
     path = (tmp_path if page == "documented.md" else repository) / page
     call = (HELPERS / "hub_stand_in.py", repository, "me/fp16-rcr", path)
     done = python(*call, env={**VARIABLES, "HF_HUB_OFFLINE": "0"}, cwd=repository)
     assert done.stdout == f"ran {blocks}\n", done.stdout + done.stderr
-
-
-def test_a_signature_is_looked_for_where_the_documentation_puts_it(repository):
-    (block,) = [x for x in re.findall(r"^```python\n(.*?)^```$", DOCUMENTED, re.M | re.S) if "verify_variant" in x]
-    done = python("-c", block, cwd=repository.parent)
-    assert done.stdout == "VerificationResult.SignatureBundleMissing()\n", done.stderr
-    (name,) = set(re.findall(r'--bundle "\$folder/([^"]+)"', DOCUMENTED))
-    (repository / "build" / "torch-cuda" / name).write_text("{}")
-    done = python("-c", block, cwd=repository.parent)
-    assert done.stdout.startswith("VerificationResult.SignatureBundleInvalid("), done.stderr
-    # The digests, which hub_kernel.py checks, hold with the signature beside them.
-    done = python(HELPERS / "hub_kernel.py", repository, env={**VARIABLES, "HF_HUB_OFFLINE": "1"}, cwd=repository)
-    assert done.stdout == "loaded\n", done.stdout + done.stderr

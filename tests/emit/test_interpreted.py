@@ -1,5 +1,6 @@
 """The tests in `interpreted/`, in one process with Triton's interpreter: a test here for each file there."""
 
+import functools
 import os
 import re
 import subprocess
@@ -18,85 +19,38 @@ FILES = [name for name in _TEXTS if name not in WITH_LIBRARIES]
 ON_DEMAND = [name for name in FILES if "mark.operators" in _TEXTS[name]]
 
 
-class Run:
-    """The tests of some files in one process, which goes on while a file's results are read."""
-
-    def __init__(self, files, marks):
-        paths = [FOLDER / f"{name}.py" for name in files]
-        call = [sys.executable, "-m", "pytest", "-v", "-n", "0", "-m", marks, "--no-header", *map(str, paths)]
-        variables = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
-        self.process = subprocess.Popen(
-            call, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        assert self.process.stdout is not None
-        self.lines = self.process.stdout
-        self.said = []
-        #: A line that belongs to the next file.
-        self.next = None
-
-    def of(self, name):
-        """The lines of the tests of a file; fails with all that the process prints if one has not passed."""
-        own = []
-        while (line := self.next or self.lines.readline()) != "":
-            self.next = None
-            found = re.match(r"\S*/(test_\w+)\.py::", line)
-            if found is not None and found[1] != name:
-                self.next = line
-                break
-            self.said.append(line)
-            if found is not None:
-                own.append(line)
-        if not own or any(re.search(r" (FAILED|ERROR) ", line) for line in own):
-            pytest.fail("".join([*self.said, self.next or "", *self.lines]), pytrace=False)
-        return own
-
-    def close(self):
-        """End the process; fails if it says that anything is wrong."""
-        rest = "".join([self.next or "", *self.lines])
-        if self.process.wait() != 0:
-            pytest.fail("".join(self.said) + rest, pytrace=False)
+#: The files of each process, by which of their tests it runs.
+RUNS = {"not operators": FILES, "operators": ON_DEMAND, "ecosystem": WITH_LIBRARIES}
 
 
-def run(request, test, marks):
-    """A run of the files for which `test` was selected."""
+def cases():
+    for marks, files in RUNS.items():
+        for file in files:
+            own = [getattr(pytest.mark, marks)] if " " not in marks else []
+            yield pytest.param(marks, file, marks=own, id=file if marks == "not operators" else f"{file}-{marks}")
+
+
+@pytest.fixture(scope="module")
+def ran(request):
+    """What the tests of some files print: those that were selected for a run are in one process."""
     own = [item for item in request.session.items if item.path == Path(__file__) and isinstance(item, pytest.Function)]
-    files = [item.callspec.params["file"] for item in own if item.name.startswith(f"{test}[")]
-    begun = Run(files, marks)
-    try:
-        yield begun.of
-        begun.close()
-    finally:
-        begun.process.kill()
-        begun.process.wait()
+
+    @functools.cache
+    def process(marks):
+        files = [item.callspec.params["file"] for item in own if item.callspec.params["marks"] == marks]
+        paths = [str(FOLDER / f"{name}.py") for name in files]
+        call = [sys.executable, "-m", "pytest", "-v", "-n", "0", "-m", marks, "--no-header", *paths]
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.run(call, cwd=ROOT, env=variables, **both)
+
+    return process
 
 
-@pytest.fixture(scope="module")
-def by_default(request):
-    yield from run(request, "test_interpreted_families", "not operators")
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_interpreted_families(file, by_default):
-    assert by_default(file)
-
-
-@pytest.fixture(scope="module")
-def on_demand(request):
-    yield from run(request, "test_interpreted_families_on_demand", "operators")
-
-
-@pytest.mark.operators
-@pytest.mark.parametrize("file", ON_DEMAND)
-def test_interpreted_families_on_demand(file, on_demand):
-    assert on_demand(file)
-
-
-@pytest.fixture(scope="module")
-def with_libraries(request):
-    yield from run(request, "test_interpreted_families_with_libraries", "ecosystem")
-
-
-@pytest.mark.ecosystem
-@pytest.mark.parametrize("file", WITH_LIBRARIES)
-def test_interpreted_families_with_libraries(file, with_libraries):
-    assert with_libraries(file)
+@pytest.mark.parametrize(("marks", "file"), [*cases()])
+def test_interpreted_families(marks, file, ran):
+    done = ran(marks)
+    own = [line for line in done.stdout.splitlines() if f"/{file}.py::" in line]
+    wrong = any(re.search(r"\b(FAILED|ERROR)\b", line) for line in own)
+    if wrong or not own or done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        pytest.fail(done.stdout, pytrace=False)

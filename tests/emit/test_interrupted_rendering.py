@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Interrupted
-from tests.helpers.support import Spoken, contents
+from tests.helpers.support import contents
 
 
 def test_files_that_no_manifest_lists_are_removed(rerender):
@@ -104,15 +104,3 @@ def test_an_interrupted_removal_is_healed(rerender, monkeypatch):
         assert rerender("family.yaml").status == 130
     assert rerender("family.yaml").status == 0
     assert rerender("family.yaml", "--check").status == 0
-
-
-def test_an_interrupt_after_the_renaming_is_one(rerender, monkeypatch):
-    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
-    replace = os.replace
-
-    def interrupted(source, target):
-        replace(source, target)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.replace", interrupted)
-    assert rerender("family.yaml") == Spoken(130, "", "interrupted\n")

@@ -59,8 +59,7 @@ def ran(family, contract, m, n, k, **lies):
         operands["add"] = matrix(m, n, torch.float16) if layout[2] == "r" else matrix(n, m, torch.float16).mT
     if "bias" in contract:
         operands["bias"] = torch.empty(n, dtype=torch.float16, device=CUDA)
-    found = getattr(family, contract).which(a, b, **operands)
-    return found
+    return getattr(family, contract).which(a, b, **operands)
 
 
 def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render):

@@ -120,12 +120,8 @@ def test_a_value_replaced(manifest, tmp_path):
                 continue
             taken += 1
             names = [str(step) for step in path if not isinstance(step, int) and step not in manifest["kernels"]]
-            legal = [
-                types
-                for key, types in LEGAL.items()
-                if key.split(".")[0] == names[0] and set(key.split(".")) <= set(names)
-            ]
-            assert found == original or any(isinstance(value, types) for types in legal), (path, value)
+            keys = [key for key in LEGAL if key.split(".")[0] == names[0] and {*key.split(".")} <= {*names}]
+            assert found == original or any(isinstance(value, LEGAL[key]) for key in keys), (path, value)
             if isinstance(value, str):
                 assert value.isprintable(), (path, value)
                 assert_packed_as_text(found)
@@ -147,9 +143,8 @@ def test_a_key_removed_renamed_or_repeated(manifest, tmp_path):
         assert found in (None, original) or path[-1] in optional, path
         parent(changed, path)[f"{path[-1]}/"] = value
         assert family_of(tmp_path / "small", json.dumps(changed)) is None, path
-        twice = json.dumps(manifest).replace(
-            f"{json.dumps(path[-1])}: ", f"{json.dumps(path[-1])}: 1, {json.dumps(path[-1])}: ", 1
-        )
+        key = json.dumps(path[-1])
+        twice = json.dumps(manifest).replace(f"{key}: ", f"{key}: 1, {key}: ", 1)
         assert family_of(tmp_path / "small", twice) is None, path
 
 
@@ -157,12 +152,6 @@ def test_text_cut_off_or_nested(manifest, tmp_path):
     text = json.dumps(manifest)
     for length in range(0, len(text), 37):
         assert family_of(tmp_path / "small", text[:length]) is None
-    for odd in (
-        "[" * 100_000,
-        '{"manifest": 1, "name": ' + "[" * 50_000 + "]" * 50_000 + "}",
-        "[]",
-        "1",
-        '"x"',
-        "\x00",
-    ):
+    nested = '{"manifest": 1, "name": ' + "[" * 50_000 + "]" * 50_000 + "}"
+    for odd in ("[" * 100_000, nested, "[]", "1", '"x"', "\x00"):
         assert family_of(tmp_path / "small", odd) is None

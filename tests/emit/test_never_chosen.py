@@ -1,17 +1,17 @@
 """Which kernels no function of a family chooses: what the list says, and that the functions agree on a GPU."""
 
 import json
-import multiprocessing
-import os
-from concurrent.futures import ProcessPoolExecutor
 
 import pytest
+import torch
 
 from generator.commands.command_line import main
 from generator.emit import manifest_reader
+from generator.emit.loading import library_module, load_family
 from generator.emit.never_chosen import never_chosen
 from generator.plan.devices import DEVICES
 from generator.plan.families import families
+from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers import shipped
 from tests.helpers.support import BASE, SPECS, called, family_of
 
@@ -51,11 +51,8 @@ POINTER = "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"
     ],
 )
 def test_what_is_never_chosen(text, unused):
-    lines = [
-        line
-        for line in BASE.splitlines()
-        if not any(line.startswith(x.partition(":")[0] + ":") for x in text.splitlines())
-    ]
+    own = {line.partition(":")[0] for line in text.splitlines()}
+    lines = [line for line in BASE.splitlines() if line.partition(":")[0] not in own]
     family = family_of("\n".join([*lines, text, ""]))
     found = [each.name.partition("__")[2] for each in never_chosen(family)]
     if unused is None:
@@ -93,21 +90,12 @@ def test_the_list_the_manifest_and_json_agree(tmp_path, capsys):
     assert json.loads(called(capsys, spec, "--list", "--json").out)[0]["never_chosen"] == []
 
 
-def _without_interpreter():
-    os.environ.pop("TRITON_INTERPRET", None)
-
-
 #: Sizes with a reason: a vector, few rows, one past a tile, multiples of every tile, an odd pitch, a long K.
 SIZES = [(1, 4096, 4096), (16, 4096, 4096), (129, 257, 65), (4096, 4096, 4096), (1000, 1001, 1002), (64, 64, 65536)]
 
 
 def _run(folder, device):
     """The kernels that calls of a family's functions run on a device, at all alignments of A and B."""
-    import torch
-
-    from generator.emit.loading import library_module, load_family
-    from generator.verify.ahead_of_time import standing_in_for
-
     found = set()
     with standing_in_for(DEVICES[device]):
         family = load_family(folder.resolve())
@@ -123,18 +111,10 @@ def _run(folder, device):
     return found
 
 
-@pytest.fixture(scope="module")
-def process():
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _without_interpreter) as made:
-        yield made
-
-
 @pytest.mark.parametrize("family", ["fp16_rcr", "bf16_rrr", "fp8e4m3_rcr", "gemm16", "split_k", "ladder"])
-def test_functions_run_none_of_them(process, family):
+def test_functions_run_none_of_them(family):
     (found,) = families([path for path in SPECS if path.stem == family])
     unused = {each.name for each in never_chosen(found)}
-    ran = set()
-    for device in ("nvidia_h200", "nvidia_a100_sxm4_80gb"):
-        ran |= process.submit(_run, shipped.folder(family), device).result()
+    ran = {name for device in ("nvidia_h200", "nvidia_a100_sxm4_80gb") for name in _run(shipped.folder(family), device)}
     # What copies an operand is no kernel of the family.
     assert ran & {kernel.name for kernel in found.kernels} and not ran & unused

@@ -1,13 +1,10 @@
 """What docs/contributing.md says of a new load: a file of macros and a word, which claims what it handles."""
 
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from tests.helpers.support import ROOT, spec
+from tests.helpers.support import ROOT, python, spec
 
 SPEC = spec(
     "layout: [rcr, crr]; dtype: fp16; epilogue: [none, bias+add, swiglu]; masking: [none, auto]; "
@@ -40,9 +37,7 @@ def checkout(tmp_path):
 def called(checkout, *options):
     """What a call there prints of the spec."""
     (checkout / "loads.yaml").write_text(SPEC)
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    command = [sys.executable, "-m", "generator", "loads.yaml", *options]
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    done = python("-m", "generator", "loads.yaml", *options, cwd=checkout, env={"PYTHONPATH": str(checkout)})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -7,7 +7,7 @@ import importlib
 import random
 import threading
 from types import SimpleNamespace
-from unittest.mock import Mock, PropertyMock
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -139,14 +139,6 @@ def test_prepared_calls_compile_nothing(compilations, load, family, contract, n,
     assert launched and len(compilations) == prepared
 
 
-def test_what_is_prepared_is_prepared_once(compilations, load):
-    package, ahead = load("gemm16")
-    found = ahead.launches(package.gemm_fp16_rcr_none, 4096, 4096, M=range(1, 9), B=1, device=CUDA)
-    for launch in found:
-        launch.compiled()
-    assert len(compilations) == len(found) == len({launch.key for launch in found})
-
-
 def split_launches(load):
     """A family of split_k and its `_prepare`, and the launches of both kernels of a contract, for several tiles."""
     package, ahead = load("split_k")
@@ -206,27 +198,17 @@ INTEGERS = "N, K, B and each M must be integers that are not negative, got N=64"
         ("result: symmetric", {"M": range(62, 66)}, "M is 62 and N is 64: they must be equal; C is symmetric"),
         ("result: symmetric\nbatch: strided", {"M": [64, 0], "B": 3}, "M is 0 and N is 64: they must be equal"),
         ("result: symmetric", {"M": 64, "B": 3}, "B is 3, and the contract has neither a batch nor groups"),
-        ("batch: none", {"M": 64, "B": 0}, "B is 0, and the contract has neither a batch nor groups"),
         ("batch: none", {"M": []}, rf"{INTEGERS}, K=48, B=1, M=\[\]$"),
         ("batch: none", {"M": [3, -1]}, INTEGERS),
         ("batch: none", {"M": 2.0}, INTEGERS),
-        ("batch: strided", {"M": 64, "B": -1}, INTEGERS),
         ("batch: grouped", {"M": 64, "B": 1.5}, INTEGERS),
         ("batch: grouped_k", {"M": 64, "B": True}, "N, K, B and each M must be integers .* got .*, B=True, M=64"),
         ("batch: strided", {"M": 64, "B": 2**31}, r"B is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
         ("batch: none", {"M": 2**31}, r"M is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
         ("batch: grouped", {"M": 2**31, "B": 4}, r"R is 2147483648: a size must be at most 2\*\*31 - 2\*\*16"),
         ("batch: grouped", {"M": 64, "B": 4, "unaligned": "row"}, "it has no operand 'row'; its operands are a, b, of"),
-        (
-            "batch: none",
-            {"M": 3, "dtypes": {"a": torch.float32}},
-            r"the dtype of a is torch\.float16, got torch\.float",
-        ),
-        (
-            "epilogue: bias",
-            {"M": 3, "dtypes": {"bias": torch.int32}},
-            "bias must be of a floating type.*, got torch.int",
-        ),
+        ("batch: none", {"M": 3, "dtypes": {"a": torch.float32}}, "the dtype of a is torch.float16, got torch.float32"),
+        ("epilogue: bias", {"M": 3, "dtypes": {"bias": torch.int32}}, "bias must be of a floating type.*torch.int32"),
         ("masking: none", {"M": 3}, r"no kernel accepts the operands:\n.*M: BLOCK_M needs multiples of 16, got 3"),
     ],
 )
@@ -303,29 +285,18 @@ def test_which_configuration_is_not_known_before(rendered, monkeypatch):
 
 def test_a_source_that_the_parser_gives_up_is_compiled_once_more_when_no_thread_runs():
     """CPython's parser, before 3.11.8, fails by chance if threads parse; Triton wraps the error or hands it on."""
-    order = []
-    keys = PropertyMock(side_effect=lambda: order.append("key"))
-    source = type("Source", (), {"cache_key": keys})()
-    launches = [SimpleNamespace(number=number, kernel=SimpleNamespace(fn=source)) for number in range(4)]
+    launches = [SimpleNamespace(number=number, kernel=SimpleNamespace(fn=Mock())) for number in range(3)]
 
     def compiled(launch):
-        order.append("compiled")
         if launch.number and threading.current_thread() is not threading.main_thread():
+            given_up = SystemError("AST constructor recursion depth mismatch")
             if launch.number == 1:
-                raise SystemError("AST constructor recursion depth mismatch")
-            try:
-                raise SystemError("AST constructor recursion depth mismatch")
-            except SystemError as error:
-                raise RuntimeError("tl.cdiv(M, BLOCK_M)") from (error if launch.number == 2 else None)
+                raise given_up
+            raise RuntimeError("tl.cdiv(M, BLOCK_M)") from given_up
         return int(launch.number)
 
-    assert in_threads(launches, compiled) == [0, 1, 2, 3]
-    assert order == ["key"] * 4 + ["compiled"] * 7
-
-    def wrong(launch):
-        raise ValueError(f"launch {launch.number}")
-
-    with pytest.raises(ValueError, match=r"^launch 0$"):
-        in_threads(launches, wrong)
+    assert in_threads(launches, compiled) == [0, 1, 2]
+    with pytest.raises(ValueError, match="its own"):
+        in_threads(launches, Mock(side_effect=ValueError("its own")))
     with pytest.raises(SystemError, match="always"):
         in_threads(launches, Mock(side_effect=SystemError("always")))

@@ -66,29 +66,6 @@ def test_another_process_that_has_the_index(repository, cli, monkeypatch):
     assert "generated/linear/manifest.json" in git("diff", "--cached", "--name-only", cwd=repository)
 
 
-def test_two_hooks_at_once(repository):
-    for name in ("two", "three"):
-        (repository / "specs" / f"{name}.yaml").write_text(BASE)
-    calls = [("--all",), ("--all",), ("specs/two.yaml",), ("specs/three.yaml",)]
-    begun = [
-        subprocess.Popen(
-            [sys.executable, "-m", "generator", *call, "--stage"],
-            cwd=repository,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for call in calls
-    ]
-    for process in begun:
-        _, err = process.communicate(timeout=LONGEST)
-        assert process.returncode == 0 and "Traceback" not in err, err
-    assert git("status", "--porcelain", "generated", cwd=repository).count("A  generated") == len(
-        [path for path in (repository / "generated").rglob("*") if path.is_file()]
-    )
-
-
 def test_a_checkout_keeps_the_line_ends(repository, cli, tmp_path_factory):
     assert cli("--all", "--stage").status == 0
     git("add", "specs", cwd=repository)

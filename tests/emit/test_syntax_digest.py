@@ -26,50 +26,32 @@ class O(h, metaclass=c):
     async def r(self, s, t=1, /, u: int = 2, *v, w, x=None, **y) -> int:
         """Words."""
         global z
-        async for aa, ab in s:
-            await ab
-        else:
-            continue_ = yield
-        async with s as ac, t:
-            return [ad async for ad in u if ad if not ad]
+        async for aa, ab in s: await ab
+        else: continue_ = yield
+        async with s as ac, t: return [ad async for ad in u if ad if not ad]
 def ae():
     af = 1
     def ag():
         nonlocal af
         yield from {ah: ai for ah, ai in af}
     for aj in {ak for ak in (al for al in af)}:
-        if aj < 1 <= 2 == 3 != 4 > 5 >= 6 is 7 is not 8 in 9 not in 10:
-            break
-        elif aj and 1 or 2:
-            continue
-        else:
-            pass
-    while (am := af[1:2, ::3, ...]):
-        raise ValueError(f"{am}{{}}{am!r:>{af}.2f}" "an" f"{am=}") from None
+        if aj < 1 <= 2 == 3 != 4 > 5 >= 6 is 7 is not 8 in 9 not in 10: break
+        elif aj and 1 or 2: continue
+        else: pass
+    while (am := af[1:2, ::3, ...]): raise ValueError(f"{am}{{}}{am!r:>{af}.2f}" "an" f"{am=}") from None
     else:
-        with af:
-            return
-    try:
-        print(*af, an=1, **af)
-    except (TypeError, ValueError) as ao:
-        lambda ap, *, aq=1: ap if aq else -ap
-    except KeyError:
-        ...
-    else:
-        pass
-    finally:
-        pass
+        with af: return
+    try: print(*af, an=1, **af)
+    except (TypeError, ValueError) as ao: lambda ap, *, aq=1: ap if aq else -ap
+    except KeyError: ...
+    else: pass
+    finally: pass
     match af:
-        case 1 | "2" | None | True:
-            pass
-        case [ar, *at] if ar:
-            pass
-        case {"au": av, **aw}:
-            pass
-        case O(1, ax=ay.az) as ba:
-            pass
-        case _:
-            pass
+        case 1 | "2" | None | True: pass
+        case [ar, *at] if ar: pass
+        case {"au": av, **aw}: pass
+        case O(1, ax=ay.az) as ba: pass
+        case _: pass
 '''
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from generator.commands.command_line import main
 from generator.emit.render import is_alike
+from tests.helpers.support import assert_formatted
 
 SPECS = {
     # One kernel: most modules of the library are not there.
@@ -22,7 +23,8 @@ SPECS = {
 }
 #: What a choice among files adds, and gradients.
 FASTEST, GRADIENTS = "select: fastest\n", "backward: kernels\nselect: fastest\nbackends: [triton, aten]\n"
-FORMS = {"torch": {"one": GRADIENTS, "several": FASTEST}, "plain": {"several": FASTEST}, "files": {}}
+ALIKE = {"several": FASTEST, "one": f"{FASTEST}invariant: rows\n"}
+FORMS = {"torch": {"one": GRADIENTS, "several": FASTEST}, "plain": ALIKE, "files": {}}
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -43,6 +45,7 @@ def run(*command, folder):
 
 def test_ruff_finds_nothing_by_its_defaults(folders):
     run("ruff", "check", "--isolated", "--no-cache", ".", folder=folders)
+    assert_formatted(folders)
 
 
 def test_mypy_finds_nothing_by_its_defaults(folders, tmp_path):

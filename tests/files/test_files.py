@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from generator.files.checked_json import Schema, Wrong, line_of
-from generator.files.locking import alone
+from generator.files.checked_json import Schema, Wrong
 from generator.files.reading import FileError, read_bytes, read_text
 from generator.files.updating import update
+from generator.files.user_cache import user_cache
 from generator.files.writing import is_temporary, write
-from tests.helpers import support
 from tests.helpers.support import side_by_side
 
 TIMES = Schema(
@@ -62,12 +60,6 @@ def test_what_a_schema_accepts() -> None:
         TIMES.parse('{"format": 2, "times": [0]}', first=7)
 
 
-def test_the_line_of_a_value() -> None:
-    text = '{\n "a": {"x": [1,\n 2],\n "y": "}"},\n "b": [\n {"c": 0}]}'
-    assert [line_of(text, path) for path in (["a"], ["a", "x", "1"], ["a", "y"], ["b", "0", "c"])] == [2, 3, 4, 6]
-    assert line_of(text, ["a", "none"]) == 2
-
-
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
     file, pipe = tmp_path / "file", tmp_path / "pipe"
     file.write_bytes("\ufeffé".encode())
@@ -107,55 +99,6 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert is_temporary(".file.0123456789ab.new") and not is_temporary("file.new")
 
 
-def _count(folder: Path, times: int) -> None:
-    for _ in range(times):
-        with alone(folder):
-            file = folder / "count"
-            write(file, str(int(file.read_text()) + 1))
-
-
-def test_one_process_at_a_time_holds_a_folder(tmp_path: Path) -> None:
-    write(tmp_path / "count", "0")
-    assert support.side_by_side(_count, *[(tmp_path, 20)] * 3) == [0] * 3
-    assert (tmp_path / "count").read_text() == "60" and os.listdir(tmp_path) == ["count"]
-
-
-def _hold(folder: Path, ready: Any) -> None:
-    with alone(folder):
-        ready.set()
-        multiprocessing.Event().wait()
-
-
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    ready = context.Event()
-    holder = context.Process(target=_hold, args=(tmp_path, ready))
-    holder.start()
-    ready.wait()
-    with alone(tmp_path, waiting=holder.kill) as waited:
-        assert waited
-    holder.join()
-    with alone(tmp_path) as waited:
-        assert not waited
-
-
-def test_a_process_that_was_forked_does_not_keep_the_lock(tmp_path: Path) -> None:
-    ready, end = os.pipe(), os.pipe()
-    with alone(tmp_path):
-        child = os.fork()
-        if child == 0:
-            os.write(ready[1], b"x")
-            os.close(end[1])
-            os.read(end[0], 1)
-            os._exit(0)
-    os.read(ready[0], 1)
-    with alone(tmp_path, waiting=lambda: os.kill(child, signal.SIGKILL)) as waited:
-        assert not waited
-    for each in (*ready, *end):
-        os.close(each)
-    os.waitpid(child, 0)
-
-
 def _add(path: Path, times: int) -> None:
     for _ in range(times):
         update(path, lambda: str(int(path.read_text()) + 1))
@@ -173,3 +116,16 @@ def test_processes_that_name_a_file_by_a_link_wait_for_each_other(tmp_path: Path
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is a folder, not a file"):
         update(tmp_path, lambda: "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folder has another place")
+def test_the_cache_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert user_cache() == tmp_path / "cache" / "gemm-generator"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    # A relative one would be in the checkout.
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert user_cache() == tmp_path / ".cache" / "gemm-generator"
+    monkeypatch.setenv("HOME", "home")
+    with pytest.raises(FileError, match="not an absolute path"):
+        user_cache()

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.files import output_files
-from generator.files.output_files import attempt, check, clash, put
+from generator.files.output_files import check, clash, put
 from generator.files.reading import FileError
 from tests.helpers.support import python
 
@@ -24,12 +23,6 @@ def test_one_file_for_two_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         wrong = clash({"--junit": Path("a"), "--html": Path(other)})
         assert wrong == f"--junit and --html name the same file, {Path(other)}; name two files"
     assert clash({"--junit": Path("/dev/null"), "--html": Path("/dev/null")}) is None
-
-
-def test_a_file_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    wrong = clash({"--junit": Path("folder/../spec.yaml")}, [Path("other.yaml"), Path("spec.yaml")])
-    assert wrong == "--junit folder/../spec.yaml: would overwrite what the command reads; name another file"
 
 
 def test_a_check_makes_the_folder_and_leaves_nothing_in_it(tmp_path: Path) -> None:
@@ -93,12 +86,3 @@ def test_the_standard_output_keeps_what_was_printed(tmp_path: Path) -> None:
     into = "import os, sys; os.dup2(os.open('out', os.O_WRONLY | os.O_CREAT), 1); "
     python("-c", into + "os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])", code, cwd=tmp_path)
     assert (tmp_path / "out").read_text() == "first\nreport"
-
-
-def test_every_report_is_attempted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "folder").mkdir()
-    names = ("a", "folder", "b")
-    assert attempt([partial(output_files.put, tmp_path / name, name) for name in names]) == 1
-    assert (tmp_path / "a").read_text() == "a" and (tmp_path / "b").read_text() == "b"
-    assert capsys.readouterr().err == f"{tmp_path / 'folder'}: cannot be written: Is a directory\n"
-    assert attempt([partial(output_files.put, tmp_path / "a", "")]) == 0

@@ -10,7 +10,6 @@ import pytest
 
 from generator.commands import COMMANDS
 from generator.files.package_data import NotInstalled, data, shared
-from generator.files.program import program
 from tests.helpers.support import BASE, GENERATED, ROOT, Cli, python
 
 
@@ -68,19 +67,6 @@ def test_a_package_that_is_needed_and_missing_is_named(tmp_path: Path) -> None:
     how = "pip install . in a checkout of the generator"
     told = f"python -m generator: fastjsonschema is not installed; install it with: {how}\n"
     assert (ran.returncode, ran.stderr) == (2, told)
-
-
-@pytest.mark.parametrize(
-    ("called", "name"),
-    [
-        (["/usr/bin/gemm-generator", "gemm-generator.exe", "gemm-generator-script.py"], "gemm-generator"),
-        (["/site/generator/__main__.py", "-c", ""], "python -m generator"),
-    ],
-)
-def test_the_name(called: list[str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in called:
-        monkeypatch.setattr(sys, "argv", [each] if each else [])
-        assert program() == name
 
 
 def test_hints_repeat_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

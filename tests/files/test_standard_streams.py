@@ -43,13 +43,6 @@ def test_what_is_written_is_what_was_printed() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "a\n\\xe9 False 1\nraw\nb True\n", "")
 
 
-def test_where_the_system_has_only_ascii_bytes_of_paths_stay_and_other_characters_are_escaped() -> None:
-    code = "from generator.files import standard_streams\n"
-    code += "with standard_streams.replaced():\n    print(chr(0xdcc3) + chr(0xdca9) + chr(0xe9))"
-    ran = python("-c", code, env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "é\\xe9\n", "")
-
-
 @pytest.mark.parametrize("closed", ["0,1,2", "1", "2"])
 def test_a_closed_stream_is_no_reason_and_no_file_gets_its_number(tmp_path: Path, closed: str) -> None:
     # The number of a file that is opened within.

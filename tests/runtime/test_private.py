@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 
 from generator.commands.command_line import main
-from tests.helpers.support import ROOT, python
+from tests.helpers.support import ROOT, python, spec
 
-SPEC = """\
-summary: A plain family.
-layout: rcr
-dtype: fp16
-with: prepare
-select: fastest
-epilogue: [none, bias]
-tile: [{m: 16, n: 16, k: 16, warps: 1}]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp16; with: prepare; select: fastest; epilogue: [none, bias]; "
+    "tile: [{m: 16, n: 16, k: 16, warps: 1}]"
+)
 RUNTIME = ROOT / "generator" / "runtime"
 
 #: The names of torch; those of Triton are imported by `fast` alone, which says for which versions.

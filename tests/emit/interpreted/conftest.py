@@ -1,6 +1,8 @@
 """Families that are rendered for a test, and the launches of their kernels."""
 
 import os
+import re
+import warnings
 
 import pytest
 
@@ -8,6 +10,32 @@ from tests.helpers.support import render_spec
 
 # Without the interpreter no kernel can run here; test_interpreted.py starts a process that has it.
 collect_ignore_glob = [] if os.environ.get("TRITON_INTERPRET") == "1" else ["test_*.py"]
+
+
+#: What torch says of itself, or of what a test does with it.
+_OF_TORCH = (
+    *("dynamo_pgo", "Initializing zero-el", "The PyTorch API of nested", "Sparse CSR", "Warning only once"),
+    *("`torch.jit", "<class 'torch.autograd.function.Function'>", "Your compiler for AOTAutograd"),
+)
+
+
+@pytest.fixture(autouse=True)
+def alone(request):
+    """No graph was compiled before, and a warning is an error, also where torch would give it once in a process."""
+    import torch
+
+    torch._dynamo.reset()
+    torch.set_warn_always(True)
+    with warnings.catch_warnings():
+        # Other libraries warn of themselves.
+        if request.node.get_closest_marker("ecosystem") is None:
+            warnings.simplefilter("error")
+        # Numpy's, of numbers that the interpreter computes with.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        own = [mark.args[0].removeprefix("ignore:") for mark in request.node.iter_markers("filterwarnings")]
+        for told in (*_OF_TORCH, *own):
+            warnings.filterwarnings("ignore", re.escape(told))
+        yield
 
 
 @pytest.fixture

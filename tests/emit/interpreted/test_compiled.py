@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,6 @@ SPEC = spec(
     "exclude: [{batch: strided, epilogue: bias+swiglu, because: not needed here}]"
 )
 PLAIN, CHAIN, OUTPUTS = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias", "gemm_fp16_rcr_bias_save_gelu_rowsum"
-
-
-@pytest.fixture(autouse=True)
-def no_earlier_graphs():
-    torch._dynamo.reset()
 
 
 def compiled(function, **options):
@@ -93,25 +87,6 @@ def test_a_number_may_change_and_accumulation_adds(render):
         compiled_so_far.append(graphs.frame_count)
     # Dynamo compiles for each number that an operator is given; a tensor's value may change.
     assert compiled_so_far[3] == compiled_so_far[4]
-
-
-def test_sizes_may_change_without_a_third_graph(family, launches):
-    for dynamic, most in ((None, 2), (True, 1)):
-        torch._dynamo.reset()
-        graphs = CompileCounterWithBackend("aot_eager")
-        function = torch.compile(
-            lambda a, b, bias: getattr(family, CHAIN)(a, b, scale=0.5, bias=bias),
-            fullgraph=True,
-            backend=graphs,
-            dynamic=dynamic,
-        )
-        for m, n, k in ((20, 24, 33), (35, 17, 40), (8, 9, 10), (64, 70, 5)):
-            a, b = drawn((m, k), torch.float16), drawn((k, n), torch.float16, column=True, seed=1)
-            launches.clear()
-            found, bias = function(a, b, drawn((n,), torch.float32)), drawn((n,), torch.float32)
-            assert len(launches) == 1
-            assert torch.equal(found, getattr(family, CHAIN)(a, b, scale=0.5, bias=bias))
-        assert graphs.frame_count <= most
 
 
 def test_vmap_and_a_gradient_are_compiled(family):
@@ -192,19 +167,3 @@ def test_a_new_process_loads_a_saved_program_after_registering(family, tmp_path)
             assert told == [True, True]
         else:
             assert isinstance(told, str) and family._GRADIENTS[CHAIN]["saving"] in ran.stderr
-
-
-@pytest.mark.operators
-@pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no C++ compiler")
-def test_aotinductor_calls_the_operator(family, launches, tmp_path):
-    layer, bias = Layer(getattr(family, CHAIN)), drawn((24,), torch.float32)
-    x = drawn((20, 33), torch.float16)
-    program = torch.export.export(layer, (x, bias), dynamic_shapes=({0: torch.export.Dim("rows", min=2)}, None))
-    package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "layer.pt2"))
-    assert not launches
-    loaded = torch._inductor.aoti_load_package(package)
-    for m in (20, 7):
-        x = drawn((m, 33), torch.float16)
-        launches.clear()
-        found = loaded(x, bias)
-        assert len(launches) == 1 and torch.equal(found, layer(x, bias))

@@ -290,7 +290,5 @@ def test_families_without_both_products_have_no_experts(render):
     text = SPEC.replace("[none, swiglu, geglu, geglu_tanh, scale_m]", "[swiglu, scale_m]")
     half = render("half_of_experts", text.replace("with: experts\n", ""))
     assert not hasattr(half, "nn")
-    both = render("experts_and_linear", SPEC.replace("batch: grouped", "batch: [none, grouped]"))
-    assert (
-        both.nn.Linear(4, 4, bias=False)(torch.ones(2, 4)).shape == (2, 4) and both.nn.Experts(2, 4, 4).gate == "swiglu"
-    )
+    both = render("experts_and_linear", SPEC.replace("batch: grouped", "batch: [none, grouped]")).nn
+    assert both.Linear(4, 4, bias=False)(torch.ones(2, 4)).shape == (2, 4) and both.Experts(2, 4, 4).gate == "swiglu"

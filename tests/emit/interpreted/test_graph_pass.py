@@ -59,9 +59,8 @@ def compiled(model, **options):
 
 
 @pytest.fixture(autouse=True)
-def undone(monkeypatch):
-    """Every test begins without compiled graphs, and leaves Inductor's options as they were."""
-    torch._dynamo.reset()
+def undone():
+    """Every test leaves Inductor's options as they were."""
     before = config.post_grad_custom_pre_pass
     with config.patch(force_disable_caches=True):
         yield

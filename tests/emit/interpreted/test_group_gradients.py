@@ -1,14 +1,12 @@
 """Gradients of grouped contracts: of rows in no group they are zero, and of an empty group's matrix too."""
 
 import contextlib
-import importlib
 
 import pytest
 import torch
 
-from generator.commands.command_line import main
 from generator.problem.grouping import spans
-from tests.helpers.emit.calls import Seen, contracts, drawn, operands
+from tests.helpers.emit.calls import Seen, contracts, operands
 from tests.helpers.support import spec
 
 SPEC = spec(
@@ -16,10 +14,6 @@ SPEC = spec(
     "epilogue: [none, scale_m+swiglu, silu+add, bias, bias+swiglu]; load: pointer; backward: kernels; "
     'exclude: [{layout: crr, epilogue: [silu+add, bias, bias+swiglu], because: "few tests"}]'
 )
-FASTEST = spec(
-    "layout: rcr; dtype: fp16; batch: grouped; epilogue: [swiglu, scale_m]; select: fastest; backward: kernels"
-)
-LAUNCHING = "launch", "ranking", "measured_choice"
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
@@ -62,23 +56,6 @@ def test_gradients_are_those_of_each_group(family, ends):
         for x in needed:
             assert ours[x].grad is not None and ours[x].grad.dtype == given[x].dtype, (name, x)
             torch.testing.assert_close(ours[x].grad, theirs[x].grad, rtol=1e-4, atol=1e-4, msg=f"{name} {x}")
-
-
-def test_the_backward_pass_is_of_operators_and_waits_for_nothing(family):
-    given = operands(contracts(family)["gmm_fp32_rcr_none"])
-    given["a"].requires_grad_()
-    given["b"].requires_grad_()
-    found = family.gmm_fp32_rcr_none(**given)
-    with Seen(family) as seen:
-        found.sum().backward()
-    assert set(seen.names) == {"gmm_fp32_rrr_none_out", "gmmk_fp32_crc_none"}
-
-
-def test_a_divided_k_has_no_gradient(tmp_path, capsys):
-    lines = {"summary": "S.", "layout": "rcr", "dtype": "fp16", "batch": "grouped_k", "backward": "kernels"}
-    (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
-    assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
-    assert "the gradients of products with a divided K are not made" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ends", ENDS[::3], ids=str)
@@ -136,48 +113,3 @@ def test_a_step_is_compiled_in_one_graph(family, named):
         assert seen is None or ("added_rows" in seen.names) == named
         gradients.append((x.grad, y.grad))
     torch.testing.assert_close(*gradients)
-
-
-def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(render, monkeypatch):
-    """Both layers of experts, forward and backward, with the kernels and configurations that an H200 would run."""
-    family = render("fast_groups", FASTEST)
-    launch, ranking, choice = (importlib.import_module(f"{family.__name__}._runtime.{x}") for x in LAUNCHING)
-    ran = {}
-    modules = [family._kernel(name) for names in family._KERNELS.values() for name in names]
-    run = launch.started
-
-    def started(call, plan, given, first):
-        for module in [module for module in modules if module.CALL is call]:
-            contract, _, how = module.__name__.rpartition(".")[2].partition("__")
-            assert any(row.items() <= plan.launches[0].arguments.items() for row in module.CONFIGS)
-            ran.setdefault(contract, set()).add(how)
-        return run(call, plan, given, first)
-
-    monkeypatch.setattr(launch, "started", started)
-    for module in (launch, ranking):
-        monkeypatch.setattr(module, "on_gpu", lambda x: True)
-    monkeypatch.setattr(choice, "_device", lambda device: ("NVIDIA H200", 132))
-    rows, hidden, inner, groups = 70, 64, 32, 4
-    shapes = (rows, hidden), (groups, 2 * inner, hidden), (groups, hidden, inner), (rows,), (rows, hidden)
-    x, up, down, scale, grad = (drawn(shape, torch.float16, seed=at) / 8 for at, shape in enumerate(shapes))
-    for ends in ([9, 9, 60, 66], [0, 70, 70, 70]):
-        offsets, used = torch.tensor(ends, dtype=torch.int32), ends[-1]
-        ours = [value.clone().requires_grad_() for value in (x, up, down, scale)]
-        h = family.gmm_fp16_rcr_swiglu(ours[0], ours[1].mT, offsets)
-        y = family.gmm_fp16_rcr_scalem(h, ours[2].mT, offsets, scale_m=ours[3])
-        y[:used].backward(grad[:used])
-        theirs = [value.double().requires_grad_() for value in (x, up, down, scale)]
-        parts = []
-        for group, (first, last) in enumerate(spans(ends, rows)):
-            gate, value = (theirs[0][first:last] @ theirs[1][group].mT).chunk(2, -1)
-            own = torch.nn.functional.silu(gate) * value @ theirs[2][group].mT
-            parts.append(own * theirs[3][first:last, None])
-        exact = torch.cat(parts)
-        exact.backward(grad[:used].double())
-        torch.testing.assert_close(y[:used].double(), exact, rtol=1e-2, atol=1e-3)
-        torch.testing.assert_close(
-            [each.grad.double() for each in ours], [each.grad for each in theirs], rtol=2e-2, atol=1e-3
-        )
-    for contract in ("gmm_fp16_rrr_none", "gmmk_fp16_crc_none"):
-        # Without a choice among kernels it would be the first that takes the operands.
-        assert family._KERNELS[contract][0].partition("__")[2] not in ran[contract]

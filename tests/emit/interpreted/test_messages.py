@@ -11,10 +11,6 @@ SPEC = spec(
     "layout: rcr; dtype: [fp16, {{a: fp16, b: int4, scales: {{b: [32, 1]}}}}]; epilogue: [none, bias, scale_m]; "
     "tile: [{{m: 16, n: 16, k: 32, warps: 1}}]; package: {package}"
 )
-GROUPED = spec(
-    "layout: rcr; dtype: fp16; batch: grouped; epilogue: bias; tile: [{{m: 16, n: 16, k: 32, warps: 1}}]; "
-    "package: {package}"
-)
 NAME = "gemm_fp16_rcr_none"
 HALF = torch.float16
 A, B = torch.randn(8, 32, dtype=HALF), torch.randn(16, 32, dtype=HALF).T
@@ -22,13 +18,7 @@ BIAS, ROWS = torch.randn(16, dtype=HALF), torch.randn(8, dtype=HALF)
 
 #: Contract without its head, operands, and the end of the message.
 WRONG = {
-    "a positional bias": (
-        "bias",
-        (A, B, BIAS),
-        {},
-        TypeError,
-        "takes a and b without a keyword, all others with one: bias=, out=",
-    ),
+    "a positional bias": ("bias", (A, B, BIAS), {}, TypeError, "without a keyword, all others with one: bias=, out="),
     "three dimensions": ("none", (A[None], B), {}, ValueError, ": a must have two dimensions, got shape (1, 8, 32)"),
     "a vector": ("none", (A[0], B), {}, ValueError, "a must have two dimensions, got shape (32,)"),
     "a batch of weights": ("none", (A, B[None]), {}, ValueError, "b must have two dimensions, got shape (1, 32, 16)"),
@@ -39,20 +29,8 @@ WRONG = {
     "a stepped weight": ("none", (A, torch.randn(16, 64).half()[:, ::2].T), {}, ValueError, "got strides (2, 64)"),
     "a stepped bias": ("bias", (A, B), {"bias": torch.randn(32)[::2]}, ValueError, "got strides (2,)"),
     "an array": ("none", (A.numpy(), B), {}, TypeError, "a must be a torch.Tensor, got ndarray"),
-    "an array of an operand": (
-        "bias",
-        (A, B),
-        {"bias": BIAS.numpy()},
-        TypeError,
-        "must be a torch.Tensor, got ndarray",
-    ),
-    "a column of scales": (
-        "scalem",
-        (A, B),
-        {"scale_m": ROWS[:, None]},
-        ValueError,
-        "must have shape (8,), got (8, 1)",
-    ),
+    "an array of an operand": ("bias", (A, B), {"bias": BIAS.numpy()}, TypeError, "torch.Tensor, got ndarray"),
+    "a column of scales": ("scalem", (A, B), {"scale_m": ROWS[:, None]}, ValueError, "shape (8,), got (8, 1)"),
     "a row of scales": ("scalem", (A, B), {"scale_m": ROWS[None]}, ValueError, "got (1, 8)"),
     "other rows": ("scalem", (A, B), {"scale_m": BIAS}, ValueError, "must have shape (8,), got (16,)"),
 }
@@ -76,27 +54,6 @@ def test_a_dense_weight_is_not_taken_for_a_stored_one(family):
     name = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"
     with pytest.raises(TypeError, match=f"^{name}: b must be torch.uint8 as `_pack` makes it, got torch.float16$"):
         getattr(family, name)(A, B, b_scale=torch.ones(1, 16))
-
-
-@pytest.mark.parametrize("package", ["torch", "plain"])
-def test_groups_have_three_operands_without_a_keyword(render, package):
-    family = render(f"first_groups_{package}", GROUPED.format(package=package))
-    weights, bias, offsets = torch.stack([B.T] * 2).mT, torch.stack([BIAS] * 2), torch.tensor([4, 8]).int()
-    function = family.gmm_fp16_rcr_bias
-    with pytest.raises(TypeError, match=r"takes a, b and offsets without a keyword, all others with one: bias="):
-        function(A, weights, offsets, bias)
-    found = function(A, weights, offsets, bias=bias)
-    torch.testing.assert_close(found, function(A, weights, offsets=offsets, bias=bias))
-    with pytest.raises(TypeError, match=r"offsets must be torch.int32, got torch.int64"):
-        function(A, weights, offsets.long(), bias=bias)
-
-
-def test_a_misspelt_function_is_no_attribute(family):
-    with pytest.raises(AttributeError, match="no attribute 'gemm_fp16_rcr_bais'") as caught:
-        _ = family.gemm_fp16_rcr_bais
-    # By these Python says which name was meant.
-    assert caught.value.name == "gemm_fp16_rcr_bais" and "gemm_fp16_rcr_bias" in dir(caught.value.obj)
-    assert not hasattr(family, "gemm_fp16_rcr_bais")
 
 
 def test_what_is_no_function_is_not_taken_for_one(family):

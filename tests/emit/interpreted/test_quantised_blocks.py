@@ -8,23 +8,15 @@ from torch.nn import functional
 
 from generator.runtime import pack
 from generator.runtime.pack import Stored
-from tests.helpers.support import ROOT
+from tests.helpers.support import ROOT, spec
 
 UP = "gemm_fp8e4m3_a1x128_b128x128_rcr_swiglu_quantize_fp8e4m3"
 DOWN = "gemm_fp8e4m3_a1x128_b128x128_rcr_none"
-SPEC = """\
-summary: Quantised results.
-layout: rcr
-dtype: fp32
-batch: [none, strided, grouped]
-epilogue:
-  - [{quantize: {to: fp8e4m3, block: 32}}]
-  - [{quantize: {to: mxfp4}}]
-  - [save, relu, {quantize: {to: int8, block: 32}}]
-tile:
-  - {m: 32, n: 64, k: 32, warps: 4}
-targets: [sm90]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided, grouped]; epilogue: [[{quantize: {to: fp8e4m3, block: 32}}], "
+    "[{quantize: {to: mxfp4}}], [save, relu, {quantize: {to: int8, block: 32}}]]; "
+    "tile: [{m: 32, n: 64, k: 32, warps: 4}]; targets: [sm90]"
+)
 
 
 @pytest.fixture(scope="module")

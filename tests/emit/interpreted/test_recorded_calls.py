@@ -60,11 +60,8 @@ def negated(y):
     "kind", [lambda x: x, torch.nn.Parameter, lambda x: x.as_subclass(Named)], ids=["tensor", "parameter", "subclass"]
 )
 def test_a_gradient_and_operands_are_of_any_class(family, kind):
-    ours, other, gradient = (
-        [kind(x.detach()).requires_grad_() for x in leaves()],
-        leaves(),
-        drawn((6, 24), torch.float32),
-    )
+    ours, other = [kind(x.detach()).requires_grad_() for x in leaves()], leaves()
+    gradient = drawn((6, 24), torch.float32)
     called(family, *ours).backward(kind(gradient))
     theirs(*other).backward(gradient)
     found = [x.grad.as_subclass(torch.Tensor) for x in ours]

@@ -1,24 +1,17 @@
 """Wrong operands in each of torch's modes: the error of eager mode, nothing launched and nothing written."""
 
 import importlib
+from types import ModuleType
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.helpers.emit.calls import Tagged, contracts, operands
+from tests.helpers.emit.calls import Seen, Tagged, contracts, operands
 from tests.helpers.support import spec
 
 SPEC = spec("layout: rcr; dtype: fp16; epilogue: [scale+bias, none]; load: pointer; backward: kernels")
 CHAIN = "gemm_fp16_rcr_scale_bias"
-
-
-class Everything(TorchDispatchMode):
-    """A mode that changes nothing."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
 
 
 BAD = {
@@ -32,56 +25,50 @@ BAD = {
 }
 
 
+def tensors(given, change):
+    return {x: change(v) if isinstance(v, torch.Tensor) else v for x, v in given.items()}
+
+
+def recording(given):
+    return {x: v.requires_grad_() if x == "bias" else v for x, v in given.items() if x != "out"}
+
+
 def in_fake_mode(call, given):
     with FakeTensorMode() as mode:
-        call(**{x: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for x, v in given.items()})
-
-
-def on_meta(call, given):
-    call(**{x: v.to("meta") if isinstance(v, torch.Tensor) else v for x, v in given.items()})
-
-
-def in_inference_mode(call, given):
-    with torch.inference_mode():
-        call(**given)
+        call(**tensors(given, mode.from_tensor))
 
 
 def under_a_mode(call, given):
-    with Everything():
+    """One that changes nothing."""
+    with Seen(ModuleType("none")):
         call(**given)
 
 
-def of_a_subclass(call, given):
-    call(**{x: v.as_subclass(Tagged) if isinstance(v, torch.Tensor) else v for x, v in given.items()})
-
-
-def recording(call, given):
-    call(**{x: v.requires_grad_() if x == "bias" else v for x, v in given.items() if x != "out"})
-
-
-def compiled(call, given):
+def compiled(call, given, *, fullgraph=True):
     torch._dynamo.reset()
-    torch.compile(lambda given: call(**given), fullgraph=True, backend="eager")(given)
+    torch.compile(lambda given: call(**given), fullgraph=fullgraph, backend="eager")(given)
 
 
-def compiled_recording(call, given):
-    compiled(call, {x: v.requires_grad_() if x == "bias" else v for x, v in given.items() if x != "out"})
+#: Each way to call a function, and those of them that are no compiled ones.
+MODES = {
+    "recording": lambda call, given: call(**recording(given)),
+    "fake": in_fake_mode,
+    "meta": lambda call, given: call(**tensors(given, lambda x: x.to("meta"))),
+    "inference": torch.inference_mode()(lambda call, given: call(**given)),
+    "a mode": under_a_mode,
+    "a subclass": lambda call, given: call(**tensors(given, lambda x: x.as_subclass(Tagged))),
+    "compiled": compiled,
+    "compiled, recording": lambda call, given: compiled(call, recording(given)),
+    "compiled with breaks": lambda call, given: compiled(call, given, fullgraph=False),
+}
+EAGER = [mode for mode in MODES if "compiled" not in mode]
 
 
-def compiled_with_breaks(call, given):
-    torch._dynamo.reset()
-    torch.compile(lambda given: call(**given), backend="eager")(given)
-
-
-MODES = (recording, in_fake_mode, on_meta, in_inference_mode, under_a_mode, of_a_subclass)
-COMPILED = (compiled, compiled_recording, compiled_with_breaks)
-
-
-@pytest.mark.parametrize("mode", MODES + COMPILED, ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("mode", MODES)
 def test_wrong_operands_are_refused_as_in_eager_mode(family, launches, mode):
     call = getattr(family, CHAIN)
     for what, (spoilt, kind, told) in BAD.items():
-        if mode in (recording, compiled_recording) and what == "other result":
+        if "recording" in mode and what == "other result":
             # Results that are given are refused with a gradient, whatever they are.
             continue
         out = torch.full((20, 24), 7.0, dtype=torch.float16)
@@ -89,32 +76,11 @@ def test_wrong_operands_are_refused_as_in_eager_mode(family, launches, mode):
         with pytest.raises(kind, match=f"^{CHAIN}.*{told}") as eager:
             call(**given)
         with pytest.raises(Exception) as caught:
-            mode(call, given)
+            MODES[mode](call, given)
             pytest.fail(f"{what} is not refused")
         assert str(eager.value) in str(caught.value), what
-        if mode not in COMPILED:
-            assert type(caught.value) is kind, what
+        assert mode not in EAGER or type(caught.value) is kind, what
         assert bool((out == 7).all()) and not launches, what
-
-
-def test_errors_name_the_contract_that_was_called(family, launches):
-    """Not the one that saves the sum, which is called in its place where a gradient is recorded."""
-    call, given = getattr(family, CHAIN), operands(contracts(family)[CHAIN])
-    bias = given["bias"].requires_grad_()
-    with pytest.raises(ValueError, match=f"^{CHAIN}: config must be an element of CONFIGS"):
-        call(**given, config={"BLOCK_M": 64})
-    for config in ({"BLOCK_M": 64}, True, "0", 0.0):
-        with pytest.raises(TypeError, match=f"^{CHAIN}: config must be an index"):
-            torch.vmap(lambda a: call(**{**given, "a": a}, config=config))(given["a"].expand(2, 20, 33))  # noqa: B023
-    mapped = torch.vmap(lambda a: call(**{**given, "a": a}))
-    with pytest.raises(NotImplementedError, match=f"^{CHAIN}: torch.vmap needs the contract for a batch"):
-        mapped(given["a"].expand(2, *given["a"].shape))
-    with pytest.raises(NotImplementedError, match=f"^{CHAIN}: torch.func.grad"):
-        torch.func.grad(lambda a: call(**{**given, "a": a, "bias": bias.detach()}).sum())(given["a"])
-    assert not launches
-    (gradient,) = torch.autograd.grad(call(**given).sum(), bias, create_graph=True)
-    with pytest.raises(RuntimeError, match=f"^{CHAIN}: a gradient of its gradient"):
-        gradient.sum().backward()
 
 
 def test_a_contract_that_only_gradients_need_is_not_advised_what_its_family_has(family):
@@ -123,42 +89,6 @@ def test_a_contract_that_only_gradients_need_is_not_advised_what_its_family_has(
     with pytest.raises(RuntimeError, match=told) as found:
         family.gemm_fp16_rrr_none(a, b)
     assert "torch.no_grad()" in str(found.value) and "backward" not in str(found.value)
-
-
-UNDIFFERENTIABLE = """\
-summary: Products without gradients.
-layout: rcr
-dtype:
-  - fp16
-  - {a: fp16, b: fp16, acc: fp32, out: fp8e4m3}
-  - {a: fp16, b: int4, scales: {b: [32, 1]}}
-  - {a: fp16, sparsity: {b: "2:4"}}
-batch: [none, grouped_k]
-epilogue: [none, [{quantize: {to: int8}}], accumulate]
-load: pointer
-targets: [sm90]
-tile: [{m: 16, n: 128, k: 64, warps: 4}]
-"""
-
-
-def test_a_product_without_gradients_is_not_advised_what_is_refused(render):
-    """`backward: kernels` is advised for those contracts alone for which it makes gradients."""
-    family, advised = render("undifferentiable", UNDIFFERENTIABLE), []
-    for name, variant in contracts(family).items():
-        given, table = operands(variant), getattr(family, name).table
-        given["a"].requires_grad_()
-        with pytest.raises(RuntimeError, match=rf"^{name}: a requires a gradient, and .*torch\.no_grad\(\)") as found:
-            getattr(family, name)(**given)
-        advised += [name] * ("backward: kernels" in str(found.value))
-        # An exported program calls the operator itself.
-        signature = importlib.import_module(f"{family.__name__}._runtime.registration").Signature(table)
-        operator = getattr(getattr(torch.ops, family._runtime.registration.NAMESPACE), name)
-        arguments = *signature.packed(given["a"], given["b"], given), None
-        if not any(x.read for x in table.results):
-            with pytest.raises(RuntimeError) as again:
-                operator(*arguments)
-            assert str(again.value) == str(found.value)
-    assert advised == ["gemm_fp16_rcr_none"]
 
 
 def test_errors_under_autocast_name_the_contract_that_was_called(render):
@@ -182,7 +112,7 @@ def test_a_result_in_the_memory_of_an_operand_is_refused(family, launches):
         kept = out.clone()
         call(a, b.T, out=apart)
         assert launches.pop() and not launches
-        for mode in (lambda call, given: call(**given), in_inference_mode, under_a_mode, of_a_subclass):
+        for mode in (lambda call, given: call(**given), *map(MODES.get, ("inference", "a mode", "a subclass"))):
             with pytest.raises(ValueError, match=f"^gemm_fp16_rcr_none: out shares memory with {name}, which is read"):
                 mode(call, {"a": a, "b": b.T, "out": out})
         assert torch.equal(out, kept) and not launches

@@ -3,18 +3,13 @@
 import pytest
 import torch
 
-SPEC = """\
-summary: Rows alike.
-layout: rcr
-dtype: [fp16, bf16]
-epilogue: [none, bias+gelu_tanh]
-load: {load}
-schedule: {schedule}
-invariant: rows
-exclude:
-  - {{dtype: fp16, epilogue: bias+gelu_tanh, because: "each type and each chain once"}}
-  - {{dtype: bf16, epilogue: none, because: "each type and each chain once"}}
-"""
+from tests.helpers.support import spec
+
+SPEC = spec(
+    "layout: rcr; dtype: [fp16, bf16]; epilogue: [none, bias+gelu_tanh]; load: {load}; schedule: {schedule}; "
+    'invariant: rows; exclude: [{{dtype: fp16, epilogue: bias+gelu_tanh, because: "each type and each chain once"}}, '
+    '{{dtype: bf16, epilogue: none, because: "each type and each chain once"}}]'
+)
 #: One row, a few, those of one tile, one more, and several tiles of which the last is ragged.
 ROWS = (1, 2, 3, 17, 64, 65, 100, 130)
 N, K = 40, 104

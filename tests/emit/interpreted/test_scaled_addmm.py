@@ -52,7 +52,6 @@ def test_eager_products(family, name):
 
 @pytest.mark.parametrize("name", calls())
 def test_products_of_a_graph(family, name):
-    torch._dynamo.reset()
     contract, call = calls()[name]
     x = drawn((M, K), torch.float32)
     with family.inductor.install() as installed:

@@ -103,6 +103,7 @@ def stepped(run, given, held):
     return {**grads, "out": held.grad}
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
 @pytest.mark.parametrize("ends", ENDS[::3], ids=str)
 def test_gradients_are_those_of_the_rows_that_were_written(family, ends):
     for name in (name for name in family._GRADIENTS if name in grouped(family)):

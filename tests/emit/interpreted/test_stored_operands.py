@@ -1,7 +1,5 @@
 """Contracts of stored operands as torch sees them: operators, fake tensors, torch.compile, vmap, and their errors."""
 
-import importlib
-
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -56,22 +54,12 @@ TOGETHER = "{} is {}: {} stores {} of its elements together: it must be a multip
 WRONG = [
     (INT4, lambda x: {"b_scale": None}, TypeError, "missing b_scale"),
     (INT4, lambda x: {"b_zero": x["b_scale"]}, TypeError, "unexpected b_zero"),
-    (
-        INT4,
-        lambda x: {"b_scale": x["b_scale"].int()},
-        TypeError,
-        "b_scale must be torch.float32 or .*, got torch.int32",
-    ),
+    (INT4, lambda x: {"b_scale": x["b_scale"].int()}, TypeError, "b_scale must be torch.float32 or .* torch.int32"),
     (INT4, lambda x: {"b": x["b"].view(torch.int8)}, TypeError, "b must be torch.uint8"),
     (INT4, lambda x: {"b_scale": x["b_scale"][:, 1:]}, ValueError, "b_scale must have shape"),
     (INT4, lambda x: {"a": x["a"][:, 1:]}, ValueError, TOGETHER.format("K", 33, "b", 2, 2)),
     (SPARSE, lambda x: {"b_index": None}, TypeError, "missing b_index"),
-    (
-        SPARSE,
-        lambda x: {"b_index": x["b_index"].view(torch.int8)},
-        TypeError,
-        "b_index must be torch.uint8, got torch.i",
-    ),
+    (SPARSE, lambda x: {"b_index": x["b_index"].view(torch.int8)}, TypeError, "b_index must be torch.uint8"),
     (SPARSE, lambda x: {"b_index": x["b_index"][1:]}, ValueError, "b_index must have shape"),
     (SPARSE, lambda x: {"a": x["a"][:, :36], "b": x["b"][:18]}, ValueError, TOGETHER.format("K", 36, "b_index", 8, 8)),
 ]
@@ -93,8 +81,9 @@ def test_wrong_operands_are_refused_with_memory_and_without(family, name, change
 def test_a_gradient_is_refused(family):
     given = operands(contracts(family)[INT4])
     for name in ("a", "b_scale"):
-        with pytest.raises(RuntimeError, match=r"no gradients of such a product are computed"):
+        with pytest.raises(RuntimeError, match=r"no gradients of such a product are computed") as found:
             getattr(family, INT4)(**{**given, name: given[name].detach().requires_grad_()})
+        assert "backward: kernels" not in str(found.value), "which is refused for it"
 
 
 def test_a_map_over_products_is_a_batch(family):
@@ -102,26 +91,3 @@ def test_a_map_over_products_is_a_batch(family):
     given = operands(contracts(family)[INT4.replace("gemm", "bmm")])
     mapped = torch.vmap(lambda a, b, b_scale: single(a, b, b_scale=b_scale))(*given.values())
     torch.testing.assert_close(mapped, batch(**given))
-
-
-@pytest.mark.parametrize("layout", ["rcr", "rrr", "rsr"])
-def test_what_is_packed_is_multiplied(render, layout):
-    name = f"gemm_fp16_sparse24_{layout}_bias"
-    text = SPEC.replace("layout: rcr", f"layout: {layout}").replace("bias+save+row_amax", "bias")
-    sparse = render(
-        f"sparse{layout}",
-        text[: text.index("dtype")] + text[text.index("  - {a: fp16, sparsity") :].replace("  - {", "dtype: {", 1),
-    )
-    random = torch.Generator().manual_seed(7)
-    a, weight, bias = (torch.randn(size, generator=random).half() for size in ((20, 72), (72, 33), (33,)))
-    pack = importlib.import_module(f"{sparse.__name__}._pack")
-    given = pack.quantize(weight, name)
-    pruned = torch.zeros_like(weight)
-    for k in range(0, 72, 4):
-        for n in range(33):
-            largest = sorted(range(4), key=lambda i: -abs(float(weight[k + i, n])))[:2]
-            for i in largest:
-                pruned[k + i, n] = weight[k + i, n]
-    assert torch.equal(pack.dequantize(name, **given), pruned.float())
-    found = getattr(sparse, name)(a, **given, bias=bias)
-    torch.testing.assert_close(found.float(), a.float() @ pruned.float() + bias.float(), rtol=2e-3, atol=2e-2)

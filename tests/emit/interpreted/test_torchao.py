@@ -46,12 +46,6 @@ INT4_ALONE = "summary: One way.\nlayout: rcr\ndtype: {a: fp16, b: int4, scales: 
 INT4 = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"
 
 
-@pytest.fixture(autouse=True)
-def _compiled_afresh():
-    """Torch refuses to compile a function for more than a few kinds of operands, over all tests."""
-    torch.compiler.reset()
-
-
 def model(dtype=torch.float16):
     """Two linear layers, with and without a bias, and what has no matrix."""
     torch.manual_seed(0)
@@ -83,15 +77,6 @@ def error(found, expected):
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
-def test_there_is_a_way_for_each_contract_of_a_layer(family):
-    """Integers without scales, plain weights and chains with more than a bias have none."""
-    names = {name for layer in family.ao.LAYERS for name in (layer.plain, layer.biased)}
-    wanted = [name for name in family._KERNELS if not name.endswith("_relu")]
-    wanted = [name for name in wanted if not name.startswith(("gemm_fp16_rcr", "gemm_fp16_rrr"))]
-    assert names == {name for name in wanted if not name.startswith(("gemm_fp16xint4_fp32_fp16_r",))}
-    assert len(family.ao.LAYERS) == 24
-
-
 def test_every_way_to_store_a_weight_is_multiplied_and_saved(family, launches, tmp_path):
     rounded = 0
     for layer in family.ao.LAYERS:
@@ -114,7 +99,7 @@ def test_every_way_to_store_a_weight_is_multiplied_and_saved(family, launches, t
         state, rest = unflatten_tensor_state_dict(load_file(tmp_path / "model.safetensors"), metadata)
         expected.load_state_dict(state, assign=True)
         assert rest == {} and torch.equal(expected(x), y), layer
-    assert rounded == 6
+    assert (rounded, len(family.ao.LAYERS)) == (6, 24)
 
 
 def test_the_input_has_any_dimensions(family):
@@ -168,25 +153,6 @@ def test_what_does_not_fit_is_left_with_a_warning(family):
         quantize_(layer, family.ao.Config(INT4))
 
 
-def test_it_is_saved_and_loaded(family):
-    for contract in (INT4, "gemm_fp16_sparse24_rcr_none", INT4.replace("xint4", "xuint4").replace("x1", "x1_zeros")):
-        found, x, file = quantized(family, contract), inputs(), io.BytesIO()
-        torch.save(found.state_dict(), file)
-        with torch.device("meta"):
-            empty = model()
-        file.seek(0)
-        empty.load_state_dict(torch.load(file, weights_only=True), assign=True)
-        other = quantized(family, contract)
-        other[0].weight.qdata.zero_()
-        file.seek(0)
-        other.load_state_dict(torch.load(file))
-        whole = io.BytesIO()
-        torch.save(found, whole)
-        whole.seek(0)
-        loaded = torch.load(whole, weights_only=False)
-        assert all(torch.equal(each(x), found(x)) for each in (empty, other, loaded)) and repr(loaded) == repr(found)
-
-
 def test_torchao_finds_a_saved_configuration(family):
     config = family.ao.Config(INT4, torch.bfloat16)
     assert config_from_dict(config_to_dict(config)) == config
@@ -201,6 +167,10 @@ def test_it_is_copied_and_moved(family):
     assert torch.equal(copied(x), found(x))
     assert copied[0].weight.qdata.data_ptr() != found[0].weight.qdata.data_ptr()
     assert copied.extra_repr is not found.extra_repr
+    whole = io.BytesIO()
+    torch.save(found, whole)
+    whole.seek(0)
+    assert torch.equal(torch.load(whole, weights_only=False)(x), found(x))
     copied[0].weight = torch.nn.Parameter(quantized(family, INT4.replace("rcr", "rrr"))[0].weight)
     assert "rrr" in repr(copied) and "rrr" not in repr(found)
     meta = copy.deepcopy(found).to("meta")

@@ -67,7 +67,6 @@ def tokens(count):
 
 @torch.no_grad()
 def test_a_compiled_model_has_the_familys_operators(family, model):
-    torch._dynamo.reset()
     expected = model(tokens(2), use_cache=False).logits
     with config.patch(force_disable_caches=True), family.inductor.install() as installed:
         found = torch.compile(model)(tokens(2), use_cache=False).logits
@@ -96,18 +95,6 @@ def test_a_sequence_has_the_same_bits_in_every_batch(alike, model):
     assert sum(override.report.replaced.values()) > 4 * 7 * 2 and not left, str(override)
 
 
-def test_a_model_learns_with_it(family, model):
-    def gradients():
-        loss = model(tokens(2), labels=tokens(2), use_cache=False).loss
-        return [*torch.autograd.grad(loss, [*model.parameters()], allow_unused=True)]
-
-    expected = gradients()
-    with family.override_aten() as override:
-        found = gradients()
-    assert sum(override.report.replaced.values()) > 20
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("name", ["Mixtral", "Qwen3Moe", "Qwen2Moe", "Olmoe"])
 def test_results_and_gradients_are_those_of_the_model(experts, name):
     theirs = made(name).train()
@@ -125,11 +112,3 @@ def test_results_and_gradients_are_those_of_the_model(experts, name):
     for (place, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-6, msg=place)
     assert ours.state_dict().keys() == theirs.state_dict().keys()
-
-
-def test_experts_of_another_form_are_left(experts):
-    more = {"num_local_experts": 4, "layer_types": ["full_attention"] * 2}
-    gated = made("GptOss", **more)
-    replaced = experts.nn.replace_experts(gated)
-    assert replaced == [] and len(replaced.left) == SIZES["num_hidden_layers"]
-    assert all("transposed" in why for why in replaced.left.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,20 +96,11 @@ class Tagged(torch.Tensor):
 
 def in_threads(count: int, call: Callable[[int], Any]) -> list[Any]:
     """What a call gives in each of several threads, which begin at once; raises what a call raises."""
-    together, found, errors = threading.Barrier(count), [], []
+    together = threading.Barrier(count)
 
-    def run(number: int) -> None:
-        try:
-            together.wait()
-            found.append(call(number))
-        except BaseException as error:
-            errors.append(error)
+    def run(number: int) -> Any:
+        together.wait()
+        return call(number)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for error in errors:
-        raise error
-    return found
+    with ThreadPoolExecutor(count) as pool:
+        return [*pool.map(run, range(count))]
