@@ -116,11 +116,7 @@ def test_every_value(operation: str, dtype: str, family: Rendered, interpreted: 
 @pytest.mark.parametrize(
     ("dtype", "epilogue", "sentence"),
     [
-        (
-            "fp16",
-            "silu",
-            "silu uses a fast form, whose error over all fp16 and bf16 inputs is at most 0.0014 ulp",
-        ),
+        ("fp16", "silu", "silu uses a fast form, whose error over all fp16 and bf16 inputs is at most 0.0014 ulp"),
         (
             "bf16",
             "bias+tanh+silu",
