@@ -14,39 +14,11 @@ from generator.emit.manifest_reader import read
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
 from tests.helpers import shipped
-from tests.helpers.support import ROOT, Spoken, family_of, mistakes_of
+from tests.helpers.support import ROOT, Spoken
 from tests.helpers.verify.rendered import rendered
 
 PAGE = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8").partition("## fp8 on an A100\n")[2].partition("\n## ")[0]
 SPEC = "summary: On an A100.\nlayout: rcr\nload: pointer\nmasking: mnk\ntile: [{m: 16, n: 64, k: 64, warps: 4}]\n"
-#: Operands in fp8, and results.
-OPERANDS = ("fp8e4m3", "fp8e5m2", "{a: bf16, b: fp8e4m3}", "{a: bf16, b: fp8e5m2}", "{a: mxfp8e4m3, b: mxfp4}")
-RESULTS = ("{a: fp16, out: fp8e4m3}", "{a: fp16, out: fp8e5m2}")
-#: Weights that are converted without an instruction for fp8.
-OTHERS = (
-    "{a: bf16, b: int8, scales: {b: [0, 1]}}",
-    "{a: bf16, b: int4, scales: {b: [128, 1]}}",
-    "{a: bf16, b: mxfp4}",
-    "{a: nvfp4, b: nvfp4}",
-)
-
-
-@pytest.mark.parametrize("target", ["sm80", "sm86", "gfx90a", "gfx1100"])
-def test_no_spec_of_fp8_operands_names_these_targets(target: str) -> None:
-    for dtype in OPERANDS:
-        (found,) = mistakes_of(f"{SPEC}dtype: {dtype}\ntargets: [{target}]\n")
-        assert f"{target} does not multiply fp8e" in found
-    for dtype in RESULTS if target.startswith("sm") else ():
-        (found,) = mistakes_of(f"{SPEC}dtype: {dtype}\ntargets: [{target}]\n")
-        assert "Triton cannot convert results to fp8e" in found
-    assert all(f"`{each}`" in PAGE for each in ("sm80", "sm86", "gfx90a", "gfx1100"))
-
-
-def test_other_weights_are_for_an_a100() -> None:
-    for dtype in OTHERS:
-        # Blocks of scales say how long a step along K may be.
-        assert family_of(f"{SPEC.partition('tile')[0]}dtype: {dtype}\ntargets: [sm80]\n").kernels
-    assert "[4 bits, int8, mxfp4 and nvfp4](stored_operands.md#quantise-a-weight) do run" in PAGE
 
 
 @pytest.fixture(scope="module")

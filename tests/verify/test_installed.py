@@ -34,8 +34,3 @@ def test_a_folder_without_metadata_states_its_own_version(
     (package / name).write_text("")
     with pytest.raises(PackageNotFoundError):
         installed("triton")
-
-
-def test_what_is_not_installed_has_no_version() -> None:
-    with pytest.raises(PackageNotFoundError):
-        installed("a_package_that_nobody_has")

@@ -1,16 +1,13 @@
 """The page in headless Chromium: what a reader does with it, and what it looks like.
 
 `pytest -m browser tests/verify/test_page_browser.py` runs these. A missing browser fails them: nothing is skipped.
-`REFRESH_SCREENSHOTS=1` writes the golden screenshots anew; look at them before they are committed.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +21,13 @@ from generator.verify.jobs import Job, JobResult, command
 from generator.verify.page import report
 from tests.helpers import shipped
 from tests.helpers.support import ROOT
-from tests.helpers.verify.browser import SIZE, Open
+from tests.helpers.verify.browser import Open
 
 from .test_page import HOSTILE, MESSAGE, hostile, sample
 
 pytestmark = pytest.mark.browser
 
 MEASURED = ROOT / "measured" / "nvidia_h200" / "bench_fused.json"
-SCREENSHOTS = Path(__file__).parent / "screenshots"
-#: How far a colour may be off (pixelmatch's measure, 0 to 1), and how many pixels may be further off than that: enough
-#: for the edges of letters, too little for a cell that has lost its palest tint.
-OFF, PIXELS = 0.03, 300
 
 
 @pytest.fixture(scope="module")
@@ -157,25 +150,3 @@ def test_ten_thousand_kernels_are_no_burden(browse: Open) -> None:
     driver.find_element("name", "q").send_keys(families[-1].kernels[-1].name)
     # Some seconds on two cores, minutes on a busy machine: it is the order that counts.
     assert len(shown(driver)) >= copies and time.monotonic() - started < 300
-
-
-@pytest.mark.parametrize("name", ["verify-light", "verify-dark", "bench-light"])
-def test_it_looks_as_it_did(browse: Open, html: str, measurements: str, tmp_path: Path, name: str) -> None:
-    from PIL import Image
-    from pixelmatch.contrib.PIL import pixelmatch
-
-    driver = browse(measurements if name.startswith("bench") else html, dark=name.endswith("dark"))
-    if name.startswith("verify"):
-        opened(driver, next(r.job.name for r in sample()[0] if r.failures and r.job.level == "compile"))
-    driver.execute_script("document.activeElement.blur(); scrollTo(0, document.getElementById('filters').offsetTop)")
-    found = Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-    assert found.size == SIZE
-    golden = SCREENSHOTS / f"{name}.png"
-    if os.environ.get("REFRESH_SCREENSHOTS"):
-        found.save(golden, optimize=True)
-    expected, difference = Image.open(golden).convert("RGB"), Image.new("RGBA", SIZE)
-    pixels = pixelmatch(found, expected, difference, threshold=OFF)
-    if pixels > PIXELS:
-        found.save(tmp_path / "actual.png")
-        difference.save(tmp_path / "difference.png")
-        pytest.fail(f"{pixels} pixels differ from {golden}: see {tmp_path}; REFRESH_SCREENSHOTS=1 writes it anew")

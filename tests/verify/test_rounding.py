@@ -106,11 +106,3 @@ def test_outputs_are_of_the_rounded_value_which_is_rounded_once() -> None:
     assert result.value.tolist() == second
     text = docstrings.rounding(view(Kernel(v, (Tile(16, 16, 16, 4),), (), "", "fixed")))
     assert text.endswith("Saved outputs are already rounded to bf16. Sums and maxima are fp32, of the rounded values.")
-
-
-def test_the_docstring_and_the_epilogues_comment_say_so(family: Rendered) -> None:
-    text = (family.folder / f"{named(family, 'bias+relu', 'bf16')}.py").read_text()
-    told = "The sum and the result of each epilogue operation, computed in fp32, are rounded to bf16, as eager torch"
-    assert told in " ".join(text.split())
-    assert "# Epilogue in fp32, on the whole sum, rounded to bf16 before each operation as eager torch does.\n" in text
-    assert text.count("x = tl.cast(tl.cast(x, tl.bfloat16), tl.float32)") == 1
