@@ -194,8 +194,3 @@ def _is_without_encoding(call: ast.Call) -> bool:
         # Temporary files are binary by default.
         return not any("b" in mode for mode in modes) and (bool(modes) or not name.endswith("File"))
     return any(getattr(options.get(word), "value", False) is True for word in ("text", "universal_newlines"))
-
-
-def test_a_cycle_would_be_found() -> None:
-    with pytest.raises(pytest.fail.Exception, match="in a circle"):
-        assert_no_cycle({"a": {"b"}, "b": {"a"}})

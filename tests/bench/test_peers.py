@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from generator.bench import check, eager, random_operands
 from generator.bench.comparison_plan import Contestant
@@ -26,18 +25,6 @@ from generator.problem.accumulation_bounds import tolerance
 from generator.problem.product import Shape
 
 from .test_measure import contestant, measured, problem
-
-
-@pytest.mark.parametrize(
-    "word",
-    ["bias", "bias+relu", "bias_m+gelu", "scale+add+silu", "gelu_tanh", "sigmoid+tanh", "bias+save+relu+row_sum"],
-)
-@pytest.mark.parametrize("layout", ["rcr", "rcc"])
-def test_the_peer_computes_the_epilogue(tmp_path: Path, word: str, layout: str) -> None:
-    of = problem("fp16", chain_of(tuple(word.split("+"))), layout)
-    body = "from generator.bench import eager; raise ValueError('not today')"
-    peer = measured(contestant(tmp_path, "none", body), of=of).sides[-1]
-    assert peer.failure is None and peer.error is not None and peer.error > 0
 
 
 def test_a_peer_that_does_not_compute_it_refuses(tmp_path: Path) -> None:
@@ -122,16 +109,6 @@ def test_torchs_function_is_the_operation(word: str) -> None:
         torch.testing.assert_close(
             eager.apply(chain, x, {}), torch_functions.apply(chain, x, {}), rtol=1e-9, atol=1e-12
         )
-
-
-def test_what_is_written_beside_is_computed_where_it_stands() -> None:
-    x, outputs = torch.tensor([[-3.0, 2.0], [5.0, -7.0]]), list[torch.Tensor]()
-    result = eager.apply(chain_of(("row_amax", "save", "relu", "col_sum")), x, {}, outputs)
-    assert [found.tolist() for found in outputs] == [[3, 7], x.tolist(), [5, 2]]
-    assert result.tolist() == [[0, 2], [5, 0]]
-    sums: list[torch.Tensor] = []
-    eager.apply(chain_of(("col_sum",)), torch.full((64, 1), 2000.0, dtype=torch.float16), {}, sums)
-    assert sums[0].item() == 128000, "past the range of fp16"
 
 
 def compiled_graphs(monkeypatch: pytest.MonkeyPatch, failure: str = "") -> list[Any]:
@@ -232,11 +209,3 @@ def test_an_error_of_one_half_counts_by_the_other() -> None:
     out[3, 5] += float(expected.parts[0].value.norm()) / 128
     fault = check.judge(of, out, expected).fault
     assert fault is not None and "one element" in fault
-
-
-@pytest.mark.parametrize(("order", "halving"), [("concatenated", ["split"]), ("interleaved", ["slice", "slice"])])
-def test_a_gate_is_called_as_a_user_writes_it(order: str, halving: list[str]) -> None:
-    chain = Epilogue.chain([("swiglu", OPERATIONS["swiglu"], ((ORDER, order),) if order == INTERLEAVED else ())])
-    graph = make_fx(lambda x: eager.apply(chain, x, {}))(torch.ones(2, 8)).graph
-    called = [n.target.overloadpacket.__name__ for n in graph.nodes if hasattr(n.target, "overloadpacket")]
-    assert called == [*halving, "silu", "mul"]

@@ -29,15 +29,6 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("kept.json")
 
 
-@pytest.mark.parametrize(
-    "options", [("--html", "x", "--plot", "./x"), ("--json", "kept.json", "--table", "--html", "kept.json")]
-)
-def test_two_reports_need_two_files(kept: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]) -> None:
-    before = kept.read_bytes()
-    said = called(capsys, "bench", *options)
-    assert said.status == 2 and "name the same file" in said.err and kept.read_bytes() == before
-
-
 def test_what_cannot_be_written_is_known_before_the_tables(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     Path("folder.png").mkdir()

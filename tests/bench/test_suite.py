@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -165,21 +164,3 @@ def test_batches_are_timed_on_shapes_of_batches(tmp_path: Path) -> None:
     with pytest.raises(CallError, match=r"gemm_fp16_rcr_none__.* multiplies single products, .* found 4x8x8x8"):
         of_specs(families, (batch,))
     assert [str(found.problem.shape) for found in of_specs(families, (single, batch))] == ["8x8x8", "4x8x8x8"]
-
-
-@pytest.mark.parametrize(
-    ("shape", "words"),
-    [
-        ("2147483648x1x1", "a size is not a whole number from 1 to 2147418112"),
-        ("2147418112x2147418112x1", "a matrix has "),
-        ("[1, 2, 3, 1000000]", "elements of padding"),
-        ("99999999g4x1x1", "at most 4194304 in 65536 are possible"),
-        ("'40x24x32:zipf'", "expected MxNxK"),
-        ("0g40x24x32", "expected MxNxK"),
-    ],
-)
-def test_shapes_that_no_kernel_takes(tmp_path: Path, shape: str, words: str) -> None:
-    path = tmp_path / "shapes.yaml"
-    path.write_text(f"- {shape}\n", encoding="utf-8")
-    with pytest.raises(SpecError, match=re.escape(f"{path}:1:3: shapes: ") + ".*" + re.escape(words)):
-        read_shapes(path)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from generator.bench.comparison_plan import Families, of_suite
-from generator.bench.suite import SHAPES, find, is_unseen, near, read_shapes, read_suite
-from generator.problem.product import Shape
+from generator.bench.suite import SHAPES, find, is_unseen, read_shapes, read_suite
 from generator.tune import winners
 from tests.helpers import shipped
 from tests.helpers.support import ROOT
@@ -26,13 +25,6 @@ def test_fitted_sizes_are_none_of_the_unseen_ones() -> None:
     assert len(unseen) > 900 and len(fit) > 1800
     assert all(is_unseen(shape) for shape in unseen[::20])
     assert not any(is_unseen(shape) for shape in fit[::5])
-
-
-def test_near_is_at_most_one_percent_in_every_size() -> None:
-    one, close = Shape(100, 512, 1024), Shape(99, 512, 1024)
-    assert near(one, close) and near(close, one)
-    for other in (Shape(98, 512, 1024), Shape(100, 512, 1040), Shape(100, 512, 1024, batch=2)):
-        assert not near(one, other) and not near(other, one)
 
 
 @pytest.mark.parametrize("path", TUNED, ids=lambda path: path.name)

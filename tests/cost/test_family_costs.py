@@ -17,8 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from generator.commands.command_line import main
 from generator.cost import analytic
 from generator.emit.loading import load_family
-from generator.emit.package_files import package_names
-from generator.emit.render import ANALYTIC, TUNED
 from generator.plan import legality
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
@@ -216,10 +214,3 @@ def test_rows_alike_have_the_choice_that_loses_least_over_all_m(render: Render, 
                 for name, row in [chosen(package, "bmm_fp16_rcr_none", sizes)]
             }
             assert len(batched) == 1
-
-
-def test_only_families_that_are_left_the_choice_have_the_file() -> None:
-    assert ANALYTIC in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
-    assert TUNED not in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
-    assert {ANALYTIC, TUNED} <= set(package_names(family_of(f"{FASTEST}targets: [sm90]\n")))
-    assert ANALYTIC not in package_names(family_of(BASE))

@@ -139,35 +139,6 @@ def test_products_and_their_gradients_run_what_the_model_calls_for(
     assert found[how, str(row)] == pytest.approx(min(found.values()), rel=1e-9)
 
 
-def test_gradients_do_not_run_the_first_kernel(experts: ModuleType) -> None:
-    """Those of a layer with 128 experts: both gradients of many rows run large tiles, those of weights by pointers."""
-    saving = experts._GRADIENTS["gmm_bf16_rcr_swiglu"]["saving"]
-    entry = experts._GRADIENTS[saving]
-    assert saving == "gmm_bf16_rcr_save_1whole_swiglu" and (entry["a"][0], entry["b"][0]) == (ROWS, WEIGHTS)
-    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
-        calls = {ROWS: ((128, 32768, 2048, 1536), "persistent_d"), WEIGHTS: ((128, 2048, 1536, 32768), "tiled_pointer")}
-        for contract, (sizes, begins) in calls.items():
-            how, row = which(experts, contract, sizes)
-            assert how.startswith(begins) and row["BLOCK_M"] * row["BLOCK_N"] >= 128 * 128
-            first = experts._kernel(experts._KERNELS[contract][0])
-            assert how != first.__name__.rpartition("__")[2]
-
-
-def test_few_rows_of_many_groups_have_tiles_for_all_rows_in_one(experts: ModuleType, family: Family) -> None:
-    """Where the weights are read at any rate, rows that a tile has in vain cost less than one group in many tiles."""
-    sizes = 256, 512, 7168, 2048
-    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
-        how, row = which(experts, NONE, sizes)
-        found = times(experts, family, NONE, sizes, H200)
-        narrow = min((key for key in found if "'BLOCK_M': 16," in key[1]), key=lambda key: found[key][0])
-        least = [min(each) for each in zip(*found.values())]
-        own = [seconds / best for seconds, best in zip(found[how, str(row)], least)]
-        assert not how.startswith("splitk_") and row["BLOCK_M"] >= 64
-        assert found[narrow][2] / least[2] > 2 and own[0] < 1.1 and own[2] < 1.2
-        # Rows that fit into one tile anyway change nothing.
-        assert which(experts, NONE, (256, 16, 7168, 2048))[1]["BLOCK_M"] <= 64
-
-
 def test_rows_that_are_named_count_in_place_of_those_of_a(experts: ModuleType) -> None:
 
     with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):

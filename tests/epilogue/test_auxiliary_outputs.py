@@ -11,7 +11,6 @@ from generator.commands.command_line import main
 from generator.emit.manifest_reader import read
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
-from generator.lowering.call_table import CallTable
 from generator.lowering.kernel_lowering import view
 from generator.plan.contract_call import call
 from tests.helpers.support import BASE, assert_formatted, family_of
@@ -99,13 +98,3 @@ def test_long_names_keep_to_lines_of_a_file(tmp_path: Path, layout: str, batch: 
     (tmp_path / "long.yaml").write_text(text)
     assert main([str(tmp_path / "long.yaml"), "--out", str(tmp_path)]) == 0
     assert_formatted(tmp_path / "long")
-
-
-def test_the_function_returns_a_tuple_where_there_are_outputs_alone() -> None:
-    returned = {}
-    for chain in ("none", "accumulate", "save+row_amax"):
-        (kernel,) = family_of(f"{BASE}epilogue: {chain}\n").kernels
-        head = CallTable(view(kernel)).head
-        returned[chain] = head.rpartition("-> ")[2].rstrip(":")
-    assert returned["none"] == returned["accumulate"] == "Tensor"
-    assert returned["save+row_amax"] == "tuple[Tensor, Tensor, Tensor]"

@@ -25,14 +25,11 @@ DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}
 HALF = 0.5
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    spec = (
-        f"summary: Fast forms.\nlayout: rrr\ndtype: [{', '.join(DTYPES.values())}, bf16, fp16]\nmath: fast\n"
-        f"masking: mnk\nselect: fixed\nepilogue: [{', '.join(approximate_math.ERRORS)}, bias+tanh+silu]\n"
-        "tile: [{m: 64, n: 64, k: 64, warps: 4}]\n"
-    )
-    return rendered(tmp_path_factory.mktemp("fast"), "fast", spec)
+SPEC = (
+    f"summary: Fast forms.\nlayout: rrr\ndtype: [{', '.join(DTYPES.values())}, bf16, fp16]\nmath: fast\n"
+    f"masking: mnk\nselect: fixed\nepilogue: [{', '.join(approximate_math.ERRORS)}, bias+tanh+silu]\n"
+    "tile: [{m: 64, n: 64, k: 64, warps: 4}]\n"
+)
 
 
 def test_the_schema_says_of_auto_what_it_computes_in_fast_forms() -> None:

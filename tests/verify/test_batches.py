@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from generator.emit.manifest_reader import Rendered
@@ -12,7 +11,6 @@ from generator.verify.case_setup import prepare
 from generator.verify.cases import cases
 from generator.verify.launches import launches
 from generator.verify.tile_order import wrong_order
-from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: Batches.
@@ -27,11 +25,6 @@ tile: [{m: 32, n: 32, k: 32, group: 2, warps: 4}]
 TILED = "bmm_bf16_rcr_bias_add__tiled_pointer_auto_grouped"
 DESCRIPTORS = "bmm_bf16_rcr_bias_add__tiled_descriptor_auto_grouped"
 WALKED = "bmm_bf16_rcr_bias_add__persistent_pointer_auto_grouped"
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return rendered(tmp_path_factory.mktemp("batches"), "several", SPEC)
 
 
 def test_operands_lie_as_their_case_says(family: Rendered) -> None:

@@ -115,45 +115,31 @@ def test_what_is_recorded_of_several_tables_counts_for_one(rendered: Callable[..
     assert fewer.recorded == Recorded(((LABEL, 40),), 0.75)
 
 
-def test_a_whole_run_where_the_full_list_is_of_another_configuration(
-    rendered: Callable[..., Rendered], tmp_path: Path
+#: What is other in the code of which there is a record.
+CODE = {
+    "the kernel": ("acc = tl.dot(", "acc = acc * 1.0 + tl.dot("),
+    "the host's code": ("Call(\n    CONFIGS", "Call(\n    [*CONFIGS]"),
+}
+
+
+@pytest.mark.parametrize("other", [*CODE, "the full list", "no counts by configurations", "a case is not proved"])
+def test_a_whole_run_where_the_record_is_of_something_else_or_says_too_little(
+    rendered: Callable[..., Rendered], tmp_path: Path, other: str
 ) -> None:
-    path = tmp_path / "record.json"
-    proof_records.write(path, [passed(job_of(rendered(WIDE)), **{"16,16,32,8,3,4": 40})])
-    family = rendered(SMALL, WIDE)
-    assert left_of(family, path) == [job_of(family)]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("acc = tl.dot(", "acc = acc * 1.0 + tl.dot("), ("Call(\n    CONFIGS", "Call(\n    [*CONFIGS]")],
-    ids=["the kernel", "the host's code"],
-)
-def test_a_whole_run_where_the_code_is_other(
-    rendered: Callable[..., Rendered], tmp_path: Path, old: str, new: str
-) -> None:
-    path = tmp_path / "record.json"
-    before = job_of(rendered(SMALL))
-    text = before.file.read_text()
-    assert old in text
-    before.file.write_text(text.replace(old, new))
-    proof_records.write(path, [passed(before, **{LABEL: 40})])
-    family = rendered(SMALL, WIDE)
-    assert left_of(family, path) == [job_of(family)]
-
-
-@pytest.mark.parametrize("spoil", ["code", "not_proved"])
-def test_a_whole_run_where_the_record_says_too_little(
-    rendered: Callable[..., Rendered], tmp_path: Path, spoil: str
-) -> None:
-    """It is of a version that did not count by configurations, or has a case that is not proved."""
-    path = tmp_path / "record.json"
-    first = passed(job_of(rendered(SMALL)), **{LABEL: 40})
-    proof_records.write(path, [first if spoil == "code" else replace(first, not_proved=(("huge-a", "no memory"),))])
-    if spoil == "code":
-        text = json.loads(path.read_text())
-        del text["kernels"][0]["code"]
-        path.write_text(json.dumps(text))
+    path, full = tmp_path / "record.json", other == "the full list"
+    job = job_of(rendered(WIDE if full else SMALL))
+    if other in CODE:
+        old, new = CODE[other]
+        text = job.file.read_text()
+        assert old in text
+        job.file.write_text(text.replace(old, new))
+    result = passed(job, **{"16,16,32,8,3,4" if full else LABEL: 40})
+    open_cases = (("huge-a", "no memory"),) if other == "a case is not proved" else ()
+    proof_records.write(path, [replace(result, not_proved=open_cases)])
+    if other == "no counts by configurations":
+        record = json.loads(path.read_text())
+        del record["kernels"][0]["code"]
+        path.write_text(json.dumps(record))
     family = rendered(SMALL, WIDE)
     assert left_of(family, path) == [job_of(family)]
 

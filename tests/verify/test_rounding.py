@@ -19,7 +19,6 @@ from generator.plan.kernels import Kernel
 from generator.problem.error_propagation import Bounded
 from generator.problem.reference import finish
 from tests.helpers.verify.operation_values import unlike_eager
-from tests.helpers.verify.rendered import rendered
 
 #: Whose operations round once what fp32 has: equal for every value.
 EXACT = ("bias+relu", "add+mul", "scale+bias_m+relu+add")
@@ -27,13 +26,10 @@ EXACT = ("bias+relu", "add+mul", "scale+bias_m+relu+add")
 FUNCTIONS = ("bias+gelu", "silu", "tanh+mul", "scale+bias+sigmoid+add")
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    spec = (
-        "summary: As torch rounds.\nlayout: rrr\ndtype: [fp16, bf16]\nrounding: [torch, late]\nmasking: mnk\n"
-        f"select: fixed\nepilogue: [{', '.join((*EXACT, *FUNCTIONS))}]\ntile: [{{m: 64, n: 64, k: 64, warps: 4}}]\n"
-    )
-    return rendered(tmp_path_factory.mktemp("rounding"), "rounding", spec)
+SPEC = (
+    "summary: As torch rounds.\nlayout: rrr\ndtype: [fp16, bf16]\nrounding: [torch, late]\nmasking: mnk\n"
+    f"select: fixed\nepilogue: [{', '.join((*EXACT, *FUNCTIONS))}]\ntile: [{{m: 64, n: 64, k: 64, warps: 4}}]\n"
+)
 
 
 def named(family: Rendered, word: str, dtype: str, rounding: str = "torch") -> str:

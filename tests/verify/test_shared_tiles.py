@@ -1,4 +1,4 @@
-"""Schedules whose programs share the K of a tile: cases, order of tiles, reads past L1; test_planted.py runs kernels."""
+"""Schedules whose programs share the K of a tile: cases, order of tiles, reads past L1; test_planted.py runs them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from generator.verify.cases import cases
 from generator.verify.expectations import _partial_sums
 from generator.verify.machine_code import MachineCode
 from generator.verify.tile_order import wrong_order
-from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: A product by programs that share tiles.
@@ -23,11 +22,6 @@ tile: [{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}]
 SPLIT = "gemm_bf16_rcr_bias_relu__splitk_pointer_auto_grouped"
 GATED = "gemm_bf16_rcr_swiglu__splitk_pointer_auto_grouped"
 STREAM = "gemm_bf16_rcr_bias_relu__streamk_pointer_auto_grouped"
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return rendered(tmp_path_factory.mktemp("shared"), "shared", SPEC)
 
 
 def test_parts_of_k_are_full_short_and_empty(family: Rendered) -> None:

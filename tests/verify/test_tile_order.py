@@ -89,11 +89,6 @@ def test_each_die_has_a_run_of_tiles() -> None:
     assert [dealt[die::3] for die in range(3)] == [straight[:7], straight[7:14], straight[14:]]
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return rendered(tmp_path_factory.mktemp("orders"), "bent", SPEC)
-
-
 def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family: Rendered) -> None:
     text = family.file("gemm_bf16_rcr_none__tiled_pointer_auto_hilbert").read_text()
     functions = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
