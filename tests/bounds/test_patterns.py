@@ -12,26 +12,8 @@ import pytest
 from generator.bounds import FileProof, NotUnderstood
 from generator.bounds.patterns import assigned, dotted, expression, matched, matches
 from generator.emit.syntax_digest import undocumented, written
-from tests.helpers.bounds.kernels import (
-    ADDS,
-    AUTO,
-    BLOCK,
-    CHIPLET,
-    DEALT,
-    DESCRIPTOR,
-    ELEMENT,
-    HILBERT,
-    NAIVE,
-    NONE,
-    OUTPUTS,
-    PARTS,
-    SCALE,
-    STRIDED,
-    SUMS_DESCRIPTORS,
-    TUNED,
-    planted,
-    proof_of,
-)
+from tests.helpers.bounds import kernels
+from tests.helpers.bounds.kernels import AUTO, planted, proof_of
 
 BATCHES = "batched/bmm_fp16_rcr_bias_relu__persistent_descriptor_auto_grouped"
 
@@ -91,8 +73,9 @@ def proved(proof: FileProof) -> Counter[tuple[str, ...]]:
 
 
 KERNELS = (
-    *(AUTO, NONE, STRIDED, BLOCK, NAIVE, ELEMENT, HILBERT, CHIPLET, DESCRIPTOR, TUNED, SCALE),
-    *(BATCHES, OUTPUTS, DEALT, PARTS, SUMS_DESCRIPTORS, ADDS),
+    *(kernels.AUTO, kernels.NONE, kernels.STRIDED, kernels.BLOCK, kernels.NAIVE, kernels.ELEMENT, kernels.HILBERT),
+    *(kernels.CHIPLET, kernels.DESCRIPTOR, kernels.TUNED, kernels.SCALE, BATCHES, kernels.OUTPUTS, kernels.DEALT),
+    *(kernels.PARTS, kernels.SUMS_DESCRIPTORS, kernels.ADDS),
 )
 
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from generator.bounds import prove
-from generator.commands.command_line import main
 from generator.emit.manifest_reader import read
-from tests.helpers.support import GENERATED
-
-#: The others are proved by `verify --level bounds`; by default tests/verify/test_generated.py does a few of them.
-FAMILIES = [GENERATED / "ladder"]
+from tests.helpers.support import GENERATED, render_spec
 
 
 def kernels(family: Path) -> list[Path]:
@@ -21,9 +15,9 @@ def kernels(family: Path) -> list[Path]:
     return [rendered.file(name) for name in sorted(rendered.by_name)]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_every_access_of_a_shipped_kernel_is_proved(family: Path) -> None:
-    for path in kernels(family):
+def test_every_access_of_a_shipped_kernel_is_proved() -> None:
+    """The others are proved by `verify --level bounds`; by default tests/verify/test_generated.py does a few of them."""
+    for path in kernels(GENERATED / "ladder"):
         proof = prove(path)
         assert proof.order.state == "proved", (path.name, proof.order)
         # What the hardware bounds is what goes through a descriptor, and nothing else.
@@ -48,24 +42,16 @@ SPEC = """\
 summary: What no shipped family has, rows that a tuner tries of programs that walk, share and deal tiles.
 layout: rcr
 dtype: {a: fp16, b: fp16, acc: fp32, out: fp32}
-masking: MASKING
 schedule: [tiled, persistent, split_k_atomic, stream_k]
 load: [pointer, descriptor]
 select: autotune
 """
 
 
-@pytest.mark.parametrize("masking", ["auto", pytest.param("none", marks=pytest.mark.product)])
-def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path, masking: str) -> None:
-    (tmp_path / "tuned.yaml").write_text(SPEC.replace("MASKING", masking))
-    assert main([str(tmp_path / "tuned.yaml"), "--out", str(tmp_path / "out")]) == 0
-    paths = kernels(tmp_path / "out" / "tuned")
-    assert {path.name.split("__")[1].split("_")[0] for path in paths} == {
-        "tiled",
-        "persistent",
-        "splitkatomic",
-        "streamk",
-    }
+def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path) -> None:
+    paths = kernels(render_spec(tmp_path, "tuned", SPEC))
+    schedules = {path.name.split("__")[1].split("_")[0] for path in paths}
+    assert schedules == {"tiled", "persistent", "splitkatomic", "streamk"}
     for path in paths:
         proof = prove(path)
         assert proof.order.state == "proved", (path.name, proof.order)

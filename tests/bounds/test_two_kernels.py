@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.bounds.kernels import (
-    DECODED,
-    DECODED_DESCRIPTORS,
-    PARTS,
-    PARTS_DESCRIPTORS,
-    SUMS,
-    SUMS_DESCRIPTORS,
-    planted,
-    proof_of,
-    wrong,
-)
+from tests.helpers.bounds import kernels
+from tests.helpers.bounds.kernels import planted, proof_of, wrong
 
 SPLIT = ({("a", "load"), ("b", "load"), ("sums", "store")}, {("sums", "load"), ("bias", "load"), ("out", "store")})
 DENSE = (
@@ -28,8 +19,12 @@ DENSE = (
 @pytest.mark.parametrize(
     ("kernel", "ends", "expected"),
     [
-        *((kernel, "_sum(", SPLIT) for kernel in (SUMS, SUMS_DESCRIPTORS, PARTS, PARTS_DESCRIPTORS)),
-        *((kernel, "(", DENSE) for kernel in (DECODED, DECODED_DESCRIPTORS)),
+        (kernels.SUMS, "_sum(", SPLIT),
+        (kernels.SUMS_DESCRIPTORS, "_sum(", SPLIT),
+        (kernels.PARTS, "_sum(", SPLIT),
+        (kernels.PARTS_DESCRIPTORS, "_sum(", SPLIT),
+        (kernels.DECODED, "(", DENSE),
+        (kernels.DECODED_DESCRIPTORS, "(", DENSE),
     ],
 )
 def test_both_kernels_are_proved(

@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from generator.commands.command_line import main
 from generator.cost import analytic
 from generator.emit.loading import load_family
 from generator.plan import legality
@@ -22,7 +21,7 @@ from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
 from generator.plan.kernels import Family, Kernel
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import BASE, family_of, forget
+from tests.helpers.support import BASE, family_of, forget, render_spec
 from tests.helpers.tuned_file import measured
 
 A100, H200 = DEVICES["nvidia_a100_sxm4_80gb"], DEVICES["nvidia_h200"]
@@ -52,9 +51,7 @@ def render(tmp_path: Path) -> Iterator[Render]:
     """Renders a spec as the family `predicted`; its functions find the GPU that stands in."""
 
     def package(text: str) -> ModuleType:
-        (tmp_path / "predicted.yaml").write_text(text)
-        assert main([str(tmp_path / "predicted.yaml"), "--out", str(tmp_path)]) == 0
-        return load_family(tmp_path / "predicted")
+        return load_family(render_spec(tmp_path, "predicted", text))
 
     yield package
     forget("predicted")

@@ -6,14 +6,12 @@ import importlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from generator.commands.command_line import main
 from generator.cost import analytic
 from generator.emit.loading import load_family
 from generator.plan.configurations import configurations
@@ -22,7 +20,7 @@ from generator.plan.expand import expand
 from generator.plan.kernels import Family
 from generator.runtime import fitted, spreading
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import forget, read_text
+from tests.helpers.support import forget, read_text, render_spec
 
 H200, B200 = DEVICES["nvidia_h200"], Device("NVIDIA B200", "sm100", 148, 233472)
 CUDA = torch.device("cuda", 0)
@@ -43,17 +41,12 @@ SIZES = [
 OF_WEIGHTS = [(128, 2048, 1536, 4096), (128, 2048, 1536, 65536), (8, 4096, 28672, 16384), (256, 512, 512, 64)]
 
 
-def rendered(folder: Path, name: str) -> ModuleType:
-    (folder / f"{name}.yaml").write_text(EXPERTS)
-    assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
-    return load_family(folder / name)
-
-
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ModuleType]]:
     """By the device, with measurements or without: a family keeps what it found out about one."""
     found = {device.name: f"routed{number}" for number, device in enumerate((H200, B200))}
-    yield {device: rendered(tmp_path_factory.mktemp(name), name) for device, name in found.items()}
+    folders = {device: render_spec(tmp_path_factory.mktemp(name), name, EXPERTS) for device, name in found.items()}
+    yield {device: load_family(folder) for device, folder in folders.items()}
     for name in found.values():
         forget(name)
 
