@@ -132,18 +132,6 @@ def test_kernels_without_tiles_are_not_chosen(render: Render) -> None:
         assert ran(package, "gemm_fp16_rcr_none", 64, 64, 64)[0] == name
 
 
-def test_few_rows_run_another_kernel_than_many(render: Render) -> None:
-    """On a target without measurements, with the default portfolio."""
-    text = f"{FASTEST}targets: [sm100]\n"
-    package = render(text)
-    assert family_of(text).measured == ()
-    with standing_in_for(B200):
-        few, many = (ran(package, "gemm_fp16_rcr_none", m, 4096, 4096) for m in (4, 4096))
-        assert few == chosen(package, "gemm_fp16_rcr_none", (4, 4096, 4096))
-        assert many == chosen(package, "gemm_fp16_rcr_none", (4096, 4096, 4096))
-    assert "exchanged" in few[0] and "exchanged" not in many[0] and "descriptor" in many[0]
-
-
 def test_a_gated_linear_unit_is_compared_by_the_columns_of_its_result(render: Render) -> None:
     package, contract = render(f"{FASTEST}epilogue: swiglu\ntargets: [sm100]\n"), "gemm_fp16_rcr_swiglu"
     sizes = [(m, n, 4096) for m in (64, 256, 512) for n in (512, 1024, 2048, 4096)]

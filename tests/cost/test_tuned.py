@@ -12,7 +12,7 @@ from generator.cost import tuned
 from generator.emit.render import TUNED
 from generator.language import tuned_file
 from generator.language.spec import read
-from tests.helpers.support import BASE, Cli, family_of, mistakes_of, read_text
+from tests.helpers.support import Cli, family_of, read_text
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, SPEC, TILES, changed, measured
 
 
@@ -23,22 +23,6 @@ def baked(text: str, found: str) -> tuned.Baked:
 def like_of(held: tuned.Baked) -> dict[str, str]:
     """Contract -> the contract whose measurements are used for it."""
     return {name: other for _, name, other in held.like}
-
-
-@pytest.mark.parametrize(
-    ("keys", "found", "place", "words"),
-    [
-        ("select: table", GOOD, "4:9: select", "needs the key `tuned`"),
-        ("tuned: found.json", GOOD, "4:8: tuned", "but select is 'heuristic'"),
-        ("select: table\ntuned: [other.json, .]", GOOD, "5:21: tuned", "is a folder, not a file"),
-        ("select: table\ntuned: found.json", "[]", "5:8: tuned", "'found.json', relative to the spec, cannot be read:"),
-        ("select: table\ntuned: found.json", changed(lambda f: f.update(format=7)), "5:8: tuned", "line 1: format 7"),
-        ("select: table\ntuned: [found.json, found.json]", GOOD, "5:21: tuned", "'found.json' is listed twice"),
-    ],
-)
-def test_mistakes_of_the_keys(keys: str, found: str, place: str, words: str) -> None:
-    (line,) = mistakes_of(f"{BASE}{keys}\n", beside={"found.json": found})
-    assert line.startswith(f"family.yaml:{place}: ") and words in line
 
 
 def test_the_digest_of_the_spec_is_of_the_measurements_too() -> None:
