@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import FileProof, NotUnderstood
-from generator.bounds.patterns import assigned, dotted, expression, matched, matches
-from generator.emit.syntax_digest import undocumented, written
+from generator.bounds.patterns import assigned, dotted, expression, matches
+from generator.emit.syntax_digest import undocumented
 from tests.helpers.bounds import kernels
 from tests.helpers.bounds.kernels import AUTO, planted, proof_of
 
@@ -50,16 +50,6 @@ def tree(text: str) -> ast.stmt:
 )
 def test_another_tree(text: str, pattern: str) -> None:
     assert not matches(tree(text), pattern)
-
-
-def test_holes_stand_for_what_is_there() -> None:
-    found = matched(tree("f(a, b + 1, c, d=2)"), "f($first, *$others, **$named)")
-    assert found is not None and sorted(found) == ["first", "named", "others"]
-    assert written(found["first"]) == written(expression("a"))
-    assert [ast.unparse(x) for x in found["others"]] == ["b + 1", "c"] and found["named"][0].arg == "d"
-    assert matched(expression("x"), "y", "x") == {} and matched(expression("x"), "y", "z") is None
-    found = matched(ast.parse("a = 1\nb = 2\nreturn a").body, "*$earlier\nreturn $x")
-    assert found is not None and len(found["earlier"]) == 2
 
 
 def test_what_else_is_asked_of_trees() -> None:

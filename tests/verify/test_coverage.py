@@ -71,12 +71,6 @@ def test_a_library_that_leaves_something_out_is_found_out(monkeypatch: pytest.Mo
         chosen(numbered(a=4, b=3), "pairs")
 
 
-def test_all_is_everything() -> None:
-    choice, found = chosen(KERNELS, "all")
-    assert found == KERNELS
-    assert choice.text() == f"coverage all: all 2,016 combinations, all {len(together(KERNELS, 2))} pairs of 7 axes"
-
-
 def test_the_order_of_points_and_axes_changes_nothing() -> None:
     mixed = [dict(reversed(point.items())) for point in KERNELS[::-1][700:] + KERNELS[::-1][:700]]
     for word in ("pairs", "triples", "15%"):

@@ -12,7 +12,6 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import OPERATIONS
 from generator.language.model import Dtype, Layout
-from generator.problem.chain_values import columns_of, taken_apart
 from generator.problem.product import Problem, Shape
 
 
@@ -41,12 +40,3 @@ def test_the_benchmark_knows_both_orders(order: str, sampled: bool, monkeypatch:
     assert check.judge(problem, x.float(), saved).fault is None
     assert check.judge(problem, torch.cat((x[:, 24:], x[:, :24]), -1).float(), saved).fault is not None
     assert check.judge(problem, (functional.silu(up) * gate).float(), expected).fault is not None
-
-
-def test_columns_of_a_sample_are_in_the_order_of_b() -> None:
-    columns, x = torch.tensor([3, 0]), torch.arange(8)
-    for order in ("concatenated", "interleaved"):
-        gate, up = taken_apart(x, order)
-        few = taken_apart(x[columns_of(columns, 4, order)], order)
-        assert [half.tolist() for half in few] == [gate[columns].tolist(), up[columns].tolist()]
-    assert columns_of(columns, 4, None) is columns

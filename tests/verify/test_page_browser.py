@@ -5,21 +5,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from generator.bench import results_report
 from generator.bench.measurements import load
-from generator.emit.manifest_reader import read
 from generator.emit.report import page
-from generator.verify.jobs import Job, JobResult, command
+from generator.verify.jobs import command
 from generator.verify.page import report
-from tests.helpers import shipped
 from tests.helpers.support import ROOT
 from tests.helpers.verify.browser import Open
 
@@ -127,26 +122,3 @@ def test_measurements_are_sorted_filtered_and_plotted(browse: Open, measurements
     driver.find_element("css selector", "[name=q]").send_keys("8192x8192")
     assert 0 < len(driver.find_elements("css selector", "figure:nth-child(2) circle")) < 5
     assert "q=8192x8192" in driver.current_url
-
-
-def test_ten_thousand_kernels_are_no_burden(browse: Open) -> None:
-    known = [replace(read(folder), folder=Path("generated", folder.name)) for folder in shipped.folders()]
-    copies = -(-10_000 // sum(len(family.kernels) for family in known))
-    families = [replace(one, folder=one.folder / str(copy)) for copy in range(copies) for one in known]
-    figures = tuple((f"row{row}-aligned", (("shared", row * 1024), ("registers", 64 + row))) for row in range(7))
-    results = []
-    for family in families:
-        for kernel in family.kernels:
-            results += [
-                JobResult(Job(level, family.folder, kernel.name), 1) for level in ("static", "bounds", "interpret")
-            ]
-            jobs = [Job("compile", family.folder, kernel.name, target=target) for target in kernel.targets]
-            results += [JobResult(job, 7, measured=figures) for job in jobs]
-    text = page(report(results, families))
-    assert len(text) < 20_000_000
-    started = time.monotonic()
-    driver = browse(text)
-    assert 100 < len(shown(driver)) < 1000
-    driver.find_element("name", "q").send_keys(families[-1].kernels[-1].name)
-    # Some seconds on two cores, minutes on a busy machine: it is the order that counts.
-    assert len(shown(driver)) >= copies and time.monotonic() - started < 300

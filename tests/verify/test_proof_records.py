@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from generator.language.errors import CallError
 from generator.verify.jobs import Job, JobResult, Subject
 from generator.verify.proof_records import read, renew, table, why_no_row, write
+from tests.helpers.support import side_by_side
 
 CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 GPU = (("device", "a GPU"), ("python", "3.12.3"), ("torch", "2.11.0"), ("triton", "3.6.0"))
@@ -207,11 +207,6 @@ def _write(path: Path, name: str) -> None:
 
 
 def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
-    path, context = tmp_path / "r.json", multiprocessing.get_context("spawn")
-    runs = [context.Process(target=_write, args=(path, name)) for name in "ab"]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    assert [run.exitcode for run in runs] == [0, 0]
+    path = tmp_path / "r.json"
+    assert side_by_side(_write, (path, "a"), (path, "b")) == [0, 0]
     assert {each.kernel for each in read(path).proved} == {f"{name}{number}" for name in "ab" for number in range(4)}

@@ -11,13 +11,13 @@ import torch
 
 from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import chain_of
-from generator.language.model import Dtype, Layout, Tile, Variant
-from generator.language.vocabulary import DEFAULTS
+from generator.language.model import Dtype, Tile, Variant
 from generator.lowering import docstrings
 from generator.lowering.kernel_lowering import view
 from generator.plan.kernels import Kernel
 from generator.problem.error_propagation import Bounded
 from generator.problem.reference import finish
+from tests.helpers import support
 from tests.helpers.verify.operation_values import unlike_eager
 
 #: Whose operations round once what fp32 has: equal for every value.
@@ -57,8 +57,7 @@ def test_rounding_late_is_not(dtype: str, family: Rendered, interpreted: Callabl
 
 
 def variant(dtype: Dtype, *operations: str) -> Variant:
-    words = {axis: DEFAULTS[axis] for axis in ("batch", "masking", "swizzle", "schedule", "load", "store")}
-    return Variant(Layout.of("rrr"), dtype, epilogue=chain_of(operations), rounding="torch", **words)
+    return support.variant(dtype=dtype, epilogue=chain_of(operations), rounding="torch")
 
 
 @pytest.mark.parametrize(

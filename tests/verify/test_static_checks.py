@@ -74,13 +74,6 @@ def test_a_hand_edit_shows(tmp_path: Path) -> None:
     assert found(bare) == ["digest"]
 
 
-def test_each_file_has_its_own_faults(tmp_path: Path) -> None:
-    good, bad = written(tmp_path, GOOD), written(tmp_path, GOOD.replace("torch.pi", "y"), name="bad.py")
-    faults = dict(check([(good, None), (bad, None)]))
-    assert not faults[good]
-    assert "y" in faults[bad][-1].message
-
-
 def test_comments_and_docstrings_may_have_any_visible_character(tmp_path: Path) -> None:
     body = GOOD.replace("A module", "A möduł ©").replace("torch\n", "torch  # é\n")
     body += '\n\ndef f():\n    """Ünder, not süper."""\n\n\nclass C:\n    """©"""\n'
