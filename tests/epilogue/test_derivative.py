@@ -1,4 +1,4 @@
-"""Derivatives of formulas: against torch's autograd, against finite differences, and as text."""
+"""Derivatives: against torch's autograd, against finite differences, and as text; what chains make of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from generator.epilogue import constant_folding, formula
 from generator.epilogue.chain import Epilogue, Step
+from generator.epilogue.chain_gradients import gradients, reads_sum
 from generator.epilogue.derivative import SLOPES, derivative
 from generator.epilogue.formula import DEEPEST, GATE, LONGEST, FormulaError, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.operations import ROWS
+from generator.language.built_in import chain_of
 from generator.problem.torch_functions import FUNCTIONS as TORCH
 from tests.helpers.support import BASE, read_text
 from tests.helpers.verify.operation_values import WITNESSES, WRITTEN
@@ -203,3 +205,27 @@ def test_derivatives_are_finite_differences(text: str, x: float, y: float) -> No
     # Beside the point, because at a tie of max or min the derivative is that of the second argument.
     before, _, after = at(slope, values).tolist()
     assert [before, after] == pytest.approx([central] * 2, rel=1e-3, abs=1e-3)
+
+
+def test_a_maximum_alone_has_no_gradient() -> None:
+    outputs = chain_of(["save", "row_sum", "col_sum", "row_amax"]).outputs
+    assert [output.writer.differentiable for output in outputs] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("operations", "keywords", "reads"),
+    [
+        *(("", "", False), ("bias add bias_m save col_sum", "bias add bias_m", False), ("scale_m", "", False)),
+        *(("scale_m", "scale_m", True), ("mul bias", "bias", False), ("bias relu", "", True), ("swiglu", "", True)),
+        ("row_amax", "", False),
+    ],
+)
+def test_chains_whose_gradients_read_the_sum(operations: str, keywords: str, reads: bool) -> None:
+    assert reads_sum(chain_of(operations.split()), keywords.split()) is reads
+
+
+def test_rounding_between_operations_passes_gradients_on() -> None:
+    chain = chain_of(["bias", "gelu", "add"]).rounded("fp32", "bf16")
+    found = {gradient.step.operation: ast.unparse(gradient.values[X]) for gradient in gradients(chain)}
+    assert found["bf16"] == found["add"] == found["bias"] == "1" and "erf" in found["gelu"]
+    assert [gradient.step for gradient in gradients(chain)] == list(reversed(chain.steps))
