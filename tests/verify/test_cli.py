@@ -18,6 +18,8 @@ import pytest
 from generator.commands.verify import main
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import Rendered
+from generator.files import output_files
+from generator.files.reading import FileError
 from generator.verify import result_cache, worker_pool
 from generator.verify.coverage import Coverage
 from generator.verify.job_costs import cost
@@ -179,6 +181,25 @@ def test_a_report_is_not_written_over_or_into_what_is_proved(call: Call, ladder:
             name
         )
     assert contents(ladder) == before
+
+
+def test_of_several_reports_one_cannot_be_written_at_the_end(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    put = output_files.put
+
+    def failing(path: Path, data: str | bytes) -> None:
+        if path.name in ("junit", "html"):
+            raise FileError(path, "cannot be written: No space left on device")
+        put(path, data)
+
+    monkeypatch.setattr(output_files, "put", failing)
+    status, out, err = call(SPEC, "--only", KERNEL, "--level", "static", *options(tmp_path))
+    assert status == 1 and "all 1 passed in" in out
+    assert err.splitlines() == [
+        f"{tmp_path / name}: cannot be written: No space left on device" for name in ("junit", "html")
+    ]
+    assert (tmp_path / "results").is_file()
 
 
 def test_reports_of_two_folders_of_one_name(call: Call, tmp_path: Path) -> None:

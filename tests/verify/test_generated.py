@@ -93,6 +93,21 @@ def label(job: Job) -> str:
     return f"{job.label}-{job.folder.name}-{job.name}{'-some' if job.case else ''}"
 
 
+@pytest.mark.parametrize("level", ["bounds", "interpret", "compile"])
+def test_the_few_have_every_value_of_every_axis(level: str) -> None:
+    words = {
+        (job.folder, kernel.name): kernel.variant.words.items()
+        for job in JOBS
+        if job.level == "static"
+        for kernel in [remembered(job.folder).by_name[job.name]]
+        if level != "compile" or PRIMARY in kernel.targets
+    }
+    chosen = [words[job.folder, job.name] for job in JOBS if job.level == level and not job.contract]
+    wanted = {(axis, word) for axis, word in set().union(*words.values()) if level != "bounds" or axis != "epilogue"}
+    assert wanted <= set().union(*chosen)
+    assert len(chosen) < len(words) / 5
+
+
 @pytest.mark.parametrize(
     "job",
     [
