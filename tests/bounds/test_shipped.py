@@ -16,7 +16,7 @@ def kernels(family: Path) -> list[Path]:
 
 
 def test_every_access_of_a_shipped_kernel_is_proved() -> None:
-    """The others are proved by `verify --level bounds`; tests/verify/test_generated.py does a few of them by default."""
+    """The others are proved by `verify --level bounds`; test_generated.py does a few of them by default."""
     for path in kernels(GENERATED / "ladder"):
         proof = prove(path)
         assert proof.order.state == "proved", (path.name, proof.order)
