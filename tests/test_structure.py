@@ -144,6 +144,7 @@ def test_a_package_says_its_purpose_in_one_line(name: str) -> None:
         ("generator.plan.kernels", "yaml jinja2 torch triton generator.lowering generator.language.spec"),
         ("generator.language.spec", "torch triton generator.lowering generator.plan generator.cost"),
         ("generator.emit.job", "torch triton z3 numpy generator.verify"),
+        ("generator.bounds", "torch triton numpy"),
         ("generator.commands.command_line", "torch triton z3 numpy generator.verify"),
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from generator.bounds import FileProof, NotUnderstood
+from generator import runtime
+from generator.bounds import FileProof, NotUnderstood, prove
 from generator.bounds.patterns import assigned, dotted, expression, matches
 from generator.emit.syntax_digest import undocumented
 from tests.helpers.bounds import kernels
@@ -110,3 +112,25 @@ def test_a_name_means_one_thing(line: str, name: str, tmp_path: Path) -> None:
     assert proved(proof_of(tmp_path, f"{text}\n\nimport math\nfrom math import prod\n")) == proved(
         proof_of(tmp_path, text)
     )
+
+
+def test_another_library_is_not_understood(tmp_path: Path) -> None:
+    library = tmp_path / "_runtime"
+    shutil.copytree(Path(runtime.__file__).parent, library)
+    module = library / "call.py"
+    module.write_text("# Rendered.\n" + module.read_text())
+    assert proof_of(tmp_path, planted(AUTO)).order.state == "proved"
+    module.write_text(f"{module.read_text()}\nMOST = 2**40\n")
+    proof = proof_of(tmp_path, planted(AUTO))
+    assert proof.order.state == "not proved" and {access.state for access in proof.accesses} == {"not proved"}
+    told = "the family's _runtime is another one (call.py differs from this package's): render it again"
+    assert proof.order.detail.startswith("not understood: line ") and proof.order.detail.endswith(told)
+    module.unlink()
+    assert proof_of(tmp_path, planted(AUTO)).order.detail.endswith(told)
+
+
+def test_a_file_without_a_kernel_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.py"
+    path.write_text('"""Nothing."""\n\nimport triton.language as tl\n')
+    with pytest.raises(NotUnderstood, match="no function gemm_kernel"):
+        prove(path)

@@ -1,23 +1,28 @@
-"""Every kernel that is committed, and what the proof says of it."""
+"""Kernels as they are rendered, with one kernel in a file or two, and what the proof says of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from generator.bounds import prove
 from generator.emit.manifest_reader import read
-from tests.helpers.support import GENERATED, render_spec
+from generator.emit.render import kernel_source
+from tests.helpers.bounds import kernels
+from tests.helpers.bounds.kernels import planted, proof_of, wrong
+from tests.helpers.support import BASE, GENERATED, family_of, render_spec
 
 
-def kernels(family: Path) -> list[Path]:
+def files_of(family: Path) -> list[Path]:
     rendered = read(family)
     return [rendered.file(name) for name in sorted(rendered.by_name)]
 
 
 def test_every_access_of_a_shipped_kernel_is_proved() -> None:
     """The others are proved by `verify --level bounds`; test_generated.py does a few of them by default."""
-    for path in kernels(GENERATED / "ladder"):
+    for path in files_of(GENERATED / "ladder"):
         proof = prove(path)
         assert proof.order.state == "proved", (path.name, proof.order)
         # What the hardware bounds is what goes through a descriptor, and nothing else.
@@ -49,10 +54,53 @@ select: autotune
 
 
 def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path) -> None:
-    paths = kernels(render_spec(tmp_path, "tuned", SPEC))
+    paths = files_of(render_spec(tmp_path, "tuned", SPEC))
     schedules = {path.name.split("__")[1].split("_")[0] for path in paths}
     assert schedules == {"tiled", "persistent", "splitkatomic", "streamk"}
     for path in paths:
         proof = prove(path)
         assert proof.order.state == "proved", (path.name, proof.order)
         assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, (path.name, proof.accesses)
+
+
+SPLIT = ({("a", "load"), ("b", "load"), ("sums", "store")}, {("sums", "load"), ("bias", "load"), ("out", "store")})
+DENSE = (
+    {("b", "load"), ("b_scale", "load"), ("decoded", "store")},
+    {("a", "load"), ("decoded", "load"), ("bias", "load"), ("out", "store")},
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "ends", "expected"),
+    [
+        (kernels.SUMS, "_sum(", SPLIT),
+        (kernels.SUMS_DESCRIPTORS, "_sum(", SPLIT),
+        (kernels.PARTS, "_sum(", SPLIT),
+        (kernels.PARTS_DESCRIPTORS, "_sum(", SPLIT),
+        (kernels.DECODED, "(", DENSE),
+        (kernels.DECODED_DESCRIPTORS, "(", DENSE),
+    ],
+)
+def test_both_kernels_are_proved(
+    kernel: str, ends: str, expected: tuple[set[tuple[str, str]], ...], tmp_path: Path
+) -> None:
+    text = planted(kernel)
+    proof = proof_of(tmp_path, text)
+    assert not wrong(proof)
+    second = text[: text.index(f"def {kernel.rpartition('/')[2]}{ends}")].count("\n")
+    found = tuple(
+        {(x.operand, x.kind) for x in proof.accesses if (x.line > second) is later} for later in (False, True)
+    )
+    assert found == expected
+
+
+TILES = "tile:\n  - {m: 64, n: 64, k: 64, warps: 4}\n  - {m: 128, n: 128, k: 64, warps: 8}\n"
+
+
+@pytest.mark.parametrize("keys", ["", "masking: mn\n", "schedule: split_k\n", "batch: strided\n", "select: fixed\n"])
+def test_every_access_of_rows_alike_is_proved(keys: str, tmp_path: Path) -> None:
+    """Their choice of a configuration does not read M."""
+    family = family_of(f"{BASE}{TILES}{keys}invariant: rows\n")
+    (kernel,) = family.kernels
+    proof = proof_of(tmp_path, kernel_source(family.spec, kernel))
+    assert {access.state for access in proof.accesses} == {"proved"} and proof.order.state == "proved"

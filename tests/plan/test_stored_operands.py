@@ -87,6 +87,13 @@ def test_an_exchanged_product_reads_what_it_converts_from_registers() -> None:
     assert in_registers(stored(FP8, product="exchanged")) is None
 
 
+def of_one_word(order: list[int], group: int, bits: int) -> bool:
+    """Whether elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16, which a thread has, are of one word of 32 bits."""
+    threads = itertools.product(range(0, len(order), group), range(4))
+    words = [{order[start + 2 * i + at] * bits // 32 for at in range(group) if at % 8 < 2} for start, i in threads]
+    return all(len(each) == 1 for each in words)
+
+
 @pytest.mark.parametrize(("dtype", "pairs"), [(INT4, 4), (Dtype("bf16", "int8", "fp32", "bf16", None), 2)])
 def test_the_order_of_k_is_one_of_each_group(dtype: Dtype, pairs: int) -> None:
     v = stored(dtype, product="exchanged")
@@ -96,12 +103,7 @@ def test_the_order_of_k_is_one_of_each_group(dtype: Dtype, pairs: int) -> None:
     assert sorted(order) == list(range(64)) and all(
         first // found.group == k // found.group for k, first in enumerate(order)
     )
-    # A thread has elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16: those of one word of 32 bits.
-    bits = dtype.stored_b.bits
-    for thread in range(4):
-        for start in range(0, 64, found.group):
-            own = [order[start + 2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
-            assert {element * bits // 32 for element in own} == {own[0] * bits // 32}
+    assert of_one_word(order, found.group, dtype.stored_b.bits)
 
 
 def test_of_few_rows_a_has_the_order_in_which_words_of_b_are_decoded() -> None:
@@ -116,11 +118,7 @@ def test_of_few_rows_a_has_the_order_in_which_words_of_b_are_decoded() -> None:
             exec(statement, tiles)
     order = tiles["a"].flatten().tolist()
     assert order == tiles["b"].flatten().tolist() and sorted(order) == list(range(64))
-    # A thread has elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16: those of one word of 32 bits.
-    for thread in range(4):
-        for start in range(0, 64, found.group):
-            own = [order[start + 2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
-            assert {element // 8 for element in own} == {own[0] // 8}
+    assert of_one_word(order, found.group, 4)
 
 
 def test_the_order_of_k_is_kept_where_it_is_of_no_use() -> None:
