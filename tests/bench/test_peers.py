@@ -15,14 +15,15 @@ from generator.bench.comparison_plan import Contestant
 from generator.bench.measure import Options
 from generator.bench.peers import PEERS as BY_WORD
 from generator.bench.random_operands import make_sets
+from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gated_units import INTERLEAVED, ORDER
 from generator.epilogue.operations import Settings
 from generator.language.built_in import OPERATIONS, chain_of
-from generator.language.model import Dtype
+from generator.language.model import Dtype, Layout
 from generator.problem import torch_functions
 from generator.problem.accumulation_bounds import tolerance
-from generator.problem.product import Shape
+from generator.problem.product import Problem, Shape
 
 from .test_measure import contestant, measured, problem
 
@@ -209,3 +210,30 @@ def test_an_error_of_one_half_counts_by_the_other() -> None:
     out[3, 5] += float(expected.parts[0].value.norm()) / 128
     fault = check.judge(of, out, expected).fault
     assert fault is not None and "one element" in fault
+
+
+def gated(order: str, *before: str) -> Epilogue:
+    gate = ("swiglu", OPERATIONS["swiglu"], () if order == "concatenated" else (("order", order),))
+    return Epilogue.chain([*((name, {**OPERATIONS, **AUXILIARY}[name], ()) for name in before), gate])
+
+
+@pytest.mark.parametrize("order", ["concatenated", "interleaved"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_benchmark_knows_both_orders(order: str, sampled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product of two halves, whole and in the rows and columns that a large one is looked at in."""
+    if sampled:
+        monkeypatch.setattr(check, "_WHOLE", 0)
+        monkeypatch.setattr(check, "_SAMPLED", 7)
+    of = Problem(Shape(20, 24, 16), Dtype.of("fp32"), Layout.of("rcr"), gated(order, "bias", "save"))
+    (one,) = make_sets(of, "cpu", 1, 3)
+    assert one.b.shape == (16, 48) and of.flops == 2 * 20 * 48 * 16
+    bias = one.epilogue["bias"]
+    assert isinstance(bias, torch.Tensor) and bias.shape == (48,)
+    x = one.a.double() @ one.b.double() + bias.double()
+    gate, up = x.chunk(2, -1) if order == "concatenated" else (x[:, 0::2], x[:, 1::2])
+    result = torch.nn.functional.silu(gate) * up
+    expected, saved = check.expect(of, one, torch.Generator().manual_seed(1))
+    assert check.judge(of, result.float(), expected).fault is None
+    assert check.judge(of, x.float(), saved).fault is None
+    assert check.judge(of, torch.cat((x[:, 24:], x[:, :24]), -1).float(), saved).fault is not None
+    assert check.judge(of, (torch.nn.functional.silu(up) * gate).float(), expected).fault is not None
