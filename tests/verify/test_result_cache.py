@@ -1,4 +1,4 @@
-"""The result cache: what passed is cached, and a change to anything that the verdict has read, versions too, runs it again."""
+"""The result cache: what passed is cached; a change to what the verdict has read, or another version, runs it again."""
 
 from __future__ import annotations
 
