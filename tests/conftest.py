@@ -57,7 +57,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_cli.py": ("test_a_run_goes_on",),
     "verify/test_planted.py": tuple(f"test_planted[{section}" for section in _PLANTED),
     "verify/test_quantised_blocks.py": ("test_quotients_that_are_hard",),
-    "verify/test_words.py": ("test_another_check", "test_another_constant", "test_another_library"),
+    "verify/test_words.py": ("test_another_constant",),
 }
 _ON_DEMAND = ("browser", "drawn", "ecosystem", "install", "mutations", "operators", "product")
 

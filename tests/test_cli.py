@@ -274,13 +274,6 @@ def test_what_is_printed_where_the_system_has_only_ascii(family: Cli, tmp_path: 
         assert "--out 'größe'" in ran.stderr
 
 
-def test_new_where_the_system_has_only_ascii(family: Cli, tmp_path: Path) -> None:
-    for name, status in (("größe", 2), ("mine", 0), ("mine", 1)):
-        ran = python("-m", "generator", "new", name, "--summary", SUMMARY, cwd=tmp_path, env=ASCII)
-        assert ran.returncode == status and "Traceback" not in ran.stderr
-        assert name != "mine" or f'summary: "{SUMMARY}"\n' in Path("mine.yaml").read_text("utf-8")
-
-
 #: A call of the module in a fresh interpreter, and one whose standard output is a file.
 RUN = "os.execv(sys.executable, [sys.executable, '-m', 'generator', *{!r}])"
 INTO = "import os, sys; os.dup2(os.open({1!r}, os.O_WRONLY), 1); " + RUN.replace("{!r}", "{0!r}")
@@ -293,13 +286,3 @@ def test_a_file_named_as_a_command(family: Cli) -> None:
 
 def test_version(family: Cli) -> None:
     assert family("--version") == Spoken(0, f"python -m generator {generator.__version__}\n", "")
-
-
-def test_no_progress_bar_where_nobody_watches(family: Cli) -> None:
-    # Over five hundred kernels, enough for a bar on a terminal.
-    layouts = ", ".join(a + b + c for a in "rcs" for b in "rcs" for c in "rcs")
-    axes = "masking: [none, k, mn, mnk, auto]\nswizzle: [linear, grouped]\n"
-    Path("family.yaml").write_text(f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\n{axes}")
-    # One file more is for bfloat16 in the interpreter.
-    out = f"generated/family: 540 kernels; {540 + LIMITED + 1} created\n"
-    assert family("family.yaml") == Spoken(0, out, "")

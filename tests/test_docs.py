@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,14 +117,6 @@ _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```.*?^```$|" + figur
 def test_a_number_of_kernels_or_sizes_is_made_from_data(page: str) -> None:
     found = {"".join((*each[:2], " ", each[2])) for each in _COUNTED.findall(_MADE.sub("", TEXTS[page]))}
     assert found == NOT_FROM_DATA.get(page, set()), "put a comment behind it: docs/figures.py"
-
-
-def test_every_kernel_is_interpreted_and_its_bounds_are_proved() -> None:
-    """As README.md and proving.md say."""
-    every = figures.figure("kernels")
-    assert {figures.figure(f"proved interpret {version}") for version in ("3.6.0", "3.7.1", "3.8.0")} == {every}
-    assert figures.figure("proved bounds 3.7.1") == every
-    assert figures.figure("proved interpret 3.9.0") == figures.figure("kernels 3.9") != every
 
 
 def test_the_coverage_that_is_told_is_of_the_kernels_as_they_are() -> None:
@@ -281,8 +272,3 @@ def test_long_tables_are_built_with_the_site() -> None:
     page = pages.built(TEXTS["docs/benchmarks.md"])
     assert all(pages.table(name, page).count("\n") > 5 for name in pages.BUILT)
     assert all(pages.table(name, page) for name in pages.tables(page))
-
-
-def test_a_digest_tells_other_measurements() -> None:
-    roofline, ratios = pages.plotted("fused")
-    assert plot.digest([roofline, replace(ratios, marks=ratios.marks[1:])]) != plot.digest([roofline, ratios])

@@ -95,25 +95,6 @@ def test_verify_is_a_function_whatever_was_imported() -> None:
     assert callable(generator.verify) and inspect.signature(verify).parameters["levels"].default is None
 
 
-def test_the_command_line_calls_the_same_functions(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from generator.emit import rendering_report
-    from generator.verify import verification_call
-
-    Path("family.yaml").write_text(BASE)
-    calls = {("family.yaml",): "render", ("family.yaml", "--check"): "check", ("family.yaml", "--diff"): "check"}
-    calls |= {("family.yaml", "--list"): "variants", ("verify", "generated/family", "--level", "static"): "verify"}
-    for call, name in calls.items():
-        module = verification_call if name == "verify" else rendering_report
-        seen: list[tuple[object, ...]] = []
-        real = getattr(module, name)
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, lambda *a, real=real, seen=seen, **k: seen.append(a) or real(*a, **k))
-            assert cli(*call).status == 0
-        assert len(seen) == 1, call
-        defined = importlib.import_module(real.__module__)
-        assert getattr(defined, name) is real and (name == "verify" or getattr(generator, name) is real)
-
-
 def test_results_say_what_the_command_line_prints(cli: Cli) -> None:
     Path("family.yaml").write_text(f"{BASE}masking: [auto, none]\n")
     first = generator.render("family.yaml").families[0]

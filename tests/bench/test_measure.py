@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from generator.bench import check, measure, random_operands
-from generator.bench.benchmark_run import BenchmarkOptions, _Keeper, run
+from generator.bench.benchmark_run import BenchmarkOptions, run
 from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.competitor import row_of
 from generator.bench.measure import DeviceLost, Options, calls_for
-from generator.bench.measurements import BenchmarkResults, ComparisonRecord, load
+from generator.bench.measurements import ComparisonRecord, load
 from generator.emit.loading import load_kernel
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
@@ -236,26 +236,6 @@ def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def comparisons(folder: Path, *names: str) -> list[Comparison]:
     return [Comparison(name, name.title(), problem(), (contestant(folder, name),)) for name in names]
-
-
-def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writing takes half a second here, so ten seconds pass before the next."""
-    written: list[float] = []
-    clock = [0.0]
-
-    def add(kept: BenchmarkResults, fresh: list[ComparisonRecord], path: Path) -> None:
-        written.append(clock[0])
-        clock[0] += 0.5
-
-    monkeypatch.setattr("generator.bench.benchmark_run.measurements.add", add)
-    monkeypatch.setattr("generator.bench.benchmark_run.time.monotonic", lambda: clock[0])
-    keeper = _Keeper(tmp_path / "kept.json")
-    for _ in range(24):
-        keeper.keep(BenchmarkResults())
-        clock[0] += 1.0
-    assert written == [0.0, 10.5, 21.0]
-    keeper.keep(BenchmarkResults(), now=True)
-    assert len(written) == 4
 
 
 def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

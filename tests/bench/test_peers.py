@@ -9,35 +9,23 @@ from typing import Any
 
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from generator.bench import check, eager, random_operands
 from generator.bench.comparison_plan import Contestant
 from generator.bench.measure import Options
 from generator.bench.peers import PEERS as BY_WORD
 from generator.bench.random_operands import make_sets
+from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gated_units import INTERLEAVED, ORDER
 from generator.epilogue.operations import Settings
 from generator.language.built_in import OPERATIONS, chain_of
-from generator.language.model import Dtype
+from generator.language.model import Dtype, Layout
 from generator.problem import torch_functions
 from generator.problem.accumulation_bounds import tolerance
-from generator.problem.product import Shape
+from generator.problem.product import Problem, Shape
 
 from .test_measure import contestant, measured, problem
-
-
-@pytest.mark.parametrize(
-    "word",
-    ["bias", "bias+relu", "bias_m+gelu", "scale+add+silu", "gelu_tanh", "sigmoid+tanh", "bias+save+relu+row_sum"],
-)
-@pytest.mark.parametrize("layout", ["rcr", "rcc"])
-def test_the_peer_computes_the_epilogue(tmp_path: Path, word: str, layout: str) -> None:
-    of = problem("fp16", chain_of(tuple(word.split("+"))), layout)
-    body = "from generator.bench import eager; raise ValueError('not today')"
-    peer = measured(contestant(tmp_path, "none", body), of=of).sides[-1]
-    assert peer.failure is None and peer.error is not None and peer.error > 0
 
 
 def test_a_peer_that_does_not_compute_it_refuses(tmp_path: Path) -> None:
@@ -122,16 +110,6 @@ def test_torchs_function_is_the_operation(word: str) -> None:
         torch.testing.assert_close(
             eager.apply(chain, x, {}), torch_functions.apply(chain, x, {}), rtol=1e-9, atol=1e-12
         )
-
-
-def test_what_is_written_beside_is_computed_where_it_stands() -> None:
-    x, outputs = torch.tensor([[-3.0, 2.0], [5.0, -7.0]]), list[torch.Tensor]()
-    result = eager.apply(chain_of(("row_amax", "save", "relu", "col_sum")), x, {}, outputs)
-    assert [found.tolist() for found in outputs] == [[3, 7], x.tolist(), [5, 2]]
-    assert result.tolist() == [[0, 2], [5, 0]]
-    sums: list[torch.Tensor] = []
-    eager.apply(chain_of(("col_sum",)), torch.full((64, 1), 2000.0, dtype=torch.float16), {}, sums)
-    assert sums[0].item() == 128000, "past the range of fp16"
 
 
 def compiled_graphs(monkeypatch: pytest.MonkeyPatch, failure: str = "") -> list[Any]:
@@ -234,9 +212,28 @@ def test_an_error_of_one_half_counts_by_the_other() -> None:
     assert fault is not None and "one element" in fault
 
 
-@pytest.mark.parametrize(("order", "halving"), [("concatenated", ["split"]), ("interleaved", ["slice", "slice"])])
-def test_a_gate_is_called_as_a_user_writes_it(order: str, halving: list[str]) -> None:
-    chain = Epilogue.chain([("swiglu", OPERATIONS["swiglu"], ((ORDER, order),) if order == INTERLEAVED else ())])
-    graph = make_fx(lambda x: eager.apply(chain, x, {}))(torch.ones(2, 8)).graph
-    called = [n.target.overloadpacket.__name__ for n in graph.nodes if hasattr(n.target, "overloadpacket")]
-    assert called == [*halving, "silu", "mul"]
+def gated(order: str, *before: str) -> Epilogue:
+    gate = ("swiglu", OPERATIONS["swiglu"], () if order == "concatenated" else (("order", order),))
+    return Epilogue.chain([*((name, {**OPERATIONS, **AUXILIARY}[name], ()) for name in before), gate])
+
+
+@pytest.mark.parametrize("order", ["concatenated", "interleaved"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_benchmark_knows_both_orders(order: str, sampled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product of two halves, whole and in the rows and columns that a large one is looked at in."""
+    if sampled:
+        monkeypatch.setattr(check, "_WHOLE", 0)
+        monkeypatch.setattr(check, "_SAMPLED", 7)
+    of = Problem(Shape(20, 24, 16), Dtype.of("fp32"), Layout.of("rcr"), gated(order, "bias", "save"))
+    (one,) = make_sets(of, "cpu", 1, 3)
+    assert one.b.shape == (16, 48) and of.flops == 2 * 20 * 48 * 16
+    bias = one.epilogue["bias"]
+    assert isinstance(bias, torch.Tensor) and bias.shape == (48,)
+    x = one.a.double() @ one.b.double() + bias.double()
+    gate, up = x.chunk(2, -1) if order == "concatenated" else (x[:, 0::2], x[:, 1::2])
+    result = torch.nn.functional.silu(gate) * up
+    expected, saved = check.expect(of, one, torch.Generator().manual_seed(1))
+    assert check.judge(of, result.float(), expected).fault is None
+    assert check.judge(of, x.float(), saved).fault is None
+    assert check.judge(of, torch.cat((x[:, 24:], x[:, :24]), -1).float(), saved).fault is not None
+    assert check.judge(of, (torch.nn.functional.silu(up) * gate).float(), expected).fault is not None

@@ -13,7 +13,7 @@ from generator.bench.measurements import BenchmarkResults, load
 from generator.files import output_files
 from generator.files.reading import FileError
 from tests.helpers.bench import records as samples
-from tests.helpers.support import called
+from tests.helpers.support import Cli
 
 SIDES = (
     samples.side("tiled", "kernel", [200.0, 210.0, 220.0]),
@@ -22,23 +22,13 @@ SIDES = (
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kept(cli: Cli) -> Path:
     """A results file of one comparison, in the current folder."""
-    monkeypatch.chdir(tmp_path)
     samples.save(samples.results(samples.record(*SIDES)), Path("kept.json"))
     return Path("kept.json")
 
 
-@pytest.mark.parametrize(
-    "options", [("--html", "x", "--plot", "./x"), ("--json", "kept.json", "--table", "--html", "kept.json")]
-)
-def test_two_reports_need_two_files(kept: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]) -> None:
-    before = kept.read_bytes()
-    said = called(capsys, "bench", *options)
-    assert said.status == 2 and "name the same file" in said.err and kept.read_bytes() == before
-
-
-def test_what_cannot_be_written_is_known_before_the_tables(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written_is_known_before_the_tables(kept: Path, cli: Cli) -> None:
     pytest.importorskip("matplotlib")
     Path("folder.png").mkdir()
     for path, reason in (
@@ -46,16 +36,16 @@ def test_what_cannot_be_written_is_known_before_the_tables(kept: Path, capsys: p
         ("folder.png", "it is a folder; name a file"),
     ):
         for option in ("--html", "--plot"):
-            said = called(capsys, "bench", "--json", kept, "--table", option, path)
+            said = cli("bench", "--json", kept, "--table", option, path)
             assert (said.status, said.out, said.err) == (1, "", f"{path}: cannot be written: {reason}\n")
     for name in ("ratios", "ratios.frobnicate"):
-        said = called(capsys, "bench", "--json", kept, "--table", "--plot", name)
+        said = cli("bench", "--json", kept, "--table", "--plot", name)
         assert (said.status, said.out) == (2, "")
         assert f"--plot: {name} cannot be drawn: the name must end in" in said.err
 
 
 def test_one_report_that_fails_at_the_end_leaves_the_others(
-    kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    kept: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib")
     put = output_files.put
@@ -66,7 +56,7 @@ def test_one_report_that_fails_at_the_end_leaves_the_others(
         put(path, data)
 
     monkeypatch.setattr(output_files, "put", failing)
-    said = called(capsys, "bench", "--json", kept, "--table", "--html", "page.html", "--plot", "ratios.svg")
+    said = cli("bench", "--json", kept, "--table", "--html", "page.html", "--plot", "ratios.svg")
     assert said.status == 1 and said.out and Path("ratios.svg").is_file()
     assert said.err == "page.html: cannot be written: No space left on device\n"
 

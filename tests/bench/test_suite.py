@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,9 @@ import pytest
 from generator.bench import suite
 from generator.bench.comparison_plan import Families, of_specs, of_suite
 from generator.bench.suite import DEFAULT_SHAPES, find, find_shapes, read_shapes, read_suite
-from generator.commands.command_line import main
 from generator.language.errors import CallError, SpecError
 from generator.problem.product import Shape
+from tests.helpers.support import render_spec
 
 GOOD = """\
 summary: two ways
@@ -134,8 +133,7 @@ def test_kernels_of_another_rounding_are_not_compared_and_those_of_another_math_
     exact = "summary: x\nlayout: rcr\ndtype: fp16\nepilogue: silu\n"
     specs = [tmp_path / f"{name}.yaml" for name in ("exact", "fast", "rounded")]
     for path, more in zip(specs, ("", "math: fast\n", "rounding: [late, torch]\n")):
-        path.write_text(exact + more)
-    assert main([*map(str, specs), "--out", str(tmp_path)]) == 0
+        render_spec(tmp_path, path.stem, exact + more)
     families = Families(specs, tmp_path)
 
     def planned(*choices: str) -> int:
@@ -155,31 +153,11 @@ def test_kernels_of_another_rounding_are_not_compared_and_those_of_another_math_
 
 
 def test_batches_are_timed_on_shapes_of_batches(tmp_path: Path) -> None:
-    spec = tmp_path / "several.yaml"
-    spec.write_text("summary: Batches.\nlayout: rcr\ndtype: fp16\nbatch: [none, strided]\n")
-    assert main([str(spec), "--out", str(tmp_path)]) == 0
-    families = Families([spec], tmp_path)
+    render_spec(tmp_path, "several", "summary: Batches.\nlayout: rcr\ndtype: fp16\nbatch: [none, strided]\n")
+    families = Families([tmp_path / "several.yaml"], tmp_path)
     single, batch = Shape(8, 8, 8), Shape(8, 8, 8, batch=4)
     with pytest.raises(CallError, match=r"bmm_fp16_rcr_none__.* multiplies batches, and needs shapes BxMxNxK; found"):
         of_specs(families, (single,))
     with pytest.raises(CallError, match=r"gemm_fp16_rcr_none__.* multiplies single products, .* found 4x8x8x8"):
         of_specs(families, (batch,))
     assert [str(found.problem.shape) for found in of_specs(families, (single, batch))] == ["8x8x8", "4x8x8x8"]
-
-
-@pytest.mark.parametrize(
-    ("shape", "words"),
-    [
-        ("2147483648x1x1", "a size is not a whole number from 1 to 2147418112"),
-        ("2147418112x2147418112x1", "a matrix has "),
-        ("[1, 2, 3, 1000000]", "elements of padding"),
-        ("99999999g4x1x1", "at most 4194304 in 65536 are possible"),
-        ("'40x24x32:zipf'", "expected MxNxK"),
-        ("0g40x24x32", "expected MxNxK"),
-    ],
-)
-def test_shapes_that_no_kernel_takes(tmp_path: Path, shape: str, words: str) -> None:
-    path = tmp_path / "shapes.yaml"
-    path.write_text(f"- {shape}\n", encoding="utf-8")
-    with pytest.raises(SpecError, match=re.escape(f"{path}:1:3: shapes: ") + ".*" + re.escape(words)):
-        read_shapes(path)

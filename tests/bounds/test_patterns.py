@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from generator.bounds import FileProof, NotUnderstood
-from generator.bounds.patterns import assigned, dotted, expression, matched, matches
-from generator.emit.syntax_digest import undocumented, written
-from tests.helpers.bounds.kernels import (
-    ADDS,
-    AUTO,
-    BLOCK,
-    CHIPLET,
-    DEALT,
-    DESCRIPTOR,
-    ELEMENT,
-    HILBERT,
-    NAIVE,
-    NONE,
-    OUTPUTS,
-    PARTS,
-    SCALE,
-    STRIDED,
-    SUMS_DESCRIPTORS,
-    TUNED,
-    planted,
-    proof_of,
-)
+from generator import runtime
+from generator.bounds import FileProof, NotUnderstood, prove
+from generator.bounds.patterns import assigned, dotted, expression, matches
+from generator.emit.syntax_digest import undocumented
+from tests.helpers.bounds import kernels
+from tests.helpers.bounds.kernels import AUTO, planted, proof_of
 
 BATCHES = "batched/bmm_fp16_rcr_bias_relu__persistent_descriptor_auto_grouped"
 
@@ -39,27 +23,6 @@ BATCHES = "batched/bmm_fp16_rcr_bias_relu__persistent_descriptor_auto_grouped"
 def tree(text: str) -> ast.stmt:
     (statement,) = ast.parse(text).body
     return statement
-
-
-@pytest.mark.parametrize(
-    ("text", "pattern"),
-    [
-        ("x = f(a, 'b')", 'x = (f)(a,\n  "b")  # words'),
-        ("M, K = *a.shape, b", "(M, K) = (*a.shape, b)"),
-        ("any(x > 1 for x in y)", "any((x > 1 for x in y))"),
-        ("not (x and (y and z))", "not (x and (y and z))"),
-        ("def f(x):\n    'words'\n    return x", "def f(x):\n    return x"),
-        ("def f(x):\n    return x", "def f(x):\n    'other words'\n    return x"),
-        ("'a' 'b'", "'ab'"),
-        ("2**31", "2 ** 31"),
-        ("f(a, *b, c=1, **d)", "f(*$all, **$named)"),
-        ("return a, b, c", "return a, *$others"),
-        ("f(a + 1, a + 1)", "f($x, $x)"),
-        ("if a:\n    b()\n    c()\n    raise d", "if a:\n    *$body\n    raise $error"),
-    ],
-)
-def test_one_tree(text: str, pattern: str) -> None:
-    assert matches(tree(text), pattern)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +54,6 @@ def test_another_tree(text: str, pattern: str) -> None:
     assert not matches(tree(text), pattern)
 
 
-def test_holes_stand_for_what_is_there() -> None:
-    found = matched(tree("f(a, b + 1, c, d=2)"), "f($first, *$others, **$named)")
-    assert found is not None and sorted(found) == ["first", "named", "others"]
-    assert written(found["first"]) == written(expression("a"))
-    assert [ast.unparse(x) for x in found["others"]] == ["b + 1", "c"] and found["named"][0].arg == "d"
-    assert matched(expression("x"), "y", "x") == {} and matched(expression("x"), "y", "z") is None
-    found = matched(ast.parse("a = 1\nb = 2\nreturn a").body, "*$earlier\nreturn $x")
-    assert found is not None and len(found["earlier"]) == 2
-
-
 def test_what_else_is_asked_of_trees() -> None:
     body = ast.parse("'words'\nfor a, b[0] in c:\n    d += (e := 1)\n    def f(g):\n        del h\n").body
     assert assigned(body) == {"a", "d", "e", "f", "h"}
@@ -112,8 +65,9 @@ def proved(proof: FileProof) -> Counter[tuple[str, ...]]:
 
 
 KERNELS = (
-    *(AUTO, NONE, STRIDED, BLOCK, NAIVE, ELEMENT, HILBERT, CHIPLET, DESCRIPTOR, TUNED, SCALE),
-    *(BATCHES, OUTPUTS, DEALT, PARTS, SUMS_DESCRIPTORS, ADDS),
+    *(kernels.AUTO, kernels.NONE, kernels.STRIDED, kernels.BLOCK, kernels.NAIVE, kernels.ELEMENT, kernels.HILBERT),
+    *(kernels.CHIPLET, kernels.DESCRIPTOR, kernels.TUNED, kernels.SCALE, BATCHES, kernels.OUTPUTS, kernels.DEALT),
+    *(kernels.PARTS, kernels.SUMS_DESCRIPTORS, kernels.ADDS),
 )
 
 
@@ -158,3 +112,25 @@ def test_a_name_means_one_thing(line: str, name: str, tmp_path: Path) -> None:
     assert proved(proof_of(tmp_path, f"{text}\n\nimport math\nfrom math import prod\n")) == proved(
         proof_of(tmp_path, text)
     )
+
+
+def test_another_library_is_not_understood(tmp_path: Path) -> None:
+    library = tmp_path / "_runtime"
+    shutil.copytree(Path(runtime.__file__).parent, library)
+    module = library / "call.py"
+    module.write_text("# Rendered.\n" + module.read_text())
+    assert proof_of(tmp_path, planted(AUTO)).order.state == "proved"
+    module.write_text(f"{module.read_text()}\nMOST = 2**40\n")
+    proof = proof_of(tmp_path, planted(AUTO))
+    assert proof.order.state == "not proved" and {access.state for access in proof.accesses} == {"not proved"}
+    told = "the family's _runtime is another one (call.py differs from this package's): render it again"
+    assert proof.order.detail.startswith("not understood: line ") and proof.order.detail.endswith(told)
+    module.unlink()
+    assert proof_of(tmp_path, planted(AUTO)).order.detail.endswith(told)
+
+
+def test_a_file_without_a_kernel_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.py"
+    path.write_text('"""Nothing."""\n\nimport triton.language as tl\n')
+    with pytest.raises(NotUnderstood, match="no function gemm_kernel"):
+        prove(path)

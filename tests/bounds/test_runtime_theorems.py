@@ -26,7 +26,6 @@ from generator.runtime.descriptors import described
 from generator.runtime.limits import absent, at_most, first, multiple
 from generator.runtime.memory import Memory, Reduction, Workspace
 from generator.runtime.occupancy import Occupancy
-from generator.runtime.scalars import Number as Scalar
 from generator.runtime.scattered import Scattered
 
 ROWS = [{"BLOCK_M": 16, "BLOCK_N": 32}, {"BLOCK_M": 64, "BLOCK_N": 32}]
@@ -127,26 +126,6 @@ def test_an_operand_that_is_left_out_has_the_size_of_another() -> None:
     assert absent(None, "none") is None and absent(huge(9), "none") == "none"
 
 
-def test_rows_of_a_result_that_are_named_are_those_that_it_has() -> None:
-    operands = (
-        Operand("a", "R K", torch.float32),
-        Operand("b", "G K N", torch.float32),
-        Operand("rows", "T", torch.int32, absent="R"),
-        Operand("scatter", "T", torch.int32, absent="T"),
-    )
-    out = Scattered("out", "T N", torch.float32, named="scatter")
-    grouped = call(operands=operands, results=(out,))
-    given = {"a": huge(3, 7), "b": huge(2, 7, 5), "scatter": None}
-    assert grouped.state(given).numbers["S"] == 3
-    named = given | {"scatter": huge(3).int(), "out": torch.zeros(9, 5)}
-    numbers = grouped.state(named).numbers
-    assert numbers["S"] == 9 and numbers["T"] == 3
-    refused(lambda: grouped.state(named | {"out": None}), "out must be given: scatter names its rows")
-    refused(lambda: grouped.state(named | {"out": huge(MOST + 1, 5)}), "a size must be at most 2")
-    refused(lambda: grouped.plan(**named | {"out": torch.zeros(9, 4)}), r"out must have shape \(9, 5\)")
-    refused(lambda: grouped.plan(**given | {"out": torch.zeros(9, 5)}), r"out must have shape \(3, 5\)")
-
-
 def test_nothing_is_launched_for_an_empty_result_or_against_a_need() -> None:
     plan = call().plan
     assert plan(**matrices(3, 5, 0)).launches and not plan(**matrices(0, 5, 7)).launches
@@ -170,15 +149,6 @@ def test_a_configuration_that_is_launched_fits(choose: Any) -> None:
     refused(lambda: fitted.plan(**matrices(17, 5, 7)), "multiples")
     refused(lambda: fitted.plan(**matrices(64, 33, 7)), "at most")
     refused(lambda: fitted.plan({"BLOCK_M": 8, "BLOCK_N": 8}, **matrices(16, 5, 7)), "config must be")
-
-
-def test_operands_have_their_shape_and_unit_stride() -> None:
-    plan = call(Operand("bias", "N", unit=0)).plan
-    assert plan(**matrices(3, 5, 7), bias=torch.zeros(5)).launches
-    refused(lambda: plan(**matrices(3, 5, 7), bias=torch.zeros(6)), "must have shape")
-    refused(lambda: plan(**matrices(3, 5, 7), bias=torch.zeros(10)[::2]), "stride 1 along dimension 0")
-    refused(lambda: plan(**matrices(3, 5, 7) | {"b": torch.zeros(7, 5)}, bias=torch.zeros(5)), "stride 1")
-    refused(lambda: call(Scalar("x")).plan(**matrices(3, 5, 7), x=torch.zeros(2)), "one element")
 
 
 def test_results_do_not_overlap_themselves() -> None:
@@ -303,13 +273,6 @@ def test_groups_have_no_more_tiles_than_programs() -> None:
         most = term(1, groups.programs(Amount("BLOCK_M")), names).constant
         rows = [1] * min(t - 1, g - 1) + [t - min(t - 1, g - 1)]
         assert most is not None and sum(-(-each // m) for each in rows) <= most
-
-
-def test_parts_are_reduced_along_the_last_dimension_but_one() -> None:
-    parts, out = torch.tensor([[1.0, 5.0], [3.0, 2.0]]), torch.zeros(2)
-    for how, expected in (("sum", [4.0, 7.0]), ("amax", [3.0, 5.0])):
-        Reduction("x", "parts", how).run(out, parts)
-        assert out.tolist() == expected
 
 
 def test_a_function_of_a_call_sees_its_arguments_alone() -> None:

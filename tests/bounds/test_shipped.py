@@ -1,4 +1,4 @@
-"""Every kernel that is committed, and what the proof says of it."""
+"""Kernels as they are rendered, with one kernel in a file or two, and what the proof says of them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import prove
-from generator.commands.command_line import main
 from generator.emit.manifest_reader import read
-from tests.helpers.support import GENERATED
+from generator.emit.render import kernel_source
+from tests.helpers.bounds import kernels
+from tests.helpers.bounds.kernels import planted, proof_of, wrong
+from tests.helpers.support import BASE, GENERATED, family_of, render_spec
 
-#: The others are proved by `verify --level bounds`; by default tests/verify/test_generated.py does a few of them.
-FAMILIES = [GENERATED / "ladder"]
 
-
-def kernels(family: Path) -> list[Path]:
+def files_of(family: Path) -> list[Path]:
     rendered = read(family)
     return [rendered.file(name) for name in sorted(rendered.by_name)]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_every_access_of_a_shipped_kernel_is_proved(family: Path) -> None:
-    for path in kernels(family):
+def test_every_access_of_a_shipped_kernel_is_proved() -> None:
+    """The others are proved by `verify --level bounds`; test_generated.py does a few of them by default."""
+    for path in files_of(GENERATED / "ladder"):
         proof = prove(path)
         assert proof.order.state == "proved", (path.name, proof.order)
         # What the hardware bounds is what goes through a descriptor, and nothing else.
@@ -48,25 +47,60 @@ SPEC = """\
 summary: What no shipped family has, rows that a tuner tries of programs that walk, share and deal tiles.
 layout: rcr
 dtype: {a: fp16, b: fp16, acc: fp32, out: fp32}
-masking: MASKING
 schedule: [tiled, persistent, split_k_atomic, stream_k]
 load: [pointer, descriptor]
 select: autotune
 """
 
 
-@pytest.mark.parametrize("masking", ["auto", pytest.param("none", marks=pytest.mark.product)])
-def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path, masking: str) -> None:
-    (tmp_path / "tuned.yaml").write_text(SPEC.replace("MASKING", masking))
-    assert main([str(tmp_path / "tuned.yaml"), "--out", str(tmp_path / "out")]) == 0
-    paths = kernels(tmp_path / "out" / "tuned")
-    assert {path.name.split("__")[1].split("_")[0] for path in paths} == {
-        "tiled",
-        "persistent",
-        "splitkatomic",
-        "streamk",
-    }
+def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path) -> None:
+    paths = files_of(render_spec(tmp_path, "tuned", SPEC))
+    schedules = {path.name.split("__")[1].split("_")[0] for path in paths}
+    assert schedules == {"tiled", "persistent", "splitkatomic", "streamk"}
     for path in paths:
         proof = prove(path)
         assert proof.order.state == "proved", (path.name, proof.order)
         assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, (path.name, proof.accesses)
+
+
+SPLIT = ({("a", "load"), ("b", "load"), ("sums", "store")}, {("sums", "load"), ("bias", "load"), ("out", "store")})
+DENSE = (
+    {("b", "load"), ("b_scale", "load"), ("decoded", "store")},
+    {("a", "load"), ("decoded", "load"), ("bias", "load"), ("out", "store")},
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "ends", "expected"),
+    [
+        (kernels.SUMS, "_sum(", SPLIT),
+        (kernels.SUMS_DESCRIPTORS, "_sum(", SPLIT),
+        (kernels.PARTS, "_sum(", SPLIT),
+        (kernels.PARTS_DESCRIPTORS, "_sum(", SPLIT),
+        (kernels.DECODED, "(", DENSE),
+        (kernels.DECODED_DESCRIPTORS, "(", DENSE),
+    ],
+)
+def test_both_kernels_are_proved(
+    kernel: str, ends: str, expected: tuple[set[tuple[str, str]], ...], tmp_path: Path
+) -> None:
+    text = planted(kernel)
+    proof = proof_of(tmp_path, text)
+    assert not wrong(proof)
+    second = text[: text.index(f"def {kernel.rpartition('/')[2]}{ends}")].count("\n")
+    found = tuple(
+        {(x.operand, x.kind) for x in proof.accesses if (x.line > second) is later} for later in (False, True)
+    )
+    assert found == expected
+
+
+TILES = "tile:\n  - {m: 64, n: 64, k: 64, warps: 4}\n  - {m: 128, n: 128, k: 64, warps: 8}\n"
+
+
+@pytest.mark.parametrize("keys", ["", "masking: mn\n", "schedule: split_k\n", "batch: strided\n", "select: fixed\n"])
+def test_every_access_of_rows_alike_is_proved(keys: str, tmp_path: Path) -> None:
+    """Their choice of a configuration does not read M."""
+    family = family_of(f"{BASE}{TILES}{keys}invariant: rows\n")
+    (kernel,) = family.kernels
+    proof = proof_of(tmp_path, kernel_source(family.spec, kernel))
+    assert {access.state for access in proof.accesses} == {"proved"} and proof.order.state == "proved"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import runtime_theorems
-from generator.commands.command_line import main
 from generator.emit.loading import load_kernel
 from tests.helpers.bounds.kernels import AUTO, DESCRIPTOR, planted, proof_of
+from tests.helpers.support import render_spec
 
 INDEX = "index_type(a, b, out)"
 
@@ -50,12 +50,11 @@ def test_coordinates_of_a_descriptor_must_fit_as_well(tmp_path: Path) -> None:
     assert load.state == "refuted" and "does not fit 32 bits" in load.detail
 
 
+BANDS = "summary: x\nlayout: rcr\ndtype: bf16\ntile: [{m: 16, n: 32, k: 64, group: 64, warps: 4}]\n"
+
+
 def test_tiles_of_a_band_that_pass_32_bits_are_refused(tmp_path: Path) -> None:
-    spec = tmp_path / "band.yaml"
-    tile = "{m: 16, n: 32, k: 64, group: 64, warps: 4}"
-    spec.write_text(f"summary: A tile in bands.\nlayout: rcr\ndtype: bf16\ntile: [{tile}]\npackage: plain\n")
-    assert main([str(spec), "--out", str(tmp_path)]) == 0
-    text = next((tmp_path / "band").glob("gemm_*.py")).read_text()
+    text = next(render_spec(tmp_path, "band", f"{BANDS}package: plain\n").glob("gemm_*.py")).read_text()
     fits = text[text.index("    fits=") : text.index("    needs=")]
     assert "at_most(GROUP_M * cdiv(N, BLOCK_N), 2**31 - 1" in fits
     assert proof_of(tmp_path, text).order.state == "proved"
@@ -63,11 +62,7 @@ def test_tiles_of_a_band_that_pass_32_bits_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_stands_alone_refuses_such_a_band_too(tmp_path: Path) -> None:
-    spec = tmp_path / "alone.yaml"
-    tile = "{m: 16, n: 32, k: 64, group: 64, warps: 4}"
-    spec.write_text(f"summary: A tile in bands.\nlayout: rcr\ndtype: bf16\ntile: [{tile}]\npackage: files\n")
-    assert main([str(spec), "--out", str(tmp_path)]) == 0
-    file = load_kernel(next((tmp_path / "alone").glob("gemm_*.py")))
+    file = load_kernel(next(render_spec(tmp_path, "alone", f"{BANDS}package: files\n").glob("gemm_*.py")))
     most = runtime_theorems.LARGEST
     assert "bits, are at most 2**31 - 1" in file._misfit(file.CONFIGS[0], M=16, N=most, K=64)
     assert not file._misfit(file.CONFIGS[0], M=most, N=most // 2, K=64)

@@ -94,19 +94,6 @@ def test_the_rate_of_products_is_that_of_the_type() -> None:
     assert 1.5 < seconds(fp32, sizes, BLOCK_K=32) / seconds(by_row, sizes, BLOCK_K=32) <= 1.6
 
 
-@pytest.mark.parametrize(
-    ("dtype", "rate"), [("fp16", 2.6e12), ("fp8e4m3", 5.2e12), ("tf32", 1.3e12), ("fp32", 1.82e11)]
-)
-def test_a_second_launch_counts_between_kernels_alone(dtype: str, rate: float) -> None:
-    """It takes 2e-6 seconds for products of any type, with every configuration of a kernel."""
-    v = variant(schedule="split_k", dtype=Dtype.of(dtype))
-    *_, why, result = analytic.comparable_body(v)
-    assert result.endswith(f" / multiprocessors + {round(2e-6 * rate):_}") and "second kernel" in why
-    assert analytic.cost_body(v)[-1].endswith(" / multiprocessors")
-    atomic = analytic.comparable_body(variant(schedule="split_k_atomic", dtype=Dtype.of("fp32")))
-    assert not any("second kernel" in line for line in atomic)
-
-
 def test_the_tuner_counts_the_loads_of_kernels_whose_files_do_not() -> None:
     """Else it would prefer them to kernels by descriptors, which have the same loads."""
     pointer, descriptor, persistent = kinds = (
@@ -117,18 +104,6 @@ def test_the_tuner_counts_the_loads_of_kernels_whose_files_do_not() -> None:
     assert ["return max(products, loads)" in analytic.cost_body(v) for v in kinds] == [False, True, False]
     assert seconds(pointer, (128, 128, 4096)) == seconds(descriptor, (128, 128, 4096)) == ONE * 4096 / 2.6e12
     assert seconds(persistent, (128, 128, 4096)) == seconds(descriptor, (128, 128, 4096))
-
-
-def test_a_kernel_without_tiles_is_predicted_to_be_hopeless() -> None:
-    sizes = 1024, 1024, 1024
-    elements = analytic.seconds(variant(schedule="elementwise"), {"num_warps": 1}, sizes, H200)
-    assert elements > 20 * seconds(variant(), sizes)
-
-
-def test_the_prediction_is_near_what_was_measured() -> None:
-    """fp16 by descriptors, 4096 cubed, 128x128x64, 3 stages: 228 µs on an H200."""
-    assert 1e-4 < seconds(variant(load="descriptor"), (4096, 4096, 4096)) < 4e-4
-    assert H200.slug == "nvidia_h200"
 
 
 def test_one_program_a_multiprocessor_needs_many_loads_in_flight() -> None:

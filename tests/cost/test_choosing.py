@@ -12,9 +12,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from generator.commands.command_line import main
 from generator.runtime import fitted
-from tests.helpers.support import forget
+from tests.helpers.support import forget, render_spec
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured, one_seconds
 
 PROCESSORS = 4
@@ -26,9 +25,8 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     """Renders a spec named `measured` with the file beside it, and imports the family on a device of that file."""
 
     def render(text: str, found: str) -> ModuleType:
-        (tmp_path / "measured.yaml").write_text(text)
         (tmp_path / "found.json").write_text(found)
-        assert main([str(tmp_path / "measured.yaml"), "--out", str(tmp_path)]) == 0
+        render_spec(tmp_path, "measured", text)
         return importlib.import_module("measured")
 
     monkeypatch.syspath_prepend(tmp_path)

@@ -14,17 +14,14 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from generator.commands.command_line import main
 from generator.cost import analytic
 from generator.emit.loading import load_family
-from generator.emit.package_files import package_names
-from generator.emit.render import ANALYTIC, TUNED
 from generator.plan import legality
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
 from generator.plan.kernels import Family, Kernel
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import BASE, family_of, forget
+from tests.helpers.support import BASE, family_of, forget, render_spec
 from tests.helpers.tuned_file import measured
 
 A100, H200 = DEVICES["nvidia_a100_sxm4_80gb"], DEVICES["nvidia_h200"]
@@ -54,9 +51,7 @@ def render(tmp_path: Path) -> Iterator[Render]:
     """Renders a spec as the family `predicted`; its functions find the GPU that stands in."""
 
     def package(text: str) -> ModuleType:
-        (tmp_path / "predicted.yaml").write_text(text)
-        assert main([str(tmp_path / "predicted.yaml"), "--out", str(tmp_path)]) == 0
-        return load_family(tmp_path / "predicted")
+        return load_family(render_spec(tmp_path, "predicted", text))
 
     yield package
     forget("predicted")
@@ -137,18 +132,6 @@ def test_kernels_without_tiles_are_not_chosen(render: Render) -> None:
         assert ran(package, "gemm_fp16_rcr_none", 64, 64, 64)[0] == name
 
 
-def test_few_rows_run_another_kernel_than_many(render: Render) -> None:
-    """On a target without measurements, with the default portfolio."""
-    text = f"{FASTEST}targets: [sm100]\n"
-    package = render(text)
-    assert family_of(text).measured == ()
-    with standing_in_for(B200):
-        few, many = (ran(package, "gemm_fp16_rcr_none", m, 4096, 4096) for m in (4, 4096))
-        assert few == chosen(package, "gemm_fp16_rcr_none", (4, 4096, 4096))
-        assert many == chosen(package, "gemm_fp16_rcr_none", (4096, 4096, 4096))
-    assert "exchanged" in few[0] and "exchanged" not in many[0] and "descriptor" in many[0]
-
-
 def test_a_gated_linear_unit_is_compared_by_the_columns_of_its_result(render: Render) -> None:
     package, contract = render(f"{FASTEST}epilogue: swiglu\ntargets: [sm100]\n"), "gemm_fp16_rcr_swiglu"
     sizes = [(m, n, 4096) for m in (64, 256, 512) for n in (512, 1024, 2048, 4096)]
@@ -216,10 +199,3 @@ def test_rows_alike_have_the_choice_that_loses_least_over_all_m(render: Render, 
                 for name, row in [chosen(package, "bmm_fp16_rcr_none", sizes)]
             }
             assert len(batched) == 1
-
-
-def test_only_families_that_are_left_the_choice_have_the_file() -> None:
-    assert ANALYTIC in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
-    assert TUNED not in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
-    assert {ANALYTIC, TUNED} <= set(package_names(family_of(f"{FASTEST}targets: [sm90]\n")))
-    assert ANALYTIC not in package_names(family_of(BASE))

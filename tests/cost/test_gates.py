@@ -88,14 +88,6 @@ def test_what_was_measured_with_the_gate_comes_first(axes: str, contract: str) -
     assert {how: value[: len(slow)] for how, value in rates.items()} == {TILED: slow, WALKING: slow, POINTER: fast}
 
 
-def test_a_gate_that_was_measured_at_few_sizes_comes_after_a_plain_product() -> None:
-    few = json.loads(found((GATE, TILED, HALF, SLOW), sizes=4))
-    many = json.loads(found(*PLAIN_RATES))
-    both = json.dumps(many | {key: many[key] + few[key] for key in ("winners", "rates")})
-    rates = rates_of("dtype: fp16\nepilogue: bias+swiglu\n", both)["gemm_fp16_rcr_bias_swiglu"]
-    assert rates[TILED].startswith("(1, 4e-07")
-
-
 @pytest.fixture(scope="module")
 def grouped() -> Iterator[ModuleType]:
     yield load_family(GENERATED / "grouped")
@@ -112,24 +104,6 @@ def which(package: ModuleType, sizes: tuple[int, ...], layout: str = "rcr") -> t
         name, row = getattr(package, f"gmm_bf16_{layout}_swiglu").which(a, b.mT if layout == "rcr" else b, offsets)
     tile = tuple(row[key] for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages"))
     return name.rpartition("__")[2], tile
-
-
-@pytest.mark.parametrize(
-    ("sizes", "tile"),
-    [
-        # Many rows in a group: two accumulators of 64 columns, which took 1.70 ms where a persistent kernel took 4.51.
-        ((8, 4096, 14336, 4096), (128, 64, 64, 4, 3)),
-        ((64, 16384, 1408, 2048), (128, 64, 64, 4, 3)),
-        # Weights bind.
-        ((128, 256, 768, 2048), (64, 64, 64, 4, 4)),
-        ((128, 8192, 768, 2048), (64, 64, 64, 4, 4)),
-        ((256, 8192, 2048, 7168), (64, 64, 64, 4, 4)),
-    ],
-)
-def test_gates_of_groups_run_tiles_whose_products_do_not_wait(
-    grouped: ModuleType, sizes: tuple[int, ...], tile: tuple[int, ...]
-) -> None:
-    assert which(grouped, sizes) == (TILED, tile)
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr"])

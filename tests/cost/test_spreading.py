@@ -6,14 +6,12 @@ import importlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from generator.commands.command_line import main
 from generator.cost import analytic
 from generator.emit.loading import load_family
 from generator.plan.configurations import configurations
@@ -22,7 +20,7 @@ from generator.plan.expand import expand
 from generator.plan.kernels import Family
 from generator.runtime import fitted, spreading
 from generator.verify.ahead_of_time import standing_in_for
-from tests.helpers.support import forget, read_text
+from tests.helpers.support import forget, read_text, render_spec
 
 H200, B200 = DEVICES["nvidia_h200"], Device("NVIDIA B200", "sm100", 148, 233472)
 CUDA = torch.device("cuda", 0)
@@ -43,17 +41,12 @@ SIZES = [
 OF_WEIGHTS = [(128, 2048, 1536, 4096), (128, 2048, 1536, 65536), (8, 4096, 28672, 16384), (256, 512, 512, 64)]
 
 
-def rendered(folder: Path, name: str) -> ModuleType:
-    (folder / f"{name}.yaml").write_text(EXPERTS)
-    assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
-    return load_family(folder / name)
-
-
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ModuleType]]:
     """By the device, with measurements or without: a family keeps what it found out about one."""
     found = {device.name: f"routed{number}" for number, device in enumerate((H200, B200))}
-    yield {device: rendered(tmp_path_factory.mktemp(name), name) for device, name in found.items()}
+    folders = {device: render_spec(tmp_path_factory.mktemp(name), name, EXPERTS) for device, name in found.items()}
+    yield {device: load_family(folder) for device, folder in folders.items()}
     for name in found.values():
         forget(name)
 
@@ -137,35 +130,6 @@ def test_products_and_their_gradients_run_what_the_model_calls_for(
         how, row = which(package, contract, sizes)
         found = cautious(times(package, family, contract, sizes, device))
     assert found[how, str(row)] == pytest.approx(min(found.values()), rel=1e-9)
-
-
-def test_gradients_do_not_run_the_first_kernel(experts: ModuleType) -> None:
-    """Those of a layer with 128 experts: both gradients of many rows run large tiles, those of weights by pointers."""
-    saving = experts._GRADIENTS["gmm_bf16_rcr_swiglu"]["saving"]
-    entry = experts._GRADIENTS[saving]
-    assert saving == "gmm_bf16_rcr_save_1whole_swiglu" and (entry["a"][0], entry["b"][0]) == (ROWS, WEIGHTS)
-    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
-        calls = {ROWS: ((128, 32768, 2048, 1536), "persistent_d"), WEIGHTS: ((128, 2048, 1536, 32768), "tiled_pointer")}
-        for contract, (sizes, begins) in calls.items():
-            how, row = which(experts, contract, sizes)
-            assert how.startswith(begins) and row["BLOCK_M"] * row["BLOCK_N"] >= 128 * 128
-            first = experts._kernel(experts._KERNELS[contract][0])
-            assert how != first.__name__.rpartition("__")[2]
-
-
-def test_few_rows_of_many_groups_have_tiles_for_all_rows_in_one(experts: ModuleType, family: Family) -> None:
-    """Where the weights are read at any rate, rows that a tile has in vain cost less than one group in many tiles."""
-    sizes = 256, 512, 7168, 2048
-    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
-        how, row = which(experts, NONE, sizes)
-        found = times(experts, family, NONE, sizes, H200)
-        narrow = min((key for key in found if "'BLOCK_M': 16," in key[1]), key=lambda key: found[key][0])
-        least = [min(each) for each in zip(*found.values())]
-        own = [seconds / best for seconds, best in zip(found[how, str(row)], least)]
-        assert not how.startswith("splitk_") and row["BLOCK_M"] >= 64
-        assert found[narrow][2] / least[2] > 2 and own[0] < 1.1 and own[2] < 1.2
-        # Rows that fit into one tile anyway change nothing.
-        assert which(experts, NONE, (256, 16, 7168, 2048))[1]["BLOCK_M"] <= 64
 
 
 def test_rows_that_are_named_count_in_place_of_those_of_a(experts: ModuleType) -> None:

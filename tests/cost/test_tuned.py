@@ -12,8 +12,7 @@ from generator.cost import tuned
 from generator.emit.render import TUNED
 from generator.language import tuned_file
 from generator.language.spec import read
-from generator.plan.expand import expand
-from tests.helpers.support import BASE, Cli, family_of, mistakes_of, read_text
+from tests.helpers.support import Cli, family_of, read_text
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, SPEC, TILES, changed, measured
 
 
@@ -24,31 +23,6 @@ def baked(text: str, found: str) -> tuned.Baked:
 def like_of(held: tuned.Baked) -> dict[str, str]:
     """Contract -> the contract whose measurements are used for it."""
     return {name: other for _, name, other in held.like}
-
-
-@pytest.mark.parametrize(
-    ("keys", "found", "place", "words"),
-    [
-        ("select: table", GOOD, "4:9: select", "needs the key `tuned`"),
-        ("tuned: found.json", GOOD, "4:8: tuned", "but select is 'heuristic'"),
-        ("select: table\ntuned: [other.json, .]", GOOD, "5:21: tuned", "is a folder, not a file"),
-        ("select: table\ntuned: found.json", "[]", "5:8: tuned", "'found.json', relative to the spec, cannot be read:"),
-        ("select: table\ntuned: found.json", changed(lambda f: f.update(format=7)), "5:8: tuned", "line 1: format 7"),
-        ("select: table\ntuned: [found.json, found.json]", GOOD, "5:21: tuned", "'found.json' is listed twice"),
-    ],
-)
-def test_mistakes_of_the_keys(keys: str, found: str, place: str, words: str) -> None:
-    (line,) = mistakes_of(f"{BASE}{keys}\n", beside={"found.json": found})
-    assert line.startswith(f"family.yaml:{place}: ") and words in line
-
-
-def test_two_files() -> None:
-    text = SPEC.replace("found.json", "[found.json, other.json]")
-    other = changed(lambda f: f.update(device="Another GPU"))
-    spec = read_text(text, beside={"found.json": GOOD, "other.json": other})
-    assert [found.device for found in spec.tuned] == [DEVICE, "Another GPU"]
-    held = tuned.bake(expand(spec))
-    assert [device for device, _, _ in held.won] == [device for device, _, _ in held.rates] == [DEVICE, "Another GPU"]
 
 
 def test_the_digest_of_the_spec_is_of_the_measurements_too() -> None:
@@ -127,11 +101,6 @@ def test_what_names_no_kernel_or_row_of_the_family_is_left_out(
     assert [sizes for sizes, _, _ in won] == winners
     assert {how: [row for row, _ in rows] for how, rows in fitted} == rates
     assert text != SPEC or dict(fitted)[NONE] == ((1, "(1, 4e-07, 2.5e-07, 1e-06, 4e12, 1e-06, -0.1, 0.2)"),)
-
-
-def test_measurements_of_another_layout_say_nothing() -> None:
-    held = baked(SPEC, json.dumps(measured("gemm_fp16_rrr_none")))
-    assert (held.like, held.won, held.rates) == ((), (), ())
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from generator.emit.manifest_reader import read
-from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
-from generator.plan.resources import TENSOR_MEMORY
 from generator.verify.job_selection import plan
-from generator.verify.jobs import Job, JobResult
+from generator.verify.jobs import Job
 from generator.verify.launches import REFUSED, launches
 
 #: Beside the plain launch of each row and that of each row which must not fit, so many others of a kernel are compiled.
@@ -46,18 +44,3 @@ def _some(folder: Path, kernel: Kernel, target: str) -> Job:
     others = [name for name, _ in names if name not in plain]
     chosen = random.Random(f"{folder.name} {kernel.name}").sample(others, min(_OTHERS, len(others)))
     return Job("compile", folder, kernel.name, target=target, chosen=(*plain, *chosen))
-
-
-def needlessly_refused(results: Iterable[JobResult]) -> Iterator[str]:
-    """The rows that the legality table refuses for want of memory, and that would fit by this version of Triton."""
-    for result in results:
-        for launch, figures in result.measured:
-            needs, target = dict(figures), TARGETS[str(result.job.target)]
-            fits = needs["shared"] <= target.shared_memory and needs["tensor_memory"] <= TENSOR_MEMORY
-            if launch.endswith(f"-{REFUSED}") and fits:
-                yield f"{result.job.folder.name} {result.job.name} {launch}: {needs['shared']} bytes"
-
-
-def refused(results: Sequence[JobResult]) -> int:
-    """How many rows were compiled that must not fit."""
-    return sum(launch.endswith(f"-{REFUSED}") for result in results for launch, _ in result.measured)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from generator.cost import tuned
 from generator.verify.jobs import JobState
 from generator.verify.run_report import whole_text
+from generator.verify.verification_run import gpu
 from generator.verify.worker_pool import Pool, settled
 
 from . import proving
@@ -33,7 +34,7 @@ def many(*values: object) -> Any:
         *(("compile", target, 6, 11) for target in ("sm90", "gfx942")),
         *((level, "sm90", 6, 8) for level in ("bounds", "interpret")),
         *(many("compile", target, 2000, 0) for target in TARGETS),
-        *(many(level, "sm90", 400, 1) for level in ("bounds", "interpret")),
+        *(many(level, "sm90", 400, 1) for level in ("bounds", "interpret", *["gpu"] * (gpu() is not None))),
     ],
 )
 def test_drawn_kernels_pass(

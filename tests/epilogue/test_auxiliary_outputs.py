@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from generator.commands.command_line import main
 from generator.emit.manifest_reader import read
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
-from generator.lowering.call_table import CallTable
 from generator.lowering.kernel_lowering import view
 from generator.plan.contract_call import call
-from tests.helpers.support import BASE, assert_formatted, family_of
+from tests.helpers.support import BASE, assert_formatted, family_of, render_spec
 
 CHAIN = "[[bias, {save: hidden}, gelu, save, row_sum, row_sum, {accumulate: {beta: 2}}]]"
 
@@ -68,9 +66,7 @@ def test_a_result_of_8_bits_is_saved_as_it_is_stored() -> None:
 
 def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path: Path) -> None:
     text = f"{BASE}epilogue: {CHAIN[:-1]}, bias, [bias, {{amax: {{}}}}], swiglu+row_sum+accumulate]\n"
-    (tmp_path / "several.yaml").write_text(text)
-    assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0
-    path = tmp_path / "several" / "manifest.json"
+    path = render_spec(tmp_path, "several", text) / "manifest.json"
     manifest = json.loads(path.read_text())
     listed = [
         [f"{o['name']} {o['shape']} {o['dtype']}" for o in k.get("outputs", ())] for k in manifest["kernels"].values()
@@ -96,16 +92,4 @@ def test_long_names_keep_to_lines_of_a_file(tmp_path: Path, layout: str, batch: 
     text = f"{BASE.replace('rcr', layout)}batch: {batch}\nepilogue: {chain}\nstore: [as_load, pointer]\n"
     text += "schedule: [tiled, persistent" + (", stream_k]\n" if batch == "none" else "]\n")
     text += "load: [pointer, block_pointer, descriptor]\nmasking: [auto, none]\ntargets: [sm90]\n"
-    (tmp_path / "long.yaml").write_text(text)
-    assert main([str(tmp_path / "long.yaml"), "--out", str(tmp_path)]) == 0
-    assert_formatted(tmp_path / "long")
-
-
-def test_the_function_returns_a_tuple_where_there_are_outputs_alone() -> None:
-    returned = {}
-    for chain in ("none", "accumulate", "save+row_amax"):
-        (kernel,) = family_of(f"{BASE}epilogue: {chain}\n").kernels
-        head = CallTable(view(kernel)).head
-        returned[chain] = head.rpartition("-> ")[2].rstrip(":")
-    assert returned["none"] == returned["accumulate"] == "Tensor"
-    assert returned["save+row_amax"] == "tuple[Tensor, Tensor, Tensor]"
+    assert_formatted(render_spec(tmp_path, "long", text))

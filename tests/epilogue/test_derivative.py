@@ -1,24 +1,27 @@
-"""Derivatives of formulas: against torch's autograd, against finite differences, and as text."""
+"""Derivatives: against torch's autograd, against finite differences, and as text; what chains make of them."""
 
 from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from torch.nn import functional
 
 from generator.epilogue import constant_folding, formula
+from generator.epilogue.chain import Epilogue, Step
+from generator.epilogue.chain_gradients import gradients, reads_sum
 from generator.epilogue.derivative import SLOPES, derivative
 from generator.epilogue.formula import DEEPEST, GATE, LONGEST, FormulaError, X
 from generator.epilogue.formula_code import to_triton
-from generator.epilogue.operations import Settings
-from generator.language.built_in import OPERATIONS
+from generator.epilogue.operations import ROWS
+from generator.language.built_in import chain_of
 from generator.problem.torch_functions import FUNCTIONS as TORCH
+from tests.helpers.support import BASE, read_text
+from tests.helpers.verify.operation_values import WITNESSES, WRITTEN
 
 NAMES = frozenset({"x", "y"})
 Values = Mapping[str, torch.Tensor]
@@ -34,69 +37,41 @@ def at(tree: ast.expr, values: Values) -> torch.Tensor:
     return torch.as_tensor(formula.evaluate(tree, values, TORCH, float), dtype=whole.dtype).expand(whole.shape)
 
 
-#: Each operation with parameters, torch's function of that name, and its kinks.
-WITNESSES: list[tuple[str, Settings, Callable[..., torch.Tensor], tuple[float, ...]]] = [
-    ("relu", (), functional.relu, (0,)),
-    ("relu2", (), lambda x: functional.relu(x) ** 2, (0,)),
-    ("leaky_relu", (), functional.leaky_relu, (0,)),
-    ("leaky_relu", (("negative_slope", -0.5),), lambda x: functional.leaky_relu(x, -0.5), (0,)),
-    ("gelu", (), functional.gelu, ()),
-    ("gelu_tanh", (), lambda x: functional.gelu(x, approximate="tanh"), ()),
-    ("quick_gelu", (), lambda x: x * torch.sigmoid(1.702 * x), ()),
-    ("silu", (), functional.silu, ()),
-    ("sigmoid", (), torch.sigmoid, ()),
-    ("tanh", (), torch.tanh, ()),
-    ("softplus", (), functional.softplus, (20,)),
-    ("softplus", (("beta", 2.5), ("threshold", 4)), lambda x: functional.softplus(x, 2.5, 4), (1.6,)),
-    ("hardswish", (), functional.hardswish, (-3, 3)),
-    ("clamp", (("min", -1), ("max", 2.5)), lambda x: torch.clamp(x, -1, 2.5), (-1, 2.5)),
-    ("clamp", (("min", 0.5),), lambda x: torch.clamp(x, min=0.5), (0.5,)),
-    ("clamp", (("max", 0),), lambda x: torch.clamp(x, max=0), (0,)),
-    ("clamp", (("min", 3), ("max", -3)), lambda x: torch.clamp(x, 3, -3), (-3, 3)),
-    ("swiglu", (), lambda gate, x: functional.silu(gate) * x, ()),
-    ("geglu", (), lambda gate, x: functional.gelu(gate) * x, ()),
-    ("geglu_tanh", (), lambda gate, x: functional.gelu(gate, approximate="tanh") * x, ()),
-    ("reglu", (), lambda gate, x: functional.relu(gate) * x, (0,)),
-    *((name, (), torch.add, ()) for name in ("bias", "bias_m", "add")),
-    *((name, (), torch.mul, ()) for name in ("scale", "scale_m", "scale_n", "mul")),
-]
+def step_of(word: str) -> tuple[Step, Epilogue]:
+    """An operation with parameters, as a spec writes it."""
+    (chain,) = read_text(f"{BASE}epilogue: [{WRITTEN[word]}]\n").axes["epilogue"]
+    assert isinstance(chain, Epilogue)
+    return chain.steps[0], chain
 
 
-@pytest.mark.parametrize(("name", "settings", "witness", "kinks"), WITNESSES)
-def test_every_operation_has_the_derivatives_of_torch(
-    name: str, settings: Settings, witness: Callable[..., torch.Tensor], kinks: tuple[float, ...]
-) -> None:
-    operation = OPERATIONS[name]
-    tree = operation.tree(settings)
-    # Where functions of the others underflow or saturate, and where a factor of 0 meets a large one.
-    points = [*kinks, 0, -0.0, 1e-300, 1e-8, 20, -20, 40, -40, 1000, -1000, 1e10, -1e10, 1e100, -1e100]
+@pytest.mark.parametrize("word", [word for word in WITNESSES if "interleaved" not in word])
+def test_every_operation_has_the_derivatives_of_torch(word: str) -> None:
+    step, chain = step_of(word)
+    # The kinks, where functions of the others underflow or saturate, and where a factor of 0 meets a large one.
+    points = [-3, -1, 0.1, 0.5, 1.6, 2.5, 3, 0, -0.0, 1e-300, 1e-8, 20, -20, 40, -40, 1000, -1000, 1e10, -1e10]
     random = torch.Generator().manual_seed(0)
     drawn = torch.randn(2000, generator=random, dtype=torch.float64) * 4
-    grid = torch.cat([torch.tensor(points, dtype=torch.float64), drawn])
+    grid = torch.cat([torch.tensor([*points, 1e100, -1e100], dtype=torch.float64), drawn])
     others = torch.randn(len(grid), generator=random, dtype=torch.float64)
-    first, *rest = ([GATE] if operation.gated else []) + [X, *operation.operands]
+    sums = [GATE, X] if step.meaning.gated else [X]
+    first, *rest = [*sums, *(operand.name for operand in chain.operands)]
     values = {first: grid} | dict.fromkeys(rest, others)
-    leaves = [value.clone().requires_grad_() for value in values.values()]
-    expected = torch.autograd.grad(witness(*leaves).sum(), leaves)
-    for variable, wanted in zip(values, expected):
+    leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
+    operands = {o.name: leaves[o.name] if o.shape == ROWS else leaves[o.name][:, None] for o in chain.operands}
+    result = WITNESSES[word](torch.stack([leaves[name] for name in sums], -1), operands)
+    for variable, wanted in zip(leaves, torch.autograd.grad(result.sum(), list(leaves.values()))):
         # torch's own functions overflow in the cube of gelu_tanh.
         defined = ~wanted.isnan()
-        assert bool(defined[: len(kinks) + 12].all())
-        got = at(derivative(tree, variable), values)
+        assert bool(defined[: len(points)].all())
+        got = at(derivative(step.tree, variable), values)
         torch.testing.assert_close(got[defined], wanted[defined], rtol=1e-11, atol=1e-14)
 
 
-def test_every_operation_has_a_witness() -> None:
-    without = set(OPERATIONS) - {name for name, *_ in WITNESSES}
-    assert not without, f"add to WITNESSES what torch computes for {', '.join(sorted(without))}"
-
-
-@pytest.mark.parametrize("name", ["relu", "leaky_relu", "clamp", "tanh", "silu", "gelu", "sigmoid"])
-def test_nan_is_treated_as_by_torch(name: str) -> None:
-    settings, witness = next((settings, witness) for found, settings, witness, _ in WITNESSES if found == name)
-    x = torch.tensor([torch.nan], dtype=torch.float64, requires_grad=True)
-    (wanted,) = torch.autograd.grad(witness(x).sum(), x)
-    got = at(derivative(OPERATIONS[name].tree(settings), X), {X: x.detach()})
+@pytest.mark.parametrize("word", ["relu", "leaky_relu", "clamp(min=-1, max=2.5)", "tanh", "silu", "gelu", "sigmoid"])
+def test_nan_is_treated_as_by_torch(word: str) -> None:
+    x = torch.tensor([[torch.nan]], dtype=torch.float64, requires_grad=True)
+    (wanted,) = torch.autograd.grad(WITNESSES[word](x, {}).sum(), x)
+    got = at(derivative(step_of(word)[0].tree, X), {X: x.detach()})
     torch.testing.assert_close(got, wanted, equal_nan=True)
 
 
@@ -230,3 +205,27 @@ def test_derivatives_are_finite_differences(text: str, x: float, y: float) -> No
     # Beside the point, because at a tie of max or min the derivative is that of the second argument.
     before, _, after = at(slope, values).tolist()
     assert [before, after] == pytest.approx([central] * 2, rel=1e-3, abs=1e-3)
+
+
+def test_a_maximum_alone_has_no_gradient() -> None:
+    outputs = chain_of(["save", "row_sum", "col_sum", "row_amax"]).outputs
+    assert [output.writer.differentiable for output in outputs] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("operations", "keywords", "reads"),
+    [
+        *(("", "", False), ("bias add bias_m save col_sum", "bias add bias_m", False), ("scale_m", "", False)),
+        *(("scale_m", "scale_m", True), ("mul bias", "bias", False), ("bias relu", "", True), ("swiglu", "", True)),
+        ("row_amax", "", False),
+    ],
+)
+def test_chains_whose_gradients_read_the_sum(operations: str, keywords: str, reads: bool) -> None:
+    assert reads_sum(chain_of(operations.split()), keywords.split()) is reads
+
+
+def test_rounding_between_operations_passes_gradients_on() -> None:
+    chain = chain_of(["bias", "gelu", "add"]).rounded("fp32", "bf16")
+    found = {gradient.step.operation: ast.unparse(gradient.values[X]) for gradient in gradients(chain)}
+    assert found["bf16"] == found["add"] == found["bias"] == "1" and "erf" in found["gelu"]
+    assert [gradient.step for gradient in gradients(chain)] == list(reversed(chain.steps))

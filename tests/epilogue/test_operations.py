@@ -21,7 +21,17 @@ from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations
 from generator.plan.resources import tensor_memory
 from generator.plan.shared_memory import shared_memory
-from tests.helpers.support import BASE, Cli, assert_formatted, contents, family_of, mistakes_of, ops, variant
+from tests.helpers.support import (
+    BASE,
+    Cli,
+    assert_formatted,
+    contents,
+    family_of,
+    mistakes_of,
+    ops,
+    render_spec,
+    variant,
+)
 
 
 def test_operations_of_a_spec() -> None:
@@ -57,16 +67,14 @@ def test_a_hostile_formula_is_refused_and_nothing_is_written(text: str, cli: Cli
     assert list(contents(tmp_path)) == ["family.yaml"]
 
 
-def test_the_manifest_alone_tells_what_a_family_computes(cli: Cli, tmp_path: Path) -> None:
+def test_the_manifest_alone_tells_what_a_family_computes(tmp_path: Path) -> None:
     text = ops(
         "f: {formula: 'min(x * s, p) + q', operands: {s: [1]}, scalars: {p: .inf, q: null}}",
         "[[{f: {p: 2}}], [{clamp: {min: 0}}, leaky_relu]]",
     )
-    (tmp_path / "family.yaml").write_text(text)
-    assert cli("family.yaml", "--out", tmp_path).status == 0
-    found = read(tmp_path / "family")
-    assert found.kernels == family_of(text).kernels
-    manifest = json.loads((tmp_path / "family" / "manifest.json").read_text(), parse_constant=pytest.fail)
+    folder = render_spec(tmp_path, "family", text)
+    assert read(folder).kernels == family_of(text).kernels
+    manifest = json.loads((folder / "manifest.json").read_text(), parse_constant=pytest.fail)
     scalars = {"p": "inf", "q": None}
     expected = {"formula": "min(x * s, p) + q", "operands": {"s": "1"}, "scalars": scalars}
     assert manifest["operations"]["f"] == expected
@@ -75,7 +83,7 @@ def test_the_manifest_alone_tells_what_a_family_computes(cli: Cli, tmp_path: Pat
 LONG = "where(abs(x) > threshold_of_it, x, min(max(x * weights_of_rows + x ** 3, lowest), exp(x) * softplus(x)))"
 
 
-def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Cli, tmp_path: Path) -> None:
+def test_long_formulas_and_names_are_written_as_a_formatter_would(tmp_path: Path) -> None:
     first = f"{LONG} + " + LONG.replace("x", "(x - 1e-5)").replace("e(x - 1e-5)p", "exp").replace(
         "ma(x - 1e-5)(", "max("
     )
@@ -85,11 +93,9 @@ def test_long_formulas_and_names_are_written_as_a_formatter_would(cli: Cli, tmp_
         "epilogue: [f, f+f, f+f+f, f+bias]\nschedule: [elementwise, tiled, stream_k]\n"
         "dtype: [fp16, {a: int8, out: fp16}]\n"
     ).replace("dtype: fp16\n", "", 1)
-    (tmp_path / "family.yaml").write_text(text)
-    said = cli("family.yaml", "--out", tmp_path)
-    assert said.status == 0, said.err
-    assert_formatted(tmp_path / "family")
-    for path in (tmp_path / "family").glob("*.py"):
+    folder = render_spec(tmp_path, "family", text)
+    assert_formatted(folder)
+    for path in folder.glob("*.py"):
         # A formatter breaks neither a name nor the parameters of a lambda.
         lines = [x for x in path.read_text().splitlines() if "gemm_" not in x and "=lambda " not in x]
         assert all(len(line) <= 120 for line in lines)
@@ -118,10 +124,8 @@ def test_every_function_stands_in_the_documentation() -> None:
     assert [line.split("`")[1].partition("(")[0] for line in built_in.functions().splitlines()[2:]] == list(FUNCTIONS)
 
 
-def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "family.yaml").write_text(f"{BASE}epilogue: bias+relu\n")
-    cli("family.yaml", "--out", tmp_path)
-    path = tmp_path / "family" / "manifest.json"
+def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path: Path) -> None:
+    path = render_spec(tmp_path, "family", f"{BASE}epilogue: bias+relu\n") / "manifest.json"
     manifest = json.loads(path.read_text())
     steps = [step for kernel in manifest["kernels"].values() for step in kernel["axes"]["epilogue"]]
     for entry, key in [*((x, "scalars") for x in manifest["operations"].values()), *((x, "settings") for x in steps)]:
@@ -163,20 +167,19 @@ def test_a_chain_with_a_gate() -> None:
     assert told in properties(k)
 
 
-def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(cli: Cli, tmp_path: Path) -> None:
+def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(tmp_path: Path) -> None:
     ops = "ops: {own: {formula: 'min(gate, cap) * x', scalars: {cap: 7}}}\n"
     text = f"{BASE}{ops}epilogue: [bias+own, [bias, {{own: {{order: interleaved, cap: 3}}}}]]\n"
-    (tmp_path / "family.yaml").write_text(text)
-    assert cli("family.yaml", "--out", tmp_path).status == 0
-    assert read(tmp_path / "family").kernels == family_of(text).kernels
-    path = tmp_path / "family" / "manifest.json"
+    folder = render_spec(tmp_path, "family", text)
+    assert read(folder).kernels == family_of(text).kernels
+    path = folder / "manifest.json"
     before = path.read_text()
     # A vector of N elements in front of a gate, an order that there is not, a matrix in front.
     for old, new in (('"2N"', '"N"'), ('"order": "interleaved"', '"order": "turned"'), ('"bias": "N"', '"bias": "MN"')):
         assert old in before
         path.write_text(before.replace(old, new))
         with pytest.raises(CallError, match="is invalid"):
-            read(tmp_path / "family")
+            read(folder)
 
 
 @pytest.mark.parametrize("order", ["concatenated", "interleaved"])

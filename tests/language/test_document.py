@@ -112,10 +112,7 @@ def test_an_alias_counts_as_what_it_stands_for() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "found"),
-    [
-        ("1e999 -1e400 1e-400 -2.5E-400 .1e-999", True),
-        ("0 0e5 0.0e-999 .inf -.inf .nan 1e-300 '1e999' [] 1e 5", False),
-    ],
+    [("1e999 -1e400 1e-400 -2.5E-400 .1e-999", True), ("0 0e5 0.0e-999 .inf -.inf .nan 1e-300 '1e999' [] 1e 5", False)],
 )
 def test_a_number_that_no_float_has_is_found(texts: str, found: bool) -> None:
     assert {rounded_away(node(text)) for text in texts.split()} == {found}

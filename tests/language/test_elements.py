@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from generator.bench import check
 from generator.language import dtype_reader, dtypes, model
 from generator.language.dtypes import DTYPE_SHORTHANDS, Shorthand
 from generator.language.elements import ELEMENTS, FORMATS, ElementType
 from generator.language.model import Dtype
+from generator.language.schema import schema
 from generator.language.targets import TARGETS
 from generator.plan.target_rules import TARGET_RULES
-from tests.helpers.support import mistakes_of, python, variant
+from generator.problem.element_types import torch_type
+from generator.problem.poisoned_operands import poison_byte
+from tests.helpers.support import Cli, mistakes_of, render_spec, variant
 
 #: The types that torch has itself.
 OWN = [word for word, element in ELEMENTS.items() if element.bits >= 8]
@@ -110,26 +113,20 @@ targets: [gfx942]
 """
 
 
-def test_one_record_is_enough(tmp_path: Path) -> None:
-    (tmp_path / "cdna3.yaml").write_text(SPEC)
-    ran = python("-m", "tests.helpers.one_element", cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)
+def test_one_record_is_enough(cli: Cli, tmp_path: Path) -> None:
+    word, folder = "fp8e4m3fnuz", render_spec(tmp_path, "cdna3", SPEC)
     # A name has the types in full, since the shorthand is none of the first release.
-    assert found["word"] == "fp8e4m3fnuz_fp32_bf16" and found["weight"] == "bf16xfp8e4m3fnuz_fp32_bf16"
-    assert found["shorthands"][-2:] == ["fp8e4m3fnuz", "fp8e5m2fnuz"]
-    assert (found["torch"], found["largest"], found["poison"]) == ("torch.float8_e4m3fnuz", 240.0, 0x80)
-    assert 0 < found["tolerance"] < 0.1
-    assert len(found["interpreted"]) == 4 and not any(found["interpreted"].values())
-    (plain,) = (tmp_path / "cdna3").glob("gemm_fp8e4m3fnuz_fp32_bf16_rcr*.py")
+    assert Dtype.of(word).word == f"{word}_fp32_bf16"
+    assert Dtype("bf16", word, "fp32", "bf16", None).word == f"bf16x{word}_fp32_bf16"
+    assert schema()["definitions"]["dtype"]["anyOf"][0]["enum"][-2:] == [word, "fp8e5m2fnuz"]
+    native = torch_type(word)
+    assert (native, torch.finfo(native).max, poison_byte(native)) == (torch.float8_e4m3fnuz, 240.0, 0x80)
+    assert 0 < check.tolerance(Dtype.of(word), 256) < 0.1
+    for case in ("padded", "special"):
+        said = cli("verify", folder, "--level", "interpret", "--only", "*__*", "--case", case, "--jobs", "1")
+        assert said.status == 0 and "all 4 passed" in said.out, said
+    (plain,) = folder.glob("gemm_fp8e4m3fnuz_fp32_bf16_rcr*.py")
     text = plain.read_text()
     assert "a        (M, K)  float8_e4m3fnuz" in text and "Needs: a matrix unit for fp8e4m3fnuz." in text
-    (weight,) = (tmp_path / "cdna3").glob("gemm_bf16xfp8e4m3fnuz*.py")
+    (weight,) = folder.glob("gemm_bf16xfp8e4m3fnuz*.py")
     assert ".to(tl.bfloat16)" in weight.read_text()
-
-
-def test_fp8_of_cdna3_is_refused_on_other_targets(tmp_path: Path) -> None:
-    (tmp_path / "cdna3.yaml").write_text(SPEC.replace("gfx942", "sm90"))
-    ran = python("-m", "tests.helpers.one_element", cwd=tmp_path)
-    assert ran.returncode == 2
-    assert "the family is empty; left out: sm90 does not multiply fp8e4m3fnuz" in ran.stderr

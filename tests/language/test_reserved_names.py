@@ -14,7 +14,6 @@ import pytest
 from generator.commands.command_line import main
 from generator.emit import manifest_reader
 from generator.emit.kernel_names import ROLES, by_role
-from generator.emit.render import ANALYTIC, AO, BACKENDS, INDUCTOR, NN, PACK, PRODUCTS, SHARED_MEMORY, TUNED
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient
@@ -25,7 +24,7 @@ from generator.language.dtypes import ACCUMULATORS, PRECISIONS, RESULTS
 from generator.language.elements import FORMATS
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.quantised_results import BLOCKS, RESULT_TYPES
-from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
+from generator.language.reserved_names import is_taken
 from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
 from generator.plan.expand import expand
@@ -156,13 +155,6 @@ def test_names_that_an_operand_may_have() -> None:
     for name in ("s", "scale", "gamma", "weight", "cap", "slope", "zero_point", "residual", "amax"):
         assert not is_taken(name)
         assert read_text(ops(f"f: {{formula: x + {name}, operands: {{{name}: [N]}}}}", "f"))
-
-
-def test_names_of_the_families_own_files_are_free() -> None:
-    names = (NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, BACKENDS, PACK, SHARED_MEMORY)
-    own = {"family.py.j2", "gradient.py.j2", "stubs.pyi.j2"}
-    own.update(f"{name.removeprefix('_')}.j2" for name in names)
-    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2", "standalone.j2"}
 
 
 def test_operands_that_are_called_as_names_of_those_files(cli: Cli, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from generator.language import keys
 from generator.language.document import compose, scalar
 from generator.language.errors import SpecError
 from generator.language.schema import FILE, MODELINE, schema, text
+from generator.language.vocabulary import WORDS
 from tests import outcomes
 from tests.drawn.specs import LAYOUTS, contracts, specs
 from tests.helpers.support import BASE, ROOT, SPECS, Cli, Spoken, read_text
@@ -129,9 +130,11 @@ def test_what_the_reader_takes_is_not_refused(spec: str) -> None:
 
 
 #: Values of every kind, legal for some key.
-WORDS = "x none row fp16 fp32 tf32 bias+gelu full grad(gelu) fixed rows kernels interleaved"
+KINDS_OF_WORDS = "x none row fp16 fp32 tf32 bias+gelu full grad(gelu) fixed rows kernels interleaved"
 VALUES = st.one_of(
-    st.sampled_from([None, True, False, 0, 1, 2, 64, 3.5, 1.0, -1, [], {}, [1], ["M", "N"], ["M"], *WORDS.split()]),
+    st.sampled_from(
+        [None, True, False, 0, 1, 2, 64, 3.5, 1.0, -1, [], {}, [1], ["M", "N"], ["M"], *KINDS_OF_WORDS.split()]
+    ),
     LAYOUTS,
     st.sampled_from([["bias", {"clamp": {"min": 0}}], {"clamp": {"max": 6}}, {"save": "hidden"}, {"a": "bf16"}]),
 )
@@ -159,6 +162,11 @@ def altered(draw: st.DrawFn) -> str:
 @given(altered())
 def test_an_altered_spec_is_not_refused_where_the_reader_takes_it(spec: str) -> None:
     agree(spec)
+
+
+def test_an_editor_can_tell_what_each_word_means() -> None:
+    meanings = {entry.meaning for entries in WORDS.values() for entry in entries.values() if entry.available}
+    assert [meaning for meaning in meanings if meaning not in text()] == []
 
 
 def test_the_command_prints_it(cli: Cli) -> None:

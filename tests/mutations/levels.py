@@ -13,7 +13,7 @@ from generator.verify.jobs import LEVELS, Failure, Job, JobResult
 from generator.verify.parallel import workers_by_default
 from generator.verify.verification_run import gpu
 
-from .mutation import Mutation
+from .catalogue import Mutation
 from .tool import plant
 
 #: What the compile level compiles for.

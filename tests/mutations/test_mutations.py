@@ -1,13 +1,13 @@
 """Every mutation of the catalogue is found by the harness, and what changes nothing is not.
 
-A dozen run by default; all of them, and the page, with `-m mutations`.
+A dozen run by default; all of them with `-m mutations`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +18,9 @@ from generator.verify.jobs import LEVELS, Job, JobResult, JobState
 from tests.helpers import shipped
 
 from . import levels
-from .catalogue import MUTATIONS
+from .catalogue import MUTATIONS, Mutation
 from .levels import Fate, surprise
-from .mutation import Mutation
-from .page import PAGE, names, page
-from .tool import Rotten, mutated, plant
+from .tool import mutated, plant
 
 BY_NAME = {mutation.name: mutation for mutation in MUTATIONS}
 
@@ -54,26 +52,16 @@ MESSAGES = (
 )
 
 
-class Fates:
-    """What becomes of the mutations that are asked about, worked out together when the first of them is."""
-
-    def __init__(self, wanted: Iterable[Mutation], folder: Callable[[], Path]) -> None:
-        self.wanted = dict.fromkeys(wanted)
-        self.folder = folder
-        self.known: dict[Mutation, Fate] = {}
-
-    def __call__(self, mutation: Mutation) -> Fate:
-        if mutation not in self.known:
-            self.known |= levels.fates([*self.wanted], self.folder())
-        return self.known[mutation]
+Fates = Callable[[Mutation], Fate]
 
 
 @pytest.fixture(scope="session")
 def fates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fates:
+    """What becomes of the mutations that are asked about, worked out together when the first of them is."""
     parameters = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     asked = [found["mutation"] for found in parameters if isinstance(found.get("mutation"), Mutation)]
-    everything = any(item.name == test_the_page_tells_what_is_found.__name__ for item in request.session.items)
-    return Fates(MUTATIONS if everything else asked, lambda: tmp_path_factory.mktemp("mutations"))
+    known = functools.cache(lambda: dict(levels.fates([*dict.fromkeys(asked)], tmp_path_factory.mktemp("mutations"))))
+    return lambda mutation: known()[mutation]
 
 
 @pytest.mark.parametrize("mutation", [BY_NAME[name] for name in SAMPLE], ids=lambda mutation: mutation.name)
@@ -85,18 +73,6 @@ def test_sample(mutation: Mutation, fates: Fates) -> None:
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_every_mutation(mutation: Mutation, fates: Fates) -> None:
     assert surprise(mutation, fates(mutation)) is None
-
-
-@pytest.mark.mutations
-def test_the_page_tells_what_is_found(fates: Fates) -> None:
-    found = page({mutation: fates(mutation) for mutation in MUTATIONS})
-    # Not word by word: messages of torch and triton change with their versions.
-    assert names(found) == names(PAGE.read_text()), "write it again: python -m tests.mutations"
-
-
-def test_the_page_has_the_catalogue() -> None:
-    told = [name for name, *_ in names(PAGE.read_text())]
-    assert sorted(told) == sorted(BY_NAME), "write it again: python -m tests.mutations"
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +95,7 @@ def test_the_message_says_what_is_wrong(name: str, words: str, interpreted: dict
 def launches() -> list[Job]:
     """What the compile level compiles of the kernels, unchanged, where a change of them is for it to find."""
     mutations = [mutation for mutation in MUTATIONS if mutation.by == "compile"]
-    jobs = [levels.job(mutation, shipped.folder(mutation.family), "compile") for mutation in mutations]
+    jobs = [levels.job(mutation, shipped.folder(mutation.kernel[0]), "compile") for mutation in mutations]
     return [*dict.fromkeys(job for job in jobs if job is not None)]
 
 
@@ -135,22 +111,6 @@ def test_every_mutation_has_its_name_and_fits_its_file() -> None:
     assert all(mutation.by in LEVELS for mutation in MUTATIONS)
     for mutation in MUTATIONS:
         mutated(mutation)
-
-
-def test_a_text_that_is_not_there_is_told() -> None:
-    with pytest.raises(Rotten, match=r"'rotten' replaces a text that is 0 times in .*:\nno such text"):
-        mutated(replace(MUTATIONS[0], name="rotten", changes=(("no such text", ""),)))
-    with pytest.raises(Rotten, match=r"'loose' replaces a text that is \d+ times"):
-        mutated(replace(MUTATIONS[0], name="loose", changes=(("BLOCK_M", "BLOCK_N"),)))
-
-
-def test_without_a_change_the_copy_is_the_original(tmp_path: Path) -> None:
-    mutation = replace(MUTATIONS[0], changes=())
-    planted, original = plant(mutation, tmp_path), shipped.folder(mutation.family)
-    assert (planted / mutation.file).read_bytes() == (original / mutation.file).read_bytes()
-    kernel = mutation.kernel[1]
-    assert read(planted).by_name == {kernel: read(original).by_name[kernel]}
-    assert read(planted).digests == {kernel: read(original).digests[kernel]}
 
 
 def test_kernels_of_every_kind_are_changed() -> None:

@@ -10,26 +10,18 @@ from generator.emit.render import DIGEST_LINE, RUNTIME, stated_and_actual_digest
 from tests.helpers import shipped
 from tests.helpers.call_functions import with_names
 
-from .mutation import Mutation
-
-
-class Rotten(Exception):
-    """The rendered file no longer holds a text that a mutation replaces."""
+from .catalogue import Mutation
 
 
 def mutated(mutation: Mutation) -> str:
     """The text of the mutation's file, changed; the digest in it follows, unless the mutation leaves it stale."""
-    path = shipped.folder(mutation.family) / mutation.file
+    path = shipped.folder(mutation.kernel[0]) / mutation.file
     text = path.read_text()
     for old, new in mutation.changes:
-        if text.count(old) != 1:
-            raise Rotten(
-                f"the mutation {mutation.name!r} replaces a text that is {text.count(old)} times in "
-                f"{mutation.family}/{mutation.file}, and must be there once; the template has changed, so let the "
-                f"mutation follow it:\n{old}"
-            )
-        if old == new:
-            raise Rotten(f"the mutation {mutation.name!r} changes nothing: {old!r}")
+        told = (
+            f"{mutation.name!r} replaces a text that is {text.count(old)} times in {path}; let it follow the template"
+        )
+        assert text.count(old) == 1 and old != new, f"{told}:\n{old}"
         text = text.replace(old, new)
     text = with_names(text)
     return text if "digest" in mutation.stale else _restated(text)
@@ -48,7 +40,7 @@ def plant(mutation: Mutation, folder: Path) -> Path:
     It is the kernel with the library and the manifest, which tells of no other kernel; for a contract's function the
     whole family.
     """
-    source, target = shipped.folder(mutation.family), folder / mutation.family
+    source, target = shipped.folder(mutation.kernel[0]), folder / mutation.kernel[0]
     manifest = json.loads((source / MANIFEST).read_text())
     if mutation.contract is None:
         manifest["kernels"] = {mutation.kernel[1]: manifest["kernels"][mutation.kernel[1]]}

@@ -21,7 +21,7 @@ from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
 from generator.plan.families import families
 from generator.plan.wanted_variants import wanted_variants
-from tests.helpers.support import BASE, SPECS, called, family_of, mistakes_of, read_text
+from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 
 def names(text: str) -> list[str]:
@@ -134,15 +134,6 @@ def test_an_exclusion_that_matches_nothing() -> None:
     told = r":9:5: exclude: matches no variant of the family; correct it or take it out$"
     with pytest.raises(SpecError, match=told):
         expand(replace(spec, exclude=(nothing,), positions={**spec.positions, ("exclude", "0"): (9, 5)}))
-
-
-@pytest.mark.parametrize("option", ["--list", "--check", "--diff"])
-def test_the_warning_is_printed_whatever_is_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
-    (tmp_path / "x.yaml").write_text(f"{BASE}load: descriptor\n")
-    done = called(capsys, tmp_path / "x.yaml", option, "--out", tmp_path / "out")
-    assert "x.yaml:1:1: warning: targets: sm80 is a default target" in done.err
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])

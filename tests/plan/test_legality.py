@@ -6,8 +6,7 @@ import pytest
 
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Tile
-from generator.language.vocabulary import MASKING
-from generator.plan import legality, variant_rules
+from generator.plan import legality
 from generator.plan.shared_memory import BARRIERS
 from tests.helpers.support import BASE, read_text, variant
 
@@ -104,13 +103,6 @@ def test_versions() -> None:
 )
 def test_effective_words(one: dict[str, object], other: dict[str, object], same: bool) -> None:
     assert (legality.effective_words(variant(**one)) == legality.effective_words(variant(**other))) is same
-
-
-@pytest.mark.parametrize("masking", MASKING)
-def test_ragged(masking: str) -> None:
-    """A word names the dimensions that it masks; `auto` decides at a call."""
-    expected = {letter: None if masking == "auto" else letter in masking.replace("none", "") for letter in "mnk"}
-    assert variant_rules.ragged(masking) == expected
 
 
 def test_the_kernel_that_sums_parts_of_k_reads_no_matrix_of_the_epilogue() -> None:

@@ -203,24 +203,3 @@ def test_every_shipped_kernel_is_found_by_its_name() -> None:
     assert words[WALKING] == axes | {"store": "pointer", "product": "direct"} and set(words[WALKING]) == set(OPEN_AXES)
     for _, found in portfolio.shipped():
         assert {each.how for each in (*found.winners, *found.fitted)} <= words.keys()
-
-
-CONTRACTS = [
-    "dtype: fp32",
-    "dtype: tf32x3\nlayout: ccr",
-    "dtype: int8\nlayout: rrr",
-    "dtype: {a: int8, out: fp16}\nepilogue: scale_m+scale_n",
-    "dtype: fp8e5m2\nlayout: crr",
-    "dtype: bf16\nlayout: src",
-    "dtype: bf16\nbatch: strided\nlayout: rrc",
-    "dtype: bf16\nepilogue: [[bias, {clamp: {min: 0, max: 6}}], swiglu, bias+row_amax, accumulate, save+silu+col_sum]",
-    "dtype: bf16\nepilogue: bias+own+add\nops:\n  own: {formula: 'x * tanh(x)'}",
-]
-
-
-@pytest.mark.parametrize("keys", CONTRACTS)
-def test_every_contract_has_a_portfolio(keys: str) -> None:
-    layout = "" if "layout" in keys else "layout: rcr\n"
-    for kernels in family_of(f"summary: x\n{layout}{keys}\nselect: fastest\n").contracts.values():
-        assert "sm90" in {target for kernel in kernels for target in kernel.targets}
-        assert any(kernel.variant.load == "pointer" for kernel in kernels)

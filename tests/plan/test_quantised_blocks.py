@@ -9,7 +9,7 @@ import pytest
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Tile
-from generator.language.quantised_results import RESULT_TYPES, quantised_result
+from generator.language.quantised_results import quantised_result
 from generator.plan import default_configurations, legality
 from generator.plan.contract_call import call
 from generator.plan.gradients import gradients, why_none
@@ -18,13 +18,6 @@ from tests.helpers.support import BASE, family_of, variant
 
 def chain(*before: str, to: str = "fp8e4m3", **settings: Any) -> Epilogue:
     return chain_of([*before, {"operation": "quantize", "to": to, **settings}])
-
-
-@pytest.mark.parametrize("schedule", ["tiled", "persistent", "split_k", "stream_k", "naive"])
-def test_schedules_of_whole_tiles_have_every_type(schedule: str) -> None:
-    for v in (variant(schedule=schedule, epilogue=chain("bias", "swiglu", to=to)) for to in RESULT_TYPES):
-        assert legality.why_not(v) is None
-        assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
 
 
 @pytest.mark.parametrize("block", [16, 32, 64, 128, 256])
@@ -82,12 +75,6 @@ def test_what_has_one(words: str, schedule: str) -> None:
         assert legality.why_not(variant(**axes)) is None
     batch = legality.why_not(variant(**axes, batch="strided"))
     assert (batch is None) is (schedule != "split_k")
-
-
-def test_the_name_says_so() -> None:
-    v = variant(result="symmetric", rounding="torch", epilogue=chain_of(["add"]))
-    assert v.contract == "gemm_fp16_rcr_add_roundingtorch_resultsymmetric"
-    assert variant(result="symmetric").name.startswith("gemm_fp16_rcr_none_resultsymmetric__tiled_")
 
 
 def test_m_is_the_only_name_of_both_sizes() -> None:

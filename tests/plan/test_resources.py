@@ -8,7 +8,6 @@ version of Triton.
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 
 import pytest
 
@@ -87,24 +86,6 @@ def test_the_instruction_and_tensor_memory_are_exact_but_for_three_products() ->
             assert tensor_memory(variant, tile, row["target"]) == int(row["tensor_memory"]) <= TENSOR_MEMORY, row
             counted += int(row["tensor_memory"]) > 0
     assert counted > 20
-
-
-@pytest.mark.parametrize(
-    ("target", "m", "n", "direct", "exchanged"),
-    [
-        ("sm90", 16, 64, "mma.sync", "wgmma"),
-        ("sm90", 64, 32, "wgmma", "mma.sync"),
-        ("sm90", 64, 64, "wgmma", "wgmma"),
-        ("sm100", 16, 64, "mma.sync", "tcgen05"),
-        ("sm80", 16, 64, "mma.sync", "mma.sync"),
-    ],
-)
-def test_columns_fill_the_matrix_unit_where_operands_are_exchanged(
-    target: str, m: int, n: int, direct: str, exchanged: str
-) -> None:
-    v, tile = read(ROWS[0] | {"product": "direct"})[0], Tile(m, n, 64, warps=4)
-    found = [matrix_instruction(replace(v, product=product), tile, target) for product in ("direct", "exchanged")]
-    assert found == [direct, exchanged]
 
 
 @pytest.mark.parametrize(

@@ -51,42 +51,47 @@ def test_a_step_has_one_scale() -> None:
         assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
 
 
-def test_a_call_describes_containers_and_scales() -> None:
-    made = call(stored(ZEROS))
-    assert (made.b.extents, made.b.dtype) == (("K // 2", "N"), "uint8")
-    assert [x.name for x in made.keywords] == ["b_scale", "b_zero"]
-    scale, zero = made.stored
-    assert scale.extents == zero.extents == ("cdiv(K, 64)", "cdiv(N, 2)")
-    assert scale.told == "(ceil(K / 64), ceil(N / 2))" and made.b.told == "(K / 2, N)"
-    assert scale.sizes({"K": 130, "N": 5}) == (3, 3) and made.b.sizes({"K": 130, "N": 5}) == (65, 5)
-    assert "uint8" in (zero.dtype or ()) and "uint8" not in (scale.dtype or ())
+INT4_WORDS = replace(INT4, fragments=True)
+INT8_WORDS = replace(Dtype("bf16", "int8", "fp32", "bf16", None).scaled_by({"b": [0, 1]}), fragments=True)
+ZEROS_WORDS = replace(ZEROS.scaled_by({"b": [64, 1]}, zeros=True), fragments=True)
+BATCH = {"batch": "strided", "epilogue": chain_of(("swiglu",))}
 
 
-def test_a_call_describes_a_packed_a_and_the_scales_of_formats() -> None:
-    made = call(stored(NVFP4))
-    assert (made.a.extents, made.a.dtype) == (("M", "K // 2"), "uint8")
-    assert [(x.extents, x.dtype) for x in made.stored] == [
-        (("M", "cdiv(K, 16)"), "fp8e4m3"),
-        (("cdiv(K, 16)", "N"), "fp8e4m3"),
-    ]
-    mixed = call(stored(MX))
-    assert mixed.a.extents == ("M", "K") and mixed.stored[0].extents == ("M", "cdiv(K, 32)")
-    assert mixed.stored[0].torch_dtype == "(torch.float8_e8m0fnu, torch.uint8)"
-    turned = call(stored(Dtype("mxfp4", "mxfp8e4m3", "fp32", "bf16", None)))
-    assert turned.a.extents == ("M", "K // 2") and turned.b.extents == ("K", "N")
-
-
-def test_scales_of_a_batch_of_a_gate_and_of_one_block() -> None:
-    a_scale, b_scale = call(stored(FP8, batch="strided", epilogue=chain_of(("swiglu",)))).stored
-    assert a_scale.extents == ("B", "M", "cdiv(K, 128)")
-    assert b_scale.extents == ("B", "cdiv(K, 128)", "cdiv(2 * N, 128)")
-    made = call(stored(FP8.scaled_by({"a": [1, 0], "b": [0, 0]})))
-    assert [x.extents for x in made.stored] == [("M", "1"), ("1", "1")]
+@pytest.mark.parametrize(
+    ("dtype", "axes", "expected"),
+    [
+        (
+            ZEROS,
+            {},
+            "b K//2 N uint8; b_scale cdiv(K,64) cdiv(N,2) SCALES; b_zero cdiv(K,64) cdiv(N,2) (*SCALES, uint8)",
+        ),
+        (NVFP4, {}, "b K//2 N uint8; a_scale M cdiv(K,16) fp8; b_scale cdiv(K,16) N fp8"),
+        (MX, {}, "b K//2 N uint8; a_scale M cdiv(K,32) (e8m0, uint8); b_scale cdiv(K,32) N (e8m0, uint8)"),
+        (FP8, BATCH, "b B K 2*N fp8; a_scale B M cdiv(K,128) SCALES; b_scale B cdiv(K,128) cdiv(2*N,128) SCALES"),
+        (FP8.scaled_by({"a": [1, 0], "b": [0, 0]}), {}, "b K N fp8; a_scale M 1 SCALES; b_scale 1 1 SCALES"),
+        (SPARSE, BATCH, "b B K//2 2*N float16; b_index B K//8 2*N uint8"),
+        (INT4_WORDS, {}, "b K//8 N int32; b_scale cdiv(K,128) N SCALES"),
+        (INT8_WORDS, {}, "b K//4 N int32; b_scale 1 N SCALES"),
+    ],
+    ids=lambda value: getattr(value, "word", ""),
+)
+def test_a_call_describes_containers_and_scales(dtype: Dtype, axes: dict[str, object], expected: str) -> None:
+    made = call(stored(dtype, **axes))
+    found = "; ".join(f"{x.name} {x.words} {x.torch_dtype}" for x in (made.b, *made.stored)).replace("torch.", "")
+    assert found.replace("float8_e4m3fn", "fp8").replace("float8_e8m0fnu", "e8m0") == expected
+    assert made.a.words.split()[-1] == ("K//2" if dtype.stored_a.packed == 2 else "K")
 
 
 def test_an_exchanged_product_reads_what_it_converts_from_registers() -> None:
     assert in_registers(stored(product="exchanged")) == "b" and in_registers(stored()) is None
     assert in_registers(stored(FP8, product="exchanged")) is None
+
+
+def of_one_word(order: list[int], group: int, bits: int) -> bool:
+    """Whether elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16, which a thread has, are of one word of 32 bits."""
+    threads = itertools.product(range(0, len(order), group), range(4))
+    words = [{order[start + 2 * i + at] * bits // 32 for at in range(group) if at % 8 < 2} for start, i in threads]
+    return all(len(each) == 1 for each in words)
 
 
 @pytest.mark.parametrize(("dtype", "pairs"), [(INT4, 4), (Dtype("bf16", "int8", "fp32", "bf16", None), 2)])
@@ -98,12 +103,7 @@ def test_the_order_of_k_is_one_of_each_group(dtype: Dtype, pairs: int) -> None:
     assert sorted(order) == list(range(64)) and all(
         first // found.group == k // found.group for k, first in enumerate(order)
     )
-    # A thread has elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16: those of one word of 32 bits.
-    bits = dtype.stored_b.bits
-    for thread in range(4):
-        for start in range(0, 64, found.group):
-            own = [order[start + 2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
-            assert {element * bits // 32 for element in own} == {own[0] * bits // 32}
+    assert of_one_word(order, found.group, dtype.stored_b.bits)
 
 
 def test_of_few_rows_a_has_the_order_in_which_words_of_b_are_decoded() -> None:
@@ -118,11 +118,7 @@ def test_of_few_rows_a_has_the_order_in_which_words_of_b_are_decoded() -> None:
             exec(statement, tiles)
     order = tiles["a"].flatten().tolist()
     assert order == tiles["b"].flatten().tolist() and sorted(order) == list(range(64))
-    # A thread has elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16: those of one word of 32 bits.
-    for thread in range(4):
-        for start in range(0, 64, found.group):
-            own = [order[start + 2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
-            assert {element // 8 for element in own} == {own[0] // 8}
+    assert of_one_word(order, found.group, 4)
 
 
 def test_the_order_of_k_is_kept_where_it_is_of_no_use() -> None:
@@ -134,16 +130,8 @@ def test_the_order_of_k_is_kept_where_it_is_of_no_use() -> None:
     assert shuffle_of(across, tiles) is None
     assert shuffle_of(stored(FP8, product="exchanged"), tiles) is None
     assert shuffle_of(stored(product="exchanged"), [*tiles, Tile(16, 64, 16, warps=4)]) is None
-
-
-def test_a_call_describes_what_is_kept_and_where() -> None:
-    made = call(stored(SPARSE, batch="strided", epilogue=chain_of(("swiglu",))))
-    (index,) = made.stored
-    assert (made.b.extents, made.b.dtype) == (("B", "K // 2", "2 * N"), "fp16")
-    assert (index.name, index.extents, index.dtype) == ("b_index", ("B", "K // 8", "2 * N"), "uint8")
-    assert (SPARSE.word, SPARSE.stored_b.bits, SPARSE.stored_b.together) == ("fp16_sparse24", 8, 8)
-    assert SPARSE.stored_b.bytes(64) == 64 * 9 // 8
-    assert Dtype.from_data(SPARSE.data) == SPARSE
+    for dtype in (INT4_WORDS, INT8_WORDS):
+        assert shuffle_of(stored(dtype, product="exchanged"), [Tile(16, 64, 128, warps=4)]) is None
 
 
 @pytest.mark.parametrize(("depth", "pairs"), [(16, 2), (64, 8), (128, 16), (256, 16)])
@@ -184,21 +172,6 @@ def test_a_portfolio_has_them_where_a_target_scales() -> None:
     assert "scaled" not in {kernel.variant.product for kernel in family_of(text.format("sm90")).kernels}
 
 
-INT4_WORDS = replace(Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]}), fragments=True)
-INT8_WORDS = replace(Dtype("bf16", "int8", "fp32", "bf16", None).scaled_by({"b": [0, 1]}), fragments=True)
-ZEROS_WORDS = replace(
-    Dtype("fp16", "uint4", "fp32", "fp16", None).scaled_by({"b": [64, 1]}, zeros=True), fragments=True
-)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "containers"), [(INT4_WORDS, "K // 8"), (INT8_WORDS, "K // 4"), (ZEROS_WORDS, "K // 8")]
-)
-def test_a_call_takes_words(dtype: Dtype, containers: str) -> None:
-    b = call(stored(dtype)).b
-    assert (b.extents[0], b.dtype) == (containers, "int32")
-
-
 def test_a_step_has_whole_groups() -> None:
     reason = legality.why_no_row(stored(INT4_WORDS), Tile(64, 64, 16, warps=4))
     assert reason == "k is 16, and b stores 32 elements along K together"
@@ -212,11 +185,6 @@ def test_a_step_has_whole_groups() -> None:
         for word in ("direct", "exchanged")
     ):
         assert all(legality.why_no_row(v, tile) is None for tile in default_configurations.defaults(v))
-
-
-def test_k_keeps_the_order_of_memory() -> None:
-    for dtype in (INT4_WORDS, INT8_WORDS):
-        assert shuffle_of(stored(dtype, product="exchanged"), [Tile(16, 64, 128, warps=4)]) is None
 
 
 @pytest.mark.parametrize(("dtype", "alone"), [(INT4_WORDS, True), (INT8_WORDS, False), (ZEROS_WORDS, False)])

@@ -11,33 +11,21 @@ from torch.nn import functional
 from generator.epilogue import constant_folding, formula
 from generator.epilogue.derivative import derivative
 from generator.language.built_in import OPERATIONS, chain_of
-from generator.language.model import Dtype, Layout, Variant
-from generator.language.vocabulary import DEFAULTS
+from generator.language.model import Dtype, Variant
 from generator.problem import torch_functions
 from generator.problem.compare import compare
 from generator.problem.error_propagation import FUNCTIONS, Bounded
 from generator.problem.reference import evaluate, finish, references
-from tests.helpers.verify.operation_values import WITNESSES, operands
+from tests.helpers import support
+from tests.helpers.verify.operation_values import operands
 
 
 def variant(dtype: str = "fp32", *operations: str) -> Variant:
-    words = {axis: DEFAULTS[axis] for axis in ("batch", "masking", "swizzle", "schedule", "load", "store")}
-    return Variant(Layout.of("rrr"), Dtype.of(dtype), epilogue=chain_of(operations), **words)
+    return support.variant(dtype=Dtype.of(dtype), epilogue=chain_of(operations))
 
 
 def test_every_function_of_the_formula_language_has_a_reference() -> None:
     assert FUNCTIONS.keys() == torch_functions.FUNCTIONS.keys() == {*formula.FUNCTIONS, *formula.SYMBOLS}
-
-
-@pytest.mark.parametrize("operation", [word for word in WITNESSES if "(" not in word])
-def test_each_operation_is_what_torch_calls_it(operation: str) -> None:
-    chain = variant("fp32", operation)
-    a, b = torch.randn(33, 20) * 2, torch.randn(20, 17 if chain.epilogue.gate is None else 34)
-    given = operands(chain.epilogue, 33, 17)
-    expected = WITNESSES[operation](a.double() @ b.double(), given)
-    torch.testing.assert_close(
-        references(chain, a, b, given, hardware=False)[0].value, expected, rtol=1e-12, atol=1e-12
-    )
 
 
 def test_a_chain_is_applied_left_to_right_and_a_second_operand_is_its_own() -> None:
@@ -124,16 +112,6 @@ def test_the_benchmark_s_formula_in_torch_is_the_reference_s(name: str, tree: as
     torch.testing.assert_close(found[known], expected[known], rtol=1e-12, atol=1e-12)
 
 
-def test_the_benchmark_s_functions_take_numbers_too() -> None:
-    names = frozenset({"x", "s"})
-    text = "where(s > 1, exp(s) + softplus(s), max(s, 0.5)) + x * min(s, x) + where(x > s, 0.1, 1) + fp16(s) + abs(-s)"
-    x = torch.linspace(-2, 4, 50, dtype=torch.float64)
-    tree = constant_folding.bind(text, names)
-    found = formula.evaluate(tree, {"x": x, "s": 1.5}, torch_functions.FUNCTIONS, float)
-    as_tensor = formula.evaluate(tree, {"x": x, "s": torch.full_like(x, 1.5)}, torch_functions.FUNCTIONS, float)
-    torch.testing.assert_close(found, as_tensor, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize(("name", "tree"), BUILT_IN)
 def test_the_bound_is_small_against_the_rounding_of_16_bits(name: str, tree: ast.expr) -> None:
     x = torch.randn(20000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -214,11 +192,3 @@ def test_integers_are_exact_until_an_operation_needs_fp32() -> None:
     assert not bool(exact.error.any())
     (rounded,) = references(variant("int8", "relu", "scale"), a, b, {"scale": 1.0}, hardware=True)
     assert bool((rounded.error > 0).all())
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 2), (3, 0, 2), (3, 2, 0)])
-def test_empty_sizes_have_a_reference(shape: tuple[int, int, int]) -> None:
-    m, n, k = shape
-    (expected,) = references(variant("fp32", "sigmoid"), torch.randn(m, k), torch.randn(k, n), {}, hardware=True)
-    assert expected.value.shape == (m, n)
-    assert bool((expected.value == 0.5).all())

@@ -80,6 +80,10 @@ WRONG = [
     ("G=2,M=1,N=3,K=4,routing=zipp", "routing: did you mean 'zipf'?"),
     ("M=1,N=3,K=4,pad=x", "expected a whole number from 0 to 999999, got 'x'"),
     ("M=0,N=3,K=4", "expected MxNxK"),
+    ("0g40x24x32", "expected MxNxK"),
+    ("40x24x32:zipf", "expected MxNxK"),
+    ("2147418112x2147418112x1", "2147418112x2147418112x1: a matrix has "),
+    ("99999999g4x1x1", "99999999g4x1x1: 4 in 99999999 groups, and at most 4194304 in 65536 are possible"),
 ]
 
 

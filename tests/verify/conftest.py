@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from generator.emit.manifest_reader import Rendered
 from generator.pytest_plugin import Outcomes
 from generator.verify import worker_pool
 from generator.verify.jobs import Job, JobResult
 from generator.verify.worker_pool import Pool, _initialize
 from tests.helpers.support import GENERATED
 from tests.helpers.verify.browser import browse, chromium  # noqa: F401
+from tests.helpers.verify.rendered import rendered
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
 
@@ -84,6 +86,13 @@ def _interpreting() -> Iterator[Callable[..., Any]]:
 #: A process for all tests, and one where no test of another file has installed the guard.
 interpreted = pytest.fixture(scope="session")(_interpreting)
 unguarded = pytest.fixture(scope="module")(_interpreting)
+
+
+@pytest.fixture(scope="module")
+def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    """The family of the module's SPEC."""
+    name = request.module.__name__.rpartition("test_")[2]
+    return rendered(tmp_path_factory.mktemp(name), name, request.module.SPEC)
 
 
 @pytest.fixture

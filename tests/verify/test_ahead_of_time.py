@@ -15,7 +15,8 @@ from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import read
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
-from tests.helpers.support import GENERATED, ROOT, called, forget, python
+from tests.helpers import shipped
+from tests.helpers.support import GENERATED, ROOT, Cli, forget, python
 from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
@@ -55,13 +56,13 @@ def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
     [("schedule: tiled", 2), ("schedule: split_k", 4), ("schedule: decoded\ndtype: {a: fp16, b: fp8e5m2}", 4)],
 )
 def test_the_launch_of_a_call_finds_what_was_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, compiled: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, words: str, compiled: int
 ) -> None:
     """By what Triton's launch path makes of a call of the kernel's own file, at another path."""
     kept = SPEC.replace("dtype: fp16\n", "") if "dtype" in words else SPEC
     family, cache = rendered(tmp_path, "ahead", f"{kept}{words}\n").folder, tmp_path / "cache"
     monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
-    said = called(capsys, "prepare", family, "--device", "nvidia_h200", "--shapes", "32x32,32", "--aligned")
+    said = cli("prepare", family, "--device", "nvidia_h200", "--shapes", "32x32,32", "--aligned")
     forget("ahead")
     assert said.status == 0 and said.out.startswith(f"{compiled} kernels compiled")
     hits: list[bool] = []
@@ -80,14 +81,14 @@ def test_the_launch_of_a_call_finds_what_was_compiled(
     assert hits == [True] * compiled
 
 
-def test_sizes_are_those_of_each_contract(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_sizes_are_those_of_each_contract(cli: Cli, tmp_path: Path) -> None:
     """A batch is that of the contracts that have one, and of a symmetric result M is N."""
     rendered(tmp_path, "ahead", f"{SPEC}batch: [none, strided]\nresult: symmetric\n")
     told = []
     for shapes in ("32x32,32", "32x32,16", "32x32,32,16"):
         cache = tmp_path / "cache"
         options = ("--device", "nvidia_h200", "--only", "*none*", "--aligned", "--batch", "3", "--cache", cache)
-        told.append(called(capsys, "prepare", tmp_path / "ahead", *options, "--shapes", shapes))
+        told.append(cli("prepare", tmp_path / "ahead", *options, "--shapes", shapes))
         forget("ahead")
     assert told[0].status == 0 and told[0].out.startswith("2 kernels compiled")
     reason = "gemm_fp16_rcr_none_resultsymmetric: M is 16 and N is 32: they must be equal; C is symmetric, so N is M"
@@ -106,34 +107,39 @@ targets: [sm90]
 """
 
 
-def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(cli: Cli, tmp_path: Path) -> None:
     """They do not compile there; nothing is said of that in Triton's words."""
     family = rendered(tmp_path, "lacking", LACKING).folder
     reason = "Triton cannot convert results to fp8e4m3 on sm80; use int8"
     call = (family, "--gpu", "a100", "--shapes", "128x32,16", "--cache", tmp_path / "cache", "--aligned")
-    said = called(capsys, "prepare", *call, "--only", "*quantize*")
+    said = cli("prepare", *call, "--only", "*quantize*")
     assert said.status == 2 and f"runs on NVIDIA A100-SXM4-80GB: {reason}\n" in said.err and not said.out
-    said = called(capsys, "prepare", *call)
+    said = cli("prepare", *call)
     assert said.status == 0 and said.out.startswith(f"left out: gemm_fp16_rcr_quantize_fp8e4m3: {reason}\n1 kernels")
     call = ("package", family, "--format", "cubin", *call[1:5], "--out", tmp_path / "made")
-    said = called(capsys, *call, "--only", "*quantize*")
+    said = cli(*call, "--only", "*quantize*")
     assert said.status == 2 and f"no contract can be packed: gemm_fp16_rcr_quantize_fp8e4m3: {reason}" in said.err
-    said = called(capsys, *call)
+    said = cli(*call)
     assert said.status == 0 and said.out.startswith(f"left out: gemm_fp16_rcr_quantize_fp8e4m3: {reason}\n")
     forget("lacking")
 
 
-def test_the_interpreter_compiles_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interpreter_compiles_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    said = called(capsys, "prepare", GENERATED / "fp16_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
+    said = cli("prepare", GENERATED / "fp16_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
     assert said.status == 2 and "unset TRITON_INTERPRET" in said.err
 
 
 @pytest.mark.parametrize("package", ["plain", "files"])
-def test_a_family_without_prepare(capsys: pytest.CaptureFixture[str], tmp_path: Path, package: str) -> None:
-    called(capsys, ROOT / "specs/fp32_rcr.yaml", "--package", package, "--out", tmp_path)
-    said = called(capsys, "prepare", tmp_path / "fp32_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
+def test_a_family_without_prepare(cli: Cli, tmp_path: Path, package: str) -> None:
+    cli(ROOT / "specs/fp32_rcr.yaml", "--package", package, "--out", tmp_path)
+    said = cli("prepare", tmp_path / "fp32_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
     told = f"is rendered with 'package: {package}', which has no prepare; render it with 'package: torch'"
     assert said.status == 2 and told in said.err and not said.out
+
+
+@pytest.mark.parametrize("sizes", ["64,4096,4096", "1:64:*8,4096,4096"])
+def test_explain_says_what_the_device_cannot_run(cli: Cli, sizes: str) -> None:
+    said = cli("explain", shipped.folder("fp8e4m3_rcr"), "--only", "*e?m?_rcr_none*", "--sizes", sizes, "--gpu", "a100")
+    assert said.status == 0 and said.out.count("cannot run") == 2 and "estimate" not in said.out
+    assert said.out.count("sm80 does not multiply fp8e") == 2

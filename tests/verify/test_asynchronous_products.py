@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
@@ -63,48 +64,29 @@ def test_a_wait_leaves_as_many_of_the_youngest_products_as_it_says() -> None:
     assert found(PRODUCT, PRODUCT, WAIT_1, LOAD) == [3]
 
 
-@pytest.mark.parametrize(
-    ("line", "writes"),
-    [
-        ("LDS.64 R39, [R2]", True),
-        ("LDS.64 R38, [R2]", False),
-        ("LDS.128 R37, [R2+UR4]", True),
-        ("LDS.128 R36, [R2+UR4]", False),
-        ("LDS.U16 R43, [R2]", True),
-        ("LDS R44, [R2]", False),
-        ("LDSM.16.M88.4 R37, [R2+0x400]", True),
-        ("LDSM.16.MT88.2 R38, [R2]", False),
-        ("LDSM.16.M88 R39, [R2]", False),
-        ("LDG.E.128.CONSTANT R37, desc[UR4][R2.64]", True),
-        ("IMAD.WIDE.U32 R39, R2, 0x4, R4", True),
-        ("IMAD.WIDE.U32 R2, R40, 0x4, R42", False),
-        ("CS2R R39, SRZ", True),
-        ("CS2R.32 R39, SR_CLOCKLO", False),
-        ("SHF.L.U64.HI R39, R2, 0x2, R4", False),
-        ("HFMA2.MMA R39, -RZ, RZ, 0, 0", False),
-        ("IMAD.MOV.U32 R43, RZ, RZ, 0x43", True),
-        ("@P0 MOV R41, R2", True),
-        ("@!PT LDS R40, [R2]", False),
-        ("IADD3 R40, P0, R2, R3, RZ", True),
-        ("IADD3 R2, P0, R40, R41, RZ", False),
-        ("LOP3.LUT P0, R40, R2, 0x1, RZ, 0xc0, !PT", True),
-        ("LOP3.LUT P0, RZ, R40, 0x1, RZ, 0xc0, !PT", False),
-        ("SHFL.BFLY PT, R40, R2, 0x1, 0x1f", True),
-        ("SHFL.BFLY PT, R2, R40, 0x1, 0x1f", False),
-        ("ATOMG.E.ADD.STRONG.GPU PT, R40, desc[UR4][R2.64], R3", True),
-        ("ISETP.GE.AND P0, PT, R40, R41, PT", False),
-        ("FCHK P0, R40, R41", False),
-        ("R2UR UR40, R40", False),
-        ("ULDC.64 UR40, c[0x0][0x210]", False),
-        ("STS.128 [R40], R40", False),
-        ("STG.E.128 desc[UR4][R40.64], R40", False),
-        ("LDGSTS.E.BYPASS.128 [R40], desc[UR14][R42.64], P4", False),
-        ("BAR.SYNC.DEFER_BLOCKING R40, 0x80", False),
-        ("NOP", False),
-    ],
-)
-def test_what_an_instruction_writes_to(line: str, writes: bool) -> None:
-    assert found(PRODUCT, line, WAIT) == ([1] if writes else [])
+#: Instructions that write to R40 to R43, and others.
+WRITING = """
+LDS.64 R39, [R2] ; LDS.128 R37, [R2+UR4] ; LDS.U16 R43, [R2] ; LDSM.16.M88.4 R37, [R2+0x400]
+LDG.E.128.CONSTANT R37, desc[UR4][R2.64] ; IMAD.WIDE.U32 R39, R2, 0x4, R4 ; CS2R R39, SRZ
+IMAD.MOV.U32 R43, RZ, RZ, 0x43 ; @P0 MOV R41, R2 ; IADD3 R40, P0, R2, R3, RZ
+LOP3.LUT P0, R40, R2, 0x1, RZ, 0xc0, !PT ; SHFL.BFLY PT, R40, R2, 0x1, 0x1f
+ATOMG.E.ADD.STRONG.GPU PT, R40, desc[UR4][R2.64], R3
+"""
+OTHERS = """
+LDS.64 R38, [R2] ; LDS.128 R36, [R2+UR4] ; LDS R44, [R2] ; LDSM.16.MT88.2 R38, [R2] ; LDSM.16.M88 R39, [R2]
+IMAD.WIDE.U32 R2, R40, 0x4, R42 ; CS2R.32 R39, SR_CLOCKLO ; SHF.L.U64.HI R39, R2, 0x2, R4
+HFMA2.MMA R39, -RZ, RZ, 0, 0 ; @!PT LDS R40, [R2] ; IADD3 R2, P0, R40, R41, RZ
+LOP3.LUT P0, RZ, R40, 0x1, RZ, 0xc0, !PT ; SHFL.BFLY PT, R2, R40, 0x1, 0x1f
+ISETP.GE.AND P0, PT, R40, R41, PT ; FCHK P0, R40, R41 ; R2UR UR40, R40 ; ULDC.64 UR40, c[0x0][0x210]
+STS.128 [R40], R40 ; STG.E.128 desc[UR4][R40.64], R40 ; LDGSTS.E.BYPASS.128 [R40], desc[UR14][R42.64], P4
+BAR.SYNC.DEFER_BLOCKING R40, 0x80 ; NOP
+"""
+
+
+@pytest.mark.parametrize("writing", [True, False])
+def test_what_an_instruction_writes_to(writing: bool) -> None:
+    for line in re.split(r" ; |\n", (WRITING if writing else OTHERS).strip()):
+        assert found(PRODUCT, line, WAIT) == ([1] if writing else []), line
 
 
 def test_products_of_shared_memory_and_sums_do_not_count() -> None:

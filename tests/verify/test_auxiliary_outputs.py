@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from generator.language.built_in import chain_of
-from generator.language.model import Dtype, Layout, Variant
+from generator.language.model import Dtype, Variant
 from generator.problem.compare import compare
 from generator.problem.error_propagation import Bounded, sum_along
 from generator.problem.reference import references
+from tests.helpers import support
 
 
 def variant(chain: tuple[str, ...], dtype: str = "fp32") -> Variant:
-    how = ("mnk", "grouped", "tiled", "pointer", "as_load")
-    return Variant(Layout.of("rcr"), Dtype.of(dtype), "none", chain_of(chain), *how)
+    return support.variant(dtype=Dtype.of(dtype), epilogue=chain_of(chain))
 
 
 def test_what_outputs_are_of_the_chain() -> None:

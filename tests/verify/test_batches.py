@@ -1,20 +1,15 @@
-"""Batches of products: their cases, launches, order of tiles and bounds; test_planted.py runs kernels."""
+"""Batches of products: their cases, launches and bounds; test_planted.py runs kernels."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from generator.emit.manifest_reader import Rendered
 from generator.language.model import Dtype
 from generator.problem.accumulation_bounds import accumulation_error
-from generator.problem.compare import compare
-from generator.problem.reference import Bounded
 from generator.verify.case_setup import prepare
 from generator.verify.cases import cases
 from generator.verify.launches import launches
-from generator.verify.tile_order import wrong_order
-from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: Batches.
@@ -31,11 +26,6 @@ DESCRIPTORS = "bmm_bf16_rcr_bias_add__tiled_descriptor_auto_grouped"
 WALKED = "bmm_bf16_rcr_bias_add__persistent_pointer_auto_grouped"
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return rendered(tmp_path_factory.mktemp("batches"), "several", SPEC)
-
-
 def test_operands_lie_as_their_case_says(family: Rendered) -> None:
     kernel = family.by_name[TILED]
     found = {case.name: case for case in cases(kernel, hardware=False)}
@@ -50,12 +40,6 @@ def test_operands_lie_as_their_case_says(family: Rendered) -> None:
     assert setups["batch-huge-add"].tensors["add"].view.stride(0) == far.stride(0)
 
 
-def test_descriptors_are_not_given_what_they_refuse(family: Rendered) -> None:
-    names = {case.name for case in cases(family.by_name[DESCRIPTORS], hardware=False)}
-    assert {"batch", "batch-interleaved", "batch-huge-c"} <= names
-    assert not any(name.startswith(("batch-repeats", "batch-unaligned")) for name in names)
-
-
 def test_launches_know_of_batches(family: Rendered) -> None:
     named = {launch.case.name for launch in launches(family.by_name[TILED], "sm90")}
     assert {"batch-wide", "batch-wide-stride", "batch-repeats", "batch-unaligned"} <= named
@@ -63,17 +47,6 @@ def test_launches_know_of_batches(family: Rendered) -> None:
     named = {launch.case.name for launch in launches(family.by_name[DESCRIPTORS], "sm90")}
     assert {"batch-wide", "batch-wide-stride"} <= named and "batch-repeats" not in named
     assert "batch-one" in {launch.case.name for launch in launches(family.by_name[WALKED], "sm90")}
-
-
-def test_matrices_come_one_after_the_other(family: Rendered) -> None:
-    kernel = family.by_name[TILED]
-    tile, sizes = kernel.tiles[0], (40, 40, 1)
-    first = [(0, 0), (32, 0), (0, 32), (32, 32)]
-    right = [(matrix, *corner) for matrix in range(2) for corner in first]
-    assert wrong_order(kernel.variant, tile, sizes, 2, right) is None
-    swapped = [right[0], right[4], *right[1:4], *right[5:]]
-    told = "tile 1 in the order of stores is (1, 0, 0), but in the order grouped it is (0, 1, 0)"
-    assert told in str(wrong_order(kernel.variant, tile, sizes, 2, swapped))
 
 
 def test_the_bound_of_a_batch_is_that_of_each_matrix() -> None:
@@ -84,11 +57,3 @@ def test_the_bound_of_a_batch_is_that_of_each_matrix() -> None:
         whole = accumulation_error(a, b, Dtype.of(word), hardware=True)
         each = [accumulation_error(x, y, Dtype.of(word), hardware=True) for x, y in zip(a, b)]
         assert torch.allclose(whole, torch.stack(each), rtol=1e-12)
-
-
-def test_the_worst_element_is_told_with_its_matrix() -> None:
-    value = torch.ones((2, 3, 4), dtype=torch.float64)
-    got = value.half()
-    got[1, 2, 0] = 3
-    fault = compare(got, Bounded(value, torch.zeros_like(value))).fault
-    assert fault is not None and "1 of 24 elements" in fault and "[1, 2, 0]" in fault

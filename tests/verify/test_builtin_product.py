@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -20,8 +19,7 @@ from generator.emit.job import render
 from generator.emit.manifest_reader import Rendered, read
 from generator.language.built_in import BUILT_IN
 from generator.language.model import Variant
-from generator.language.vocabulary import AXES, SCHEDULE
-from generator.plan import legality
+from generator.language.vocabulary import SCHEDULE
 from generator.plan.kernels import Family
 from generator.pytest_plugin import Outcomes
 from generator.verify.job_selection import plan
@@ -105,26 +103,6 @@ def points() -> list[Point]:
 def label(point: Point) -> str:
     level, each = point
     return "-".join([level, *each])
-
-
-def test_every_combination_is_there_or_left_out_with_a_reason() -> None:
-    there = set(COMBINATIONS.values())
-    reasons: dict[Combination, str] = {}
-    for values in product(*(FAMILY.spec.axes[axis] for axis in AXES)):
-        variant = Variant(*values)  # type: ignore[arg-type]
-        if combination(variant) not in there:
-            reason = legality.why_not(variant)
-            assert reason is not None, variant.name
-            # Pointers address whatever there is: what speaks against them is told.
-            if variant.load == "pointer":
-                reasons[combination(variant)] = reason
-    told = [f"{len(there)} combinations, {len(FAMILY.kernels)} kernels; left out: {len(reasons)}"]
-    told += [f"  {count}: {reason}" for reason, count in Counter(reasons.values()).items()]
-    print("\n".join(told))
-    assert there | reasons.keys() == set(product(OPERATIONS, TYPES, SCHEDULES))
-    # No schedule, type or operation is left out as a whole.
-    for place, words in enumerate((OPERATIONS, TYPES, SCHEDULES)):
-        assert {each[place] for each in there} == set(words)
 
 
 @pytest.fixture(scope="module")

@@ -83,13 +83,6 @@ def test_sizes_are_what_the_masking_takes() -> None:
                 assert any(takes(made.variant, tile, case.sizes) for tile in tiles), (masking, schedule, case)
 
 
-def test_equal_cases_are_run_once() -> None:
-    found = cases(kernel("masking: none\n"), hardware=False)
-    assert len(
-        {(c.sizes, c.row, c.padded, c.unaligned, c.special, c.huge, c.given_out, c.repeat) for c in found}
-    ) == len(found)
-
-
 def test_bands_are_one_whole_and_one_of_one_along_the_dimension_that_is_grouped() -> None:
     assert by_name(TABLE + "swizzle: grouped\nmasking: mnk\n")["bands"].sizes == (3 * 16 + 1, 33, 2)
     assert by_name(TABLE + "swizzle: grouped_n\nmasking: mnk\n")["bands"].sizes == (17, 3 * 32 + 1, 2)

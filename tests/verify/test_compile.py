@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from generator.verify.machine_code import CompileError, _amd_registers, _nvidia_registers
+from generator.verify.machine_code import CompileError, MachineCode, _amd_registers, _nvidia_registers
 
 
 def test_machine_code_whose_figures_are_not_reported_is_a_failure() -> None:
@@ -18,3 +18,9 @@ def test_machine_code_whose_figures_are_not_reported_is_a_failure() -> None:
     for line in ptxas.splitlines():
         with pytest.raises(CompileError, match="ptxas reported"):
             _nvidia_registers(ptxas.replace(line, ""))
+
+
+def test_figures_of_two_kernels_of_a_launch_are_the_larger_and_instructions_are_added() -> None:
+    first = MachineCode(100, 0, 40, 0, {"wgmma": 2, "bulk copy out": 0}, "first")
+    second = MachineCode(20, 0, 60, 8, {"wgmma": 0, "bulk copy out": 1}, "second")
+    assert first.beside(second) == MachineCode(100, 0, 60, 8, {"wgmma": 2, "bulk copy out": 1}, "firstsecond")

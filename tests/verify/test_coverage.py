@@ -71,12 +71,6 @@ def test_a_library_that_leaves_something_out_is_found_out(monkeypatch: pytest.Mo
         chosen(numbered(a=4, b=3), "pairs")
 
 
-def test_all_is_everything() -> None:
-    choice, found = chosen(KERNELS, "all")
-    assert found == KERNELS
-    assert choice.text() == f"coverage all: all 2,016 combinations, all {len(together(KERNELS, 2))} pairs of 7 axes"
-
-
 def test_the_order_of_points_and_axes_changes_nothing() -> None:
     mixed = [dict(reversed(point.items())) for point in KERNELS[::-1][700:] + KERNELS[::-1][:700]]
     for word in ("pairs", "triples", "15%"):
@@ -102,19 +96,6 @@ def test_a_share_is_even_and_grows_without_losing_any() -> None:
     assert every.text() == "coverage 100%: all 6,000 combinations, all 1,100 pairs of 3 axes"
 
 
-def test_a_point_is_in_a_share_whatever_the_others_are() -> None:
-    _, found = chosen(KERNELS, "10%")
-    _, fewer = chosen(KERNELS[::3], "10%")
-    assert fewer == [point for point in KERNELS[::3] if point in found]
-
-
-def test_a_share_says_how_many_pairs_it_happens_to_cover() -> None:
-    choice, found = chosen(KERNELS, "1%")
-    some, every = len(together(found, 2)), len(together(KERNELS, 2))
-    assert 0 < some < every
-    assert choice.text() == f"coverage 1%: {len(found)} of 2,016 combinations, {some} of {every} pairs of 7 axes"
-
-
 @pytest.mark.parametrize(
     "text", ["", "pair", "Pairs", "0%", "0.0%", "101%", "-5%", "10", "%", "1e1%", "10 %", ".5%", "٣%"]
 )
@@ -123,11 +104,6 @@ def test_other_words_are_answered_with_the_legal_ones(text: str) -> None:
     with pytest.raises(ValueError, match=legal) as caught:
         Coverage.parse(text)
     assert str(caught.value).endswith(f"got {text!r}")
-
-
-def test_points_of_other_axes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"point 1 has the axes \['a', 'c'\], the first one has \['a', 'b'\]"):
-        choose([{"a": "1", "b": "1"}, {"a": "1", "c": "1"}], Coverage.parse("all"))
 
 
 @pytest.mark.parametrize("word", ["all", "pairs", "triples", "10%"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from generator.bounds import prove
@@ -29,11 +28,6 @@ tile: [{m: 16, n: 32, k: 32, group: 2, warps: 4}]
 """
 TILED = "gmm_bf16_rcr_bias_scalem_add_save__tiled_pointer_auto_grouped_storepointer"
 DESCRIPTORS = "gmm_bf16_rcr_bias_scalem_add_save__tiled_descriptor_auto_grouped_storepointer"
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return rendered(tmp_path_factory.mktemp("groups"), "several", SPEC)
 
 
 def test_the_reference_is_that_of_each_group(family: Rendered) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from generator.commands.command_line import main as render
 from generator.emit.manifest_reader import Rendered, read
 from generator.verify import proof_records, verification_run, worker
 from generator.verify.job_inputs import InputReader
@@ -21,7 +20,7 @@ from generator.verify.jobs import Job, JobResult, Recorded, subject
 from generator.verify.lacking import lacking
 from generator.verify.launches import launches
 from generator.verify.result_cache import ResultCache
-from tests.helpers.support import called
+from tests.helpers.support import Cli, render_spec
 
 SPEC = (
     "name: some\nsummary: Some.\nlayout: rcr\ndtype: fp16\nload: pointer\nselect: heuristic\ntargets: [sm90]\ntile:\n"
@@ -33,17 +32,15 @@ PLACE = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), (
 
 
 @pytest.fixture
-def rendered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Rendered]:
+def rendered(tmp_path: Path) -> Callable[..., Rendered]:
     """Renders a kernel with these configurations, each time in another folder, as workers remember a manifest."""
     numbers = itertools.count()
 
     def of(*tiles: str) -> Rendered:
         rows = "".join(f"  - {{{tile}{'' if 'stages' in tile else ', stages: 3'}, warps: 4}}\n" for tile in tiles)
         out = tmp_path / str(next(numbers))
-        (tmp_path / "some.yaml").write_text(SPEC + rows)
-        assert render([str(tmp_path / "some.yaml"), "--out", str(out)]) == 0
-        capsys.readouterr()
-        return read(out / "some")
+        out.mkdir()
+        return read(render_spec(out, "some", SPEC + rows))
 
     return of
 
@@ -115,45 +112,31 @@ def test_what_is_recorded_of_several_tables_counts_for_one(rendered: Callable[..
     assert fewer.recorded == Recorded(((LABEL, 40),), 0.75)
 
 
-def test_a_whole_run_where_the_full_list_is_of_another_configuration(
-    rendered: Callable[..., Rendered], tmp_path: Path
+#: What is other in the code of which there is a record.
+CODE = {
+    "the kernel": ("acc = tl.dot(", "acc = acc * 1.0 + tl.dot("),
+    "the host's code": ("Call(\n    CONFIGS", "Call(\n    [*CONFIGS]"),
+}
+
+
+@pytest.mark.parametrize("other", [*CODE, "the full list", "no counts by configurations", "a case is not proved"])
+def test_a_whole_run_where_the_record_is_of_something_else_or_says_too_little(
+    rendered: Callable[..., Rendered], tmp_path: Path, other: str
 ) -> None:
-    path = tmp_path / "record.json"
-    proof_records.write(path, [passed(job_of(rendered(WIDE)), **{"16,16,32,8,3,4": 40})])
-    family = rendered(SMALL, WIDE)
-    assert left_of(family, path) == [job_of(family)]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("acc = tl.dot(", "acc = acc * 1.0 + tl.dot("), ("Call(\n    CONFIGS", "Call(\n    [*CONFIGS]")],
-    ids=["the kernel", "the host's code"],
-)
-def test_a_whole_run_where_the_code_is_other(
-    rendered: Callable[..., Rendered], tmp_path: Path, old: str, new: str
-) -> None:
-    path = tmp_path / "record.json"
-    before = job_of(rendered(SMALL))
-    text = before.file.read_text()
-    assert old in text
-    before.file.write_text(text.replace(old, new))
-    proof_records.write(path, [passed(before, **{LABEL: 40})])
-    family = rendered(SMALL, WIDE)
-    assert left_of(family, path) == [job_of(family)]
-
-
-@pytest.mark.parametrize("spoil", ["code", "not_proved"])
-def test_a_whole_run_where_the_record_says_too_little(
-    rendered: Callable[..., Rendered], tmp_path: Path, spoil: str
-) -> None:
-    """It is of a version that did not count by configurations, or has a case that is not proved."""
-    path = tmp_path / "record.json"
-    first = passed(job_of(rendered(SMALL)), **{LABEL: 40})
-    proof_records.write(path, [first if spoil == "code" else replace(first, not_proved=(("huge-a", "no memory"),))])
-    if spoil == "code":
-        text = json.loads(path.read_text())
-        del text["kernels"][0]["code"]
-        path.write_text(json.dumps(text))
+    path, full = tmp_path / "record.json", other == "the full list"
+    job = job_of(rendered(WIDE if full else SMALL))
+    if other in CODE:
+        old, new = CODE[other]
+        text = job.file.read_text()
+        assert old in text
+        job.file.write_text(text.replace(old, new))
+    result = passed(job, **{"16,16,32,8,3,4" if full else LABEL: 40})
+    open_cases = (("huge-a", "no memory"),) if other == "a case is not proved" else ()
+    proof_records.write(path, [replace(result, not_proved=open_cases)])
+    if other == "no counts by configurations":
+        record = json.loads(path.read_text())
+        del record["kernels"][0]["code"]
+        path.write_text(json.dumps(record))
     family = rendered(SMALL, WIDE)
     assert left_of(family, path) == [job_of(family)]
 
@@ -186,22 +169,16 @@ def test_a_part_of_a_run_is_no_cached_result(rendered: Callable[..., Rendered], 
 
 
 def test_the_command_line_says_what_is_recorded(
-    rendered: Callable[..., Rendered],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    rendered: Callable[..., Rendered], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "record.json"
     job = job_of(rendered(SMALL), "bounds")
-    call = ("verify", job.folder, "--level", "bounds", "--only", "*__*", "--lacking")
-    said = called(capsys, *call)
-    assert said.status == 2 and "--lacking goes with --results FILE, whose record it reads and adds to" in said.err
-    call = (*call, "--results", path)
-    said = called(capsys, *call)
+    call = ("verify", job.folder, "--level", "bounds", "--only", "*__*", "--lacking", "--results", path)
+    said = cli(*call)
     assert said.status == 0 and "recorded" not in said.out and path.exists()
-    said = called(capsys, *call)
+    said = cli(*call)
     assert said.status == 0 and said.out.startswith(f"1 of 1 jobs are recorded in {path}\n")
     monkeypatch.setattr(verification_run, "_versions", lambda: {"triton": "9.9"})
     proof_records.write(tmp_path / "other.json", [passed(job_of(rendered(SMALL)), **{LABEL: 40})])
-    said = called(capsys, *call[:-1], tmp_path / "other.json")
+    said = cli(*call[:-1], tmp_path / "other.json")
     assert said.status == 2 and "but these are of {'triton': '9.9'}; use another file" in said.err

@@ -10,19 +10,15 @@ import pytest
 from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import OPERATIONS
 from tests.helpers.verify.operation_values import WITNESSES, WRITTEN, every_value
-from tests.helpers.verify.rendered import rendered
 
 DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    spec = (
-        "summary: Every operation.\nlayout: rrr\nmasking: mnk\nselect: fixed\n"
-        f"dtype: [{', '.join(DTYPES.values())}]\nepilogue: [{', '.join(WRITTEN.values())}]\n"
-        "tile: [{m: 64, n: 64, k: 64, warps: 4}]\n"
-    )
-    return rendered(tmp_path_factory.mktemp("every"), "every", spec)
+SPEC = (
+    "summary: Every operation.\nlayout: rrr\nmasking: mnk\nselect: fixed\n"
+    f"dtype: [{', '.join(DTYPES.values())}]\nepilogue: [{', '.join(WRITTEN.values())}]\n"
+    "tile: [{m: 64, n: 64, k: 64, warps: 4}]\n"
+)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

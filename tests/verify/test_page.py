@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from generator.emit.report import Cell, Row, RunReport, page
 from generator.plan.kernels import LeftOut
 from generator.verify.jobs import Failure, Job, JobResult, Subject, command
 from generator.verify.page import report
-from generator.verify.run_report import verdict
 from tests.helpers import shipped
 from tests.helpers.support import ROOT
 
@@ -179,26 +177,6 @@ def test_the_summary_counts_each_column_and_links_to_what_is_wrong(found: RunRep
     assert found.verdict == Cell("3 of 58 failed, 2 not proved (4 cases)", "failed")
 
 
-@pytest.mark.parametrize(
-    ("states", "state"),
-    [("fn", "failed"), ("np", "not proved"), ("nl", "not proved"), ("pp", "passed"), ("l", ""), ("", "")],
-)
-def test_the_verdict_has_the_colour_of_what_is_worst(states: str, state: str) -> None:
-    ladder = family("ladder")
-    kinds: dict[str, dict[str, Any]] = {
-        "f": {"cases": 1, "failures": (Failure("order", "r", "m"),)},
-        "n": {"cases": 2, "not_proved": (("order", "not understood"),)},
-        "p": {"cases": 3},
-        "l": {"left_out": "for another level"},
-    }
-    results = [
-        JobResult(Job("bounds", ladder.folder, kernel.name), **kinds[kind])
-        for kind, kernel in zip(states, ladder.kernels)
-    ]
-    shown = report(results, [ladder])
-    assert shown.verdict == Cell(verdict(results), state) and "nothing ran" in page(report([], []))
-
-
 def hostile() -> tuple[list[JobResult], list[Rendered]]:
     """Every text that comes from a spec, a compiler or a machine is one that would run."""
     ladder = family("ladder")
@@ -248,16 +226,6 @@ def test_a_flood_of_failures_is_cut_and_counted() -> None:
 def test_a_result_of_no_family_is_an_error_not_a_gap() -> None:
     with pytest.raises(ValueError, match="results of names that no family has: gemm_elsewhere"):
         report([JobResult(Job("static", Path("generated/ladder"), "gemm_elsewhere"), 1)], [family("ladder")])
-
-
-def test_a_family_named_twice_is_told_once_and_a_failure_stays() -> None:
-    ladder = family("ladder")
-    job = Job("static", ladder.folder, ladder.kernels[0].name)
-    failed = JobResult(job, 1, (Failure("lint", "no name is unused", "F841"),))
-    for results in ([failed, JobResult(job, 1)], [JobResult(job, 1), failed]):
-        found = report(results, [ladder, ladder])
-        assert cell(found, job.name, "static") == Cell("✕ 1", "failed")
-        assert len(found.table.rows) == len(ladder.kernels) + len(ladder.contracts)
 
 
 def test_the_price_of_a_kernel_is_small() -> None:

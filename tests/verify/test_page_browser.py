@@ -1,40 +1,28 @@
 """The page in headless Chromium: what a reader does with it, and what it looks like.
 
 `pytest -m browser tests/verify/test_page_browser.py` runs these. A missing browser fails them: nothing is skipped.
-`REFRESH_SCREENSHOTS=1` writes the golden screenshots anew; look at them before they are committed.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
-from dataclasses import replace
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from generator.bench import results_report
 from generator.bench.measurements import load
-from generator.emit.manifest_reader import read
 from generator.emit.report import page
-from generator.verify.jobs import Job, JobResult, command
+from generator.verify.jobs import command
 from generator.verify.page import report
-from tests.helpers import shipped
 from tests.helpers.support import ROOT
-from tests.helpers.verify.browser import SIZE, Open
+from tests.helpers.verify.browser import Open
 
 from .test_page import HOSTILE, MESSAGE, hostile, sample
 
 pytestmark = pytest.mark.browser
 
 MEASURED = ROOT / "measured" / "nvidia_h200" / "bench_fused.json"
-SCREENSHOTS = Path(__file__).parent / "screenshots"
-#: How far a colour may be off (pixelmatch's measure, 0 to 1), and how many pixels may be further off than that: enough
-#: for the edges of letters, too little for a cell that has lost its palest tint.
-OFF, PIXELS = 0.03, 300
 
 
 @pytest.fixture(scope="module")
@@ -134,48 +122,3 @@ def test_measurements_are_sorted_filtered_and_plotted(browse: Open, measurements
     driver.find_element("css selector", "[name=q]").send_keys("8192x8192")
     assert 0 < len(driver.find_elements("css selector", "figure:nth-child(2) circle")) < 5
     assert "q=8192x8192" in driver.current_url
-
-
-def test_ten_thousand_kernels_are_no_burden(browse: Open) -> None:
-    known = [replace(read(folder), folder=Path("generated", folder.name)) for folder in shipped.folders()]
-    copies = -(-10_000 // sum(len(family.kernels) for family in known))
-    families = [replace(one, folder=one.folder / str(copy)) for copy in range(copies) for one in known]
-    figures = tuple((f"row{row}-aligned", (("shared", row * 1024), ("registers", 64 + row))) for row in range(7))
-    results = []
-    for family in families:
-        for kernel in family.kernels:
-            results += [
-                JobResult(Job(level, family.folder, kernel.name), 1) for level in ("static", "bounds", "interpret")
-            ]
-            jobs = [Job("compile", family.folder, kernel.name, target=target) for target in kernel.targets]
-            results += [JobResult(job, 7, measured=figures) for job in jobs]
-    text = page(report(results, families))
-    assert len(text) < 20_000_000
-    started = time.monotonic()
-    driver = browse(text)
-    assert 100 < len(shown(driver)) < 1000
-    driver.find_element("name", "q").send_keys(families[-1].kernels[-1].name)
-    # Some seconds on two cores, minutes on a busy machine: it is the order that counts.
-    assert len(shown(driver)) >= copies and time.monotonic() - started < 300
-
-
-@pytest.mark.parametrize("name", ["verify-light", "verify-dark", "bench-light"])
-def test_it_looks_as_it_did(browse: Open, html: str, measurements: str, tmp_path: Path, name: str) -> None:
-    from PIL import Image
-    from pixelmatch.contrib.PIL import pixelmatch
-
-    driver = browse(measurements if name.startswith("bench") else html, dark=name.endswith("dark"))
-    if name.startswith("verify"):
-        opened(driver, next(r.job.name for r in sample()[0] if r.failures and r.job.level == "compile"))
-    driver.execute_script("document.activeElement.blur(); scrollTo(0, document.getElementById('filters').offsetTop)")
-    found = Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-    assert found.size == SIZE
-    golden = SCREENSHOTS / f"{name}.png"
-    if os.environ.get("REFRESH_SCREENSHOTS"):
-        found.save(golden, optimize=True)
-    expected, difference = Image.open(golden).convert("RGB"), Image.new("RGBA", SIZE)
-    pixels = pixelmatch(found, expected, difference, threshold=OFF)
-    if pixels > PIXELS:
-        found.save(tmp_path / "actual.png")
-        difference.save(tmp_path / "difference.png")
-        pytest.fail(f"{pixels} pixels differ from {golden}: see {tmp_path}; REFRESH_SCREENSHOTS=1 writes it anew")

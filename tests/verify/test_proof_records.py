@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
-import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from generator.files.reading import FileError
 from generator.language.errors import CallError
 from generator.verify.jobs import Job, JobResult, Subject
 from generator.verify.proof_records import read, renew, table, why_no_row, write
+from tests.helpers.support import side_by_side
 
 CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 GPU = (("device", "a GPU"), ("python", "3.12.3"), ("torch", "2.11.0"), ("triton", "3.6.0"))
@@ -126,17 +123,6 @@ def test_runs_on_two_machines_are_not(tmp_path: Path) -> None:
     assert path.read_text() == before
 
 
-def test_levels_that_need_no_device_are_joined_with_the_interpreters(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    for first, second in ((compiled("one"), interpreted("one")), (interpreted("one"), compiled("one"))):
-        path.unlink(missing_ok=True)
-        write(path, [first])
-        write(path, [second])
-        found = read(path)
-        assert found.place == dict(CPU)
-        assert {label for levels in found.proved.values() for label in levels} == {"interpret", "compile sm90"}
-
-
 def test_a_run_over_all_kernels_keeps_what_was_proved_besides_of_those_that_are_left(tmp_path: Path) -> None:
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     write(old, [interpreted("one"), compiled("one"), interpreted("gone")])
@@ -157,16 +143,6 @@ def test_a_run_over_all_kernels_replaces_what_was_proved_by_other_versions(tmp_p
     old.unlink()
     renew(old, new)
     assert read(old) == read(new)
-
-
-def test_a_line_a_kernel(tmp_path: Path) -> None:
-    write(tmp_path / "r.json", [interpreted("two"), interpreted("one")])
-    write(tmp_path / "r.json", [compiled("two")])
-    lines = (tmp_path / "r.json").read_text().splitlines()
-    first, second = (json.loads(line.rstrip(",")) for line in lines[3:5])
-    ran = {"interpret": {"cases": 5, "worst_error": 0.5123}}
-    assert first == {"kernel": "one", "device": "device code of one", "hosts": {"host code of one": ran}}
-    assert list(second) == ["kernel", "device", "compile sm90", "hosts"] and len(lines) == 7
 
 
 def test_the_table_counts_what_is_current(tmp_path: Path) -> None:
@@ -215,15 +191,6 @@ def test_static_and_functions_of_contracts_are_not_recorded(tmp_path: Path) -> N
     assert read(path).proved == {}
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"place": 1, "kernels": []}', '{"place": {}, "kernels": {"d": {"kernel": "one"}}}']
-)
-def test_a_file_that_holds_no_results_is_said(tmp_path: Path, text: str) -> None:
-    (tmp_path / "r.json").write_text(text)
-    with pytest.raises(CallError, match="is not a file that verify --results wrote"):
-        read(tmp_path / "r.json")
-
-
 def test_a_table_without_a_row_says_why(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write(path, [])
@@ -240,18 +207,6 @@ def _write(path: Path, name: str) -> None:
 
 
 def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
-    path, context = tmp_path / "r.json", multiprocessing.get_context("spawn")
-    runs = [context.Process(target=_write, args=(path, name)) for name in "ab"]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    assert [run.exitcode for run in runs] == [0, 0]
-    assert {each.kernel for each in read(path).proved} == {f"{name}{number}" for name in "ab" for number in range(4)}
-
-
-def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    with pytest.raises(FileError, match=r"is not written, because line 4 would be wrong: NaN is not a finite number"):
-        write(path, [replace(interpreted("one"), worst_error=math.nan)])
-    assert not path.exists()
+    assert side_by_side(_write, (path, "a"), (path, "b")) == [0, 0]
+    assert {each.kernel for each in read(path).proved} == {f"{name}{number}" for name in "ab" for number in range(4)}

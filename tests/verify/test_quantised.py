@@ -14,22 +14,18 @@ from generator.problem.compare import compare
 from generator.problem.element_types import SATURATED, quantise, torch_type
 from generator.problem.error_propagation import Bounded
 from tests.helpers.verify.narrow_types import as_torch, every_number, numbers, planted
-from tests.helpers.verify.rendered import rendered
 
 TYPES = {word: torch_type(word) for word in QUANTISED}
 #: Those of NVIDIA; Triton's own interpreter does not have the others.
 RENDERED = tuple(word for word, element in QUANTISED.items() if "sm90" in element.written)
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    types = ", ".join(f"{{a: {a}, out: {out}}}" for a in ("fp16", "fp32") for out in RENDERED)
-    spec = (
-        f"summary: Every narrow type.\nlayout: rrr\nmasking: mnk\nselect: fixed\ndtype: [{types}]\n"
-        "schedule: [elementwise, tiled]\n"
-        "tile: [{m: 64, n: 64, k: 64, warps: 4}]\ntargets: [sm90]\n"
-    )
-    return rendered(tmp_path_factory.mktemp("narrow"), "narrow", spec)
+PAIRS = ", ".join(f"{{a: {a}, out: {out}}}" for a in ("fp16", "fp32") for out in RENDERED)
+SPEC = (
+    f"summary: Every narrow type.\nlayout: rrr\nmasking: mnk\nselect: fixed\ndtype: [{PAIRS}]\n"
+    "schedule: [elementwise, tiled]\n"
+    "tile: [{m: 64, n: 64, k: 64, warps: 4}]\ntargets: [sm90]\n"
+)
 
 
 def names(family: Rendered, a: str, out: str) -> list[str]:

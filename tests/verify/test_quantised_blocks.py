@@ -26,7 +26,6 @@ from generator.verify.specialise import gpu_target, specialise
 from generator.verify.worker_pool import _initialize
 from tests.helpers import shipped
 from tests.helpers.verify.quantised_blocks import by_library, differing, differing_of, differing_where_fused, hard
-from tests.helpers.verify.rendered import rendered
 
 #: Each type with a block, and each way to find a scale where there are two.
 KINDS = [
@@ -42,14 +41,11 @@ def element(word: str, block: int, scale: str) -> str:
     return f"{{quantize: {{{', '.join([*settings, *(['scale: pow2'] if scale == 'pow2' else [])])}}}}}"
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    chains = ", ".join(f"[add, {element(*kind)}]" for kind in KINDS)
-    spec = (
-        f"summary: Every type of a quantised result.\nlayout: rrr\ndtype: bf16\nselect: fixed\nepilogue: [{chains}]\n"
-        "tile: [{m: 128, n: 128, k: 16, warps: 4}]\ntargets: [sm90]\n"
-    )
-    return rendered(tmp_path_factory.mktemp("blocks"), "blocks", spec)
+CHAINS = ", ".join(f"[add, {element(*kind)}]" for kind in KINDS)
+SPEC = (
+    f"summary: Every type of a quantised result.\nlayout: rrr\ndtype: bf16\nselect: fixed\nepilogue: [{CHAINS}]\n"
+    "tile: [{m: 128, n: 128, k: 16, warps: 4}]\ntargets: [sm90]\n"
+)
 
 
 @pytest.mark.parametrize("of", ["bfloat16", "float16"])

@@ -1,18 +1,21 @@
-"""The result cache: what passed is cached, and a change to anything that the verdict has read makes it run again."""
+"""The result cache: what passed is cached; a change to what the verdict has read, or another version, runs it again."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
 from generator.emit.manifest_reader import Rendered, read
 from generator.verify import job_inputs, result_cache, static_checks, worker_pool
-from generator.verify.job_inputs import InputReader, run_with_inputs
+from generator.verify.installed import installed
+from generator.verify.job_inputs import PACKAGES, InputReader, run_with_inputs
 from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Failure, Job, JobResult, JobState, subject
 from generator.verify.result_cache import ResultCache
@@ -262,3 +265,27 @@ def test_runs_that_store_at_once_keep_all(tmp_path: Path, family: Rendered) -> N
 def test_the_folder_keeps_itself_out_of_git(tmp_path: Path, family: Rendered) -> None:
     keep(tmp_path, family, passed(family, job_of(family, "static")))
     assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("package", sorted({name for names in PACKAGES.values() for name in names}))
+def test_an_installed_package_has_the_version_of_its_metadata(package: str) -> None:
+    assert installed(package) == version(package)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("__init__.py", '__version__ = "9.9.1"\n'), ("version.py", '__version__: str = "9.9.1"\n')]
+)
+def test_a_folder_without_metadata_states_its_own_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    package = tmp_path / "triton"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('this is not imported')\n")
+    with (package / name).open("a") as file:
+        file.write(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    assert version("triton") != "9.9.1" and installed("triton") == "9.9.1"
+    (package / name).write_text("")
+    with pytest.raises(PackageNotFoundError):
+        installed("triton")

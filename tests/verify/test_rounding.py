@@ -11,15 +11,14 @@ import torch
 
 from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import chain_of
-from generator.language.model import Dtype, Layout, Tile, Variant
-from generator.language.vocabulary import DEFAULTS
+from generator.language.model import Dtype, Tile, Variant
 from generator.lowering import docstrings
 from generator.lowering.kernel_lowering import view
 from generator.plan.kernels import Kernel
 from generator.problem.error_propagation import Bounded
 from generator.problem.reference import finish
+from tests.helpers import support
 from tests.helpers.verify.operation_values import unlike_eager
-from tests.helpers.verify.rendered import rendered
 
 #: Whose operations round once what fp32 has: equal for every value.
 EXACT = ("bias+relu", "add+mul", "scale+bias_m+relu+add")
@@ -27,13 +26,10 @@ EXACT = ("bias+relu", "add+mul", "scale+bias_m+relu+add")
 FUNCTIONS = ("bias+gelu", "silu", "tanh+mul", "scale+bias+sigmoid+add")
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    spec = (
-        "summary: As torch rounds.\nlayout: rrr\ndtype: [fp16, bf16]\nrounding: [torch, late]\nmasking: mnk\n"
-        f"select: fixed\nepilogue: [{', '.join((*EXACT, *FUNCTIONS))}]\ntile: [{{m: 64, n: 64, k: 64, warps: 4}}]\n"
-    )
-    return rendered(tmp_path_factory.mktemp("rounding"), "rounding", spec)
+SPEC = (
+    "summary: As torch rounds.\nlayout: rrr\ndtype: [fp16, bf16]\nrounding: [torch, late]\nmasking: mnk\n"
+    f"select: fixed\nepilogue: [{', '.join((*EXACT, *FUNCTIONS))}]\ntile: [{{m: 64, n: 64, k: 64, warps: 4}}]\n"
+)
 
 
 def named(family: Rendered, word: str, dtype: str, rounding: str = "torch") -> str:
@@ -61,8 +57,7 @@ def test_rounding_late_is_not(dtype: str, family: Rendered, interpreted: Callabl
 
 
 def variant(dtype: Dtype, *operations: str) -> Variant:
-    words = {axis: DEFAULTS[axis] for axis in ("batch", "masking", "swizzle", "schedule", "load", "store")}
-    return Variant(Layout.of("rrr"), dtype, epilogue=chain_of(operations), rounding="torch", **words)
+    return support.variant(dtype=dtype, epilogue=chain_of(operations), rounding="torch")
 
 
 @pytest.mark.parametrize(
@@ -106,11 +101,3 @@ def test_outputs_are_of_the_rounded_value_which_is_rounded_once() -> None:
     assert result.value.tolist() == second
     text = docstrings.rounding(view(Kernel(v, (Tile(16, 16, 16, 4),), (), "", "fixed")))
     assert text.endswith("Saved outputs are already rounded to bf16. Sums and maxima are fp32, of the rounded values.")
-
-
-def test_the_docstring_and_the_epilogues_comment_say_so(family: Rendered) -> None:
-    text = (family.folder / f"{named(family, 'bias+relu', 'bf16')}.py").read_text()
-    told = "The sum and the result of each epilogue operation, computed in fp32, are rounded to bf16, as eager torch"
-    assert told in " ".join(text.split())
-    assert "# Epilogue in fp32, on the whole sum, rounded to bf16 before each operation as eager torch does.\n" in text
-    assert text.count("x = tl.cast(tl.cast(x, tl.bfloat16), tl.float32)") == 1

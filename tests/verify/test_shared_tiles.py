@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import Rendered
 from generator.verify.cases import cases
 from generator.verify.expectations import _partial_sums
+from generator.verify.launches import launches
 from generator.verify.machine_code import MachineCode
-from tests.helpers.verify.rendered import rendered
+from generator.verify.specialise import specialise
+from generator.verify.tile_order import wrong_order
 
 SPEC = """\
 summary: A product by programs that share tiles.
 layout: rcr
 dtype: [bf16, {a: fp16, out: fp32}]
-epilogue: [none, bias+relu]
+epilogue: [none, bias+relu, swiglu]
 schedule: [split_k, split_k_atomic, stream_k]
 load: pointer
 tile: [{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}]
 """
 SPLIT = "gemm_bf16_rcr_bias_relu__splitk_pointer_auto_grouped"
+GATED = "gemm_bf16_rcr_swiglu__splitk_pointer_auto_grouped"
 STREAM = "gemm_bf16_rcr_bias_relu__streamk_pointer_auto_grouped"
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return rendered(tmp_path_factory.mktemp("shared"), "shared", SPEC)
 
 
 def test_parts_of_k_are_full_short_and_empty(family: Rendered) -> None:
@@ -34,12 +33,6 @@ def test_parts_of_k_are_full_short_and_empty(family: Rendered) -> None:
     assert (found["parts"][2], found["few-parts"][2]) == (191, 128)
     found = {case.name: case.sizes for case in cases(family.by_name[STREAM], hardware=False)}
     assert (found["shared"], found["handed-on"]) == ((32, 32, 223), (160, 32, 96))
-
-
-def test_the_file_says_whether_it_repeats(family: Rendered) -> None:
-    for name, kernel in family.by_name.items():
-        said = "Repeatable: the same operands" in family.file(name).read_text()
-        assert said == (kernel.variant.schedule != "split_k_atomic")
 
 
 @pytest.mark.parametrize(
@@ -60,3 +53,23 @@ def test_a_read_past_l1_is_known_as_each_triton_spells_it(family: Rendered, how:
     )
     # A second kernel finds the partial sums of the first in memory.
     assert not [*_partial_sums(family.by_name[SPLIT].variant, code)]
+
+
+def test_columns_of_sums_are_counted_in_tiles_of_the_result(family: Rendered) -> None:
+    """With a gated linear unit a tile of 32 columns has 64 columns of sums."""
+    kernel = family.by_name[GATED]
+    (tile,) = kernel.tiles
+    sums = [(0, 0), (0, 64), (32, 0), (32, 64)]
+    down = [sums[0], sums[2], sums[1], sums[3]]
+    assert wrong_order(kernel.variant, tile, (64, 64, 32), 1, down) is None
+    assert "tile 1 in the order of stores is (0, 1)" in str(wrong_order(kernel.variant, tile, (64, 64, 32), 1, sums))
+
+
+def test_a_launch_is_specialised_for_each_of_two_kernels(family: Rendered) -> None:
+    kernel = family.by_name[SPLIT]
+    module = load_kernel(family.file(SPLIT))
+    (launch,) = [each for each in launches(kernel, "sm90") if each.name == "row0-aligned"]
+    first, second = specialise(module, kernel, launch, "sm90")
+    assert (first.passed["BLOCK_M"], first.passed["SPLIT"]) == (32, 3)
+    assert (second.passed["BLOCK_M"], second.passed["BLOCK_N"], second.passed["SPLIT"]) == (16, 32, 3)
+    assert "BLOCK_K" not in second.passed and first.key != second.key and first.on_device and second.on_device

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import py_compile
@@ -15,6 +16,7 @@ from generator.emit import manifest_reader
 from generator.emit.manifest_reader import read
 from generator.verify import static_checks
 from generator.verify.jobs import Job
+from generator.verify.kernel_structure import not_waited, unread
 from generator.verify.rendered_text import Listed
 from generator.verify.result_cache import ResultCache
 from generator.verify.static_checks import check, run
@@ -72,13 +74,6 @@ def test_a_hand_edit_shows(tmp_path: Path) -> None:
     bare = tmp_path / "bare.py"
     bare.write_text(GOOD)
     assert found(bare) == ["digest"]
-
-
-def test_each_file_has_its_own_faults(tmp_path: Path) -> None:
-    good, bad = written(tmp_path, GOOD), written(tmp_path, GOOD.replace("torch.pi", "y"), name="bad.py")
-    faults = dict(check([(good, None), (bad, None)]))
-    assert not faults[good]
-    assert "y" in faults[bad][-1].message
 
 
 def test_comments_and_docstrings_may_have_any_visible_character(tmp_path: Path) -> None:
@@ -204,3 +199,48 @@ def test_a_family_is_listed_once_whatever_its_number_of_kernels(ladder: Path, mo
     assert manifests == [(ladder,)]
     # For what is cached, before the checks, for these, and after them.
     assert sum(path == (ladder,) for calls in listings for path in calls) == 4
+
+
+TEXT = """\
+@triton.jit
+def gemm_kernel(a_ptr, b_ptr, b_scale_ptr, M, lda, EVEN_M: tl.constexpr):
+    acc = tl.zeros((16, 16), tl.float32)
+    for k in range(0, M):
+        a = tl.load(a_ptr + k * lda)
+        b = tl.load(b_ptr + k) * tl.load(b_scale_ptr)
+        STEP
+    return acc
+"""
+HELPER = "@triton.jit\ndef _helper(unused):\n    return 0\n"
+
+
+def messages(found: object) -> list[str]:
+    return [message for _, _, message in found]  # type: ignore[attr-defined]
+
+
+def test_an_operand_that_is_not_read_is_named() -> None:
+    text = HELPER + TEXT.replace("STEP", "acc = tl.dot(a, b, acc)")
+    assert messages(unread(ast.parse(text))) == []
+    without = text.replace(" * tl.load(b_scale_ptr)", "").replace(" * lda", "")
+    assert messages(unread(ast.parse(without))) == [
+        "gemm_kernel does not read b_scale_ptr",
+        "gemm_kernel does not read lda",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "waits"),
+    [
+        ("acc = tl.dot(a, b, acc)", False),
+        ("acc = tl.dot(a, b, acc); a += 1", False),
+        # A use in front of the product is of the sum before.
+        ("b *= acc; acc = tl.dot(a, b, acc)", False),
+        ("acc = tl.dot(a, b, acc); acc = tl.where(k < M, acc, 0.0)", True),
+        ("acc += tl.dot(a, b) * 2.0", True),
+    ],
+)
+def test_a_step_waits_by_a_use_of_its_sum(step: str, waits: bool) -> None:
+    lines = step.replace("; ", "\n        ")
+    found = messages(not_waited(ast.parse(TEXT.replace("STEP", lines))))
+    number = 7 + lines.split("\n").index(next(x for x in lines.split("\n") if "tl.dot" in x))
+    assert found == ([] if waits else [f"line {number}: no later statement of the step uses acc"])

@@ -14,14 +14,14 @@ from generator.emit.manifest_reader import Rendered
 from generator.language import vocabulary
 from generator.language.model import Tile, Variant
 from generator.language.tile_orders import hilbert
-from generator.language.word_traits import Order
 from generator.verify.job_selection import plan
 from generator.verify.jobs import JobState
 from generator.verify.tile_order import tiles
 from generator.verify.worker_pool import Pool
-from tests.helpers.support import family_of
+from tests.helpers import support
 from tests.helpers.verify.rendered import rendered
 
+ORDERS = [word for word, order in vocabulary.SWIZZLE.items() if order.available]
 SPEC = """\
 summary: A product in orders that are not straight.
 layout: rcr
@@ -36,10 +36,10 @@ tile:
 
 
 def variant(swizzle: str) -> Variant:
-    return family_of(f"summary: x\nlayout: rcr\ndtype: fp16\nswizzle: {swizzle}\n").kernels[0].variant
+    return support.variant(swizzle=swizzle)
 
 
-@pytest.mark.parametrize("swizzle", [word for word, order in vocabulary.SWIZZLE.items() if order.available])
+@pytest.mark.parametrize("swizzle", ORDERS)
 @pytest.mark.parametrize("group", [1, 3, 8])
 def test_every_tile_has_one_number(swizzle: str, group: int) -> None:
     tile = Tile(16, 16, 16, warps=4, group=group, chiplets=3)
@@ -49,9 +49,14 @@ def test_every_tile_has_one_number(swizzle: str, group: int) -> None:
             assert sorted(found) == [(m, n) for m in range(rows) for n in range(columns)]
 
 
-def test_an_order_says_what_it_means() -> None:
-    with pytest.raises(TypeError, match="visits"):
-        Order("of one's own")  # type: ignore[call-arg]
+@pytest.mark.parametrize("swizzle", ORDERS)
+@pytest.mark.parametrize("tall", [1, 2, 4])
+def test_every_tile_of_the_triangle_of_a_symmetric_result_has_one_number(swizzle: str, tall: int) -> None:
+    v = support.variant(result="symmetric", swizzle=swizzle, masking="auto")
+    tile = Tile(16, 16 * tall, 16, warps=4, group=3, chiplets=3)
+    for blocks in range(10):
+        triangle = [(m, n) for m in range(blocks * tall) for n in range(m // tall, blocks)]
+        assert sorted(tiles(v, tile, blocks * tall, blocks)) == triangle
 
 
 def test_the_curve_over_four_by_four_is_the_one_of_hilbert() -> None:
@@ -84,11 +89,6 @@ def test_each_die_has_a_run_of_tiles() -> None:
     assert [dealt[die::3] for die in range(3)] == [straight[:7], straight[7:14], straight[14:]]
 
 
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    return rendered(tmp_path_factory.mktemp("orders"), "bent", SPEC)
-
-
 def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family: Rendered) -> None:
     text = family.file("gemm_bf16_rcr_none__tiled_pointer_auto_hilbert").read_text()
     functions = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
@@ -100,10 +100,9 @@ def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family: Ren
 
 def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path, pools: Callable[[str], Pool]) -> None:
     # A macro of an order shares its names with a template that goes on to use its own.
-    words = [word for word, order in vocabulary.SWIZZLE.items() if order.available]
-    text = SPEC.replace("[hilbert, chiplet]", f"[{', '.join(words)}]").replace("[tiled, persistent]", "stream_k")
+    text = SPEC.replace("[hilbert, chiplet]", f"[{', '.join(ORDERS)}]").replace("[tiled, persistent]", "stream_k")
     shared = rendered(tmp_path, "shared", text.replace("[auto, none]", "mnk"))
-    assert len(shared.kernels) == len(words)
+    assert len(shared.kernels) == len(ORDERS)
     for kernel in shared.kernels:
         proof = prove(shared.file(kernel.name))
         assert proof.order.state == "proved", (kernel.name, proof.order)

@@ -7,7 +7,7 @@ import json
 import mmap
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from generator.language.errors import CallError
 from generator.language.model import Tile
 from generator.verify import level_scope, verification_run, worker, worker_pool
 from generator.verify.job_selection import plan
-from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState, Subject, status, subject
+from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState, Subject, subject
 from generator.verify.launches import launches, left_out
 from generator.verify.proof_records import read as read_results
 from generator.verify.proof_records import table, write
@@ -30,7 +30,6 @@ from tests.helpers.support import GENERATED
 from tests.helpers.verify.rendered import rendered
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
-NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 FUNCTION = "gemm_fp16_rcr_none"
 OPEN = (("huge-a", "8192 MiB of virtual memory"), ("huge-c", "8192 MiB of virtual memory"))
 #: What becomes of a job: stands for the workers.
@@ -123,15 +122,6 @@ def test_it_may_be_allowed_and_is_told_all_the_same(
     found, lines, _ = verify("--level", "gpu", "--only", KERNEL, "--fresh", "--allow-undecided", "--junit", "j.xml")
     assert found == 1 and lines[-1].startswith("1 of 1 failed in ")
     assert [ET.parse("j.xml").getroot()[0].get(word) for word in ("failures", "errors")] == ["1", "0"]
-
-
-def test_what_is_not_proved_is_tried_again(verify: Callable[..., Any], workers: Callable[[Answer], None]) -> None:
-    for level in ("bounds", "interpret", "gpu"):
-        workers(lambda job: JobResult(job, 7, not_proved=OPEN))
-        assert verify("--level", level, "--only", KERNEL)[0] == 1
-        assert verify("--level", level, "--only", KERNEL)[0] == 1
-        workers(lambda job: JobResult(job, 9))
-        assert verify("--level", level, "--only", KERNEL)[0] == 0
 
 
 def test_a_kernel_that_bounds_does_not_understand_is_not_proved(verify: Callable[..., Any]) -> None:
@@ -228,9 +218,6 @@ def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch: pytest.Mon
     monkeypatch.setattr(found, "kernel", lambda file: None)
     (failure,) = found.result(0.0).failures
     assert failure.message == "the device answers no more"
-
-
-# ---- Levels, shards and workers that do nothing.
 
 
 def test_a_job_that_ran_nothing_has_failed(verify: Callable[..., Any], workers: Callable[[Answer], None]) -> None:
@@ -341,15 +328,6 @@ def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch: pytest.Monk
     verification_run._device.cache_clear()
 
 
-# ---- Filters that match nothing.
-
-
-def test_only_that_matches_at_one_level_and_not_at_another(verify: Callable[..., Any]) -> None:
-    found, _, said = verify("--only", FUNCTION, "--level", "static", "--level", "interpret")
-    assert found == 2
-    assert f"--only '{FUNCTION}' matches no kernel of ladder at the static level: a contract's function runs" in said
-
-
 def test_only_that_matches_nothing_of_one_family_says_so(
     descriptors: Path, verify: Callable[..., Any], workers: Callable[[Answer], None]
 ) -> None:
@@ -377,29 +355,6 @@ def test_case_that_matches_of_one_kernel_and_not_of_another(
     assert "interpret: left out: --case 'bands' matches none of its cases (4 kernels)" in lines
 
 
-def test_case_where_no_level_has_any(verify: Callable[..., Any]) -> None:
-    found, _, said = verify("--case", "primes", "--level", "static", "--level", "bounds")
-    assert found == 2 and "--case 'primes' matches no case: the level static proves a kernel as a whole" in said
-
-
-def test_coverage_that_chooses_none_of_one_level(verify: Callable[..., Any]) -> None:
-    found, _, said = verify("--coverage", "2%", "--level", "interpret", "--level", "compile")
-    assert found == 2 and "coverage 2% chooses no job at the interpret level" in said
-
-
-# ---- Records.
-
-
-def test_no_record_counts_zero_cases(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    job = Job("bounds", Path("f"), "one")
-    none = [JobResult(replace(job, name=name), not_proved=OPEN) for name in ("one", "two")]
-    three = Subject("three", "d", "h")
-    (line,) = write(path, [*none, JobResult(replace(job, name="three"), 5, subject=three)])
-    assert line == f"{path}: bounds of 2 kernels is not recorded, since no case is proved: one, and others"
-    assert read_results(path).proved.keys() == {three}
-
-
 def test_a_kernel_that_is_proved_in_part_is_recorded_and_not_counted(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     job = Job("interpret", Path("f"), "one")
@@ -409,17 +364,3 @@ def test_a_kernel_that_is_proved_in_part_is_recorded_and_not_counted(tmp_path: P
     assert read_results(path).proved[one]["interpret"]["not_proved"] == dict(OPEN)
     (row,) = table([path], {one, two}).splitlines()[2:]
     assert row.endswith("| 1 | 40 |")
-
-
-def test_a_state_sums_up_a_result() -> None:
-    job, failure = Job("gpu", Path("f"), "one"), (Failure("one", "r", "m"),)
-    found: Sequence[tuple[JobResult, JobState, int, int]] = [
-        (JobResult(job, 3), JobState.PASSED, 0, 0),
-        (JobResult(job, 3, failure, OPEN), JobState.FAILED, 1, 1),
-        (JobResult(job, 3, not_proved=OPEN), JobState.NOT_PROVED, 1, 0),
-        (JobResult(job, left_out="for another"), JobState.LEFT_OUT, 0, 0),
-        # Of one that nothing is known of.
-        (JobResult(job), JobState.NOT_PROVED, 1, 0),
-    ]
-    for result, state, strict, allowed in found:
-        assert (result.state, status([result]), status([result], allow_undecided=True)) == (state, strict, allowed)

@@ -104,12 +104,6 @@ def unknown(families: Sequence[Rendered], folder: Path) -> set[tuple[str, str, s
     return {(job.folder.name, job.name, job.level) for job in left}
 
 
-def test_nothing_changed_is_nothing_to_do(render: Render, tmp_path: Path) -> None:
-    found = render()
-    assert [family.digests for family in found] == [family.digests for family in committed()]
-    assert unknown(found, tmp_path / "cache") == set()
-
-
 WORDS: tuple[Edit, ...] = (
     # A comment of device code, one more, and one less; of a schedule and of a macro.
     ("swizzle.j2", "column by column in each, so that", "column by column: thus"),
@@ -160,28 +154,9 @@ def test_another_operator_of_device_code_makes_all_fall_that_have_it(render: Ren
         assert {(family, name) for family, name, other in left if other == level} >= fallen
 
 
-def test_another_check_of_the_host_leaves_the_record_of_what_was_compiled(render: Render, tmp_path: Path) -> None:
-    found = render(("call.j2", "    {{ k.returned ", "    assert a is not None\n    {{ k.returned "))
-    before, after = standing(committed()), standing(found)
-    assert after == {each for each in before if each[2].startswith("compile ")} != set()
-    left = unknown(found, tmp_path / "cache")
-    assert {level for *_, level in left} == set(LEVELS)
-    names = {(family.name, name) for family in found for name in (*family.by_name, *family.contracts)}
-    assert {(family, name) for family, name, level in left if level == "interpret"} == names
-
-
 def test_another_constant_of_the_launch_makes_what_was_compiled_fall(render: Render, tmp_path: Path) -> None:
     """Though it stands in the host's code: the compiler sees it."""
     first = "        found += [self._index] if k.pointed else []\n"
     found = render(("generator/lowering/call_table.py", first, f"{first}        found.append(('num_ctas', '1'))\n"))
     assert standing(found) == set()
     assert {level for *_, level in unknown(found, tmp_path / "cache")} == set(LEVELS)
-
-
-def test_another_library_makes_every_result_unknown(render: Render, tmp_path: Path) -> None:
-    """Its own tests say whether it is right, so records of proof stand."""
-    check = "map(operator.ne, x.shape, shape)"
-    found = render(("generator/runtime/call.py", check, check.replace("x.shape", "tuple(x.shape)")))
-    assert standing(found) == standing(committed())
-    kernels = {(family.name, name, level) for family in found for name in family.by_name for level in LEVELS}
-    assert unknown(found, tmp_path / "cache") >= kernels

@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-#: The window, in pixels.
-SIZE = (1400, 1150)
-
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -21,12 +18,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # The same pixels whatever the machine's screen and its settings.
-    "--hide-scrollbars",
-    "--force-device-scale-factor=1",
-    "--force-color-profile=srgb",
-    "--font-render-hinting=none",
-    "--disable-lcd-text",
+    "--window-size=1400,1150",
 )
 
 Open = Callable[..., Any]
@@ -39,8 +31,6 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if missing := [name for name, path in found.items() if path is None]:
         pytest.fail(f"no {' and no '.join(missing)} here; install them: apt-get install chromium chromium-driver")
     try:
-        import pixelmatch  # noqa: F401
-        from PIL import Image  # noqa: F401
         from selenium import webdriver
         from selenium.webdriver.chrome.service import Service
     except ImportError as error:
@@ -60,13 +50,8 @@ def browse(chromium: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a page's text, and fails the test afterwards if the browser complained of anything."""
     place = tmp_path / "page.html"
 
-    def opened(html: str, hash: str = "", dark: bool = False) -> Any:
+    def opened(html: str, hash: str = "") -> Any:
         place.write_text(html)
-        width, height = SIZE
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         # A page that differs by its hash alone would not be loaded again.
         chromium.get("about:blank")
         chromium.get(place.as_uri() + hash)

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
+from generator.bench import eager
 from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import remembered
 from generator.epilogue.chain import Epilogue
@@ -58,22 +59,6 @@ WITNESSES: Mapping[str, Callable[[torch.Tensor, Operands], torch.Tensor]] = {
     "geglu_tanh": lambda x, o: functional.gelu(x.chunk(2, -1)[0], approximate="tanh") * x.chunk(2, -1)[1],
     "reglu": lambda x, o: functional.relu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
     "swiglu(order=interleaved)": lambda x, o: functional.silu(x[:, 0::2]) * x[:, 1::2],
-}
-
-#: What eager torch calls each operation, one call each, on a tensor and operands of its type.
-EAGER: Mapping[str, Callable[[torch.Tensor, Operands], torch.Tensor]] = {
-    "bias": lambda x, o: x + o["bias"],
-    "bias_m": lambda x, o: x + o["bias_m"][:, None],
-    "scale": lambda x, o: x * o["scale"],
-    "add": lambda x, o: x + o["add"],
-    "mul": lambda x, o: x * o["mul"],
-    "relu": lambda x, o: functional.relu(x),
-    "gelu": lambda x, o: functional.gelu(x),
-    "gelu_tanh": lambda x, o: functional.gelu(x, approximate="tanh"),
-    "silu": lambda x, o: functional.silu(x),
-    "sigmoid": lambda x, o: functional.sigmoid(x),
-    "tanh": lambda x, o: functional.tanh(x),
-    "hardswish": lambda x, o: functional.hardswish(x),
 }
 
 #: Each as a spec writes it.
@@ -186,9 +171,7 @@ def unlike_eager(folder: Path, name: str, whole: bool) -> list[str]:
     `whole` looks at small whole numbers alone, where torch's own functions do not cancel.
     """
     variant, a, given, out = launched(folder, name, typed=True)
-    x = torch.matmul(a, torch.ones(1, 1, dtype=a.dtype))
-    for step in variant.epilogue.steps:
-        x = EAGER[step.operation](x, given)
+    x = eager.apply(variant.epilogue, torch.matmul(a, torch.ones(1, 1, dtype=a.dtype)), given)
     assert x.dtype == out.dtype
     unlike = (out.view(torch.int16) != x.view(torch.int16)) & ~(out.isnan() & x.isnan())
     if whole:

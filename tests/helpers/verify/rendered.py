@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from generator.commands.command_line import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.emit.render import RUNTIME
 from tests.helpers.call_functions import with_names
+from tests.helpers.support import render_spec
 
 
 def rendered(folder: Path, name: str, spec: str) -> Rendered:
     """The family `name` of a spec, rendered below `folder`."""
-    (folder / f"{name}.yaml").write_text(spec)
-    assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
-    return read(folder / name)
+    return read(render_spec(folder, name, spec))
 
 
 def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
