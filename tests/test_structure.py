@@ -28,7 +28,7 @@ BOUNDS = {
     "epilogue": 1660,
     "plan": 3880,
     "lowering": 4395,
-    "emit": 6935,
+    "emit": 7480,
     "runtime": 8630,
     "cost": 772,
     "problem": 2125,
@@ -158,7 +158,7 @@ def test_what_an_import_does_not_bring_along(entry: str, never: str) -> None:
 @pytest.mark.parametrize("room", BOUNDS)
 def test_a_room_has_a_bound(room: str) -> None:
     folder = ROOT / room if (ROOT / room).is_dir() else ROOT.parent / room
-    lines = sum(path.read_bytes().count(b"\n") for end in ("py", "pyi", "j2") for path in folder.rglob(f"*.{end}"))
+    lines = sum(path.read_bytes().count(b"\n") for end in ("py", "pyi", "j2", "c") for path in folder.rglob(f"*.{end}"))
     assert BOUNDS[room] * 0.8 < lines <= BOUNDS[room], "lower its bound, or say in the commit what is gained"
 
 
