@@ -53,6 +53,18 @@ def test_the_fastest_of_each_size_is_kept(bench: Bench) -> None:
     assert (bench.winners.read_bytes(), bench.journal.read_bytes()) == before
 
 
+def test_every_configuration_is_measured_for_the_fit_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("generator.tune.tuning_call.CANDIDATES", 1)
+    assert bench.tune("--complete") == 0
+    outcomes = [*Journal(bench.journal).outcomes.values()]
+    assert [len(each.times) for each in outcomes] == [6] * 4 and not any(each.whole for each in outcomes)
+    assert not bench.winners.exists()
+    assert bench.tune("--complete") == 0 and len(bench.calls) == 1
+    # Another method: what a usual call measures, one candidate, is not there yet.
+    assert bench.tune() == 0 and len(bench.calls) == 1 + 4
+    assert [each[-1] for each in winners_of(bench.winners)] == [16] * 4
+
+
 def test_a_stopped_call_goes_on_where_it_stopped(bench: Bench) -> None:
     bench.stop_after = 3
     with pytest.raises(KeyboardInterrupt):
