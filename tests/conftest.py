@@ -26,15 +26,15 @@ _SHARE = max(1, parallel.workers_by_default() // int(os.environ.get("PYTEST_XDIS
 parallel.workers_by_default = lambda: _SHARE
 
 
-#: Files of which all tests take long, and beginnings of names in two others.
+#: Files of which all tests take long, and beginnings of names in others.
 _WHOLE = (
     "bounds/order_proof drawn/drawn emit/copies emit/invariant emit/never_chosen emit/sharding emit/stubs "
     "tune/executors tune/public_calls tune/tuning_run "
     "verify/approximate_math verify/coverage verify/cubin_launches verify/cubin_package verify/operations "
     "verify/plugin"
 )
-_VERDICTS = "two orders counters symmetric batches groups blocks saved programs outputs"
-_PLANTED = ("B is", *["batches", "blocks", "groups", "outputs", "programs", "stored", "symmetric", "two"])
+_VERDICTS = "two orders counters symmetric batches groups blocks saved programs outputs a gates"
+_PLANTED = ("B is", *"batches blocks groups halves one outputs programs stored symmetric two what".split())
 _INTERPRETED = (
     "backward_launches combine compiled composed_products drawn_gradients experts flop_counts gradient_calls "
     "gradients graph_pass group_gradients groups hub_tests layers_as_torch less_host_code opcheck "
@@ -43,20 +43,39 @@ _INTERPRETED = (
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {
     **{f"{name.replace('/', '/test_')}.py": () for name in _WHOLE.split()},
-    "bench/test_cli.py": ("test_the_suites_shipped",),
+    "bench/test_cli.py": ("test_the_suites_shipped", "test_a_suite_from_file"),
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
+    "bounds/test_patterns.py": ("test_words_and_spelling_are_free[tiled_pointer_auto_hilbert",),
     "bounds/test_shipped.py": ("test_rows_that_a_tuner",),
     "bounds/test_verdicts.py": tuple(f"test_a_mistake_has_its_verdict[{section}" for section in _VERDICTS.split()),
+    "bounds/test_where.py": ("test_an_order_that_somebody_adds",),
+    "bounds/test_widths.py": ("test_sizes_of_a_larger_limit",),
     "cost/test_family_costs.py": ("test_the_choice_has_the_least_predicted_seconds[contracts",),
+    "emit/test_folder_lock.py": ("test_calls_with", "test_processes_that"),
     "emit/test_interpreted.py": tuple(f"test_interpreted_families[test_{name}]" for name in _INTERPRETED.split()),
     "emit/test_manifest_mutations.py": ("test_a_value_replaced",),
+    "emit/test_new_schedule.py": (),
+    "emit/test_prepare.py": ("test_prepared_calls_compile_nothing[gemm16",),
+    "emit/test_render.py": ("test_specs_may_define_operations_of_the_same_name[p", "test_the_surroundings"),
+    "epilogue/test_operations.py": ("test_one_entry_is_all",),
+    "language/test_elements.py": ("test_one_record_is_enough",),
     "language/test_reserved_names.py": ("test_no_two_variants",),
+    "language/test_schema.py": ("test_an_altered_spec", "test_what_the_reader_takes"),
+    "mutations/test_mutations.py": ("test_sample",),
     "runtime/test_private.py": ("test_a_family_does_without",),
-    "test_docs.py": ("test_a_command_prints", "test_a_session_prints"),
+    "test_cli.py": ("test_a_difference_is_status_1", "test_options_of_the_interpreter"),
+    "test_docs.py": (
+        "test_a_command_prints",
+        "test_a_session_prints",
+        "test_a_table_is_what_its_command_makes[docs/proving",
+    ),
     "verify/test_ahead_of_time.py": ("test_a_second_run",),
-    "verify/test_cli.py": ("test_a_run_goes_on",),
+    "verify/test_asynchronous_products.py": ("test_compiled_kernels_are_right",),
+    "verify/test_cli.py": ("test_a_run_goes_on", "test_a_run_that_is_stopped", "test_a_cache_that_cannot"),
+    "verify/test_lacking.py": ("test_the_command_line_says",),
     "verify/test_planted.py": tuple(f"test_planted[{section}" for section in _PLANTED),
     "verify/test_quantised_blocks.py": ("test_quotients_that_are_hard",),
+    "verify/test_undecided.py": ("test_a_kernel_that_bounds_does_not_understand",),
     "verify/test_words.py": ("test_another_constant",),
 }
 _ON_DEMAND = ("browser", "drawn", "ecosystem", "install", "mutations", "operators", "product")

@@ -3,15 +3,17 @@
 All of them where that takes seconds or a GPU. Interpreted, and proved for any size, are a few that have between them
 every value of every axis, and all pairs of values but those of layout, dtype and epilogue; those that are there for
 their epilogue alone are interpreted in some cases, and the rest of them on demand (`-m product`). Compiled are fewer
-that have every value, one launch of each. Every other kernel is proved for any size unless measured/proofs has that of
-its code. That every kernel was interpreted as it is, on each Triton version, is there too, and tests/test_docs.py asks
-for it; `verify --coverage` runs as many as one likes.
+that have every value, one launch of each. Of these, what measured/proofs has for a kernel's code is proved again with
+the long tests, but for one in `OFTEN`. Every other kernel is proved for any size unless measured/proofs has that of its
+code. That every kernel was interpreted as it is, on each Triton version, is there too, and tests/test_docs.py asks for
+it; `verify --coverage` runs as many as one likes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -33,6 +35,8 @@ PRIMARY = "sm90"
 LONG = ("layout", "dtype", "epilogue")
 #: The cases of a kernel that is there for its epilogue: edges of tiles, pitches, special values, a plain call.
 FOR_EPILOGUES = "[ps]*"
+#: Of so many proofs that are on record, one is made again by default.
+OFTEN = 8
 
 
 def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
@@ -50,8 +54,8 @@ def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
 FAMILIES = rendered(sorted((ROOT / "specs").glob("*.yaml")), shipped.GENERATED)
 
 
-def jobs() -> tuple[list[Job], list[Job], list[Job]]:
-    """Every kernel at the quick level and where there is a GPU, and at the slow levels a few; others later.
+def jobs() -> tuple[list[Job], list[Job], list[Job], list[Job]]:
+    """Every kernel at the quick level and where there is a GPU, and at the slow levels a few; the same again; others.
 
     The few have every value of every axis, and those that run with the long tests all pairs of values of the short
     ones. A kernel that is there for its epilogue alone is interpreted in the cases `FOR_EPILOGUES`. On demand it is
@@ -83,10 +87,28 @@ def jobs() -> tuple[list[Job], list[Job], list[Job]]:
     # One launch of each.
     chosen += covered(compiled, FAMILIES, Coverage.parse("kernels"))[0]
     quick = [level for level in default_levels(gpu()) if level not in ("bounds", "interpret")]
-    return plan(FAMILIES, quick) + chosen, later, others
+    again = [job for place, job in enumerate(filter(is_recorded, chosen)) if place % OFTEN]
+    return plan(FAMILIES, quick) + [job for job in chosen if job not in again], again, later, others
 
 
-JOBS, PAIRS, ON_DEMAND = jobs()
+@cache
+def recorded(level: str) -> set[Subject]:
+    """The code of which measured/proofs has a whole proof of a level, on any machine."""
+    records = [proof_records.read(path) for path in (ROOT / "measured" / "proofs").glob("*.json")]
+    return {
+        subject
+        for record in records
+        for subject, levels in record.proved.items()
+        if level in levels and proof_records.complete(levels[level])
+    }
+
+
+def is_recorded(job: Job) -> bool:
+    """Whether measured/proofs has a proof of what a job proves."""
+    return not job.contract and Subject.of(job, of_file(job.file)) in recorded(job.label)
+
+
+JOBS, AGAIN, PAIRS, ON_DEMAND = jobs()
 
 
 def label(job: Job) -> str:
@@ -102,7 +124,7 @@ def test_the_few_have_every_value_of_every_axis(level: str) -> None:
         for kernel in [remembered(job.folder).by_name[job.name]]
         if level != "compile" or PRIMARY in kernel.targets
     }
-    chosen = [words[job.folder, job.name] for job in JOBS if job.level == level and not job.contract]
+    chosen = [words[job.folder, job.name] for job in [*JOBS, *AGAIN] if job.level == level and not job.contract]
     wanted = {(axis, word) for axis, word in set().union(*words.values()) if level != "bounds" or axis != "epilogue"}
     assert wanted <= set().union(*chosen)
     assert len(chosen) < len(words) / 5
@@ -112,7 +134,7 @@ def test_the_few_have_every_value_of_every_axis(level: str) -> None:
     "job",
     [
         *JOBS,
-        *(pytest.param(job, marks=pytest.mark.long) for job in PAIRS),
+        *(pytest.param(job, marks=pytest.mark.long) for job in [*AGAIN, *PAIRS]),
         *(pytest.param(job, marks=pytest.mark.product) for job in ON_DEMAND),
     ],
     ids=label,
@@ -127,20 +149,9 @@ def test_verified(
     assert result.state is JobState.PASSED, whole_text(result) or result
 
 
-def recorded(level: str) -> set[Subject]:
-    """The code of which measured/proofs has a whole proof of a level, on any machine."""
-    records = [proof_records.read(path) for path in (ROOT / "measured" / "proofs").glob("*.json")]
-    return {
-        subject
-        for record in records
-        for subject, levels in record.proved.items()
-        if level in levels and proof_records.complete(levels[level])
-    }
-
-
 def test_every_other_kernel_was_proved_for_any_size_or_is(pools: Callable[[str], Pool]) -> None:
     proved = recorded("bounds")
-    chosen = {job for job in [*JOBS, *PAIRS] if job.level == "bounds"}
+    chosen = {job for job in [*JOBS, *AGAIN, *PAIRS] if job.level == "bounds"}
     others = {Subject.of(job, of_file(job.file)): job for job in plan(FAMILIES, ("bounds",)) if job not in chosen}
     changed = [job for subject, job in others.items() if subject not in proved]
     for result in [future.result() for future in [pools("bounds").submit(job) for job in changed]]:
