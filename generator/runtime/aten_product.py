@@ -157,22 +157,22 @@ class AtenProducts:
         if known is None or known.precision or deterministic() or result.unit not in (None, len(result.words) - 1):
             return False
         products = [(function, a, b, operands)]
-        if recording(a, b, *operands.values()):
-            if function.gradient is None:
-                return False
-            sum = a.new_empty((*a.shape[:-1], b.shape[-1]))
-            for name, left, right in (("a", sum, b.mT), ("b", a.mT, sum)):
-                contract, turned = function.gradient[name]
-                pair = (right.mT, left.mT) if turned else (left, right)
-                needed = (a if name == "a" else b).requires_grad
-                products += [(function.function(contract), *pair, {})] if needed else []
         try:
+            if recording(a, b, *operands.values()):
+                if function.gradient is None:
+                    return False
+                sum = a.new_empty((*a.shape[:-1], b.shape[-1]))
+                for name, left, right in (("a", sum, b.mT), ("b", a.mT, sum)):
+                    contract, turned = function.gradient[name]
+                    pair = (right.mT, left.mT) if turned else (left, right)
+                    needed = (a if name == "a" else b).requires_grad
+                    products += [(function.function(contract), *pair, {})] if needed else []
             for each, left, right, more in products:
                 given = {"a": left, "b": right, "out": None, **more}
                 if not (self.prefers(each, given) or (host and self.short(each, given))):
                     return False
             return True
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError, IndexError):
             # The call itself says what is wrong with its operands.
             return False
 

@@ -104,10 +104,10 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
         return out
     if recorded and torch.is_grad_enabled():
         return _Recorded.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
-    summed_rows: Tensor = summed(y, index, weights, out)
+    result: Tensor = summed(y, index, weights, out)
     if out is not None:
         written(out)
-    return summed_rows
+    return result
 
 
 def must_be_seen(*operands: Any) -> bool:

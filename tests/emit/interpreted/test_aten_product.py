@@ -198,8 +198,9 @@ def test_torch_records_a_call_whose_products_are_all_torchs(family, monkeypatch,
         grads = torch.autograd.grad(found, [a, b, bias], upstream)
         wanted = torch.autograd.grad(torch.addmm(bias, a, b), [a, b, bias], upstream)
         torch.testing.assert_close(grads, wanted, rtol=1e-2, atol=1e-2)
-    with pytest.raises(ValueError, match="gemm_fp16_rcr_bias: K is 64 in a and 24 in b"):
-        family.gemm_fp16_rcr_bias(a, b.t(), bias=bias)
+    for wrong, told in ((b.t(), "K is 64 in a and 24 in b"), (b[0], "b must have two dimensions")):
+        with pytest.raises(ValueError, match=f"gemm_fp16_rcr_bias: {told}"):
+            family.gemm_fp16_rcr_bias(a, wrong, bias=bias)
 
 
 def test_overriding_leaves_such_products_to_torch(family):
