@@ -51,7 +51,7 @@ def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
     return chosen
 
 
-FAMILIES = rendered(sorted((ROOT / "specs").glob("*.yaml")), shipped.GENERATED)
+FAMILIES = rendered(shipped.folders(), shipped.GENERATED)
 
 
 def jobs() -> tuple[list[Job], list[Job], list[Job], list[Job]]:
