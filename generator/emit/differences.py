@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import generator
 from generator.emit import code_parts
-from generator.emit.apply import Change, Refused, Survey, compare, compare_manifest, unified
-from generator.emit.file_digests import Digests
+from generator.emit.apply import MANIFEST, Change, Refused, unified
 from generator.emit.job import RenderingJob
 from generator.emit.rendering_results import CheckedFolder, FileDifference
 
@@ -23,9 +20,11 @@ def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
     older = version not in (None, generator.__version__)
     formatted: list[str] = []
     differences: list[FileDifference] = []
-    for change in compared(job, found):
+    for change in job.changes(found):
         if change.outcome == "formatted":
             formatted.append(change.name)
+        # With `only`, a manifest of an older spec stays right for the other kernels.
+        if change.outcome in ("same", "formatted") or (change.name == MANIFEST and job.only is not None and job.before):
             continue
         code = _code(change) if older else ""
         text = "".join(unified(job.folder, change)) if diff else ""
@@ -47,15 +46,3 @@ def _code(change: Change) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return "device code" if old.device != new.device else "host code" if old.host != new.host else "comments"
-
-
-def compared(job: RenderingJob, found: Survey) -> Iterator[Change]:
-    """The changes that rendering would make with `force`, those of the layout among them."""
-    bodies: dict[str, str] = {}
-    digests = Digests()
-    yield from (change for change in compare(found, job.files(bodies), digests) if change.outcome != "same")
-    # With `only`, a manifest of an older spec stays right for the other kernels.
-    if job.only is None or not job.before:
-        last = compare_manifest(found, job.manifest(bodies), digests)
-        if last.outcome != "same":
-            yield last

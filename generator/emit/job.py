@@ -212,7 +212,14 @@ class RenderingJob:
     def _own_text(self, name: str) -> str:
         return ATTRIBUTES_TEXT if name == ATTRIBUTES else package_source(self.present, name)
 
-    def files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
+    def changes(self, found: Survey) -> Iterator[Change]:
+        """What becomes of each file of the folder, the manifest last."""
+        bodies: dict[str, str] = {}
+        digests = Digests()
+        yield from compare(found, self._files(bodies), digests)
+        yield compare_manifest(found, manifest(self.present, bodies, self.recorded), digests)
+
+    def _files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
         """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
         shown = len(self.selected) >= _MANY and sys.stderr.isatty()
         sources = kernel_sources(self.family.spec, self.selected)
@@ -224,9 +231,6 @@ class RenderingJob:
             bodies[kernel.name] = stated_and_actual_digest(text)[1]
             yield f"{kernel.name}.py", text
         yield from ((name, self._own_text(name)) for name in self.own_names)
-
-    def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
-        return manifest(self.present, bodies, self.recorded)
 
 
 def render(
@@ -272,26 +276,14 @@ def _write(job: RenderingJob, found: Survey) -> RenderedFolder:
     """Bring the folder to what the job renders."""
     remove_temporary(found)
     begun = job.begin(found)
-    if begun is not None:
-        for _ in carry_out(found, [begun]):
-            pass
-    bodies: dict[str, str] = {}
-    digests = Digests()
-    made = compare(found, job.files(bodies), digests)
+    list(carry_out(found, [] if begun is None else [begun]))
     formatted = "same" if job.keeps_layout else "updated"
-    made = (replace(change, outcome=formatted) if change.outcome == "formatted" else change for change in made)
-    outcomes = list(carry_out(found, made))
-    outcomes += carry_out(found, [compare_manifest(found, job.manifest(bodies), digests)])
-    created, updated, removed, same = (
-        tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES
-    )
-    spec = job.family.spec
+    changes = (replace(x, outcome=formatted) if x.outcome == "formatted" else x for x in job.changes(found))
+    outcomes = list(carry_out(found, changes))
+    by_outcome = {word: tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES}
     names = tuple(kernel.name for kernel in job.selected)
-    return RenderedFolder(
-        *(spec.name, job.folder, spec.path, names),
-        *(created, updated, removed, same),
-        found.damage,
-    )
+    spec = job.family.spec
+    return RenderedFolder(spec.name, job.folder, spec.path, names, **by_outcome, damage=found.damage)
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:
