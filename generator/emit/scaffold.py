@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from generator.emit.advice import argument
-from generator.emit.apply import Refused, digest, is_unchanged
+from generator.emit.apply import Refused, text_of
 from generator.files.program import program
 from generator.language import schema
 from generator.language.errors import CallError, SpecError, shown
@@ -66,7 +66,7 @@ def create(name: str, given: dict[str, str], summary: str | None) -> None:
     if not beside.exists():
         _create(beside, schema.text())
         print(f"{beside}: created, for editors")
-    elif not is_unchanged(beside, digest(schema.text())):
+    elif text_of(beside) != schema.text():
         command = f"{program()} schema > {shlex.quote(str(beside))}"
         print(f"{beside}: kept; to renew it: {command}", file=sys.stderr)
     named = shlex.quote(argument(path))

@@ -12,7 +12,6 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 
 #: The fields that are written; each type of node has its own in the same order in every version of Python.
 _NAMES = """
@@ -29,12 +28,6 @@ _SILENT = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 #: The nodes that have docstrings.
 DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-@lru_cache(maxsize=256)
-def digest(text: str) -> str:
-    """The digest of a module's syntax tree; raises what `ast.parse` and `written` raise."""
-    return digest_of([written(ast.parse(text))])
 
 
 def digest_of(texts: Iterable[str]) -> str:
