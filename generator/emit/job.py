@@ -1,4 +1,4 @@
-"""Render a family into its folder, which no other process changes meanwhile."""
+"""Render a family into its folder, which no other process changes meanwhile, or compare it with its folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import generator
+from generator.emit import code_parts
 from generator.emit.apply import (
     MANIFEST,
     Change,
@@ -22,6 +24,7 @@ from generator.emit.apply import (
     read_manifest,
     remove_temporary,
     survey,
+    unified,
 )
 from generator.emit.authorship import Author, is_name
 from generator.emit.file_digests import Digests
@@ -31,13 +34,15 @@ from generator.emit.manifest_reader import VERSION
 from generator.emit.never_chosen import NeverChosen, never_chosen
 from generator.emit.package_files import package_names, package_source
 from generator.emit.render import ATTRIBUTES, ATTRIBUTES_TEXT, kernel_source, kernel_sources, stated_and_actual_digest
-from generator.emit.rendering_results import RenderedFolder
+from generator.emit.rendering_results import CheckedFolder, FileDifference, RenderedFolder
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.kernels import Family, Kernel, LeftOut
 
 #: Fewer kernels than this are rendered too fast for a progress bar.
 _MANY = 500
+#: What happens to a file of a folder.
+OUTCOMES = ("created", "updated", "removed", "same")
 
 
 @dataclass(frozen=True)
@@ -119,16 +124,8 @@ class RenderingJob:
         self._require_one_spec()
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
-        author = Author(self._heads(), any_spec="kernels" not in self.before)
-        listed = frozenset(names)
-        found = survey(
-            self.folder,
-            names,
-            self._text,
-            lambda name, text: author.origin(name, text, name in listed),
-            is_name,
-            kept,
-        )
+        author = Author(self._heads(), frozenset(names), any_spec="kernels" not in self.before)
+        found = survey(self.folder, names, self._text, author.origin, is_name, kept)
         self._require_manifest(found)
         self._require_fitting(found)
         return found
@@ -248,7 +245,12 @@ def render(
         obstacles: list[str] = []
         for job in jobs:
             try:
-                found = _survey_locked(job, waited[job.folder])
+                before = waited[job.folder]
+                if isinstance(before, Refused):
+                    raise before
+                if before:
+                    job.require_same_spec()
+                found = job.survey()
             except Refused as error:
                 obstacles.append(str(error))
             else:
@@ -261,15 +263,6 @@ def render(
             if report is not None:
                 report(done[-1])
     return tuple(done)
-
-
-def _survey_locked(job: RenderingJob, waited: bool | Refused) -> Survey:
-    """The state of a folder that this process has locked, perhaps after another one."""
-    if isinstance(waited, Refused):
-        raise waited
-    if waited:
-        job.require_same_spec()
-    return job.survey()
 
 
 def _write(job: RenderingJob, found: Survey) -> RenderedFolder:
@@ -286,9 +279,45 @@ def _write(job: RenderingJob, found: Survey) -> RenderedFolder:
     return RenderedFolder(spec.name, job.folder, spec.path, names, **by_outcome, damage=found.damage)
 
 
+def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
+    """How the job's folder differs from what it renders; with `diff`, each difference has its unified diff."""
+    spec, kernels = job.family.spec, tuple(kernel.name for kernel in job.selected)
+    try:
+        found = job.survey()
+    except Refused as error:
+        return CheckedFolder(spec.name, job.folder, spec.path, kernels, refused=str(error))
+    version = str(job.before.get("generator")) if job.before else None
+    older = version not in (None, generator.__version__)
+    formatted: list[str] = []
+    differences: list[FileDifference] = []
+    for change in job.changes(found):
+        if change.outcome == "formatted":
+            formatted.append(change.name)
+        # With `only`, a manifest of an older spec stays right for the other kernels.
+        if change.outcome in ("same", "formatted") or (change.name == MANIFEST and job.only is not None and job.before):
+            continue
+        code = _code(change) if older else ""
+        text = "".join(unified(job.folder, change)) if diff else ""
+        differences.append(FileDifference(change.name, change.outcome, change.name in found.edited, code, text))
+    return CheckedFolder(
+        *(spec.name, job.folder, spec.path, kernels, tuple(differences), tuple(formatted)),
+        blocked=tuple(found.blocked.values()),
+        damage=found.damage,
+        version=version,
+    )
+
+
+def _code(change: Change) -> str:
+    """What is different in a file of Python: code that Triton compiles, other code, or neither; empty for others."""
+    if change.outcome != "updated" or not change.name.endswith(".py"):
+        return ""
+    try:
+        old, new = code_parts.parts(change.old), code_parts.parts(change.new)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return "device code" if old.device != new.device else "host code" if old.host != new.host else "comments"
+
+
 def counted(number: int, one: str, several: str | None = None) -> str:
     """`1 kernel`, `2 kernels`."""
     return f"{number} {one if number == 1 else several or one + 's'}"
-
-
-OUTCOMES = ("created", "updated", "removed", "same")

@@ -12,8 +12,7 @@ from generator.cost import tuned
 from generator.emit import kept_digests
 from generator.emit.additions import require_additions
 from generator.emit.apply import MANIFEST, has_manifest
-from generator.emit.differences import checked
-from generator.emit.job import RenderingJob
+from generator.emit.job import RenderingJob, checked
 from generator.emit.job import render as written
 from generator.emit.rendering_results import (
     CheckedFolder,
