@@ -25,9 +25,8 @@ from typing import Any
 import generator
 from generator.emit.apply import MANIFEST
 from generator.emit.family_package import LinearContract, linear
-from generator.emit.licenses import license_expression
 from generator.emit.manifest_reader import Rendered
-from generator.emit.packed_family import Packed
+from generator.emit.packed_family import Packed, license_expression
 from generator.emit.render import PACKAGE, RUNTIME, environment, with_new_body
 from generator.files.package_data import data
 from generator.language.elements import ELEMENTS
