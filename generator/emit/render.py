@@ -217,7 +217,6 @@ def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
 
 
 _hosts: dict[tuple[object, ...], Host] = {}
-_equal_hosts: dict[Host, Host] = {}
 
 
 def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
@@ -232,9 +231,7 @@ def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
         made = Standalone(table) if alone else table
         text = macros_of("standalone.j2" if alone else "call.j2").text(made).strip("\n")
         first = made.first_imports if isinstance(made, Standalone) else ()
-        host = Host(operand_table(k), made.imports, text, first)
-        # Masks make few differences.
-        _hosts[key] = _equal_hosts.setdefault(host, host)
+        _hosts[key] = Host(operand_table(k), made.imports, text, first)
     return _hosts[key]
 
 
