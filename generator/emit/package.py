@@ -23,8 +23,6 @@ from generator.language.errors import CallError, shown
 
 #: The Hub's number of a version, which is part of the name of a branch.
 _MAJOR = re.compile(r"0|[1-9][0-9]{0,8}")
-
-
 #: The options of some formats alone.
 _OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
     "version": ("kernels", "wheel"),
@@ -55,13 +53,6 @@ def require_folder(out: Path) -> None:
 
 def package(options: argparse.Namespace) -> int:
     """Write the package and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
-    try:
-        return _package(options)
-    except FileError as error:
-        raise Refused(str(error)) from None
-
-
-def _package(options: argparse.Namespace) -> int:
     require_folder(options.out)
     folders = {real_path(folder): folder for folder in options.families}
     families = [manifest_reader.read(folder) for folder in folders.values()]

@@ -175,7 +175,7 @@ class Repository:
         return json.dumps(found, indent=2) + "\n"
 
     def _text(self, template: str) -> str:
-        made: str = environment(data("emit", "hub")).get_template(template).render(self._values)
+        made: str = environment(data("emit", "hub")).get_template(template).render(self._values, hub=self)
         return made
 
     @cached_property
@@ -183,33 +183,23 @@ class Repository:
         """What the templates read."""
         variants = {name: kernels[0].variant for name, kernels in self.family.contracts.items()}
         calls = {name: call(v) for name, v in variants.items()}
-        contracts = [(name, formula(v), _operands(calls[name])) for name, v in variants.items()]
+        computed = {name: "; ".join([f"`{formula(v)}`", *beside(v)]) for name, v in variants.items()}
+        contracts = [(name, computed[name], _operands(calls[name])) for name in variants]
         results = [x.name for x in calls[contracts[0][0]].results]
         return {
-            "name": self.name,
-            "module": self.module,
-            "version": self.version,
-            "license": self.license,
-            "repo_id": self.repo,
             # Without --repo-id: who uploads it puts a name there.
             "repo": self.repo or f"OWNER/{self.name}",
             "generator": generator.__version__,
-            "spec": f"{self.family.name}.yaml",
-            "variant": f"torch-{self.backends[0]}",
-            "device": self.backends[0],
             "backends": _quoted(self.backends),
             "capabilities": _quoted(self.archs("cuda")),
             "rocm": _quoted(self.archs("rocm")),
-            "targets": ", ".join(self.targets),
             "triton": spelled(SUPPORTED),
             "contracts": contracts,
-            "beside": {name: [f"; {part}" for part in beside(v)] for name, v in variants.items()},
             "example_results": ", ".join(results) if len(results) > 1 else "y",
             # The size that groups divide: the rows, or K.
             "grouped": {name: v.products.divided for name, v in variants.items() if v.products.divided},
             "example": "".join(f", {operand.name}={operand.name}" for operand in contracts[0][2][2:]),
             "derived": any("triton." in operand.shape for *_, operands in contracts for operand in operands),
-            "layers": self.layers,
             # torch.compile traces operators of torch, which only `package: torch` has.
             "compiled": self.family.package == "torch",
             "backward": f"{RUNTIME}/autograd.py" in self.family.files,
