@@ -38,14 +38,12 @@ def require_additions(families: Iterable[Family]) -> None:
     """Raise `SpecError` for words that bring nothing."""
     mistakes = []
     for family in families:
-        for word in family.spec.additions:
-            if not suits(family, word):
-                position = family.spec.positions.get(("with", word), (1, 1))
-                told = f"with: {shown(word)} brings nothing: {_NEEDS[word][1]}"
-                mistakes.append(Mistake(family.spec.path, *position, told))
-        if "aten" in family.spec.backends and not torch_operators.operators(family):
-            position = family.spec.positions.get(("backends", "aten"), (1, 1))
-            told = "backends: 'aten' brings nothing: no contract is what one operator of torch computes"
-            mistakes.append(Mistake(family.spec.path, *position, told))
+        spec = family.spec
+        lacking = [("with", word, _NEEDS[word][1]) for word in spec.additions if not suits(family, word)]
+        if "aten" in spec.backends and not torch_operators.operators(family):
+            lacking.append(("backends", "aten", "no contract is what one operator of torch computes"))
+        for key, word, why in lacking:
+            told = f"{key}: {shown(word)} brings nothing: {why}"
+            mistakes.append(Mistake(spec.path, *spec.positions.get((key, word), (1, 1)), told))
     if mistakes:
         raise SpecError(mistakes)

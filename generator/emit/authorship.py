@@ -8,9 +8,8 @@ a line of their own in its place; earlier versions of the generator wrote the co
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from generator.emit import render
@@ -42,15 +41,11 @@ class Author:
     listed: frozenset[str]
     any_spec: bool = False
 
-    @cached_property
-    def _heads(self) -> tuple[str, ...]:
-        """What is above the digest of a file."""
-        return tuple(dict.fromkeys(_above(header, command_line(Path(name))) for header, name in self.heads))
-
-    @cached_property
-    def _alike(self) -> tuple[str, ...]:
-        """What may be above the digest of a module of the library."""
-        return (*self._heads, *dict.fromkeys(_above(header, render.ALIKE_LINE) for header, _ in self.heads))
+    def _above(self, alike: bool) -> Iterator[str]:
+        """What may be above the digest of a file, or of a module that is alike in all families."""
+        for header, name in self.heads:
+            for command in (command_line(Path(name)), *[render.ALIKE_LINE] * alike):
+                yield "\n".join([*map(comment, header), command, ""])
 
     def origin(self, name: str, text: str) -> Origin:
         """Who wrote a file.
@@ -61,8 +56,7 @@ class Author:
             return Origin.RENDERED if text == render.ATTRIBUTES_TEXT else Origin.FOREIGN
         digest = render.body_digest(text)
         end = f"{render.DIGEST_LINE}{digest}\n"
-        heads = self._alike if render.is_alike(name) else self._heads
-        if digest is not None and any(text.startswith(head + end) for head in heads):
+        if digest is not None and any(text.startswith(head + end) for head in self._above(render.is_alike(name))):
             return Origin.RENDERED
         command = re.search(rf"^{_COMMAND}\n{re.escape(end)}", text, re.M) if digest is not None else None
         if name in self.listed:
@@ -75,8 +69,3 @@ class Author:
 def is_name(name: str) -> bool:
     """Whether the generator gives a file of some family this name."""
     return name == render.ATTRIBUTES or name in _OTHERS or _KERNEL.fullmatch(name) is not None
-
-
-def _above(header: Sequence[str], command: str) -> str:
-    """The lines above the digest of a file, whose last one is the command."""
-    return "\n".join([*map(comment, header), command, ""])
