@@ -10,32 +10,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from generator.cost import analytic, family_costs, torch_operators, tuned
-from generator.emit import family_package
+from generator.emit import family_package, render
 from generator.emit.additions import has, suits
-from generator.emit.render import (
-    ALIKE_LINE,
-    ANALYTIC,
-    AO,
-    BACKENDS,
-    INDUCTOR,
-    LIBRARY,
-    LIBRARY_FOLDER,
-    NN,
-    PACK,
-    PACKAGE,
-    PRODUCTS,
-    RUNTIME,
-    SHARED_MEMORY,
-    STUBS,
-    TUNED,
-    TYPED,
-    environment,
-    host_of,
-    is_alike,
-    macros_of,
-    modules_of,
-    with_head,
-)
 from generator.emit.torchao_layers import torchao_layers
 from generator.lowering.docstrings import escaped
 from generator.lowering.gradient_lowering import GradientView
@@ -50,19 +26,19 @@ def package_names(family: Family) -> tuple[str, ...]:
     if family.spec.package == "files":
         return ()
     modules = {
-        NN: layers(family),
-        AO: has(family, "torchao"),
-        INDUCTOR: has(family, "inductor"),
-        PRODUCTS: has(family, "inductor") or has(family, "aten"),
-        PACK: bool(family_package.weights(family)),
+        render.NN: layers(family),
+        render.AO: has(family, "torchao"),
+        render.INDUCTOR: has(family, "inductor"),
+        render.PRODUCTS: has(family, "inductor") or has(family, "aten"),
+        render.PACK: bool(family_package.weights(family)),
         **{f"{gradient.file}.py": True for gradient in family.gradients if gradient.chained},
-        TUNED: bool(family.measured),
-        ANALYTIC: family.spec.select == "fastest",
-        BACKENDS: bool(torch_operators.operators(family)),
-        SHARED_MEMORY: any(map(needs_of, family.kernels)),
+        render.TUNED: bool(family.measured),
+        render.ANALYTIC: family.spec.select == "fastest",
+        render.BACKENDS: bool(torch_operators.operators(family)),
+        render.SHARED_MEMORY: any(map(needs_of, family.kernels)),
     }
-    library = [f"{RUNTIME}/{name}.py" for name in runtime_modules(family)]
-    return (PACKAGE, STUBS, TYPED, *(name for name, there in modules.items() if there), *library)
+    library = [f"{render.RUNTIME}/{name}.py" for name in runtime_modules(family)]
+    return (render.PACKAGE, render.STUBS, render.TYPED, *(name for name, there in modules.items() if there), *library)
 
 
 def runtime_modules(family: Family) -> tuple[str, ...]:
@@ -72,10 +48,10 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         return ()
     torch = family.spec.package == "torch"
     needed = {"operators"} if torch else {"launch"}
-    hosts = [host_of(kernel) for kernel in family.kernels]
+    hosts = [render.host_of(kernel) for kernel in family.kernels]
     needed |= {module for host in hosts for module in host.modules}
     views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
-    needed |= {module for each in views for module in modules_of(each.imports)}
+    needed |= {module for each in views for module in render.modules_of(each.imports)}
     reasons = {
         "autograd": bool(family.gradients),
         "differentiable": bool(family.gradients),
@@ -110,7 +86,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         more = imported(waiting.pop()) - needed
         needed |= more
         waiting += more
-    return ("__init__", *(name for name in LIBRARY if name in needed))
+    return ("__init__", *(name for name in render.LIBRARY if name in needed))
 
 
 def ranked(family: Family) -> bool:
@@ -151,7 +127,7 @@ def layers(family: Family) -> bool:
 
 def workspaces(family: Family) -> bool:
     """Whether calls of the family share memory, one after the other."""
-    return any("    Workspace(" in host_of(kernel).text for kernel in family.kernels)
+    return any("    Workspace(" in render.host_of(kernel).text for kernel in family.kernels)
 
 
 @cache
@@ -167,22 +143,22 @@ def imported(name: str) -> frozenset[str]:
 @cache
 def _library_text(name: str) -> str:
     """The text of a module of `generator/runtime`."""
-    return LIBRARY_FOLDER.joinpath(f"{name}.py").read_text(encoding="utf-8")
+    return render.LIBRARY_FOLDER.joinpath(f"{name}.py").read_text(encoding="utf-8")
 
 
 def _filled(template: str, **values: object) -> str:
-    return environment().get_template(template).render(values)
+    return render.environment().get_template(template).render(values)
 
 
 def package_source(family: Family, name: str) -> str:
     """The text of one of the files that `package_names` lists."""
     spec = family.spec
     typical = analytic.TYPICAL_M if spec.rows_alike else ()
-    if name == TYPED:
+    if name == render.TYPED:
         return ""
-    if name.startswith(f"{RUNTIME}/"):
-        body = _library_text(name.removeprefix(f"{RUNTIME}/").removesuffix(".py"))
-    elif name == PACKAGE:
+    if name.startswith(f"{render.RUNTIME}/"):
+        body = _library_text(name.removeprefix(f"{render.RUNTIME}/").removesuffix(".py"))
+    elif name == render.PACKAGE:
         copying, plain = copies(family), spec.package == "plain"
         twins = family_package.twins(family) if copying else {}
         modules = {"nn": layers(family), "ao": has(family, "torchao"), "inductor": has(family, "inductor")}
@@ -211,7 +187,7 @@ def package_source(family: Family, name: str) -> str:
             aten=bool(torch_operators.operators(family)),
             summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
         )
-    elif name == STUBS:
+    elif name == render.STUBS:
         body = _filled(
             "stubs.pyi.j2",
             plain=spec.package == "plain",
@@ -224,7 +200,7 @@ def package_source(family: Family, name: str) -> str:
             workspaces=workspaces(family),
             stubs=family_package.stubs(family),
         )
-    elif name == NN:
+    elif name == render.NN:
         linear = family_package.linear(family.contracts)
         gated, down = family_package.experts(family.contracts) if has(family, "experts") else ((), ())
         own: list[str] = []
@@ -236,27 +212,27 @@ def package_source(family: Family, name: str) -> str:
         # Layers of a family that may have experts tell which word brings them.
         lacks = suits(family, "experts") and not gated
         body = _filled("nn.py.j2", linear=own, gated=gated, down=down, lacks=lacks, adding=adding)
-    elif name == AO:
+    elif name == render.AO:
         stored = torchao_layers(family)
         body = _filled("ao.py.j2", layers=stored, rows="Stored(" in str(stored), name=spec.name)
-    elif name == INDUCTOR:
+    elif name == render.INDUCTOR:
         body = _filled("inductor.py.j2")
-    elif name == PRODUCTS:
+    elif name == render.PRODUCTS:
         entries = family_package.products(family)
         body = _filled("products.py.j2", products=entries, chained="applied(" in str(entries))
-    elif name == BACKENDS:
+    elif name == render.BACKENDS:
         body = _backends(family)
-    elif name == SHARED_MEMORY:
+    elif name == render.SHARED_MEMORY:
         needed = [
             (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))
             for names, needs in needs_of_all(family.kernels)
         ]
         body = _filled("shared_memory.py.j2", needed=needed)
-    elif name == PACK:
+    elif name == render.PACK:
         body = pack_source(family_package.weights(family), family_package.converters(family))
-    elif name == TUNED:
+    elif name == render.TUNED:
         body = _filled("tuned.py.j2", baked=tuned.bake(family), typical_m=typical)
-    elif name == ANALYTIC:
+    elif name == render.ANALYTIC:
         costs = family_costs.family_costs(family)
         not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in targets], "}", 4) for how, targets in costs.not_for]
         body = _filled("analytic.py.j2", costs=costs, not_for=not_for, typical_m=typical)
@@ -264,10 +240,10 @@ def package_source(family: Family, name: str) -> str:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None
         view = GradientView(gradient.chain, gradient)
-        macros = {"math": macros_of("math.j2"), "problem": macros_of(view.problem_template)}
+        macros = {"math": render.macros_of("math.j2"), "problem": render.macros_of(view.problem_template)}
         text = view.text.replace("gradient_kernel", gradient.file)
         body = _filled("gradient.py.j2", k=view, name=gradient.file, text=text, **macros)
-    return with_head(spec, body, ALIKE_LINE if is_alike(name) else None)
+    return render.with_head(spec, body, render.ALIKE_LINE if render.is_alike(name) else None)
 
 
 def _backends(family: Family) -> str:
@@ -289,10 +265,10 @@ def _backends(family: Family) -> str:
 def pack_source(contracts: Sequence[str], converters: Sequence[str]) -> str:
     """The text of `_pack.py` for contracts, as entries, and for keys of `CONVERTERS`."""
     public = ["CONTRACTS", "Element", "Stored", "dequantize", "quantize"]
-    imports = [import_of(f".{RUNTIME}.pack", public)]
+    imports = [import_of(f".{render.RUNTIME}.pack", public)]
     for part in sorted(converters):
         names = family_package.CONVERTING[part]
-        imports.append(import_of(f".{RUNTIME}.pack_{part}", names))
+        imports.append(import_of(f".{render.RUNTIME}.pack_{part}", names))
         public += names
     # Constants first, then classes, then functions, as linters sort them.
     public.sort(key=lambda name: (not name.isupper(), name[0].islower(), name))

@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,23 +34,14 @@ from generator.lowering.view import View
 from generator.plan.kernels import Kernel
 from generator.plan.memory_needs import differing_needs_of
 
-#: The family's files other than kernels and the library: the package, its types, what tells type checkers that it has
-#: any, layers, those of torchao, the pass of Inductor, products of torch, winners, costs, products of torch that may
-#: run, the packing of weights, and the shared memory of configurations.
-PACKAGE, STUBS, TYPED, NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, BACKENDS, PACK, SHARED_MEMORY = (
-    "__init__.py",
-    "__init__.pyi",
-    "py.typed",
-    "nn.py",
-    "ao.py",
-    "inductor.py",
-    "_products.py",
-    "_tuned.py",
-    "_analytic.py",
-    "_backends.py",
-    "_pack.py",
-    "_shared_memory.py",
-)
+#: The family's files other than kernels and the library: the package, its types, and what says that it has any;
+PACKAGE, STUBS, TYPED = "__init__.py", "__init__.pyi", "py.typed"
+#: layers, those of torchao, the pass of Inductor, and products of torch;
+NN, AO, INDUCTOR, PRODUCTS = "nn.py", "ao.py", "inductor.py", "_products.py"
+#: winners, costs, and products of torch that may run;
+TUNED, ANALYTIC, BACKENDS = "_tuned.py", "_analytic.py", "_backends.py"
+#: the packing of weights, and the shared memory of configurations.
+PACK, SHARED_MEMORY = "_pack.py", "_shared_memory.py"
 #: The folder of the library's modules, which are copied as they are, and those that every family has.
 RUNTIME = "_runtime"
 LIBRARY_FOLDER = Path(runtime.__file__).parent
@@ -243,22 +233,12 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
     """The text of each kernel's file in order; many kernels are rendered on all cores."""
+    source = partial(kernel_source, spec)
     workers = min(os.cpu_count() or 1, len(kernels) // _ENOUGH)
     if workers < 2:
-        yield from (kernel_source(spec, kernel) for kernel in kernels)
+        yield from map(source, kernels)
         return
     # Rendered here first, so that forked workers start with the templates compiled.
-    yield kernel_source(spec, kernels[0])
+    yield source(kernels[0])
     with ProcessPoolExecutor(workers, initializer=end_with_parent) as pool:
-        # Only so many at a time as keep the workers busy: the writing of files may be slower than they are.
-        waiting: deque[Future[list[str]]] = deque()
-        for start in range(1, len(kernels), _CHUNK):
-            waiting.append(pool.submit(_sources, spec, kernels[start : start + _CHUNK]))
-            if len(waiting) > 2 * workers:
-                yield from waiting.popleft().result()
-        for each in waiting:
-            yield from each.result()
-
-
-def _sources(spec: Spec, kernels: Sequence[Kernel]) -> list[str]:
-    return [kernel_source(spec, kernel) for kernel in kernels]
+        yield from pool.map(source, kernels[1:], chunksize=_CHUNK)
