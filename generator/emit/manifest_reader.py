@@ -68,8 +68,7 @@ class Rendered:
     @property
     def package(self) -> str:
         """How much host code the family has."""
-        found: str = self.contents.get("package", DEFAULTS["package"])
-        return found
+        return str(self.contents.get("package", DEFAULTS["package"]))
 
     @property
     def functions(self) -> dict[str, tuple[Kernel, ...]]:
@@ -86,9 +85,9 @@ class Rendered:
         """The names of the files other than kernels of products, sorted."""
         return sorted(name for name in self.files if name.removesuffix(".py") not in self.by_name)
 
-    def file(self, name: str, *, contract: bool = False) -> Path:
-        """The file of a kernel; with `contract`, the package that holds the function of a contract."""
-        return self.folder / ("__init__.py" if contract else f"{name}.py")
+    def file(self, name: str) -> Path:
+        """The file of a kernel."""
+        return self.folder / f"{name}.py"
 
 
 def read(folder: Path) -> Rendered:
@@ -104,19 +103,17 @@ def read(folder: Path) -> Rendered:
         raise CallError(on_one_line(f"{path} is not there: {folder} holds no rendered family; {hint}")) from None
     except FileError as error:
         raise CallError(on_one_line(str(error))) from None
+    again = f"render the family again: {rendering_into(folder)}"
     try:
         manifest = _JSON.parse(text)
         number = manifest.get("manifest")
         if type(number) is not int or number != VERSION:
-            again = f"render the family again: {rendering_into(folder)}"
             reason = f"version {json.dumps(number)} of the manifest; this generator reads {VERSION}; {again}"
             raise CallError(on_one_line(f"{path}:{line_of(text, ['manifest'])}: {reason}"))
         SCHEMA.check(manifest, text)
         family = _family(folder, manifest, text)
     except Wrong as error:
-        again = f"render the family again: {rendering_into(folder)}"
-        message = f"{path}:{error.line}: is invalid: {error.reason}; {again}"
-        raise CallError(on_one_line(message)) from None
+        raise CallError(on_one_line(f"{path}:{error.line}: is invalid: {error.reason}; {again}")) from None
     while len(_read) >= _MOST:
         del _read[next(iter(_read))]
     _read[folder] = family

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from generator.epilogue.operations import COLUMNS
 from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
-from generator.language.storage import Storage
 from generator.language.vocabulary import DEFAULTS
 from generator.lowering.lines import INDENT, bracketed
 from generator.plan.kernels import Family
@@ -37,12 +36,10 @@ def _is_layer(v: Variant) -> bool:
     chain = v.epilogue.word in ("none", "bias") and read in ([], [("bias", COLUMNS)]) and not v.epilogue.outputs
     usual = v.rounding == DEFAULTS["rounding"] and not v.products.several
     rows = v.layout.a in _ROWS and v.layout.c in _ROWS
-    return chain and usual and rows and _is_weight(v.dtype.stored_b) and _layer_type(v) is not None
-
-
-def _is_weight(b: Storage) -> bool:
-    """Whether any weight can be rounded to what is stored: integers need scales for that."""
-    return not b.plain and (b.block is not None or b.sparse or b.element.floating)
+    b = v.dtype.stored_b
+    # Any weight can be rounded to what is stored; integers need scales for that.
+    rounded = not b.plain and (b.block is not None or b.sparse or b.element.floating)
+    return chain and usual and rows and rounded and _layer_type(v) is not None
 
 
 def _layer_type(v: Variant) -> str | None:
