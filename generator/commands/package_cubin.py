@@ -10,8 +10,7 @@ from generator.emit import manifest_reader
 from generator.emit.cubin.sources import files as sources_of
 from generator.emit.cubin.sources import require_c_name
 from generator.emit.job import counted
-from generator.emit.new_folder import write_folder
-from generator.emit.package import require_folder
+from generator.emit.package import require_folder, write_folder
 from generator.emit.packed_family import packed_files
 from generator.language.call_numbers import whole_number
 from generator.language.errors import CallError

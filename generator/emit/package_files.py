@@ -11,8 +11,7 @@ from functools import cache
 
 from generator.cost import analytic, family_costs, torch_operators, tuned
 from generator.emit import family_package, render
-from generator.emit.additions import has, suits
-from generator.emit.torchao_layers import torchao_layers
+from generator.emit.additions import has, suits, torchao_layers
 from generator.lowering.docstrings import escaped
 from generator.lowering.gradient_lowering import GradientView
 from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, import_of, needed_entries, paragraph, tuple_of
