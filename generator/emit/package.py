@@ -51,9 +51,10 @@ def require_folder(out: Path) -> None:
         raise Refused(f"{out}: is {what}, and the package's folder must be there; name another folder")
 
 
-def write_folder(out: Path, files: Mapping[Path, bytes]) -> bool:
+def write_folder(out: Path, files: Mapping[Path, bytes], taken: str | None = None) -> bool:
     """Write files into the folder `out`, which is new, empty, or holds some of them as they are; else raise `Refused`.
 
+    With the message `taken`, the folder may hold others, too; it is raised for a file that is there with another text.
     Returns False if the folder has all of them already. What was written is removed if a file cannot be written.
     """
     written: list[Path] = []
@@ -62,9 +63,9 @@ def write_folder(out: Path, files: Mapping[Path, bytes]) -> bool:
         with alone(out):
             for folder in {(out / path).parent for path in files}:
                 remove_temporary(folder)
-            present = set(_files(out))
+            present = set(_files(out)) if taken is None else {path for path in files if os.path.lexists(out / path)}
             if not present <= files.keys() or any(read_bytes(out / path) != files[path] for path in present):
-                raise Refused(f"{out}: is not empty, and nothing is overwritten; choose another folder")
+                raise Refused(taken or f"{out}: is not empty, and nothing is overwritten; choose another folder")
             for path in files.keys() - present:
                 make_folder((out / path).parent)
                 write(out / path, files[path])
@@ -113,21 +114,12 @@ def _wheel(families: Sequence[Packed], options: argparse.Namespace) -> int:
     name = f"{names[0]}_kernels" if options.name is None else options.name
     file, data = wheel(families, name, "1" if options.version is None else options.version, options.license)
     path = options.out / file
-    make_folder(options.out)
-    with alone(options.out):
-        remove_temporary(options.out)
-        try:
-            before = read_bytes(path)
-        except FileNotFoundError:
-            write(path, data)
-            install = f"pip install {shlex.quote(str(path))}"
-            print(f"{path}: {counted(len(families), 'family', 'families')}; install it with: {install}")
-            return 0
-        except FileError:
-            before = b""
-        if before != data:
-            raise Refused(f"{path}: is there already, and nothing is overwritten; choose another folder or --version")
-    print(f"{path}: same")
+    taken = f"{path}: is there already, and nothing is overwritten; choose another folder or --version"
+    if not write_folder(options.out, {Path(file): data}, taken):
+        print(f"{path}: same")
+        return 0
+    install = f"pip install {shlex.quote(str(path))}"
+    print(f"{path}: {counted(len(families), 'family', 'families')}; install it with: {install}")
     return 0
 
 
