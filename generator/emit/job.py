@@ -104,20 +104,16 @@ class RenderingJob:
     @cached_property
     def before(self) -> dict[str, Any]:
         """The manifest in the folder, empty if there is none that can be used; `Refused` for one of a later format."""
+        told: object
         try:
-            found = read_manifest(self.folder) or {}
+            told = usable = read_manifest(self.folder) or {}
         except DamagedManifest as error:
-            self._require_format(error.value)
-            return {}
-        self._require_format(found)
-        return found
-
-    def _require_format(self, found: object) -> None:
-        """Raise `Refused` for a manifest of a later format, whatever else it says."""
-        number = found.get("manifest", VERSION) if isinstance(found, dict) else VERSION
+            told, usable = error.value, {}
+        number = told.get("manifest", VERSION) if isinstance(told, dict) else VERSION
         if isinstance(number, int) and number > VERSION:
-            told = f"version {number!r} of the manifest; this generator writes {VERSION}: install a later one"
-            raise Refused(f"{self.folder / MANIFEST}: {told}")
+            reason = f"version {number!r} of the manifest; this generator writes {VERSION}: install a later one"
+            raise Refused(f"{self.folder / MANIFEST}: {reason}")
+        return usable
 
     def survey(self) -> Survey:
         """The state of the folder; raise `Refused` if it is not the generator's, or if it is another spec's."""

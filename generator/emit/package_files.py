@@ -48,9 +48,9 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     torch = family.spec.package == "torch"
     needed = {"operators"} if torch else {"launch"}
     hosts = [render.host_of(kernel) for kernel in family.kernels]
-    needed |= {module for host in hosts for module in host.modules}
     views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
-    needed |= {module for each in views for module in render.modules_of(each.imports)}
+    imports = [*(host.imports for host in hosts), *(each.imports for each in views)]
+    needed |= {module for each in imports for module in render.modules_of(each)}
     reasons = {
         "autograd": bool(family.gradients),
         "differentiable": bool(family.gradients),

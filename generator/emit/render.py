@@ -194,11 +194,6 @@ class Host:
     #: The imports of the standard library.
     first_imports: tuple[str, ...] = ()
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """The modules of the library that the imports are of."""
-        return modules_of(self.imports)
-
 
 def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
     """The modules of the library that imports are of."""
