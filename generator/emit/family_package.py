@@ -309,6 +309,11 @@ def additive(family: Family) -> str:
     return collected("_ADDITIVE = {", names, "}") if names else ""
 
 
+def grouped(family: Family) -> bool:
+    """Whether the family has contracts whose products `offsets` divide."""
+    return any(variant.products.divided for variant in _variants(family).values())
+
+
 def combines(family: Family) -> bool:
     """Whether the family has `combine`: contracts whose rows are in groups."""
     return any(variant.products.divided == "M" for variant in _variants(family).values())

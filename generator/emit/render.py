@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -228,12 +229,22 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
     """The text of each kernel's file in order; many kernels are rendered on all cores."""
-    source = partial(kernel_source, spec)
     workers = min(os.cpu_count() or 1, len(kernels) // _ENOUGH)
     if workers < 2:
-        yield from map(source, kernels)
+        yield from (kernel_source(spec, kernel) for kernel in kernels)
         return
     # Rendered here first, so that forked workers start with the templates compiled.
-    yield source(kernels[0])
+    yield kernel_source(spec, kernels[0])
     with ProcessPoolExecutor(workers, initializer=end_with_parent) as pool:
-        yield from pool.map(source, kernels[1:], chunksize=_CHUNK)
+        # Only so many at a time as keep the workers busy: the writing of files may be slower than they are.
+        waiting: deque[Future[list[str]]] = deque()
+        for start in range(1, len(kernels), _CHUNK):
+            waiting.append(pool.submit(_sources, spec, kernels[start : start + _CHUNK]))
+            if len(waiting) > 2 * workers:
+                yield from waiting.popleft().result()
+        for each in waiting:
+            yield from each.result()
+
+
+def _sources(spec: Spec, kernels: Sequence[Kernel]) -> list[str]:
+    return [kernel_source(spec, kernel) for kernel in kernels]
