@@ -15,14 +15,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from generator.emit.advice import rendering_into
 from generator.emit.file_digests import Digests, is_same
-from generator.emit.file_digests import digest as digest
 from generator.files import writing
 from generator.files.checked_json import Schema, Wrong, line_of
 from generator.files.generator_error import GeneratorError
@@ -134,15 +133,6 @@ class Survey:
         return [*edited, *self.blocked.values(), *damage]
 
 
-def is_unchanged(path: Path, recorded: str) -> bool:
-    """Whether the file at `path` is as it was rendered: its text, line ends aside, has the recorded sha256.
-
-    A file that is no UTF-8 text is not. Raises `Refused` for one that cannot be read.
-    """
-    text = text_of(path)
-    return text is not None and digest(text) == recorded
-
-
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The folder's manifest; None if there is none. Raise `Refused` for one that cannot be read."""
     path = folder / MANIFEST
@@ -238,9 +228,7 @@ def survey(
         except Refused as error:
             blocked[name] = f"{error}; move it away"
             continue
-        if old is None:
-            continue
-        if recorded.has(name, old):
+        if old is None or recorded.has(name, old):
             continue
         wrote = origin(name, old)
         owned += [name] if wrote is not Origin.FOREIGN else []
@@ -253,7 +241,10 @@ def survey(
     unlisted: set[str] = set()
     strays: list[str] = []
     for name in sorted(found.present - wanted.keys() - recorded.files.keys() - kept - _IGNORED - {MANIFEST}):
-        wrote = _origin_of_unlisted(found, name, origin) if is_own_name(name) else Origin.FOREIGN
+        wrote = Origin.FOREIGN
+        with contextlib.suppress(Refused):
+            old = found.read(name) if is_own_name(name) else None
+            wrote = Origin.FOREIGN if old is None else origin(name, old)
         if wrote is not Origin.FOREIGN:
             unlisted.add(name)
             edited += [name] if wrote is Origin.EDITED else []
@@ -262,24 +253,8 @@ def survey(
     if manifest is None:
         foreign = sorted([*strays, *(name for name in blocked if name in wanted)])
         _require_own_folder(found, foreign, owned=bool(owned or unlisted), damaged=damaged)
-    return Survey(
-        folder,
-        found.present,
-        recorded,
-        kept,
-        frozenset(unlisted),
-        tuple(edited),
-        blocked,
-        damaged.told if damaged else None,
-    )
-
-
-def _origin_of_unlisted(found: Survey, name: str, origin: Callable[[str, str], Origin]) -> Origin:
-    try:
-        text = found.read(name)
-    except Refused:
-        return Origin.FOREIGN
-    return Origin.FOREIGN if text is None else origin(name, text)
+    damage = damaged.told if damaged else None
+    return replace(found, unlisted=frozenset(unlisted), edited=tuple(edited), blocked=blocked, damage=damage)
 
 
 def _require_own_folder(found: Survey, foreign: list[str], owned: bool, damaged: DamagedManifest | None) -> None:
@@ -333,15 +308,8 @@ def compare(found: Survey, files: Iterable[tuple[str, str]], digests: Digests) -
     """
     for name, text in files:
         digests.add(name, text, found.recorded)
-        if name in found.blocked:
-            continue
-        old = found.read(name)
-        if old == text:
-            yield Change(name, "same")
-        elif old is not None and is_same(name, old, text):
-            yield Change(name, "formatted", old, text)
-        else:
-            yield Change(name, "created" if old is None else "updated", old or "", text)
+        if name not in found.blocked:
+            yield _change(found, name, text)
     for name in sorted((found.recorded.files.keys() | found.unlisted) - digests.files.keys() - found.blocked.keys()):
         if name in found.kept:
             digests.keep(name, found.recorded)
@@ -354,13 +322,15 @@ def compare(found: Survey, files: Iterable[tuple[str, str]], digests: Digests) -
 def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
     """Make the changes one after another; yield each file's name and outcome."""
     for change in changes:
+        path = found.folder / change.name
         if change.outcome in ("created", "updated"):
-            path = found.folder / change.name
             if path.parent != found.folder:
                 make_folder(path.parent)
-            write(path, change.new)
+            try:
+                writing.write(path, change.new)
+            except FileError as error:
+                raise Refused(str(error)) from None
         elif change.outcome == "removed":
-            path = found.folder / change.name
             _remove(path)
             if path.parent != found.folder:
                 # The last file of a folder of the family takes it along.
@@ -389,11 +359,17 @@ def _remove(path: Path) -> None:
 
 def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Digests) -> Change:
     """The change of the manifest, which is written last."""
-    text = manifest_text({**manifest, **digests.entries()})
-    old = found.read(MANIFEST)
+    return _change(found, MANIFEST, manifest_text({**manifest, **digests.entries()}))
+
+
+def _change(found: Survey, name: str, text: str) -> Change:
+    """What becomes of a file that gets `text`."""
+    old = found.read(name)
     if old == text:
-        return Change(MANIFEST, "same")
-    return Change(MANIFEST, "created" if old is None else "updated", old or "", text)
+        return Change(name, "same")
+    if old is None:
+        return Change(name, "created", "", text)
+    return Change(name, "formatted" if is_same(name, old, text) else "updated", old, text)
 
 
 def manifest_text(manifest: Mapping[str, object]) -> str:
@@ -412,14 +388,6 @@ def manifest_text(manifest: Mapping[str, object]) -> str:
 
 
 _json = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def write(path: Path, text: str) -> None:
-    """`generator.files.writing.write`, which raises `Refused` if it fails."""
-    try:
-        writing.write(path, text)
-    except FileError as error:
-        raise Refused(str(error)) from None
 
 
 def unified(folder: Path, change: Change) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -51,8 +51,8 @@ def parts(text: str) -> Parts:
     launched: list[str] = []
     host: list[ast.AST] = []
     for place, statement in enumerate(body):
-        call = _call_of(statement)
-        if call is not None:
+        call = getattr(statement.node, "value", None)
+        if _CALL in statement.binds and isinstance(call, ast.Call):
             conditions = [x for x in call.keywords if x.arg in _CONDITIONS]
             launched += [written(x) for x in call.keywords if x.arg not in {_CHOICE, _NEEDS, *_CONDITIONS}]
             host += [*call.args, *conditions]
@@ -86,7 +86,8 @@ class _Statement:
         nodes: list[ast.AST] = []
         self.node, self.text = node, written(node, nodes)
         self.names = {part.id for part in nodes if isinstance(part, ast.Name)}
-        self.binds = _bound(node) or _stored(nodes)
+        stored = {part.id for part in nodes if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        self.binds = _bound(node) or stored
         self.is_table = isinstance(node, (ast.Assign, ast.AnnAssign)) and not self.binds.isdisjoint(_TABLES)
         #: Whether it defines a function that Triton compiles.
         self.is_jitted = any(
@@ -94,12 +95,6 @@ class _Statement:
             for decorator in getattr(node, "decorator_list", ())
             for part in ast.walk(decorator)
         )
-
-
-def _call_of(statement: _Statement) -> ast.Call | None:
-    """What a statement assigns to the name of a call, if it makes one."""
-    value = getattr(statement.node, "value", None)
-    return value if _CALL in statement.binds and isinstance(value, ast.Call) else None
 
 
 def _compiled(body: Sequence[_Statement]) -> set[int]:
@@ -138,7 +133,3 @@ def _bound(node: ast.AST) -> set[str]:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
     return set()
-
-
-def _stored(nodes: Iterable[ast.AST]) -> set[str]:
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from generator.emit.apply import Refused
@@ -25,10 +26,11 @@ def held(folders: Sequence[Path]) -> Iterator[Mapping[Path, bool | Refused]]:
     with contextlib.ExitStack() as stack:
         for folder in sorted(folders, key=os.path.realpath):
             twin = owners.setdefault(os.path.realpath(folder), folder)
+            told = f"{folder}: waiting for another process that renders this folder"
             try:
                 if twin != folder:
                     raise Refused(f"{folder}: is the same folder as {twin}; two families cannot share a folder")
-                found[folder] = stack.enter_context(alone(folder, lambda folder=folder: _tell(folder)))  # type: ignore[misc]
+                found[folder] = stack.enter_context(alone(folder, partial(print, told, file=sys.stderr, flush=True)))
                 # They are removed while they are locked.
                 _create(folder, stack)
             except FileError as error:
@@ -36,10 +38,6 @@ def held(folders: Sequence[Path]) -> Iterator[Mapping[Path, bool | Refused]]:
             except Refused as error:
                 found[folder] = error
         yield found
-
-
-def _tell(folder: Path) -> None:
-    print(f"{folder}: waiting for another process that renders this folder", file=sys.stderr, flush=True)
 
 
 def _create(folder: Path, stack: contextlib.ExitStack) -> None:

@@ -1,4 +1,4 @@
-"""Render a family into its folder, which no other process changes meanwhile."""
+"""Render a family into its folder, which no other process changes meanwhile, or compare it with its folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import generator
+from generator.emit import code_parts
 from generator.emit.apply import (
     MANIFEST,
     Change,
@@ -22,6 +24,7 @@ from generator.emit.apply import (
     read_manifest,
     remove_temporary,
     survey,
+    unified,
 )
 from generator.emit.authorship import Author, is_name
 from generator.emit.file_digests import Digests
@@ -31,13 +34,15 @@ from generator.emit.manifest_reader import VERSION
 from generator.emit.never_chosen import NeverChosen, never_chosen
 from generator.emit.package_files import package_names, package_source
 from generator.emit.render import ATTRIBUTES, ATTRIBUTES_TEXT, kernel_source, kernel_sources, stated_and_actual_digest
-from generator.emit.rendering_results import RenderedFolder
+from generator.emit.rendering_results import CheckedFolder, FileDifference, RenderedFolder
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.kernels import Family, Kernel, LeftOut
 
 #: Fewer kernels than this are rendered too fast for a progress bar.
 _MANY = 500
+#: What happens to a file of a folder.
+OUTCOMES = ("created", "updated", "removed", "same")
 
 
 @dataclass(frozen=True)
@@ -99,36 +104,24 @@ class RenderingJob:
     @cached_property
     def before(self) -> dict[str, Any]:
         """The manifest in the folder, empty if there is none that can be used; `Refused` for one of a later format."""
+        told: object
         try:
-            found = read_manifest(self.folder) or {}
+            told = usable = read_manifest(self.folder) or {}
         except DamagedManifest as error:
-            self._require_format(error.value)
-            return {}
-        self._require_format(found)
-        return found
-
-    def _require_format(self, found: object) -> None:
-        """Raise `Refused` for a manifest of a later format, whatever else it says."""
-        number = found.get("manifest", VERSION) if isinstance(found, dict) else VERSION
+            told, usable = error.value, {}
+        number = told.get("manifest", VERSION) if isinstance(told, dict) else VERSION
         if isinstance(number, int) and number > VERSION:
-            told = f"version {number!r} of the manifest; this generator writes {VERSION}: install a later one"
-            raise Refused(f"{self.folder / MANIFEST}: {told}")
+            reason = f"version {number!r} of the manifest; this generator writes {VERSION}: install a later one"
+            raise Refused(f"{self.folder / MANIFEST}: {reason}")
+        return usable
 
     def survey(self) -> Survey:
         """The state of the folder; raise `Refused` if it is not the generator's, or if it is another spec's."""
         self._require_one_spec()
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
-        author = Author(self._heads(), any_spec="kernels" not in self.before)
-        listed = frozenset(names)
-        found = survey(
-            self.folder,
-            names,
-            self._text,
-            lambda name, text: author.origin(name, text, name in listed),
-            is_name,
-            kept,
-        )
+        author = Author(self._heads(), frozenset(names), any_spec="kernels" not in self.before)
+        found = survey(self.folder, names, self._text, author.origin, is_name, kept)
         self._require_manifest(found)
         self._require_fitting(found)
         return found
@@ -212,7 +205,14 @@ class RenderingJob:
     def _own_text(self, name: str) -> str:
         return ATTRIBUTES_TEXT if name == ATTRIBUTES else package_source(self.present, name)
 
-    def files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
+    def changes(self, found: Survey) -> Iterator[Change]:
+        """What becomes of each file of the folder, the manifest last."""
+        bodies: dict[str, str] = {}
+        digests = Digests()
+        yield from compare(found, self._files(bodies), digests)
+        yield compare_manifest(found, manifest(self.present, bodies, self.recorded), digests)
+
+    def _files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
         """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
         shown = len(self.selected) >= _MANY and sys.stderr.isatty()
         sources = kernel_sources(self.family.spec, self.selected)
@@ -224,9 +224,6 @@ class RenderingJob:
             bodies[kernel.name] = stated_and_actual_digest(text)[1]
             yield f"{kernel.name}.py", text
         yield from ((name, self._own_text(name)) for name in self.own_names)
-
-    def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
-        return manifest(self.present, bodies, self.recorded)
 
 
 def render(
@@ -244,7 +241,12 @@ def render(
         obstacles: list[str] = []
         for job in jobs:
             try:
-                found = _survey_locked(job, waited[job.folder])
+                before = waited[job.folder]
+                if isinstance(before, Refused):
+                    raise before
+                if before:
+                    job.require_same_spec()
+                found = job.survey()
             except Refused as error:
                 obstacles.append(str(error))
             else:
@@ -259,44 +261,59 @@ def render(
     return tuple(done)
 
 
-def _survey_locked(job: RenderingJob, waited: bool | Refused) -> Survey:
-    """The state of a folder that this process has locked, perhaps after another one."""
-    if isinstance(waited, Refused):
-        raise waited
-    if waited:
-        job.require_same_spec()
-    return job.survey()
-
-
 def _write(job: RenderingJob, found: Survey) -> RenderedFolder:
     """Bring the folder to what the job renders."""
     remove_temporary(found)
     begun = job.begin(found)
-    if begun is not None:
-        for _ in carry_out(found, [begun]):
-            pass
-    bodies: dict[str, str] = {}
-    digests = Digests()
-    made = compare(found, job.files(bodies), digests)
+    list(carry_out(found, [] if begun is None else [begun]))
     formatted = "same" if job.keeps_layout else "updated"
-    made = (replace(change, outcome=formatted) if change.outcome == "formatted" else change for change in made)
-    outcomes = list(carry_out(found, made))
-    outcomes += carry_out(found, [compare_manifest(found, job.manifest(bodies), digests)])
-    created, updated, removed, same = (
-        tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES
-    )
-    spec = job.family.spec
+    changes = (replace(x, outcome=formatted) if x.outcome == "formatted" else x for x in job.changes(found))
+    outcomes = list(carry_out(found, changes))
+    by_outcome = {word: tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES}
     names = tuple(kernel.name for kernel in job.selected)
-    return RenderedFolder(
-        *(spec.name, job.folder, spec.path, names),
-        *(created, updated, removed, same),
-        found.damage,
+    spec = job.family.spec
+    return RenderedFolder(spec.name, job.folder, spec.path, names, **by_outcome, damage=found.damage)
+
+
+def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
+    """How the job's folder differs from what it renders; with `diff`, each difference has its unified diff."""
+    spec, kernels = job.family.spec, tuple(kernel.name for kernel in job.selected)
+    try:
+        found = job.survey()
+    except Refused as error:
+        return CheckedFolder(spec.name, job.folder, spec.path, kernels, refused=str(error))
+    version = str(job.before.get("generator")) if job.before else None
+    older = version not in (None, generator.__version__)
+    formatted: list[str] = []
+    differences: list[FileDifference] = []
+    for change in job.changes(found):
+        if change.outcome == "formatted":
+            formatted.append(change.name)
+        # With `only`, a manifest of an older spec stays right for the other kernels.
+        if change.outcome in ("same", "formatted") or (change.name == MANIFEST and job.only is not None and job.before):
+            continue
+        code = _code(change) if older else ""
+        text = "".join(unified(job.folder, change)) if diff else ""
+        differences.append(FileDifference(change.name, change.outcome, change.name in found.edited, code, text))
+    return CheckedFolder(
+        *(spec.name, job.folder, spec.path, kernels, tuple(differences), tuple(formatted)),
+        blocked=tuple(found.blocked.values()),
+        damage=found.damage,
+        version=version,
     )
+
+
+def _code(change: Change) -> str:
+    """What is different in a file of Python: code that Triton compiles, other code, or neither; empty for others."""
+    if change.outcome != "updated" or not change.name.endswith(".py"):
+        return ""
+    try:
+        old, new = code_parts.parts(change.old), code_parts.parts(change.new)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return "device code" if old.device != new.device else "host code" if old.host != new.host else "comments"
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:
     """`1 kernel`, `2 kernels`."""
     return f"{number} {one if number == 1 else several or one + 's'}"
-
-
-OUTCOMES = ("created", "updated", "removed", "same")

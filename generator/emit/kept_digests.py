@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 
 from generator.emit.advice import rendering
 from generator.emit.apply import MANIFEST
-from generator.emit.differences import compared
 from generator.emit.file_digests import digest
 from generator.emit.job import RenderingJob, render
 from generator.emit.rendering_results import CheckedFolder, FileDifference, RenderedFolder
@@ -47,7 +46,7 @@ def _digest(job: RenderingJob) -> str:
     if (job.folder / MANIFEST).is_file():
         return digest(read_text(job.folder / MANIFEST))
     whole = RenderingJob(job.family, job.out)
-    return next(digest(each.new) for each in compared(whole, whole.survey()) if each.name == MANIFEST)
+    return next(digest(each.new) for each in whole.changes(whole.survey()) if each.name == MANIFEST)
 
 
 def checked(job: RenderingJob) -> CheckedFolder:

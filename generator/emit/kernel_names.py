@@ -18,11 +18,9 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             functions.setdefault(node.name, []).append(node)
-    calls = [
-        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CALL"
-    ]
     launched = [x for x in _launched(tree) if len(functions.get(x, ())) == 1]
-    whole = "gradient_kernel" if any("GradientCall(" in ast.unparse(call)[:13] for call in calls) else "gemm_kernel"
+    gradient = any(ast.unparse(x).startswith("CALL = GradientCall(") for x in tree.body if isinstance(x, ast.Assign))
+    whole = "gradient_kernel" if gradient else "gemm_kernel"
     roles: dict[str, str] = {}
     for name in launched:
         # A kernel beside the one that multiplies has its name, and an end.

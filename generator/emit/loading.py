@@ -92,7 +92,10 @@ def load_family(folder: Path) -> ModuleType:
     """
     path = os.path.realpath(folder)
     _read_sources_of(Path(path))
-    name = folder.name if _is_free(folder.name, path) else _private_name(path)
+    # Else one that no module has: a word, because the family's operators have it as namespace.
+    word = re.sub(r"[^A-Za-z0-9]+", "_", os.path.basename(path)).strip("_")
+    private = f"_family_{zlib.crc32(os.fsencode(path)):08x}_{word}"
+    name = folder.name if _is_free(folder.name, path) else private
     for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
         del sys.modules[loaded]
     file = os.path.join(path, "__init__.py")
@@ -135,12 +138,6 @@ def _is_free(name: str, path: str) -> bool:
     except (ImportError, ValueError):
         return False
     return found is None or found.origin == os.path.join(path, "__init__.py")
-
-
-def _private_name(path: str) -> str:
-    """A name for the folder `path` that no module has: a word, because the family's operators have it as namespace."""
-    word = re.sub(r"[^A-Za-z0-9]+", "_", os.path.basename(path)).strip("_")
-    return f"_family_{zlib.crc32(os.fsencode(path)):08x}_{word}"
 
 
 @contextmanager

@@ -12,13 +12,13 @@ import generator
 from generator.emit.manifest_schema import VERSION
 from generator.emit.never_chosen import never_chosen
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.chain import Output, Step, definition
+from generator.epilogue.chain import definition
 from generator.epilogue.quantisation import PER_BLOCK, Quantisation
 from generator.language.model import Spec, Tile, Variant
 from generator.language.spec import file_name
 from generator.language.vocabulary import DEFAULTS
 from generator.lowering import docstrings
-from generator.plan.contract_call import Argument, ContractCall, call
+from generator.plan.contract_call import ContractCall, call
 from generator.plan.kernels import Family, Kernel
 
 
@@ -45,6 +45,7 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
     operations = {step.operation: step.meaning for step in formulas}
     # Kernels of a contract have one call.
     calls = {name: call(kernels[0].variant) for name, kernels in family.contracts.items()}
+    unused = [{"name": each.name, "reason": each.reason} for each in never_chosen(family)]
     return {
         **written_by(),
         "spec": spec_entry(spec),
@@ -62,14 +63,8 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
             {"name": left.name, "reason": left.reason} | ({"target": left.target} if left.target else {})
             for left in family.left_out
         ],
-        **_never_chosen(family),
+        **({"never_chosen": unused} if unused else {}),
     }
-
-
-def _never_chosen(family: Family) -> dict[str, list[dict[str, str]]]:
-    """What a manifest says of the kernels that no function chooses, if there are any."""
-    found = never_chosen(family)
-    return {"never_chosen": [{"name": each.name, "reason": each.reason} for each in found]} if found else {}
 
 
 def why_not_beside(family: Family, before: Mapping[str, Any], kept: Collection[str]) -> str | None:
@@ -104,9 +99,9 @@ def why_not_beside(family: Family, before: Mapping[str, Any], kept: Collection[s
 
 def _kernel(kernel: Kernel, body: str, described: ContractCall) -> dict[str, Any]:
     v = kernel.variant
-    outputs = [_output(output, x) for output, x in zip(v.epilogue.outputs, described.beside, strict=True)]
-    if described.out_scale is not None:
-        outputs.append({"name": described.out_scale.name, "shape": PER_BLOCK, "dtype": described.out_scale.dtype})
+    shaped = [(x, output.shape) for output, x in zip(v.epilogue.outputs, described.beside, strict=True)]
+    shaped += [(described.out_scale, PER_BLOCK)] if described.out_scale is not None else []
+    outputs = [{"name": x.name, "shape": shape, "dtype": x.dtype} for x, shape in shaped]
     return {
         "contract": v.contract,
         "formula": docstrings.formula(v),
@@ -132,20 +127,12 @@ def axes(v: Variant) -> dict[str, Any]:
             {
                 "operation": step.operation,
                 "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
-                "settings": dict(_settings(step)),
+                "settings": dict(step.meaning.settings if isinstance(step.meaning, Quantisation) else step.settings),
                 **({"output": step.meaning.output} if isinstance(step.meaning, AuxiliaryOutput) else {}),
             }
             for step in v.epilogue.steps
         ],
     }
-
-
-def _settings(step: Step) -> Mapping[str, Any]:
-    return step.meaning.settings if isinstance(step.meaning, Quantisation) else dict(step.settings)
-
-
-def _output(output: Output, argument: Argument) -> dict[str, Any]:
-    return {"name": argument.name, "shape": output.shape, "dtype": argument.dtype}
 
 
 @cache

@@ -68,8 +68,7 @@ class Rendered:
     @property
     def package(self) -> str:
         """How much host code the family has."""
-        found: str = self.contents.get("package", DEFAULTS["package"])
-        return found
+        return str(self.contents.get("package", DEFAULTS["package"]))
 
     @property
     def functions(self) -> dict[str, tuple[Kernel, ...]]:
@@ -86,9 +85,9 @@ class Rendered:
         """The names of the files other than kernels of products, sorted."""
         return sorted(name for name in self.files if name.removesuffix(".py") not in self.by_name)
 
-    def file(self, name: str, *, contract: bool = False) -> Path:
-        """The file of a kernel; with `contract`, the package that holds the function of a contract."""
-        return self.folder / ("__init__.py" if contract else f"{name}.py")
+    def file(self, name: str) -> Path:
+        """The file of a kernel."""
+        return self.folder / f"{name}.py"
 
 
 def read(folder: Path) -> Rendered:
@@ -104,19 +103,17 @@ def read(folder: Path) -> Rendered:
         raise CallError(on_one_line(f"{path} is not there: {folder} holds no rendered family; {hint}")) from None
     except FileError as error:
         raise CallError(on_one_line(str(error))) from None
+    again = f"render the family again: {rendering_into(folder)}"
     try:
         manifest = _JSON.parse(text)
         number = manifest.get("manifest")
         if type(number) is not int or number != VERSION:
-            again = f"render the family again: {rendering_into(folder)}"
             reason = f"version {json.dumps(number)} of the manifest; this generator reads {VERSION}; {again}"
             raise CallError(on_one_line(f"{path}:{line_of(text, ['manifest'])}: {reason}"))
         SCHEMA.check(manifest, text)
         family = _family(folder, manifest, text)
     except Wrong as error:
-        again = f"render the family again: {rendering_into(folder)}"
-        message = f"{path}:{error.line}: is invalid: {error.reason}; {again}"
-        raise CallError(on_one_line(message)) from None
+        raise CallError(on_one_line(f"{path}:{error.line}: is invalid: {error.reason}; {again}")) from None
     while len(_read) >= _MOST:
         del _read[next(iter(_read))]
     _read[folder] = family
@@ -135,9 +132,10 @@ def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
     epilogues: dict[str, Epilogue] = {}
     with _at(text, "name"):
         _require(why_no_family(manifest["name"]))
-    for path in (("summary",), ("spec", "file")):
-        with _at(text, *path):
-            _require_printable(_value(manifest, path))
+    with _at(text, "summary"):
+        _require_printable(manifest.get("summary", ""))
+    with _at(text, "spec", "file"):
+        _require_printable(manifest.get("spec", {}).get("file", ""))
     for name, entry in manifest["operations"].items():
         with _at(text, "operations", name):
             operations[name] = known(name, operation_of(entry))
@@ -147,9 +145,8 @@ def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
             kernels[name] = _kernel(name, entry, operations, epilogues)
             _require(None if f"{name}.py" in manifest["files"] else f"{name!r} is no file of the family")
     for index, entry in enumerate(manifest["left_out"]):
-        if not f"{entry['name']}{entry['reason']}".isprintable():
-            with _at(text, "left_out", str(index)):
-                _require_printable(f"{entry['name']}: {entry['reason']}")
+        with _at(text, "left_out", str(index)):
+            _require_printable(f"{entry['name']}: {entry['reason']}")
     for index, entry in enumerate(manifest.get("never_chosen", ())):
         with _at(text, "never_chosen", str(index)):
             _require(None if entry["name"] in kernels else f"{shown(entry['name'])} is no kernel of the family")
@@ -157,14 +154,6 @@ def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
     left_out = tuple(LeftOut(entry["name"], entry["reason"], entry.get("target")) for entry in manifest["left_out"])
     digests = {name: entry["sha256"] for name, entry in manifest["kernels"].items()}
     return Rendered(folder, manifest["name"], tuple(kernels.values()), left_out, digests, manifest["files"], manifest)
-
-
-def _value(manifest: Mapping[str, Any], path: Sequence[str]) -> str:
-    """The text at `path`, or none where a key is missing."""
-    value: Any = manifest
-    for key in path:
-        value = value.get(key, {})
-    return value or ""
 
 
 @contextmanager
@@ -248,21 +237,18 @@ def _kernel(
 
 def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, EpilogueOperation]) -> Epilogue:
     """The epilogue, each step with the operands that its entry states."""
-    used = [_used(entry, operations) for entry in entries]
+    used: list[Used] = []
+    for entry in entries:
+        name, settings = entry["operation"], entry.get("settings", {})
+        if name == QUANTIZE:
+            used.append((name, quantisation_of(settings), ()))
+        elif name in AUXILIARY:
+            used.append((name, named(AUXILIARY[name], str(entry["output"])), ()))
+        else:
+            used.append((name, operations[name], settings_of(settings, operations[name])))
     reason = why_no_chain([meaning for _, meaning, _ in used])
-    if reason is not None:
-        raise ValueError(f"an epilogue with {reason}")
+    _require(reason and f"an epilogue with {reason}")
     return Epilogue.chain(used)
-
-
-def _used(entry: Mapping[str, Any], operations: Mapping[str, EpilogueOperation]) -> Used:
-    """The name and meaning of a step, and its settings; an auxiliary output has the name of the output instead."""
-    name = entry["operation"]
-    if name == QUANTIZE:
-        return name, quantisation_of(entry.get("settings", {})), ()
-    if name not in AUXILIARY:
-        return name, operations[name], settings_of(entry.get("settings", {}), operations[name])
-    return name, named(AUXILIARY[name], str(entry["output"])), ()
 
 
 def _require_equal(written: object, found: object) -> None:

@@ -72,11 +72,8 @@ class _Candidate:
 
     def rows(self, target: str) -> list[dict[str, int]]:
         """The configurations that a target offers."""
-        too_large = self._too_large(target)
+        too_large = dict(self.kernel.not_offered).get(target, ())
         return [row for index, row in enumerate(self.configurations) if index not in too_large]
-
-    def _too_large(self, target: str) -> tuple[int, ...]:
-        return dict(self.kernel.not_offered).get(target, ())
 
     def accepts_all_of(self, other: _Candidate, target: str, equal: frozenset[str] = frozenset()) -> bool:
         """Whether, on a target, this kernel accepts every call that another one accepts.
@@ -87,10 +84,10 @@ class _Candidate:
             return False
         if not self.divided <= other.divided or (self.one_load and not other.one_load):
             return False
+        own = self.rows(target)
         if not (self.divided or self.one_load or equal):
             # Any configuration takes all sizes.
-            return len(self._too_large(target)) < len(self.kernel.tiles)
-        own = self.rows(target)
+            return bool(own)
         return bool(own) and all(any(self._as_wide(x, y, equal) for x in own) for y in other.rows(target))
 
     def _as_wide(self, own: Mapping[str, int], other: Mapping[str, int], equal: frozenset[str]) -> bool:
@@ -150,18 +147,14 @@ def _no_less(
 
 def _reason(earlier: Mapping[str, str], select: str) -> str:
     """Why a kernel is never chosen: `earlier` has, by target, the kernel that is tried before it."""
-    names = list(dict.fromkeys(earlier.values()))
-    first = f"{names[0]} is" if len(names) == 1 else f"{_listed(earlier)} are"
-    text = f"{first} tried before it and {'accepts' if len(names) == 1 else 'accept'} every call that it accepts"
-    if select == "table":
-        return f"{text}; no measurement names it"
-    if select == "fastest":
-        return f"{text}; no measurement names it, and the analytic model never prefers it"
-    return f"{text}; `select: {select}` does not compare kernels"
-
-
-def _listed(earlier: Mapping[str, str]) -> str:
-    return " and ".join(f"{name} on {target}" for target, name in earlier.items())
+    names = {*earlier.values()}
+    several = " and ".join(f"{name} on {target}" for target, name in earlier.items())
+    first, accept = (f"{several} are", "accept") if len(names) > 1 else (f"{names.pop()} is", "accepts")
+    why = {
+        "table": "no measurement names it",
+        "fastest": "no measurement names it, and the analytic model never prefers it",
+    }.get(select, f"`select: {select}` does not compare kernels")
+    return f"{first} tried before it and {accept} every call that it accepts; {why}"
 
 
 def _measured(family: Family) -> dict[str, dict[str, frozenset[str]]]:
@@ -171,10 +164,14 @@ def _measured(family: Family) -> dict[str, dict[str, frozenset[str]]]:
     baked = tuned.bake(family)
     targets = {kernel.name: kernel.targets for kernel in family.kernels}
     sources = {(device, name): source for device, name, source in baked.like}
+    entries = [(device, contract, {how for how, _ in rates}) for device, contract, rates in baked.rates]
+    # A winner is of one M, which has no part in the choice where rows are alike.
+    won = () if family.spec.rows_alike else baked.won
+    entries += [(device, contract, {how for _, how, _ in winners}) for device, contract, winners in won]
     found: dict[str, dict[str, set[str]]] = {}
     for contract, kernels in family.contracts.items():
         own = {kernel.how: set[str]() for kernel in kernels}
-        for device, source, hows in _entries(baked, rows_alike=family.spec.rows_alike):
+        for device, source, hows in entries:
             if source not in (contract, sources.get((device, contract))):
                 continue
             target = DEVICES[slug(device)].target if slug(device) in DEVICES else None
@@ -183,15 +180,6 @@ def _measured(family: Family) -> dict[str, dict[str, frozenset[str]]]:
                 own[how].update({target} if target is not None else targets[f"{contract}__{how}"])
         found[contract] = own
     return {contract: {how: frozenset(each) for how, each in own.items()} for contract, own in found.items()}
-
-
-def _entries(baked: tuned.Baked, *, rows_alike: bool) -> Iterator[tuple[str, str, set[str]]]:
-    """Device, contract, and the kernels that are named by its rates or its winners."""
-    for device, contract, rates in baked.rates:
-        yield device, contract, {how for how, _ in rates}
-    # A winner is of one M, which has no part in the choice where rows are alike.
-    for device, contract, winners in () if rows_alike else baked.won:
-        yield device, contract, {how for _, how, _ in winners}
 
 
 def _needs(kernel: Kernel) -> tuple[frozenset[str], frozenset[str], bool, bool]:

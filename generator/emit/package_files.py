@@ -10,33 +10,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from generator.cost import analytic, family_costs, torch_operators, tuned
-from generator.emit import family_package
-from generator.emit.additions import has, suits
-from generator.emit.render import (
-    ALIKE_LINE,
-    ANALYTIC,
-    AO,
-    BACKENDS,
-    INDUCTOR,
-    LIBRARY,
-    LIBRARY_FOLDER,
-    NN,
-    PACK,
-    PACKAGE,
-    PRODUCTS,
-    RUNTIME,
-    SHARED_MEMORY,
-    STUBS,
-    TUNED,
-    TYPED,
-    environment,
-    host_of,
-    is_alike,
-    macros_of,
-    modules_of,
-    with_head,
-)
-from generator.emit.torchao_layers import torchao_layers
+from generator.emit import family_package, render
+from generator.emit.additions import has, suits, torchao_layers
 from generator.lowering.docstrings import escaped
 from generator.lowering.gradient_lowering import GradientView
 from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, import_of, needed_entries, paragraph, tuple_of
@@ -49,18 +24,20 @@ def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's modules other than kernels, with `/` behind the folder of those of the library."""
     if family.spec.package == "files":
         return ()
-    modules = (NN,) if layers(family) else ()
-    modules = (*modules, AO) if has(family, "torchao") else modules
-    modules = (*modules, INDUCTOR) if has(family, "inductor") else modules
-    modules = (*modules, PRODUCTS) if has(family, "inductor") or has(family, "aten") else modules
-    modules = (*modules, PACK) if family_package.weights(family) else modules
-    modules = (*modules, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
-    modules = (*modules, TUNED) if family.measured else modules
-    modules = (*modules, ANALYTIC) if family.spec.select == "fastest" else modules
-    modules = (*modules, BACKENDS) if torch_operators.operators(family) else modules
-    modules = (*modules, SHARED_MEMORY) if any(map(needs_of, family.kernels)) else modules
-    library = [f"{RUNTIME}/{name}.py" for name in runtime_modules(family)]
-    return (PACKAGE, STUBS, TYPED, *modules, *library)
+    modules = {
+        render.NN: layers(family),
+        render.AO: has(family, "torchao"),
+        render.INDUCTOR: has(family, "inductor"),
+        render.PRODUCTS: has(family, "inductor") or has(family, "aten"),
+        render.PACK: bool(family_package.weights(family)),
+        **{f"{gradient.file}.py": True for gradient in family.gradients if gradient.chained},
+        render.TUNED: bool(family.measured),
+        render.ANALYTIC: family.spec.select == "fastest",
+        render.BACKENDS: bool(torch_operators.operators(family)),
+        render.SHARED_MEMORY: any(map(needs_of, family.kernels)),
+    }
+    library = [f"{render.RUNTIME}/{name}.py" for name in runtime_modules(family)]
+    return (render.PACKAGE, render.STUBS, render.TYPED, *(name for name, there in modules.items() if there), *library)
 
 
 def runtime_modules(family: Family) -> tuple[str, ...]:
@@ -70,10 +47,10 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         return ()
     torch = family.spec.package == "torch"
     needed = {"operators"} if torch else {"launch"}
-    hosts = [host_of(kernel) for kernel in family.kernels]
-    needed |= {module for host in hosts for module in host.modules}
+    hosts = [render.host_of(kernel) for kernel in family.kernels]
     views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
-    needed |= {module for each in views for module in modules_of(each.imports)}
+    imports = [*(host.imports for host in hosts), *(each.imports for each in views)]
+    needed |= {module for each in imports for module in render.modules_of(each)}
     reasons = {
         "autograd": bool(family.gradients),
         "differentiable": bool(family.gradients),
@@ -108,7 +85,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         more = imported(waiting.pop()) - needed
         needed |= more
         waiting += more
-    return ("__init__", *(name for name in LIBRARY if name in needed))
+    return ("__init__", *(name for name in render.LIBRARY if name in needed))
 
 
 def ranked(family: Family) -> bool:
@@ -149,7 +126,7 @@ def layers(family: Family) -> bool:
 
 def workspaces(family: Family) -> bool:
     """Whether calls of the family share memory, one after the other."""
-    return any("    Workspace(" in host_of(kernel).text for kernel in family.kernels)
+    return any("    Workspace(" in render.host_of(kernel).text for kernel in family.kernels)
 
 
 @cache
@@ -165,40 +142,43 @@ def imported(name: str) -> frozenset[str]:
 @cache
 def _library_text(name: str) -> str:
     """The text of a module of `generator/runtime`."""
-    return LIBRARY_FOLDER.joinpath(f"{name}.py").read_text(encoding="utf-8")
+    return render.LIBRARY_FOLDER.joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
+def _filled(template: str, **values: object) -> str:
+    return render.environment().get_template(template).render(values)
 
 
 def package_source(family: Family, name: str) -> str:
     """The text of one of the files that `package_names` lists."""
     spec = family.spec
-    if name == TYPED:
+    typical = analytic.TYPICAL_M if spec.rows_alike else ()
+    if name == render.TYPED:
         return ""
-    if name.startswith(f"{RUNTIME}/"):
-        body = _library_text(name.removeprefix(f"{RUNTIME}/").removesuffix(".py"))
-    elif name == PACKAGE:
-        template = environment().get_template("family.py.j2")
-        summary = paragraph(escaped(spec.summary))
-        copying = copies(family)
+    if name.startswith(f"{render.RUNTIME}/"):
+        body = _library_text(name.removeprefix(f"{render.RUNTIME}/").removesuffix(".py"))
+    elif name == render.PACKAGE:
+        copying, plain = copies(family), spec.package == "plain"
         twins = family_package.twins(family) if copying else {}
-        body = template.render(
+        modules = {"nn": layers(family), "ao": has(family, "torchao"), "inductor": has(family, "inductor")}
+        body = _filled(
+            "family.py.j2",
             contracts=family_package.contracts(family),
-            plain=spec.package == "plain",
+            plain=plain,
             copies=copying,
             twins=twins,
             turning=family_package.contiguous_k(family, twins),
             across=family_package.across_k(family).values() if copying else (),
-            casts=() if spec.package == "plain" else family_package.casts(family),
-            batched=() if spec.package == "plain" else family_package.batched(family),
-            additive="" if not has(family, "dtensor") else family_package.additive(family),
+            casts=() if plain else family_package.casts(family),
+            batched=() if plain else family_package.batched(family),
+            additive=family_package.additive(family) if has(family, "dtensor") else "",
             gradients=family_package.gradients(family),
             ranked=ranked(family),
-            modules_on_demand=["nn"] * layers(family)
-            + ["ao"] * has(family, "torchao")
-            + ["inductor"] * has(family, "inductor"),
+            modules_on_demand=[module for module, there in modules.items() if there],
             overrides=has(family, "aten"),
-            lacks="" if spec.package == "plain" else _lacking(family),
+            lacks="" if plain else _lacking(family),
             combines=family_package.combines(family),
-            summary=summary,
+            summary=paragraph(escaped(spec.summary)),
             tuned=bool(family.measured),
             fastest=spec.select == "fastest",
             rows_alike=spec.rows_alike,
@@ -206,72 +186,63 @@ def package_source(family: Family, name: str) -> str:
             aten=bool(torch_operators.operators(family)),
             summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
         )
-    elif name == STUBS:
-        body = (
-            environment()
-            .get_template("stubs.pyi.j2")
-            .render(
-                plain=spec.package == "plain",
-                layers=layers(family),
-                torchao=has(family, "torchao"),
-                inductor=has(family, "inductor"),
-                overrides=has(family, "aten"),
-                prepare=has(family, "prepare"),
-                combines=family_package.combines(family),
-                workspaces=workspaces(family),
-                stubs=family_package.stubs(family),
-            )
+    elif name == render.STUBS:
+        body = _filled(
+            "stubs.pyi.j2",
+            plain=spec.package == "plain",
+            layers=layers(family),
+            torchao=has(family, "torchao"),
+            inductor=has(family, "inductor"),
+            overrides=has(family, "aten"),
+            prepare=has(family, "prepare"),
+            combines=family_package.combines(family),
+            workspaces=workspaces(family),
+            stubs=family_package.stubs(family),
         )
-    elif name == NN:
+    elif name == render.NN:
         linear = family_package.linear(family.contracts)
         gated, down = family_package.experts(family.contracts) if has(family, "experts") else ((), ())
-        # Layers of a family that may have experts tell which word brings them.
-        lacks = suits(family, "experts") and not gated
         own: list[str] = []
         for x in linear:
             head, items = f'"{x.contract}": (', [f"torch.{x.dtype}", str(x.bias), f'"{x.more}"']
             one = f"{head}{', '.join(items)})"
             own.append(f"{one}," if len(one) < WIDTH - 2 * INDENT else called(head, items, "),"))
         adding = family_package.accumulating(family.contracts) if linear else ()
-        listed = {"linear": own, "gated": gated, "down": down, "lacks": lacks, "adding": adding}
-        body = environment().get_template("nn.py.j2").render(listed)
-    elif name == AO:
+        # Layers of a family that may have experts tell which word brings them.
+        lacks = suits(family, "experts") and not gated
+        body = _filled("nn.py.j2", linear=own, gated=gated, down=down, lacks=lacks, adding=adding)
+    elif name == render.AO:
         stored = torchao_layers(family)
-        rows = any("Stored(" in entry for entry in stored)
-        body = environment().get_template("ao.py.j2").render(layers=stored, rows=rows, name=spec.name)
-    elif name == INDUCTOR:
-        body = environment().get_template("inductor.py.j2").render()
-    elif name == PRODUCTS:
+        body = _filled("ao.py.j2", layers=stored, rows="Stored(" in str(stored), name=spec.name)
+    elif name == render.INDUCTOR:
+        body = _filled("inductor.py.j2")
+    elif name == render.PRODUCTS:
         entries = family_package.products(family)
-        chained = "applied(" in str(entries)
-        template = environment().get_template("products.py.j2")
-        body = template.render(products=entries, chained=chained)
-    elif name == BACKENDS:
+        body = _filled("products.py.j2", products=entries, chained="applied(" in str(entries))
+    elif name == render.BACKENDS:
         body = _backends(family)
-    elif name == SHARED_MEMORY:
+    elif name == render.SHARED_MEMORY:
         needed = [
             (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))
             for names, needs in needs_of_all(family.kernels)
         ]
-        body = environment().get_template("shared_memory.py.j2").render(needed=needed)
-    elif name == PACK:
+        body = _filled("shared_memory.py.j2", needed=needed)
+    elif name == render.PACK:
         body = pack_source(family_package.weights(family), family_package.converters(family))
-    elif name == TUNED:
-        typical = analytic.TYPICAL_M if spec.rows_alike else ()
-        body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)
-    elif name == ANALYTIC:
-        typical = analytic.TYPICAL_M if spec.rows_alike else ()
+    elif name == render.TUNED:
+        body = _filled("tuned.py.j2", baked=tuned.bake(family), typical_m=typical)
+    elif name == render.ANALYTIC:
         costs = family_costs.family_costs(family)
         not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in targets], "}", 4) for how, targets in costs.not_for]
-        body = environment().get_template("analytic.py.j2").render(costs=costs, not_for=not_for, typical_m=typical)
+        body = _filled("analytic.py.j2", costs=costs, not_for=not_for, typical_m=typical)
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None
         view = GradientView(gradient.chain, gradient)
-        macros = {"math": macros_of("math.j2"), "problem": macros_of(view.problem_template)}
-        named = {"name": gradient.file, "text": view.text.replace("gradient_kernel", gradient.file)}
-        body = environment().get_template("gradient.py.j2").render(k=view, **named, **macros)
-    return with_head(spec, body, ALIKE_LINE if is_alike(name) else None)
+        macros = {"math": render.macros_of("math.j2"), "problem": render.macros_of(view.problem_template)}
+        text = view.text.replace("gradient_kernel", gradient.file)
+        body = _filled("gradient.py.j2", k=view, name=gradient.file, text=text, **macros)
+    return render.with_head(spec, body, render.ALIKE_LINE if render.is_alike(name) else None)
 
 
 def _backends(family: Family) -> str:
@@ -287,18 +258,18 @@ def _backends(family: Family) -> str:
     for key, rule in torch_operators.rules(family, found).items():
         steps = [(name, limit, *(x if isinstance(x, int) else f'"{x}"' for x in after)) for name, limit, *after in rule]
         rules.append((*key, steps))
-    return environment().get_template("backends.py.j2").render(contracts=entries, measured=sizes, rules=rules)
+    return _filled("backends.py.j2", contracts=entries, measured=sizes, rules=rules)
 
 
 def pack_source(contracts: Sequence[str], converters: Sequence[str]) -> str:
     """The text of `_pack.py` for contracts, as entries, and for keys of `CONVERTERS`."""
     public = ["CONTRACTS", "Element", "Stored", "dequantize", "quantize"]
-    imports = [import_of(f".{RUNTIME}.pack", public)]
+    imports = [import_of(f".{render.RUNTIME}.pack", public)]
     for part in sorted(converters):
         names = family_package.CONVERTING[part]
-        imports.append(import_of(f".{RUNTIME}.pack_{part}", names))
+        imports.append(import_of(f".{render.RUNTIME}.pack_{part}", names))
         public += names
     # Constants first, then classes, then functions, as linters sort them.
     public.sort(key=lambda name: (not name.isupper(), name[0].islower(), name))
     shown = collected("__all__ = [", [f'"{name}"' for name in public], "]")
-    return environment().get_template("pack.py.j2").render(contracts=contracts, imports=imports, names=shown)
+    return _filled("pack.py.j2", contracts=contracts, imports=imports, names=shown)

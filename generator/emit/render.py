@@ -35,23 +35,14 @@ from generator.lowering.view import View
 from generator.plan.kernels import Kernel
 from generator.plan.memory_needs import differing_needs_of
 
-#: The family's files other than kernels and the library: the package, its types, what tells type checkers that it has
-#: any, layers, those of torchao, the pass of Inductor, products of torch, winners, costs, products of torch that may
-#: run, the packing of weights, and the shared memory of configurations.
-PACKAGE, STUBS, TYPED, NN, AO, INDUCTOR, PRODUCTS, TUNED, ANALYTIC, BACKENDS, PACK, SHARED_MEMORY = (
-    "__init__.py",
-    "__init__.pyi",
-    "py.typed",
-    "nn.py",
-    "ao.py",
-    "inductor.py",
-    "_products.py",
-    "_tuned.py",
-    "_analytic.py",
-    "_backends.py",
-    "_pack.py",
-    "_shared_memory.py",
-)
+#: The family's files other than kernels and the library: the package, its types, and what says that it has any;
+PACKAGE, STUBS, TYPED = "__init__.py", "__init__.pyi", "py.typed"
+#: layers, those of torchao, the pass of Inductor, and products of torch;
+NN, AO, INDUCTOR, PRODUCTS = "nn.py", "ao.py", "inductor.py", "_products.py"
+#: winners, costs, and products of torch that may run;
+TUNED, ANALYTIC, BACKENDS = "_tuned.py", "_analytic.py", "_backends.py"
+#: the packing of weights, and the shared memory of configurations.
+PACK, SHARED_MEMORY = "_pack.py", "_shared_memory.py"
 #: The folder of the library's modules, which are copied as they are, and those that every family has.
 RUNTIME = "_runtime"
 LIBRARY_FOLDER = Path(runtime.__file__).parent
@@ -204,11 +195,6 @@ class Host:
     #: The imports of the standard library.
     first_imports: tuple[str, ...] = ()
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """The modules of the library that the imports are of."""
-        return modules_of(self.imports)
-
 
 def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
     """The modules of the library that imports are of."""
@@ -217,7 +203,6 @@ def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
 
 
 _hosts: dict[tuple[object, ...], Host] = {}
-_equal_hosts: dict[Host, Host] = {}
 
 
 def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
@@ -232,9 +217,7 @@ def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
         made = Standalone(table) if alone else table
         text = macros_of("standalone.j2" if alone else "call.j2").text(made).strip("\n")
         first = made.first_imports if isinstance(made, Standalone) else ()
-        host = Host(operand_table(k), made.imports, text, first)
-        # Masks make few differences.
-        _hosts[key] = _equal_hosts.setdefault(host, host)
+        _hosts[key] = Host(operand_table(k), made.imports, text, first)
     return _hosts[key]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,8 +12,7 @@ from generator.cost import tuned
 from generator.emit import kept_digests
 from generator.emit.additions import require_additions
 from generator.emit.apply import MANIFEST, has_manifest
-from generator.emit.differences import checked
-from generator.emit.job import RenderingJob
+from generator.emit.job import RenderingJob, checked
 from generator.emit.job import render as written
 from generator.emit.rendering_results import (
     CheckedFolder,
@@ -121,14 +120,11 @@ def variants(
     and `CallError` as `render` does.
     """
     jobs, warnings = _jobs(specs, "generated", only, package, additions, report=report)
-    return VariantsResult(tuple(map(_variants, jobs)), warnings)
-
-
-def _variants(job: RenderingJob) -> FamilyVariants:
-    spec = job.family.spec
-    return FamilyVariants(
-        spec.name, spec.path, spec.summary, job.selected, job.left_out, job.never_chosen, family=job.family
-    )
+    found = []
+    for job in jobs:
+        named = job.family.spec.name, job.family.spec.path, job.family.spec.summary
+        found.append(FamilyVariants(*named, job.selected, job.left_out, job.never_chosen, job.family))
+    return VariantsResult(tuple(found), warnings)
 
 
 def paths_of(given: Paths) -> list[Path]:
@@ -187,7 +183,12 @@ def _jobs(
             raise CallError(f"with: {shown(word)} is listed twice")
     found = families(paths_of(specs), package, additions)
     require_additions(found)
-    warnings = tuple(each for family in found for each in (*family.spec.warnings, *_not_entered(family)))
+    warnings: list[Mistake] = []
+    for family in found:
+        spec = family.spec
+        warnings += spec.warnings
+        for file, told in tuned.left_out(family):
+            warnings.append(Mistake(spec.path, *spec.positions["tuned", file], f"tuned: {file!r} {told}"))
     if report is not None:
         for warning in warnings:
             report(warning)
@@ -195,13 +196,7 @@ def _jobs(
     if only is not None and not any(job.selected for job in jobs):
         names = [kernel.name for family in found for kernel in family.kernels]
         raise CallError(f"--only {only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
-    return jobs, warnings
-
-
-def _not_entered(family: Family) -> Iterator[Mistake]:
-    """What of the spec's measurements does not enter the family."""
-    for file, told in tuned.left_out(family):
-        yield Mistake(family.spec.path, *family.spec.positions["tuned", file], f"tuned: {file!r} {told}")
+    return jobs, tuple(warnings)
 
 
 def _orphans(out: Path, found: Sequence[Family]) -> tuple[Path, ...]:

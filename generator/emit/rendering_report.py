@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import generator
@@ -33,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         return _list(variants(specs, **chosen, report=show).families, options.json)
     if options.check or options.diff:
-        print_each = _show_diff if options.diff else show
-        found = check(specs, options.out, **chosen, orphans=options.all, diff=options.diff, report=print_each)
+        report = partial(show, diff=options.diff)
+        found = check(specs, options.out, **chosen, orphans=options.all, diff=options.diff, report=report)
         if options.check:
             _conclude(found, options)
         return 0 if found.ok else 1
@@ -55,8 +56,8 @@ def spec_paths(specs: Sequence[Path], every: bool) -> list[Path]:
     return paths
 
 
-def show(event: Mistake | Path | RenderedFolder | CheckedFolder) -> None:
-    """Print a warning, or what was found or done with one folder."""
+def show(event: Mistake | Path | RenderedFolder | CheckedFolder, diff: bool = False) -> None:
+    """Print a warning, or what was found or done with one folder; with `diff`, the unified diffs of what was found."""
     if isinstance(event, Mistake):
         print(f"{event.path}:{event.line}:{event.column}: warning: {event.message}", file=sys.stderr)
     elif isinstance(event, Path):
@@ -68,25 +69,13 @@ def show(event: Mistake | Path | RenderedFolder | CheckedFolder) -> None:
         digest = " (its digest)" if kept_digests.FILE in (*event.same, *event.updated) else ""
         print(f"{event.folder}: {counted(len(event.kernels), 'kernel')}; {words}{digest}")
     else:
-        _show_obstacles(event)
+        for message in (event.refused, event.damage, *event.blocked):
+            if message is not None:
+                print(message, file=sys.stderr)
         for each in event.differences:
             edited = " (edited by hand)" if each.edited else ""
-            print(f"{event.folder / each.name}: would be {each.outcome}{edited}", file=sys.stderr)
-
-
-def _show_diff(event: Mistake | Path | CheckedFolder) -> None:
-    """The same, with the unified diffs of a folder."""
-    if not isinstance(event, CheckedFolder):
-        show(event)
-        return
-    _show_obstacles(event)
-    sys.stdout.writelines(each.diff for each in event.differences)
-
-
-def _show_obstacles(folder: CheckedFolder) -> None:
-    for message in (folder.refused, folder.damage, *folder.blocked):
-        if message is not None:
-            print(message, file=sys.stderr)
+            told = f"{event.folder / each.name}: would be {each.outcome}{edited}\n"
+            (sys.stdout if diff else sys.stderr).write(each.diff if diff else told)
 
 
 def _conclude(found: CheckResult, options: argparse.Namespace) -> None:

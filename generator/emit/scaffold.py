@@ -6,12 +6,11 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from generator.emit.advice import argument
-from generator.emit.apply import Refused, digest, is_unchanged
+from generator.emit.apply import Refused, text_of
 from generator.files.program import program
 from generator.language import schema
 from generator.language.errors import CallError, SpecError, shown
@@ -66,7 +65,7 @@ def create(name: str, given: dict[str, str], summary: str | None) -> None:
     if not beside.exists():
         _create(beside, schema.text())
         print(f"{beside}: created, for editors")
-    elif not is_unchanged(beside, digest(schema.text())):
+    elif text_of(beside) != schema.text():
         command = f"{program()} schema > {shlex.quote(str(beside))}"
         print(f"{beside}: kept; to renew it: {command}", file=sys.stderr)
     named = shlex.quote(argument(path))
@@ -97,35 +96,31 @@ def _summary(spec: Spec) -> str:
     """One line that names the product."""
     layout, *others = spec.axes["layout"]
     assert isinstance(layout, Layout)
-    sides = [f"{name} {_told(side)}" for name, side in zip("ABC", (layout.a, layout.b, layout.c))]
-    where = "in several layouts" if others else ", ".join(sides)
+    sides = zip("ABC", (layout.a, layout.b, layout.c))
+    told = [f"{name} {side}{'' if side == 'strided' else '-major'}" for name, side in sides]
+    where = "in several layouts" if others else ", ".join(told)
     types, chains = (" or ".join(map(word_of, spec.axes[axis])) for axis in ("dtype", "epilogue"))
     return f"{types} GEMM, {where}{'' if chains == DEFAULTS['epilogue'] else f', with epilogue {chains}'}."
 
 
-def _told(side: str) -> str:
-    return side if side == "strided" else f"{side}-major"
-
-
 def _text(given: dict[str, str], summary: str) -> str:
     """The spec: what was given, and every other key as a comment with its default."""
-    return "\n".join([*_lines(given, summary), ""])
-
-
-def _lines(given: dict[str, str], summary: str) -> Iterator[str]:
-    yield schema.MODELINE
-    yield "# A family of GEMM kernels: a scalar fixes an axis, a list varies it; the family is the product of all axes."
-    yield f"summary: {json.dumps(summary, ensure_ascii=False)}"
+    lines = [
+        schema.MODELINE,
+        "# A family of GEMM kernels: a scalar fixes an axis, a list varies it; the family is the product of all axes.",
+        f"summary: {json.dumps(summary, ensure_ascii=False)}",
+    ]
     letters = ", ".join(f"{letter} {word}" for letter, word in LAYOUT_LETTERS.items())
     for key, value in given.items():
         told = f"{KEYS[key].meaning}: {letters}" if key == "layout" else _comment(key)
-        yield from ("", f"# {told}", f"{key}: {value}")
-    yield from ("", "# Keys that may follow, with their defaults:")
+        lines += ["", f"# {told}", f"{key}: {value}"]
+    lines += ["", "# Keys that may follow, with their defaults:"]
     measured = given["select"] == "fastest"
     for key in KEYS:
         if key in DEFAULTS and key not in given:
             told = "; by measurements unless it is given" if measured and key in OPEN_AXES else ""
-            yield from ("#", f"# {_comment(key)}{told}", f"# {key}: {DEFAULTS[key]}")
+            lines += ["#", f"# {_comment(key)}{told}", f"# {key}: {DEFAULTS[key]}"]
+    return "\n".join([*lines, ""])
 
 
 def _comment(key: str) -> str:

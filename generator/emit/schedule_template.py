@@ -62,41 +62,26 @@ def _lacking(schedule: str, found: frozenset[str]) -> Iterator[tuple[str, str]]:
         yield "a result of the type that the spec names", "tile.finish"
 
 
-def _names(environment: jinja2.Environment, name: str) -> Iterator[str]:
-    """What a template names of the values that it is given, as `tile.step`, with what macros of tile.j2 name."""
-    blocks: dict[str, nodes.Block] = {}
-    parents: list[nodes.Template] = []
-    while True:
-        tree = _parsed(environment, name)
-        parents.append(tree)
-        for block in tree.find_all(nodes.Block):
-            blocks.setdefault(block.name, block)
-        extended = next(tree.find_all(nodes.Extends), None)
-        if extended is None:
-            break
-        assert isinstance(extended.template, nodes.Const)
-        name = extended.template.value
-    for tree in parents:
-        # A parent is rendered with the blocks of its children; of a child nothing outside blocks is, but macros.
-        for node in tree.body:
-            if tree is parents[-1] or isinstance(node, nodes.Macro):
-                yield from _read(node, blocks, _macros(environment))
+def _names(environment: jinja2.Environment, name: str, overridden: frozenset[str] = frozenset()) -> Iterator[str]:
+    """What a template and those that it extends name of the values that they are given, as `tile.step`.
 
-
-def _read(node: nodes.Node, blocks: Mapping[str, nodes.Block], macros: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    if isinstance(node, nodes.Block):
-        for each in blocks[node.name].body:
-            yield from _read(each, blocks, macros)
-        return
-    if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name):
-        yield f"{node.node.name}.{node.attr}"
-        if node.node.name == "tile":
-            yield from macros.get(node.attr, ())
-    if isinstance(node, nodes.Getitem) and isinstance(node.node, nodes.Name) and isinstance(node.arg, nodes.Getattr):
-        of = node.arg.node
-        yield f"{node.node.name}[{of.name if isinstance(of, nodes.Name) else ''}.{node.arg.attr}]"
-    for child in node.iter_child_nodes():
-        yield from _read(child, blocks, macros)
+    Of a macro of tile.j2 this includes what it calls; blocks that are overridden are left out.
+    """
+    tree = _parsed(environment, name)
+    blocks = list(tree.find_all(nodes.Block))
+    for block in blocks:
+        block.body = [] if block.name in overridden else block.body
+    for read in tree.find_all(nodes.Getattr):
+        if isinstance(read.node, nodes.Name):
+            yield f"{read.node.name}.{read.attr}"
+            yield from _macros(environment).get(read.attr, ()) if read.node.name == "tile" else ()
+    for item in tree.find_all(nodes.Getitem):
+        match item.node, item.arg:
+            case nodes.Name(name=of), nodes.Getattr(node=nodes.Name(name=key), attr=attribute):
+                yield f"{of}[{key}.{attribute}]"
+    for extends in tree.find_all(nodes.Extends):
+        assert isinstance(extends.template, nodes.Const)
+        yield from _names(environment, extends.template.value, overridden | {block.name for block in blocks})
 
 
 @cache

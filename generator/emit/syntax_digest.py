@@ -12,7 +12,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from itertools import groupby
 
 #: The fields that are written; each type of node has its own in the same order in every version of Python.
 _NAMES = """
@@ -29,12 +29,6 @@ _SILENT = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 #: The nodes that have docstrings.
 DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-@lru_cache(maxsize=256)
-def digest(text: str) -> str:
-    """The digest of a module's syntax tree; raises what `ast.parse` and `written` raise."""
-    return digest_of([written(ast.parse(text))])
 
 
 def digest_of(texts: Iterable[str]) -> str:
@@ -149,17 +143,11 @@ def _constant(value: object) -> str:
 
 def _parts(node: ast.JoinedStr) -> Iterator[str | ast.FormattedValue]:
     """The texts and replacement fields of an f-string; adjacent texts, which vary with Python's version, are joined."""
-    text = ""
-    for part in _pieces(node):
-        if isinstance(part, str):
-            text += part
-            continue
-        if text:
+    for is_text, group in groupby(_pieces(node), lambda part: isinstance(part, str)):
+        if not is_text:
+            yield from group
+        elif text := "".join(map(str, group)):
             yield text
-        text = ""
-        yield part
-    if text:
-        yield text
 
 
 def _pieces(node: ast.JoinedStr) -> Iterator[str | ast.FormattedValue]:

@@ -12,8 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 import generator
 from generator.emit.apply import MANIFEST
-from generator.emit.licenses import license_expression
-from generator.emit.packed_family import Packed
+from generator.emit.packed_family import Packed, license_expression
 from generator.language.errors import CallError, shown
 from generator.language.family_names import distribution, why_no_package
 from generator.language.versions import SUPPORTED, spelled
@@ -36,7 +35,12 @@ def wheel(families: Sequence[Packed], name: str, version: str, license: str | No
     if license is not None and expression is None:
         expected = "no licence expression of SPDX, such as MIT or Apache-2.0"
         raise CallError(f"package: --license: {shown(license)} is {expected}")
-    number = _number(version)
+    try:
+        if len(version) > _LONGEST:
+            raise InvalidVersion
+        number = str(Version(version))
+    except InvalidVersion:
+        raise CallError(f"package: --version: {shown(version)} is not a version, such as 1.0") from None
     # The parts of a wheel's name, and of its folder of metadata, are written with single underscores.
     stem = f"{distribution(name).replace('-', '_')}-{number}"
     info = f"{stem}.dist-info"
@@ -55,15 +59,6 @@ def wheel(families: Sequence[Packed], name: str, version: str, license: str | No
             entry.external_attr = 0o644 << 16
             made.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return f"{stem}-py3-none-any.whl", archive.getvalue()
-
-
-def _number(version: str) -> str:
-    try:
-        if len(version) > _LONGEST:
-            raise InvalidVersion
-        return str(Version(version))
-    except InvalidVersion:
-        raise CallError(f"package: --version: {shown(version)} is not a version, such as 1.0") from None
 
 
 def _files(families: Sequence[Packed], name: str) -> Iterator[tuple[str, bytes]]:

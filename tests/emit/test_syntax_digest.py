@@ -5,7 +5,12 @@ import sys
 
 import pytest
 
-from generator.emit.syntax_digest import digest, written
+from generator.emit.syntax_digest import digest_of, written
+
+
+def digest(text):
+    return digest_of([written(ast.parse(text))])
+
 
 #: Every type of node that is known.
 EVERYTHING = '''\

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import generator
-from generator.emit.apply import digest
+from generator.emit.file_digests import digest
 from generator.emit.manifest_reader import VERSION
 from tests.helpers.support import BASE, Spoken
 

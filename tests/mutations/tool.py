@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from generator.emit.apply import MANIFEST, digest
+from generator.emit.apply import MANIFEST
+from generator.emit.file_digests import digest
 from generator.emit.render import DIGEST_LINE, RUNTIME, stated_and_actual_digest
 from tests.helpers import shipped
 from tests.helpers.call_functions import with_names

@@ -25,9 +25,8 @@ from typing import Any
 import generator
 from generator.emit.apply import MANIFEST
 from generator.emit.family_package import LinearContract, linear
-from generator.emit.licenses import license_expression
 from generator.emit.manifest_reader import Rendered
-from generator.emit.packed_family import Packed
+from generator.emit.packed_family import Packed, license_expression
 from generator.emit.render import PACKAGE, RUNTIME, environment, with_new_body
 from generator.files.package_data import data
 from generator.language.elements import ELEMENTS
@@ -176,7 +175,7 @@ class Repository:
         return json.dumps(found, indent=2) + "\n"
 
     def _text(self, template: str) -> str:
-        made: str = environment(data("emit", "hub")).get_template(template).render(self._values)
+        made: str = environment(data("emit", "hub")).get_template(template).render(self._values, hub=self)
         return made
 
     @cached_property
@@ -184,52 +183,35 @@ class Repository:
         """What the templates read."""
         variants = {name: kernels[0].variant for name, kernels in self.family.contracts.items()}
         calls = {name: call(v) for name, v in variants.items()}
-        contracts = [(name, formula(v), _operands(calls[name])) for name, v in variants.items()]
+        computed = {name: "; ".join([f"`{formula(v)}`", *beside(v)]) for name, v in variants.items()}
+        contracts = [(name, computed[name], _operands(calls[name])) for name in variants]
         results = [x.name for x in calls[contracts[0][0]].results]
+        outs = [ELEMENTS[v.dtype.out] for v in variants.values()]
         return {
-            "name": self.name,
-            "module": self.module,
-            "version": self.version,
-            "license": self.license,
-            "repo_id": self.repo,
             # Without --repo-id: who uploads it puts a name there.
             "repo": self.repo or f"OWNER/{self.name}",
             "generator": generator.__version__,
-            "spec": f"{self.family.name}.yaml",
-            "variant": f"torch-{self.backends[0]}",
-            "device": self.backends[0],
             "backends": _quoted(self.backends),
             "capabilities": _quoted(self.archs("cuda")),
             "rocm": _quoted(self.archs("rocm")),
-            "targets": ", ".join(self.targets),
             "triton": spelled(SUPPORTED),
             "contracts": contracts,
-            "beside": {name: [f"; {part}" for part in beside(v)] for name, v in variants.items()},
             "example_results": ", ".join(results) if len(results) > 1 else "y",
             # The size that groups divide: the rows, or K.
             "grouped": {name: v.products.divided for name, v in variants.items() if v.products.divided},
-            "example": "".join(f", {operand.name}={operand.name}" for operand in contracts[0][2][2:]),
-            "derived": any("triton." in operand.shape for *_, operands in contracts for operand in operands),
-            "layers": self.layers,
+            "example": "".join(f", {each}={each}" for each in [*contracts[0][2]][2:]),
+            "derived": "triton." in str(contracts),
             # torch.compile traces operators of torch, which only `package: torch` has.
             "compiled": self.family.package == "torch",
             "backward": f"{RUNTIME}/autograd.py" in self.family.files,
-            "tolerance": _tolerance([v.dtype.out for v in variants.values()]),
+            # A relative error that sums of products and their rounding to a result's type stay below.
+            "tolerance": f"2**-{min([10, *(each.mantissa for each in outs if each.floating)])}",
         }
 
 
-@dataclass(frozen=True)
-class _Operand:
-    """An operand that a call must give, as the source of a script has it."""
-
-    name: str
-    shape: str
-    type: str
-    unit: int | None
-
-
-def _operands(made: ContractCall) -> tuple[_Operand, ...]:
-    found = []
+def _operands(made: ContractCall) -> dict[str, str]:
+    """The operands that a call must give, each as the source of a script makes it."""
+    found: dict[str, str] = {}
     for operand in (made.a, made.b, *made.keywords, *((made.out,) if made.reads_out else ())):
         result = made.out.dtype if isinstance(made.out.dtype, str) and ELEMENTS[made.out.dtype].bits > 8 else "fp32"
         # Of several types the first one; where any is taken, the result's.
@@ -237,8 +219,9 @@ def _operands(made: ContractCall) -> tuple[_Operand, ...]:
         type_ = operand.torch_dtype if isinstance(operand.dtype, str) else f"torch.{ELEMENTS[usual].torch}"
         extents = [extent.replace("ceil(", "triton.cdiv(") for extent in operand.extents]
         shape = f"({', '.join(extents)}{',' * (len(extents) == 1)})"
-        found.append(_Operand(operand.name, shape, type_, operand.unit))
-    return tuple(found)
+        random = f"_random({shape}, {type_}, {operand.unit}, device)"
+        found[operand.name] = "_ends(G, T, device)" if operand.name == "offsets" else random
+    return found
 
 
 def _is_license(text: str) -> bool:
@@ -258,9 +241,3 @@ def _is_repository(text: str) -> bool:
 
 def _quoted(words: Sequence[str]) -> str:
     return ", ".join(f'"{word}"' for word in words)
-
-
-def _tolerance(results: Sequence[str]) -> str:
-    """A relative error that sums of products and their rounding to a result's type stay below."""
-    bits = [ELEMENTS[word].mantissa for word in results if ELEMENTS[word].floating]
-    return f"2**-{min(10, *bits)}"
