@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     from generator.files.plain_text import representable
     from generator.files.reading import FileError
     from generator.language.errors import CallError
-    from generator.verify.folder_names import folder_names
+    from generator.verify.run_report import folder_names
 
     try:
         jobs, aside, cache = _jobs(config, [Path(folder) for folder in families])
@@ -68,8 +68,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     """The jobs of the session, the results of those that cannot run here, and the results of earlier sessions."""
     from generator.language.targets import TARGETS
     from generator.verify.coverage import Coverage
-    from generator.verify.job_costs import cost
-    from generator.verify.job_selection import part, plan, rendered, shard, within_reach
+    from generator.verify.job_selection import cost, part, plan, rendered, shard, within_reach
     from generator.verify.level_scope import out_of_reach
     from generator.verify.result_cache import ResultCache
     from generator.verify.verification_run import architecture, default_levels, gpu
@@ -233,8 +232,7 @@ class Outcomes:
 
     def _results(self, level: str, jobs: list[Job]) -> Iterator[JobResult]:
         from generator.verify import static_checks
-        from generator.verify.parallel import workers_by_default
-        from generator.verify.worker_pool import results
+        from generator.verify.worker_pool import results, workers_by_default
 
         return static_checks.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
 

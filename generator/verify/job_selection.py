@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import heapq
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -10,17 +11,18 @@ from pathlib import Path
 
 from generator.emit import kept_digests
 from generator.emit.advice import rendering
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered, read, remembered
 from generator.files.reading import real_path
 from generator.language.call_numbers import whole_number
 from generator.language.errors import CallError, shown
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
 from generator.verify.coverage import Coverage, CoveringArray, choose
-from generator.verify.job_costs import cost_of_launch
 from generator.verify.jobs import Job
 from generator.verify.launches import CompiledLaunch, launches
 
+#: Seconds of a job, at the compile level of one launch: the means over all families.
+_SECONDS = {"static": 0.01, "bounds": 0.5, "interpret": 4.0, "compile": 0.7, "gpu": 6.0}
 #: The most parts that a run can be divided into.
 _MOST_PARTS = 100_000
 
@@ -181,3 +183,19 @@ def shard(jobs: Sequence[Job], index: int, count: int, cost: Callable[[Job], flo
         if part == index - 1:
             mine.add(place)
     return [job for place, job in enumerate(jobs) if place in mine]
+
+
+def cost(job: Job) -> float:
+    """The expected duration of a job in seconds."""
+    if job.target is None:
+        return _SECONDS[job.level]
+    many = len(job.chosen) or len(launches(remembered(job.folder).by_name[job.name], job.target))
+    return _SECONDS[job.level] * many
+
+
+def cost_of_launch(job: Job, launch: CompiledLaunch) -> float:
+    """The relative cost of compiling a launch: the elements of its tile, more for each function of the epilogue."""
+    t = launch.tile
+    epilogue = remembered(job.folder).by_name[job.name].variant.epilogue
+    functions = sum(isinstance(node, ast.Call) for step in epilogue.steps for node in ast.walk(step.tree))
+    return 1024 * t.warps + t.m * t.n * (1 + 2 * functions) + (t.m + t.n) * t.k

@@ -13,9 +13,8 @@ from generator.files.plain_text import representable
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import AXES, CONTRACT_AXES
 from generator.plan.kernels import Kernel
-from generator.verify.folder_names import folder_names
 from generator.verify.jobs import LEVELS, Job, JobResult, JobState, command
-from generator.verify.run_report import totals, verdict
+from generator.verify.run_report import folder_names, totals, verdict
 
 #: The largest number of failures of a cell, and of characters of a message: more would only make the page larger.
 _FAILURES = 25

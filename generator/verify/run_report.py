@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,6 @@ from pathlib import Path
 from generator.emit.report import ReportTable
 from generator.files import output_files
 from generator.files.plain_text import representable
-from generator.verify.folder_names import folder_names
 from generator.verify.jobs import JobResult, JobState, command
 
 
@@ -173,3 +173,17 @@ def write_junit(path: Path, results: Iterable[JobResult], *, allow_undecided: bo
     text = io.BytesIO()
     ET.ElementTree(root).write(text, encoding="utf-8", xml_declaration=True)
     output_files.put(path, text.getvalue())
+
+
+def folder_names(folders: Iterable[Path]) -> dict[Path, str]:
+    """For each folder the shortest end of its path that no other has: `ladder`, or `a/ladder` beside `b/ladder`."""
+    parts = {folder: Path(os.path.abspath(folder)).parts for folder in folders}
+    found: dict[Path, str] = {}
+    for length in range(1, max(map(len, parts.values()), default=0) + 1):
+        left = {folder: own[-length:] for folder, own in parts.items() if len(own) >= length}
+        counts = Counter(left.values())
+        found |= {
+            folder: Path(*own).as_posix() for folder, own in left.items() if folder not in found and counts[own] == 1
+        }
+    # Two spellings of one folder.
+    return {folder: found.get(folder, folder.as_posix()) for folder in parts}

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import groupby, islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from generator.emit.manifest_reader import Rendered, remembered
+from generator.files.parent_process import begin_worker
 from generator.language.errors import CallError
 from generator.plan.claims import waits
 from generator.plan.kernels import Kernel
@@ -22,9 +26,13 @@ from generator.verify import folder_files, rendered_text
 from generator.verify.job_inputs import InputReader, with_inputs
 from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.manifest_configurations import tables
-from generator.verify.parallel import each
 from generator.verify.rendered_text import Listed, Text
+from generator.verify.worker_pool import workers_by_default
 
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
+#: The items that a worker gets at a time.
+_CHUNK = 100
 _LINE = "120"
 #: The files whose results are known at a time.
 _GROUP = 2000
@@ -114,3 +122,19 @@ def _ruff(folder: Path, names: Sequence[str], *arguments: str) -> str:
     if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
         raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
     return done.stdout
+
+
+def each(function: Callable[[_Item], _Value], items: Sequence[_Item], many: int) -> Generator[_Value, None, None]:
+    """The function's value for each item, in order; from `many` items on, in worker processes.
+
+    Closing the iterator, or an interrupt, ends the workers.
+    """
+    workers = workers_by_default()
+    if len(items) < many or workers < 2:
+        yield from map(function, items)
+        return
+    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
+    try:
+        yield from executor.map(function, items, chunksize=_CHUNK)
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)

@@ -25,14 +25,13 @@ from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
 from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage, CoveringArray
-from generator.verify.job_costs import cost
-from generator.verify.job_selection import plan, rendered, within_reach
+from generator.verify.job_selection import cost, plan, rendered, within_reach
 from generator.verify.job_selection import shard as shard_of
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState
 from generator.verify.lacking import lacking as lacking_of
 from generator.verify.level_scope import out_of_reach
-from generator.verify.parallel import workers_by_default
 from generator.verify.result_cache import ResultCache
+from generator.verify.worker_pool import workers_by_default
 
 
 @dataclass(frozen=True)

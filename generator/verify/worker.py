@@ -19,16 +19,15 @@ from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
 from generator.plan.kernels import Kernel
 from generator.problem.poisoned_operands import SHORT_OF_MEMORY, shortage
-from generator.verify.autotuner import tuner_fault
 from generator.verify.case_setup import prepare
 from generator.verify.case_sizes import Case, leading_extents
-from generator.verify.cases import cases, smallest_row
-from generator.verify.contract_calls import contract_cases
+from generator.verify.cases import cases, contract_cases, smallest_row
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.invalid_calls import Refusal
 from generator.verify.jobs import Failure, Job, JobResult, subject
 from generator.verify.level_scope import why_not_called, why_not_run
 from generator.verify.manifest_configurations import label_of
+from generator.verify.offered_rows import tuner_fault
 from generator.verify.refusals import refusals, right_call, right_case
 
 

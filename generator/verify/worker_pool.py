@@ -139,3 +139,8 @@ def _first(pool: Pool, jobs: Iterable[Job]) -> Iterator[JobResult]:
 def _died(job: Job) -> JobResult:
     failure = Failure("process", "the job does not end its process", "the worker process died (crash or out of memory)")
     return JobResult(job, failures=(failure,))
+
+
+def workers_by_default() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -22,8 +22,7 @@ from generator.files import output_files
 from generator.files.reading import FileError
 from generator.verify import result_cache, worker_pool
 from generator.verify.coverage import Coverage
-from generator.verify.job_costs import cost
-from generator.verify.job_selection import covered, plan, rendered, shard
+from generator.verify.job_selection import cost, covered, plan, rendered, shard
 from generator.verify.jobs import LEVELS, Failure, Job, JobResult, command
 from generator.verify.launches import launches
 from tests.helpers.support import ROOT, contents, unread
