@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
+from generator.emit.job import counted
 from generator.emit.manifest_reader import Rendered
 from generator.emit.report import STATES, Cell, Detail, ReportTable, Row, RunReport
 from generator.files.plain_text import representable
@@ -46,7 +47,7 @@ def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> RunRep
         "verification",
         ReportTable("Kernels", ["kernel", "family", *varied, *columns], table, _WORDS, frozenset(("family", *varied))),
         Cell(verdict(results), worst),
-        notes=[f"{len(families)} {'family' if len(families) == 1 else 'families'}: {', '.join(labels)}"]
+        notes=[f"{counted(len(families), 'family', 'families')}: {', '.join(labels)}"]
         + [*places]
         + ([f"The same for all: {', '.join(same)}"] if same else []),
         summaries=[_linked(totals(results))],
@@ -79,14 +80,9 @@ def _labels(families: Sequence[Rendered]) -> list[str]:
 
 def _columns(results: Iterable[JobResult]) -> list[str]:
     """The labels of the levels and targets in `results`, in the order in which they run."""
-    targets = list(TARGETS)
+    targets = [None, *TARGETS]
     jobs = {result.job.label: result.job for result in results}
-
-    def place(label: str) -> tuple[int, int]:
-        job = jobs[label]
-        return LEVELS.index(job.level), targets.index(job.target) if job.target else -1
-
-    return sorted(jobs, key=place)
+    return sorted(jobs, key=lambda label: (LEVELS.index(jobs[label].level), targets.index(jobs[label].target)))
 
 
 def _subjects(family: Rendered) -> Iterator[tuple[str, Kernel | None, dict[str, str]]]:
@@ -164,7 +160,7 @@ def _details(result: JobResult, not_offered: Sequence[str]) -> Iterator[Detail]:
     """Why a job has its state, what it measured, and the command that repeats it if it did not pass."""
     yield Detail("head", result.job.label, _state(result))
     facts = [
-        f"{result.cases} {'case' if result.cases == 1 else 'cases'}" if result.cases else "",
+        counted(result.cases, "case") if result.cases else "",
         f"largest error: {result.worst_error:.3g} of the allowed one" if result.worst_error else "",
         f"{result.seconds:.1f} s" if result.seconds else "",
         _place(result),
