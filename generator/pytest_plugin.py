@@ -83,7 +83,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     if folder == "":
         # As of a variable that is not set.
         raise ValueError("--gemm-cache: expected the path of a folder, got an empty text")
-    coverage = Coverage.parse(config.getoption("--gemm-coverage"))
+    coverage = Coverage(config.getoption("--gemm-coverage"))
     index, count = part(config.getoption("--gemm-shard"))
     found = rendered(folders, Path())
     # The query for a GPU takes seconds: mistakes in the options are reported first.

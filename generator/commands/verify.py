@@ -114,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _coverage(text: str) -> str:
-    return Coverage.parse(text).word
+    return Coverage(text).word
 
 
 def _processes(text: str) -> int:

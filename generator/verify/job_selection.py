@@ -109,56 +109,47 @@ def covered(
     """
     if coverage.word == "all":
         return list(jobs), []
-    kernels = _kernels(found)
+    kernels = {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
     stay: list[Job] = []
     choices = []
     for level in dict.fromkeys(job.level for job in jobs):
         members = [job for job in jobs if job.level == level and not job.contract]
-        points: list[dict[str, str]] = []
-        owners: list[tuple[Job, str]] = []
-        costs: list[float] = []
-        for job in members:
-            kernel = kernels[job.folder, job.name]
-            for launch in _launches(job, kernel, coverage) if job.target else (None,):
-                point = dict(kernel.variant.words)
-                if launch is not None:
-                    assert job.target is not None
-                    point["target"] = job.target
-                    if coverage.of_launches:
-                        point |= {"row": launch.row_label, "class": launch.case.name}
-                points.append(point)
-                owners.append((job, launch.name if launch else ""))
-                costs.append(cost_of_launch(job, launch) if launch else 1.0)
+        offered = [
+            (job, launch) for job in members for launch in _launches(job, kernels[job.folder, job.name], coverage)
+        ]
+        points = [_point(job, launch, kernels[job.folder, job.name], coverage) for job, launch in offered]
         # With `kernels` all levels choose the same kernels, so that costs, which differ by level, are not used.
+        costs = [cost_of_launch(job, launch) if launch else 1.0 for job, launch in offered]
         choice = choose(points, coverage, costs if coverage.of_launches else None)
         choices.append(choice)
         chosen: dict[Job, list[str]] = {}
-        for index in choice.indices:
-            job, name = owners[index]
-            chosen.setdefault(job, []).append(name)
-        stay += [_with(job, chosen[job]) for job in members if job in chosen]
+        for job, launch in (offered[index] for index in choice.indices):
+            chosen.setdefault(job, []).extend([launch.name] if launch else [])
+        stay += [replace(job, chosen=tuple(chosen[job])) for job in members if job in chosen]
         contracts = {(job.folder, kernels[job.folder, job.name].variant.contract) for job in chosen}
         stay += [job for job in jobs if job.level == level and job.contract and (job.folder, job.name) in contracts]
     return stay, choices
 
 
-def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:
-    return {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+def _point(job: Job, launch: CompiledLaunch | None, kernel: Kernel, coverage: Coverage) -> dict[str, str]:
+    """The axes of a choice with their values: of a kernel, and at the compile level of one of its launches."""
+    point = dict(kernel.variant.words)
+    if launch is not None and job.target is not None:
+        point["target"] = job.target
+        if coverage.of_launches:
+            point |= {"row": launch.row_label, "class": launch.case.name}
+    return point
 
 
-def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[CompiledLaunch]:
-    """The launches of a kernel to choose among at the compile level: every one, or the cheapest aligned one."""
-    assert job.target is not None
+def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[CompiledLaunch | None]:
+    """What of a kernel to choose among: at the compile level every launch, or the cheapest aligned one."""
+    if job.target is None:
+        return (None,)
     found = launches(kernel, job.target)
     if coverage.of_launches or not found:
         return found
     # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
     return (min(found, key=lambda launch: (launch.case.name != "aligned", cost_of_launch(job, launch))),)
-
-
-def _with(job: Job, chosen: Sequence[str]) -> Job:
-    names = tuple(name for name in chosen if name)
-    return Job(job.level, job.folder, job.name, job.contract, job.case, job.target, names) if names else job
 
 
 def part(text: str) -> tuple[int, int]:

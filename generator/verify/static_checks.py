@@ -9,13 +9,12 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from itertools import groupby, islice, pairwise
+from itertools import groupby, islice, pairwise, starmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.files.parent_process import begin_worker
@@ -29,8 +28,6 @@ from generator.verify.manifest_configurations import tables
 from generator.verify.rendered_text import Listed, Text
 from generator.verify.worker_pool import workers_by_default
 
-_Item = TypeVar("_Item")
-_Value = TypeVar("_Value")
 #: The items that a worker gets at a time.
 _CHUNK = 100
 _LINE = "120"
@@ -78,7 +75,7 @@ def check(files: Iterable[tuple[Path, Listed | None]]) -> Iterator[tuple[Path, l
     Raises `CallError` if ruff is not installed.
     """
     work = list(files)
-    with contextlib.closing(texts := each(_text, work, _MANY)):
+    with contextlib.closing(texts := _texts(work)):
         checked = zip((file for file, _ in work), texts, strict=True)
         while group := list(islice(checked, _GROUP)):
             yield from _with_ruff(group)
@@ -104,8 +101,17 @@ def _with_ruff(group: Sequence[tuple[Path, Text]]) -> Iterator[tuple[Path, list[
             yield file, found
 
 
-def _text(work: tuple[Path, Listed | None]) -> Text:
-    return rendered_text.check(*work)
+def _texts(work: Sequence[tuple[Path, Listed | None]]) -> Generator[Text, None, None]:
+    """What is wrong with each text, in order; of many in worker processes, which closing the iterator ends."""
+    workers = workers_by_default()
+    if len(work) < _MANY or workers < 2:
+        yield from starmap(rendered_text.check, work)
+        return
+    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
+    try:
+        yield from executor.map(rendered_text.check, *zip(*work, strict=True), chunksize=_CHUNK)
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
 
 
 def _ruff(folder: Path, names: Sequence[str], *arguments: str) -> str:
@@ -122,19 +128,3 @@ def _ruff(folder: Path, names: Sequence[str], *arguments: str) -> str:
     if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
         raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
     return done.stdout
-
-
-def each(function: Callable[[_Item], _Value], items: Sequence[_Item], many: int) -> Generator[_Value, None, None]:
-    """The function's value for each item, in order; from `many` items on, in worker processes.
-
-    Closing the iterator, or an interrupt, ends the workers.
-    """
-    workers = workers_by_default()
-    if len(items) < many or workers < 2:
-        yield from map(function, items)
-        return
-    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
-    try:
-        yield from executor.map(function, items, chunksize=_CHUNK)
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)

@@ -28,7 +28,6 @@ from generator.verify.coverage import Coverage, CoveringArray
 from generator.verify.job_selection import cost, plan, rendered, within_reach
 from generator.verify.job_selection import shard as shard_of
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState
-from generator.verify.lacking import lacking as lacking_of
 from generator.verify.level_scope import out_of_reach
 from generator.verify.result_cache import ResultCache
 from generator.verify.worker_pool import workers_by_default
@@ -148,7 +147,7 @@ def _require_words(levels: Sequence[str] | None, targets: Sequence[str], shard: 
 
 def _coverage(word: str) -> Coverage:
     try:
-        return Coverage.parse(word)
+        return Coverage(word)
     except ValueError as error:
         raise CallError(f"coverage: {error}") from None
 
@@ -204,7 +203,7 @@ def _lacking(
     record = proof_records.read(path)
     runs = {"device": device} if device and any(job.level == "gpu" for job in jobs) else {}
     proof_records.require_same_machine(path, record, _versions() | runs)
-    return lacking_of(jobs, found, record, aside)
+    return proof_records.lacking(jobs, found, record, aside)
 
 
 def _refuse_idle(jobs: Sequence[Job], only: str, levels: Sequence[str], given: Sequence[Path]) -> None:
