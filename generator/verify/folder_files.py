@@ -112,18 +112,13 @@ def failures(family: Rendered) -> Iterator[Failure]:
         file = family.folder / name
         if name.endswith(".py"):
             continue
-        found = _text(file)
-        if found is None or not family.recorded.has(name, found):
+        try:
+            text = text_of(file)
+        except Refused:
+            text = None
+        if text is None:
             changed = "cannot be read, but the manifest lists it; render the family again"
-            if found is not None:
-                changed = "was edited since it was rendered; render the family again with --force"
-            message = f"{file} {changed}"
-            yield Failure("manifest", "every file that the manifest lists is as it was rendered", message)
-
-
-def _text(file: Path) -> str | None:
-    """A file's text, line ends aside; None if it cannot be read."""
-    try:
-        return text_of(file)
-    except Refused:
-        return None
+        else:
+            changed = "was edited since it was rendered; render the family again with --force"
+        if text is None or not family.recorded.has(name, text):
+            yield Failure("manifest", "every file that the manifest lists is as it was rendered", f"{file} {changed}")

@@ -66,15 +66,12 @@ def launches(kernel: Kernel, target: str) -> tuple[CompiledLaunch, ...]:
     found = []
     splits = kernel.variant.traits.splits
     for row, tile in enumerate(kernel.tiles):
+        classes = distinct(_calls(kernel.variant, Fit(kernel.variant, tile), row))
         if legality.why_no_row_on(kernel.variant, tile, target) is None:
-            found += [CompiledLaunch(row, tile, case, splits) for case in _classes(kernel, row)]
+            found += [CompiledLaunch(row, tile, case, splits) for case in classes]
         elif legality.too_much_memory(kernel.variant, tile, target) is not None:
-            found.append(CompiledLaunch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED), splits))
+            found.append(CompiledLaunch(row, tile, replace(next(classes), name=REFUSED), splits))
     return tuple(found)
-
-
-def _classes(kernel: Kernel, row: int) -> Iterator[Case]:
-    return distinct(_calls(kernel.variant, Fit(kernel.variant, kernel.tiles[row]), row))
 
 
 def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import torch
 import triton
@@ -63,12 +64,14 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
     yield from unsupported(kernel, case, configs, hardware=hardware)
     if kernel.variant.loading.blocks:
         reason = "a version of Triton without block pointers"
-        yield Refusal("version", reason, ("3.9",), lambda call: None, sibling=True, under=_later_triton)
+        under = partial(patch.object, triton, "__version__", "3.9.0")
+        yield Refusal("version", reason, ("3.9",), lambda call: None, sibling=True, under=under)
     if hardware:
         yield Refusal("cpu", "operands on the CPU", ("cpu",), to_cpu)
     else:
         reason = "operands on the CPU, without the interpreter"
-        yield Refusal("cpu", reason, ("cpu",), lambda call: None, under=_no_interpreter)
+        under = partial(patch.object, triton.knobs.runtime, "interpret", False)
+        yield Refusal("cpu", reason, ("cpu",), lambda call: None, under=under)
 
 
 def _wrong(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iterator[_Wrong]:
@@ -191,21 +194,3 @@ def _naming(name: str, wrong: Callable[[Any], Any] | None, *, without: str = "")
         given.pop(without, None)
 
     return spoil
-
-
-@contextlib.contextmanager
-def _later_triton() -> Iterator[None]:
-    before, triton.__version__ = triton.__version__, "3.9.0"
-    try:
-        yield
-    finally:
-        triton.__version__ = before
-
-
-@contextlib.contextmanager
-def _no_interpreter() -> Iterator[None]:
-    triton.knobs.runtime.interpret = False
-    try:
-        yield
-    finally:
-        triton.knobs.runtime.interpret = True
