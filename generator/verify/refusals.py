@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -70,8 +71,7 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
         yield Refusal("cpu", "operands on the CPU", ("cpu",), to_cpu)
     else:
         reason = "operands on the CPU, without the interpreter"
-        under = partial(patch.object, triton.knobs.runtime, "interpret", False)
-        yield Refusal("cpu", reason, ("cpu",), lambda call: None, under=under)
+        yield Refusal("cpu", reason, ("cpu",), lambda call: None, under=_no_interpreter)
 
 
 def _wrong(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iterator[_Wrong]:
@@ -194,3 +194,10 @@ def _naming(name: str, wrong: Callable[[Any], Any] | None, *, without: str = "")
         given.pop(without, None)
 
     return spoil
+
+
+@contextmanager
+def _no_interpreter() -> Iterator[None]:
+    with triton.knobs.runtime.scope():
+        triton.knobs.runtime.interpret = False
+        yield

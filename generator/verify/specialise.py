@@ -119,8 +119,9 @@ def _no_device(target: str) -> Iterator[None]:
         claimed(target),
         patch.object(torch.cuda, "device_of", _device_of),
         patch.object(JITFunction, "_do_compile", _capture),
-        patch.object(triton.knobs.runtime, "interpret", True),
+        triton.knobs.runtime.scope(),
     ):
+        triton.knobs.runtime.interpret = True
         yield
 
 
