@@ -47,16 +47,6 @@ def changed(name: str, change: Callable[[Any], Any] | None) -> Callable[[Call], 
     return spoil
 
 
-def one_more(x: torch.Tensor) -> torch.Tensor:
-    """Vectors with one element more."""
-    return torch.cat([x, x[..., :1]], -1)
-
-
-def spaced(x: torch.Tensor) -> torch.Tensor:
-    """Vectors whose elements are not contiguous."""
-    return x.repeat_interleave(2, -1)[..., ::2]
-
-
 def longer(x: torch.Tensor) -> torch.Tensor:
     """A matrix, or a batch, with one more row."""
     return torch.cat([x, x[..., :1, :]], -2)
@@ -134,6 +124,16 @@ def moved(layout: str, *, offset: int = 0, stretch: int = 0, apart: int = 0) -> 
     return move
 
 
+def on_device(device: str, spoil: Callable[[Call], None] = lambda call: None) -> Callable[[Call], None]:
+    """Move every tensor to a device, before `spoil`."""
+
+    def both(call: Call) -> None:
+        call.update({name: value.to(device) for name, value in call.items() if isinstance(value, torch.Tensor)})
+        spoil(call)
+
+    return both
+
+
 def aligned(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
     """After `spoil`, restore leading dimensions of a multiple of 16 elements: only the extent remains invalid."""
 
@@ -144,10 +144,3 @@ def aligned(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
                 call[name] = moved("row" if value.stride(-1) == 1 else "column")(value)
 
     return both
-
-
-def to_cpu(call: Call) -> None:
-    """Move every tensor to the CPU."""
-    for name, value in call.items():
-        if isinstance(value, torch.Tensor):
-            call[name] = value.cpu()

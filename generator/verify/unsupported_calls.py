@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any
-
-import torch
 
 from generator.epilogue.operations import MATRIX
 from generator.language.storage import element_of
@@ -15,7 +13,7 @@ from generator.plan import variant_rules
 from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Case, Fit, leading_extents, read_step, written_step
-from generator.verify.invalid_calls import Call, Refusal, aligned, changed, moved, resized
+from generator.verify.invalid_calls import Refusal, aligned, changed, moved, on_device, resized
 from generator.verify.manifest_configurations import takes
 
 
@@ -38,58 +36,53 @@ def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
 
 def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """Sizes that exceed memory: the operands are on the device "meta", which allocates nothing."""
+    v = kernel.variant
 
-    def without_memory(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
-        def both(call: Call) -> None:
-            call.update({name: value.to("meta") for name, value in call.items() if isinstance(value, torch.Tensor)})
-            spoil(call)
-
-        return both
-
-    if kernel.variant.symmetric:
+    if v.symmetric:
         # A result of so many rows and columns would be too large without memory, too.
-        spoil = without_memory(resized(kernel, case, "m", 2**31, only=("a", "b")))
+        spoil = on_device("meta", resized(kernel, case, "m", 2**31, only=("a", "b")))
         yield Refusal("large-m", "M exceeds 32 bits", (str(2**31),), spoil)
-    for dimension in "" if kernel.variant.symmetric else "mn":
-        gated = kernel.variant.epilogue.order is not None and dimension == "n"
-        spoil = without_memory(resized(kernel, case, dimension, 2**30 if gated else 2**31))
+    for dimension in "" if v.symmetric else "mn":
+        gated = v.epilogue.order is not None and dimension == "n"
+        spoil = on_device("meta", resized(kernel, case, dimension, 2**30 if gated else 2**31))
         reason = f"{'2N' if gated else dimension.upper()} exceeds 32 bits"
         yield Refusal(f"large-{dimension}", reason, (str(2**31),), spoil)
-    if kernel.variant.batch == "strided":
-        counted = "number of tiles" if kernel.variant.traits.tiled else "one program an element"
+    if v.batch == "strided":
+        counted = "number of tiles" if v.traits.tiled else "one program an element"
         for size, reason, word, allowed in (
             (2**31, "B exceeds 32 bits", str(2**31), False),
             (2**31 - 2**16, "more tiles than program ids", counted, True),
         ):
             larger = replace(case, batch=size, sizes=(2 * case.sizes[0], *case.sizes[1:]))
-            spoil = without_memory(resized(kernel, larger, "m", larger.sizes[0] + 16))
+            spoil = on_device("meta", resized(kernel, larger, "m", larger.sizes[0] + 16))
             name = f"large-batch-{size}"
             yield Refusal(name, reason, (word,), spoil, sibling=allowed, in_memory=not allowed)
-    if not kernel.variant.traits.tiled:
+    if not v.traits.tiled:
         wide = resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
-        high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
+        high, spoil = 2**32 * prod(leading_extents(v, case)), on_device("meta", wide)
         reason = "more elements than program ids"
         yield Refusal("programs", reason, (str(high),), spoil, sibling=True, in_memory=False)
 
 
 def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
     """Sizes that the masking does not allow, and a K larger than BLOCK_K in kernels without a loop."""
-    if not kernel.variant.traits.tiled:
+    v = kernel.variant
+    if not v.traits.tiled:
         return
     # The interpreter has no tuner, which chooses where a call has no config.
     chooses = hardware or kernel.select != "autotune"
-    for dimension, masked in variant_rules.ragged(kernel.variant.masking).items():
+    for dimension, masked in variant_rules.ragged(v.masking).items():
         # Of a symmetric result BLOCK_N is a multiple of BLOCK_M.
-        alike = kernel.variant.symmetric and dimension == "m"
-        if masked is not False or alike or kernel.variant.loading.descriptors:
+        alike = v.symmetric and dimension == "m"
+        if masked is not False or alike or v.loading.descriptors:
             continue
         block = dimension.upper()
-        name = call(kernel.variant).named(block)
+        name = call(v).named(block)
         offered = sorted({config[f"BLOCK_{block}"] for config in configs})
-        found = kernel.variant.quantised
-        whole = {"k": kernel.variant.dtype.together, "n": found.packed if found is not None else 1}
+        found = v.quantised
+        whole = {"k": v.dtype.together, "n": found.packed if found is not None else 1}
         more = whole.get(dimension, 1)
-        size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
+        size = offered[0] + more if dimension != "k" or v.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
         words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{block}"]))
         yield Refusal(f"multiple-{dimension}", reason, words, resized(kernel, case, dimension, size))
@@ -97,9 +90,9 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             words = (name, str(size), *map(str, offered))
             spoil = resized(kernel, case, dimension, size, config=None)
             yield Refusal(f"multiple-{dimension}-any", f"{reason}, without config", words, spoil)
-    if not kernel.variant.loading.descriptors or not kernel.variant.traits.looped:
+    if not v.loading.descriptors or not v.traits.looped:
         yield from _unsuited(kernel)
-    if not kernel.variant.traits.looped and chooses:
+    if not v.traits.looped and chooses:
         most = max(config["BLOCK_K"] for config in configs)
         spoil = resized(kernel, case, "k", 2 * most, config=None)
         yield Refusal("bounded-k", "K is larger than every BLOCK_K", ("K", str(2 * most), str(most)), spoil)
@@ -107,10 +100,11 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
 
 def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
     """A configuration that does not support sizes that another one supports."""
+    v = kernel.variant
     for tile in kernel.tiles:
-        sizes = Fit(kernel.variant, tile)(tile.m, tile.n, tile.k)
+        sizes = Fit(v, tile)(tile.m, tile.n, tile.k)
         for index, other in enumerate(kernel.tiles):
-            if takes(kernel.variant, tile, sizes) and not takes(kernel.variant, other, sizes):
+            if takes(v, tile, sizes) and not takes(v, other, sizes):
                 case = Case("unsuited", "", sizes, index)
                 spoil = resized(kernel, case, "m", sizes[0], config=index)
                 yield Refusal("unsuited", "config does not support the sizes", ("BLOCK_",), spoil)
@@ -119,16 +113,14 @@ def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
 
 def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """Operands that descriptors cannot address: base, leading dimension and written extent that are not aligned."""
-    layout, store = kernel.variant.layout, kernel.variant.store
-    copied = [("a", layout.a)]
-    if not kernel.variant.traits.decodes:
-        # The kernel that decodes b reads it through pointers.
-        copied.append(("b", layout.b))
+    v = kernel.variant
+    layout, store = v.layout, v.store
+    # The kernel that decodes b reads it through pointers.
+    copied = [("a", layout.a), *([] if v.traits.decodes else [("b", layout.b)])]
     if store == "as_load":
-        copied += [("out", layout.c)]
-        copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]
-        copied += [(o.name, layout.c) for o in kernel.variant.epilogue.outputs if o.shape == MATRIX]
-    outputs = ("out", *(output.name for output in kernel.variant.epilogue.outputs))
+        matrices = [each.name for each in (*v.epilogue.operands, *v.epilogue.outputs) if each.shape == MATRIX]
+        copied += [(name, layout.c) for name in ("out", *matrices)]
+    outputs = ("out", *(output.name for output in v.epilogue.outputs))
     for name, word in copied:
         half = 8 // _width(kernel, name)
         for end, by, told in (
@@ -139,24 +131,24 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             yield Refusal(f"base{end}-{name}", f"{name} starts {told}", (name, "16"), spoil, sibling=True)
             reason, spoil = f"the leading dimension of {name} is {told}", changed(name, moved(word, stretch=by))
             yield Refusal(f"leading{end}-{name}", reason, (name, "leading"), spoil, sibling=True)
-        if kernel.variant.batch == "strided":
+        if v.batch == "strided":
             words = (name, "between matrices", "multiple")
             reason = f"the batch stride of {name} is not a multiple of 16 bytes"
             yield Refusal(f"apart-{name}", reason, words, changed(name, moved(word, apart=1)), sibling=True)
             if name not in outputs:
                 reason, spoil = f"{name} is one matrix for the whole batch", changed(name, lambda x: x[:1].expand_as(x))
                 yield Refusal(f"repeated-{name}", reason, (*words, "0"), spoil, sibling=True)
-    if written_step(kernel.variant) > 1:
+    if written_step(v) > 1:
         dimension = "m" if layout.c == "column" else "n"
-        step = written_step(kernel.variant)
+        step = written_step(v)
         for name, more in (("written-extent", 1), ("written-extent-half", step // 2)):
             size = case.sizes["mnk".index(dimension)] + more
             spoil = aligned(resized(kernel, case, dimension, size))
             found = (dimension.upper(), str(size), str(step))
             reason = "the inner extent of C is not a multiple of 16 bytes"
             yield Refusal(name, reason, found, spoil, sibling=True)
-    read = read_step(kernel.variant)
-    if read > (written_step(kernel.variant) if layout.c != "column" else 1):
+    read = read_step(v)
+    if read > (written_step(v) if layout.c != "column" else 1):
         size = case.sizes[1] + read // 2
         spoil = aligned(resized(kernel, case, "n", size))
         reason = "b's second half does not start at a multiple of 16 bytes"
