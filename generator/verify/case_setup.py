@@ -154,16 +154,12 @@ class _CaseDraw(Draw):
             return self.plain(shape, dtype, 2.0 ** (storage.bits - 2))
         return self.bits(2**storage.bits, shape, dtype)
 
-    def rows(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int) -> torch.Tensor:
-        """Names of `count` rows of A: some twice, and some that it does not have."""
-        found = self.whole(shape, dtype, 0, max(count, 1) - 1)
-        for at, wrong in enumerate((-1, count, 2**31 - 1, -(2**31))):
-            found[2 * at + 1 : 2 * at + 2] = wrong
-        return found
-
-    def places(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int) -> torch.Tensor:
-        """Names of `count` rows of C, at least as many: each at most once, and some that it does not have."""
-        found = torch.randperm(count, generator=self.generator)[: shape[0]].to(dtype)
+    def named_rows(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int, once: bool) -> torch.Tensor:
+        """Names of `count` rows, each at most once or some twice, and some that there are not."""
+        if once:
+            found = torch.randperm(count, generator=self.generator)[: shape[0]].to(dtype)
+        else:
+            found = self.whole(shape, dtype, 0, max(count, 1) - 1)
         for at, wrong in enumerate((-1, count, 2**31 - 1, -(2**31))):
             found[2 * at + 1 : 2 * at + 2] = wrong
         return found
@@ -189,10 +185,10 @@ class _Builder:
             recipes["offsets"] = lambda shape, dtype: torch.tensor(ends, dtype=dtype)
         if described.rows is not None and self.case.named:
             given.append(described.rows)
-            recipes["rows"] = partial(self.draw.rows, count=self.sizes["R"])
+            recipes["rows"] = partial(self.draw.named_rows, count=self.sizes["R"], once=False)
         if described.scatter is not None and self.case.scattered:
             given.append(described.scatter)
-            recipes["scatter"] = partial(self.draw.places, count=self.sizes["S"])
+            recipes["scatter"] = partial(self.draw.named_rows, count=self.sizes["S"], once=True)
         tensors = {x.name: self.write(self.tensor(x), recipes[x.name]) for x in given}
         out = None
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):

@@ -209,14 +209,10 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
         yield Case("scalar-tensor", "a scalar is a tensor of one element", sizes, row, scalar_tensor=True)
 
 
-def _matrices(variant: Variant) -> list[str]:
-    """The names of the epilogue's operands that are matrices."""
-    return [operand.name for operand in variant.epilogue.operands if operand.shape == MATRIX]
-
-
-def _saved(variant: Variant) -> list[str]:
-    """The names of the auxiliary outputs that are matrices."""
-    return [output.name for output in variant.epilogue.outputs if not output.reduced]
+def _matrices(variant: Variant, *, written: bool) -> list[str]:
+    """The names of the epilogue's operands that are matrices, and with `written` of auxiliary outputs that are."""
+    read = [operand.name for operand in variant.epilogue.operands if operand.shape == MATRIX]
+    return [*read, *(output.name for output in variant.epilogue.outputs if written and not output.reduced)]
 
 
 #: Few elements, but more than two lines: the stride is below 2**31, and only its product with a line's index is not.
@@ -235,13 +231,14 @@ def _large(fit: Fit, row: int) -> Iterator[Case]:
     if fit.variant.dtype.sparse:
         reason = "offsets of b_index exceed 2**31 elements"
         yield Case("huge-b_index", reason, sizes, row, huge="b_index", strided="column")
-    for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
+    for name in ("a", "b", "c", *_matrices(fit.variant, written=True)):
         yield Case(f"huge-{name}", f"offsets of {name} exceed 2**31 elements", sizes, row, huge=name)
 
 
 def _batches(fit: Fit, row: int) -> Iterator[Case]:
     reason = "five matrices, each with one whole tile and a part of another"
-    several = Case("batch", reason, _batch_sizes(fit), row, batch=5)
+    m, n, k = fit.unit
+    several = Case("batch", reason, fit(m + 1, n, k), row, batch=5)
     yield several
     yield replace(several, name="batch-empty", reason="B = 0: nothing to compute, nothing to launch", batch=0)
     yield replace(several, name="batch-one", reason="a batch of one", batch=1)
@@ -251,11 +248,11 @@ def _batches(fit: Fit, row: int) -> Iterator[Case]:
         yield replace(
             between, name="batch-unaligned", reason="the same without any alignment", padded=True, unaligned=True
         )
-        for name in ("a", "b", *_matrices(fit.variant)):
+        for name in ("a", "b", *_matrices(fit.variant, written=False)):
             reason = f"{name} is one matrix for the whole batch"
             yield replace(several, name=f"batch-repeats-{name}", reason=reason, batch=3, repeated=name)
     few = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
-    for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
+    for name in ("a", "b", "c", *_matrices(fit.variant, written=True)):
         reason = f"the batch stride of {name} makes offsets exceed 2**31 elements"
         yield Case(f"batch-huge-{name}", reason, few, row, batch=_HUGE_LINES, apart=name)
 
@@ -298,11 +295,6 @@ def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
     yield case("descending", "ends that descend, pass T and are negative", (5, 3, -1, 2 * unit, total + 7, 4))
     ends = tuple(total * (place + 1) // many for place in range(many))
     yield case("many", f"{many} groups, some of them without rows", ends)
-
-
-def _batch_sizes(fit: Fit) -> tuple[int, int, int]:
-    m, n, k = fit.unit
-    return fit(m + 1, n, k)
 
 
 def _other(fit: Fit, row: int) -> Iterator[Case]:
