@@ -101,10 +101,7 @@ def parser() -> argparse.ArgumentParser:
         "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing; print the records in FILE as Markdown"
     )
     parser.add_argument(
-        "--cache",
-        type=folder,
-        metavar="DIR",
-        help="folder of the result cache (default: in the user's cache folder)",
+        "--cache", type=folder, metavar="DIR", help="folder of the result cache (default: in the user's cache folder)"
     )
     parser.add_argument("--fresh", action="store_true", help="run every job again and ignore cached results")
     return parser

@@ -118,8 +118,9 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     # The kernel that decodes b reads it through pointers.
     copied = [("a", layout.a), *([] if v.traits.decodes else [("b", layout.b)])]
     if store == "as_load":
-        matrices = [each.name for each in (*v.epilogue.operands, *v.epilogue.outputs) if each.shape == MATRIX]
-        copied += [(name, layout.c) for name in ("out", *matrices)]
+        copied += [("out", layout.c)]
+        copied += [(o.name, layout.c) for o in v.epilogue.operands if o.shape == MATRIX]
+        copied += [(o.name, layout.c) for o in v.epilogue.outputs if o.shape == MATRIX]
     outputs = ("out", *(output.name for output in v.epilogue.outputs))
     for name, word in copied:
         half = 8 // _width(kernel, name)
