@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 
 from generator.commands.argument_types import Parser, add_device, add_shapes, folder
+from generator.commands.command_line import imported
 from generator.emit.package import package, require_options
 from generator.files.program import program
-from generator.language.errors import lacks
 
 
 def main(argv: list[str]) -> int:
@@ -18,14 +17,8 @@ def main(argv: list[str]) -> int:
     require_options(options)
     if options.format != "cubin":
         return package(options)
-    try:
-        # It compiles, which needs torch and Triton; the other formats need neither.
-        compiled = importlib.import_module("generator.commands.package_cubin")
-    except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith("generator"):
-            raise
-        raise lacks("package --format cubin", error.name, "gpu") from None
-    status: int = compiled.run(options)
+    # It compiles, which needs torch and Triton; the other formats need neither.
+    status: int = imported("generator.commands.package_cubin", "package --format cubin").run(options)
     return status
 
 

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from generator.commands.prepare import shapes_of
 from generator.emit import manifest_reader
-from generator.emit.apply import Refused
 from generator.emit.cubin.sources import files as sources_of
 from generator.emit.cubin.sources import require_c_name
 from generator.emit.job import counted
 from generator.emit.new_folder import write_folder
 from generator.emit.package import require_folder
 from generator.emit.packed_family import packed_files
-from generator.files.reading import FileError
 from generator.language.call_numbers import whole_number
 from generator.language.errors import CallError
 from generator.language.measured_values import LARGEST_SIZE
@@ -24,13 +22,6 @@ from generator.verify.cubin_package import compiled_package
 
 def run(options: argparse.Namespace) -> int:
     """Write the files and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
-    try:
-        return _run(options)
-    except FileError as error:
-        raise Refused(str(error)) from None
-
-
-def _run(options: argparse.Namespace) -> int:
     require_folder(options.out)
     families = [manifest_reader.read(folder) for folder in options.families]
     if len(families) > 1:

@@ -27,17 +27,18 @@ _WORDS = frozenset(("kernel", "level", *AXES, *_LEFT_OUT))
 def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> RunReport:
     """The report of `results`, whose jobs are of `families`; deterministic."""
     families = list({family.folder: family for family in families}.values())
-    labels = _labels(families)
+    names, folders = Counter(family.name for family in families), folder_names(family.folder for family in families)
+    # Where several families have a name, what tells their folders apart.
+    labels = [family.name if names[family.name] == 1 else representable(folders[family.folder]) for family in families]
     columns = _columns(results)
-    rows = list(_rows(results, families, columns))
-    names = [(label, row) for label, family in zip(labels, families, strict=True) for row in _subjects(family)]
-    values = {axis: dict.fromkeys(words.get(axis, "") for _, (_, _, words) in names) for axis in AXES}
+    subjects = [(label, row) for label, family in zip(labels, families, strict=True) for row in _subjects(family)]
+    values = {axis: dict.fromkeys(words.get(axis, "") for _, (_, _, words) in subjects) for axis in AXES}
     # Axes with one value have no column and are listed once.
     varied = [axis for axis in AXES if len(values[axis].keys() - {""}) > 1]
     same = [f"{axis} {word}" for axis in AXES if axis not in varied for word in values[axis] if word]
     table = [
         Row([name, label, *(words.get(axis, "") for axis in varied), *cells], blocks)
-        for (label, (name, _, words)), (cells, blocks) in zip(names, rows, strict=True)
+        for (label, (name, _, words)), (cells, blocks) in zip(subjects, _rows(results, families, columns), strict=True)
     ]
     states = {_state(result) for result in results}
     worst = next((state for state in STATES if state in states and state != "left out"), "")
@@ -70,12 +71,6 @@ def _linked(table: ReportTable) -> ReportTable:
             found.append(Cell(cell.text, name, link=link) if counted else cell)
         rows.append(found)
     return ReportTable(table.title, table.columns, rows, _WORDS)
-
-
-def _labels(families: Sequence[Rendered]) -> list[str]:
-    """The name of each family; where several have it, what tells their folders apart."""
-    names, folders = Counter(family.name for family in families), folder_names(family.folder for family in families)
-    return [family.name if names[family.name] == 1 else representable(folders[family.folder]) for family in families]
 
 
 def _columns(results: Iterable[JobResult]) -> list[str]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -267,12 +267,18 @@ def _run(
 
 
 def _outcomes(jobs: Sequence[Job], workers: int, progress: bool) -> Iterator[JobResult]:
-    """The results of the jobs as they come, level by level."""
+    """The results of the jobs as they come, level by level; `progress` shows a bar on a terminal."""
     for level in LEVELS:
         at_level = [job for job in jobs if job.level == level]
         if at_level:
-            found = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
-            yield from _progress(found, len(at_level), level) if progress else found
+            found: Iterable[JobResult] = worker_pool.results(level, at_level, workers)
+            if level == "static":
+                found = static_checks.run(at_level)
+            if progress and sys.stderr is not None and sys.stderr.isatty():
+                from tqdm import tqdm
+
+                found = tqdm(found, total=len(at_level), desc=level, unit="kernel")
+            yield from found
 
 
 @contextlib.contextmanager
@@ -288,15 +294,6 @@ def _terminable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _progress(outcomes: Iterable[JobResult], total: int, level: str) -> Iterable[JobResult]:
-    """The same results, with a progress bar on a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return outcomes
-    from tqdm import tqdm
-
-    return tqdm(outcomes, total=total, desc=level, unit="kernel")
 
 
 def default_levels(device: str | None) -> tuple[str, ...]:
