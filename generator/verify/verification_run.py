@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -271,9 +271,8 @@ def _outcomes(jobs: Sequence[Job], workers: int, progress: bool) -> Iterator[Job
     for level in LEVELS:
         at_level = [job for job in jobs if job.level == level]
         if at_level:
-            found: Iterable[JobResult] = worker_pool.results(level, at_level, workers)
-            if level == "static":
-                found = static_checks.run(at_level)
+            found: Iterable[JobResult]
+            found = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
             if progress and sys.stderr is not None and sys.stderr.isatty():
                 from tqdm import tqdm
 
