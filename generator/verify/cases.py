@@ -328,42 +328,32 @@ def _of_function(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Ke
     sizes = (max(t.m for t in tiles), max(t.n for t in tiles), max(t.k for t in tiles))
     if not largest.variant.traits.tiled:
         sizes = Fit(largest.variant, tiles[0]).primes
-    yield (
-        largest,
-        Case("aligned", "whole tiles of every kernel, which every kernel supports", sizes, None, given_out=False),
-    )
+    reason = "whole tiles of every kernel, which every kernel supports"
+    yield largest, Case("aligned", reason, sizes, None, given_out=False)
     anything = [
         kernel
         for kernel in kernels
         if False not in variant_rules.ragged(kernel.variant.masking).values() and not kernel.variant.loading.descriptors
     ]
-    if not anything:
-        return
+    if anything:
+        yield from ((anything[0], case) for case in _fallbacks(anything[0], sizes, hardware))
+
+
+def _fallbacks(kernel: Kernel, sizes: tuple[int, int, int], hardware: bool) -> Iterator[Case]:
+    """Calls that only some kernels of the contract support, such as `kernel`, behind a call of `sizes`."""
     if hardware:
         reason = "the sizes of the call before at other addresses, for which its cached launch is not compiled"
-        yield anything[0], Case("unaligned", reason, sizes, None, unaligned=True, given_out=False)
-    fit = Fit(anything[0].variant, anything[0].tiles[smallest_row(anything[0])])
-    yield (
-        anything[0],
-        Case(
-            "fallback",
-            "sizes and addresses that only some kernels of the contract support",
-            fit(*fit.primes),
-            None,
-            padded=True,
-            unaligned=True,
-        ),
-    )
-    if anything[0].variant.batch == "strided":
+        yield Case("unaligned", reason, sizes, None, unaligned=True, given_out=False)
+    fit = Fit(kernel.variant, kernel.tiles[smallest_row(kernel)])
+    m, n, k = fit(*fit.primes)
+    reason = "sizes and addresses that only some kernels of the contract support"
+    yield Case("fallback", reason, (m, n, k), None, padded=True, unaligned=True)
+    if kernel.variant.batch == "strided":
         reason = "one matrix for the whole batch, which only some kernels of the contract support"
-        yield anything[0], Case("fallback-repeats", reason, sizes, None, repeated="b")
-    if hardware and anything[0].variant.traits.tiled:
-        m, n, k = fit(*fit.primes)
+        yield Case("fallback-repeats", reason, sizes, None, repeated="b")
+    if hardware and kernel.variant.traits.tiled:
         plain = Case("row", "A is a vector, which matches two layouts", fit(1, n, k), None, given_out=False)
-        yield anything[0], plain
-        yield anything[0], replace(plain, name="column", reason="B is a vector, likewise", sizes=fit(m, 1, k))
+        yield plain
+        yield replace(plain, name="column", reason="B is a vector, likewise", sizes=fit(m, 1, k))
         reason = "operands that descriptors cannot address, and whose elements enter many products"
-        yield (
-            anything[0],
-            replace(plain, name="copied", reason=reason, sizes=fit(*_COPIED), padded=True, unaligned=True),
-        )
+        yield replace(plain, name="copied", reason=reason, sizes=fit(*_COPIED), padded=True, unaligned=True)

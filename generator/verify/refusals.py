@@ -27,8 +27,8 @@ from generator.verify.invalid_calls import (
     overlapping,
     resized,
     too_near,
+    unsupported,
 )
-from generator.verify.unsupported_calls import unsupported
 
 #: A word for what is wrong with an argument, the reason, words of the message, what makes it so (None: it is missing).
 _Wrong: TypeAlias = "tuple[str, str, tuple[str, ...], Callable[[Any], Any] | None, type[Exception]]"
