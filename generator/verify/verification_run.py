@@ -18,7 +18,7 @@ from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered
 from generator.emit.rendering_call import Paths, folder_of, paths_of, require_pattern
-from generator.files import own_process
+from generator.files.parent_process import own_command
 from generator.language.call_numbers import MOST_PROCESSES
 from generator.language.errors import CallError, lacks, nearest, shown
 from generator.language.gpus import nearest_target
@@ -320,7 +320,7 @@ def _device() -> tuple[str | None, str | None, dict[str, str]]:
     """All three, queried in a separate process, so that this process does not initialise CUDA."""
     if importlib.util.find_spec("torch") is None:
         raise lacks("verify", "torch", "verify")
-    command = own_process.command("generator.verify.gpu")
+    command = own_command("generator.verify.gpu")
     asked = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if asked.returncode != 0:
         reason = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
