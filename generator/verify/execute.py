@@ -192,7 +192,11 @@ def run_case(
                 torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs
             ):
                 raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")
-        _check_surroundings(setup)
+        # No byte may be written around the operands and the results.
+        changed = [operand.changed() for operand in setup.inputs]
+        for fault in changed + [operand.margins_changed() for operand in setup.written]:
+            if fault is not None:
+                raise Fault(fault)
     except SHORT_OF_MEMORY as error:
         return Outcome(not_run=shortage(error))
     except Fault as error:
@@ -330,12 +334,3 @@ def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:
         return finite
     # Every byte is a number.
     return finite & ~((expected.value - INTEGER_POISON).abs() <= expected.error + 1)
-
-
-def _check_surroundings(setup: Setup) -> None:
-    """Raise `Fault` for a byte that was written where none may be; takes results back to what they held before."""
-    faults = [operand.changed() for operand in setup.inputs]
-    faults += [operand.margins_changed() for operand in setup.written]
-    for fault in faults:
-        if fault is not None:
-            raise Fault(fault)

@@ -133,34 +133,24 @@ def _fewer(result: JobResult, cases: int) -> bool:
 
 
 def _figures(result: JobResult) -> Figures:
-    job = result.job
     found: Figures = {"cases": result.cases}
-    if job.level in ("interpret", "gpu"):
-        found |= _of_run(result)
-    if job.level == "compile":
-        found |= _worst(result)
-    if job.level == "bounds":
+    if result.job.level in ("interpret", "gpu"):
+        # Joined with those of the configurations that the record had, of which no case ran.
+        before = result.job.recorded or Recorded(())
+        found["worst_error"] = round(max(result.worst_error, before.worst_error), 4)
+        if result.rows:
+            rows = dict(result.rows) | dict(before.rows)
+            found |= {"cases": sum(rows.values()), "rows": rows, "full": result.full}
+    elif result.job.level == "compile":
+        # The largest use of each resource among the launches, without those that must not fit.
+        offered = [dict(figures) for name, figures in result.measured if not name.endswith("-refused")]
+        keys = ("shared", "tensor_memory", "registers", "spilled")
+        found |= {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
+    elif result.job.level == "bounds":
         found |= {state: count for _, figures in result.measured for state, count in figures}
     if result.not_proved:
         found["not_proved"] = dict(result.not_proved)
     return found
-
-
-def _of_run(result: JobResult) -> Figures:
-    """The figures of a run, joined with those of the configurations that the record had, of which no case ran."""
-    before = result.job.recorded or Recorded(())
-    found: Figures = {"worst_error": round(max(result.worst_error, before.worst_error), 4)}
-    if result.rows:
-        counted = dict(result.rows) | dict(before.rows)
-        found |= {"cases": sum(counted.values()), "rows": counted, "full": result.full}
-    return found
-
-
-def _worst(result: JobResult) -> dict[str, int]:
-    """The largest use of each resource among the kernel's launches, without those that must not fit."""
-    offered = [dict(figures) for name, figures in result.measured if not name.endswith("-refused")]
-    keys = ("shared", "tensor_memory", "registers", "spilled")
-    return {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
 
 
 def write(path: Path, results: Sequence[JobResult]) -> list[str]:
