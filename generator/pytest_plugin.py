@@ -48,12 +48,13 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     from generator.files.plain_text import representable
     from generator.files.reading import FileError
     from generator.language.errors import CallError
-    from generator.verify.run_report import folder_names
 
     try:
         jobs, aside, cache = _jobs(config, [Path(folder) for folder in families])
     except (CallError, FileError, NotInstalled, ValueError) as error:
         raise pytest.UsageError(f"--gemm-family: {error}") from None
+    from generator.verify.run_report import folder_names
+
     # Of the whole run, so that a shard, and each process of pytest-xdist, gives a test the same name.
     names = {folder: representable(name) for folder, name in folder_names(map(Path, families)).items()}
     outcomes = Outcomes(finished=aside, cache=cache, fresh=config.getoption("--gemm-fresh"))
