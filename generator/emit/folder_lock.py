@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from generator.emit.apply import Refused
-from generator.files.locking import alone
 from generator.files.reading import FileError
+from generator.files.updating import alone
 
 
 @contextlib.contextmanager

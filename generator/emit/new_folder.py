@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from generator.emit.apply import Refused
-from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes
-from generator.files.updating import make_folder
+from generator.files.updating import alone, make_folder
 from generator.files.writing import remove_temporary, write
 from generator.language.errors import on_one_line
 
