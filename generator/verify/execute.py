@@ -266,14 +266,13 @@ def _check(
 
     A quantised result, or its `scales`, is compared with the value that was to be quantised.
     """
-    sizes = sizes_of(v, case)
-    shape = x.sizes(sizes)
-    told = "the result" if x.name == "out" else x.name
+    told, tensor = _tensor(x, setup, v, case, result)
+    found = v.quantised if x.name in ("out", OUT_SCALE) else None
     scattered = case.scattered and x.name in ("out", OUT_SCALE)
-    tensor = _tensor(x, told, (sizes["S"], *shape[1:]) if scattered else shape, setup, result)
     divided = "T" in x.extents
     if divided:
-        used = max((last for _, last in spans(case.offsets(sizes["T"]), sizes["T"])), default=0)
+        total = sizes_of(v, case)["T"]
+        used = max((last for _, last in spans(case.offsets(total), total)), default=0)
         # The row of the result for each row of the product, which keeps what it held where that has no row.
         places = setup.tensors["scatter"].view[:used] if scattered else torch.arange(used, device=tensor.device)
         there = (places >= 0) & (places < len(tensor))
@@ -286,34 +285,33 @@ def _check(
             raise Fault(f"elements of {told} {where} were written")
         tensor = tensor[places] if scattered else tensor[:used]
         expected = Bounded(*(each[:used][there] for each in (expected.value, expected.error)))
-        shape = tuple(tensor.shape)
     if tensor.numel():
         # Poison may be a right element or scale here; the comparison finds what was not written.
-        anything = v.quantised is not None and x.name in ("out", OUT_SCALE)
-        certain = torch.zeros_like(tensor, dtype=torch.bool) if anything else _certain(tensor, expected)
+        certain = _certain(tensor, expected) if found is None else torch.zeros_like(tensor, dtype=torch.bool)
         # Sums are torch's to write, where no kernel is watched.
         stores = machine.region(tensor) if x.layout and not divided else None
-        unknown = unwritten(tensor) & certain.expand(shape) if stores is None else ~stores.written
+        unknown = unwritten(tensor) & certain.expand(tensor.shape) if stores is None else ~stores.written
         if missing := int(unknown.sum()):
             raise Fault(f"{missing} of {tensor.numel()} elements of {told} were never written")
-    found = v.quantised if x.name in ("out", OUT_SCALE) else None
     if found is None:
         verdict = compare(tensor, expected)
     elif x.name == OUT_SCALE:
         verdict = compare_scales(tensor, expected, found)
     else:
         # Nothing has checked the scales yet.
-        of_scales = call(v).outputs[-1].sizes(sizes)
-        of_scales = (sizes["S"], *of_scales[1:]) if scattered else of_scales
-        _tensor(call(v).out_scale or x, OUT_SCALE, of_scales, setup, scales[0])
+        _tensor(call(v).outputs[-1], setup, v, case, scales[0])
         verdict = compare_elements(tensor, scales[0][places] if divided else scales[0], expected, found)
     if verdict.fault is not None:
         raise Fault(verdict.fault if x.name == "out" else f"{told}: {verdict.fault}")
     return verdict.ratio
 
 
-def _tensor(x: Argument, told: str, shape: tuple[int, ...], setup: Setup, result: object) -> torch.Tensor:
-    """The result as a tensor; raise `Fault` unless it has the argument's shape, type and layout and lies as given."""
+def _tensor(x: Argument, setup: Setup, v: Variant, case: Case, result: object) -> tuple[str, torch.Tensor]:
+    """A result's name and tensor; raise `Fault` unless it has its shape, type and layout, as it was given."""
+    told, sizes = "the result" if x.name == "out" else x.name, sizes_of(v, case)
+    shape = x.sizes(sizes)
+    if case.scattered and x.name in ("out", OUT_SCALE):
+        shape = (sizes["S"], *shape[1:])
     if not isinstance(result, torch.Tensor):
         raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
     given = setup.out if x.name == "out" else setup.outputs.get(x.name)
@@ -324,7 +322,7 @@ def _tensor(x: Argument, told: str, shape: tuple[int, ...], setup: Setup, result
         raise Fault(f"{told} is {tuple(result.shape)} of {result.dtype}, expected {shape} of {x.dtype}")
     if x.unit is not None and result.shape[x.unit] > 1 and result.stride(x.unit) != 1:
         raise Fault(f"{told} has strides {result.stride()}, and needs stride 1 along dimension {x.unit}")
-    return result
+    return told, result
 
 
 def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:
