@@ -48,12 +48,13 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     from generator.files.plain_text import representable
     from generator.files.reading import FileError
     from generator.language.errors import CallError
-    from generator.verify.folder_names import folder_names
 
     try:
         jobs, aside, cache = _jobs(config, [Path(folder) for folder in families])
     except (CallError, FileError, NotInstalled, ValueError) as error:
         raise pytest.UsageError(f"--gemm-family: {error}") from None
+    from generator.verify.run_report import folder_names
+
     # Of the whole run, so that a shard, and each process of pytest-xdist, gives a test the same name.
     names = {folder: representable(name) for folder, name in folder_names(map(Path, families)).items()}
     outcomes = Outcomes(finished=aside, cache=cache, fresh=config.getoption("--gemm-fresh"))
@@ -68,8 +69,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     """The jobs of the session, the results of those that cannot run here, and the results of earlier sessions."""
     from generator.language.targets import TARGETS
     from generator.verify.coverage import Coverage
-    from generator.verify.job_costs import cost
-    from generator.verify.job_selection import part, plan, rendered, shard, within_reach
+    from generator.verify.job_selection import cost, part, plan, rendered, shard, within_reach
     from generator.verify.level_scope import out_of_reach
     from generator.verify.result_cache import ResultCache
     from generator.verify.verification_run import architecture, default_levels, gpu
@@ -84,7 +84,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     if folder == "":
         # As of a variable that is not set.
         raise ValueError("--gemm-cache: expected the path of a folder, got an empty text")
-    coverage = Coverage.parse(config.getoption("--gemm-coverage"))
+    coverage = Coverage(config.getoption("--gemm-coverage"))
     index, count = part(config.getoption("--gemm-shard"))
     found = rendered(folders, Path())
     # The query for a GPU takes seconds: mistakes in the options are reported first.
@@ -233,8 +233,7 @@ class Outcomes:
 
     def _results(self, level: str, jobs: list[Job]) -> Iterator[JobResult]:
         from generator.verify import static_checks
-        from generator.verify.parallel import workers_by_default
-        from generator.verify.worker_pool import results
+        from generator.verify.worker_pool import results, workers_by_default
 
         return static_checks.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
 

@@ -13,7 +13,7 @@ import pytest
 # Matrices are small, and workers prove kernels beside this process: torch's threads would spend more on waiting.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from generator.verify import parallel
+from generator.verify import worker_pool
 from generator.verify.worker_pool import Pool
 from tests.helpers.support import Cli, called
 
@@ -22,8 +22,8 @@ hypothesis.settings.register_profile("busy", deadline=None, suppress_health_chec
 hypothesis.settings.load_profile("busy")
 
 # Processes of pytest-xdist share the processors: each begins its share of workers, which take seconds to import torch.
-_SHARE = max(1, parallel.workers_by_default() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-parallel.workers_by_default = lambda: _SHARE
+_SHARE = max(1, worker_pool.workers_by_default() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+worker_pool.workers_by_default = lambda: _SHARE
 
 
 #: Files of which all tests take long, and beginnings of names in others.

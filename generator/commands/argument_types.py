@@ -54,24 +54,16 @@ def add_device(
     )
 
 
-def workers(text: str) -> int:
-    """A number of processes, which may be 0."""
-    return _argument(whole_number, text, 0, MOST_PROCESSES)
-
-
-def gpus(text: str) -> int:
-    """A number of GPUs."""
-    return _argument(whole_number, text, 1, MOST_PROCESSES)
-
-
-def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    return _argument(whole_number, text, 1, _MOST)
-
-
-def above_0(text: str) -> float:
-    """A number above 0."""
-    return _argument(number_above_0, text)
+def add_shapes(parser: argparse._ActionsContainer, *, required: bool = False) -> None:
+    """Add `--shapes`, which `generator.commands.prepare.shapes_of` reads."""
+    parser.add_argument(
+        "--shapes",
+        required=required,
+        nargs="+",
+        metavar="NxK,M...",
+        help="N, K and the M of calls, as in 4096x14336,1-64,128 or M=1:8192:*2,N=4096,K=14336; or a file with one of "
+        "these a line",
+    )
 
 
 def folder(text: str) -> Path:
@@ -83,12 +75,20 @@ def folder(text: str) -> Path:
 
 def reported(read: Callable[[str], _Read]) -> Callable[[str], _Read]:
     """`read`, with its ValueError raised as the error that argparse reports."""
-    return lambda text: _argument(read, text)
+
+    def told(text: str) -> _Read:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return told
 
 
-def _argument(read: Callable[..., _Read], text: str, *limits: int) -> _Read:
-    """What `read` makes of a text, with its ValueError raised as the error that argparse reports."""
-    try:
-        return read(text, *limits)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    return reported(lambda text: whole_number(text, least, most))
+
+
+#: A number of processes that may be 0; one of processes or GPUs; any of at least 1; and a number above 0.
+workers, several = _whole(0, MOST_PROCESSES), _whole(1, MOST_PROCESSES)
+positive, above_0 = _whole(1, _MOST), reported(number_above_0)

@@ -81,11 +81,11 @@ def _command(name: str) -> Callable[[list[str]], int]:
             os.getcwd()
         except OSError:
             raise CallError(f"{name}: the current folder does not exist any more; change to one that does") from None
-    found: Callable[[list[str]], int] = _imported(f"generator.commands.{name}", name).main
+    found: Callable[[list[str]], int] = imported(f"generator.commands.{name}", name).main
     return found
 
 
-def _imported(module: str, command: str) -> Any:
+def imported(module: str, command: str) -> Any:
     """A module of the package; raises `CallError` if it needs a package that is not installed."""
     try:
         return importlib.import_module(module)
@@ -106,5 +106,5 @@ def _require_no_command(arguments: list[str]) -> None:
 def _render(arguments: list[str]) -> int:
     _require_no_command(arguments)
     options = render.parser().parse_args(arguments)
-    status: int = _imported("generator.emit.rendering_report", "rendering").run(options)
+    status: int = imported("generator.emit.rendering_report", "rendering").run(options)
     return status

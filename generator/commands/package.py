@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 
-from generator.commands.argument_types import Parser, add_device, folder
+from generator.commands.argument_types import Parser, add_device, add_shapes, folder
+from generator.commands.command_line import imported
 from generator.emit.package import package, require_options
 from generator.files.program import program
-from generator.language.errors import lacks
 
 
 def main(argv: list[str]) -> int:
@@ -18,14 +17,8 @@ def main(argv: list[str]) -> int:
     require_options(options)
     if options.format != "cubin":
         return package(options)
-    try:
-        # It compiles, which needs torch and Triton; the other formats need neither.
-        compiled = importlib.import_module("generator.commands.package_cubin")
-    except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith("generator"):
-            raise
-        raise lacks("package --format cubin", error.name, "gpu") from None
-    status: int = compiled.run(options)
+    # It compiles, which needs torch and Triton; the other formats need neither.
+    status: int = imported("generator.commands.package_cubin", "package --format cubin").run(options)
     return status
 
 
@@ -46,13 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--repo-id", metavar="OWNER/NAME", help="the Hub repository, for the card and build.toml")
     cubin = made.add_argument_group("of --format cubin")
     add_device(cubin, "for which GPU")
-    cubin.add_argument(
-        "--shapes",
-        nargs="+",
-        metavar="NxK,M...",
-        help="N, K and the M of calls, as in 4096x14336,1-64,128 or M=1:8192:*2,N=4096,K=14336; or a file with one of "
-        "these a line",
-    )
+    add_shapes(cubin)
     cubin.add_argument("--only", metavar="GLOB", help="only functions whose name matches")
     cubin.add_argument("--batch", metavar="B", help="the matrices of a batch, or the groups (default: 1)")
     return made

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from generator.commands.argument_types import Parser, add_device, folder
+from generator.commands.argument_types import Parser, add_device, add_shapes, folder
 from generator.files.program import program
 from generator.files.reading import FileError, read_text
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large, whole_number
@@ -48,14 +48,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("folder", type=Path, metavar="FOLDER", help="the folder of a rendered family")
     add_device(made, "for which GPU", required=True)
-    made.add_argument(
-        "--shapes",
-        required=True,
-        nargs="+",
-        metavar="NxK,M...",
-        help="N, K and the M of calls, as in 4096x14336,1-64,128 or M=1:8192:*2,N=4096,K=14336; or a file with one of "
-        "these a line",
-    )
+    add_shapes(made, required=True)
     made.add_argument("--only", default="*", metavar="GLOB", help="only functions whose name matches")
     made.add_argument("--aligned", action="store_true", help="only calls with aligned, contiguous operands")
     made.add_argument("--batch", default="1", metavar="B", help="the matrices of a batch (default: 1)")

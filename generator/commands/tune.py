@@ -8,7 +8,7 @@ from pathlib import Path
 
 from generator.bench.workers import PROCESSES
 from generator.commands.answering import status_of
-from generator.commands.argument_types import Parser, above_0, add_device, folder, gpus, positive, workers
+from generator.commands.argument_types import Parser, above_0, add_device, folder, positive, several, workers
 from generator.files.program import program
 from generator.tune.tuning_call import CANDIDATES, TuningOptions, answer
 
@@ -85,7 +85,7 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="start no measurement after this time"
     )
     parser.add_argument(
-        "--gpus", type=gpus, default=1, metavar="N", help="GPUs to measure on, one problem each (default 1)"
+        "--gpus", type=several, default=1, metavar="N", help="GPUs to measure on, one problem each (default 1)"
     )
     parser.add_argument(
         "--executor",

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from generator.commands.answering import status_of
-from generator.commands.argument_types import Parser, folder, reported
+from generator.commands.argument_types import Parser, folder, reported, several
 from generator.files.program import program
-from generator.language.call_numbers import MOST_PROCESSES, whole_number
 from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
 from generator.verify.coverage import Coverage
@@ -64,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--coverage",
-        type=reported(_coverage),
+        type=reported(lambda text: Coverage(text).word),
         default="all",
         metavar="all|pairs|triples|kernels|N%",
         help="which combinations of kernel, configuration, class of arguments and target to run: all; enough to cover "
@@ -79,9 +78,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--shard", type=reported(part), default=(1, 1), metavar="I/N", help="run the I-th of N parts of equal cost"
     )
-    parser.add_argument(
-        "--jobs", type=reported(_processes), metavar="N", help="worker processes (default: one per processor)"
-    )
+    parser.add_argument("--jobs", type=several, metavar="N", help="worker processes (default: one per processor)")
     parser.add_argument(
         "--allow-undecided",
         action="store_true",
@@ -104,18 +101,7 @@ def parser() -> argparse.ArgumentParser:
         "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing; print the records in FILE as Markdown"
     )
     parser.add_argument(
-        "--cache",
-        type=folder,
-        metavar="DIR",
-        help="folder of the result cache (default: in the user's cache folder)",
+        "--cache", type=folder, metavar="DIR", help="folder of the result cache (default: in the user's cache folder)"
     )
     parser.add_argument("--fresh", action="store_true", help="run every job again and ignore cached results")
     return parser
-
-
-def _coverage(text: str) -> str:
-    return Coverage.parse(text).word
-
-
-def _processes(text: str) -> int:
-    return whole_number(text, 1, MOST_PROCESSES)

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from generator.emit.apply import Refused
-from generator.files.locking import alone
 from generator.files.reading import FileError
+from generator.files.updating import alone
 
 
 @contextlib.contextmanager

@@ -17,9 +17,8 @@ from generator.emit.file_digests import digest
 from generator.emit.job import RenderingJob, render
 from generator.emit.rendering_results import CheckedFolder, FileDifference, RenderedFolder
 from generator.files.checked_json import Schema
-from generator.files.locking import alone
 from generator.files.reading import read_text
-from generator.files.updating import make_folder, update
+from generator.files.updating import alone, make_folder, update
 from generator.language.errors import CallError
 from generator.plan.kernels import Family
 

@@ -15,9 +15,8 @@ from generator.emit.hub.repository import Repository
 from generator.emit.job import counted
 from generator.emit.packed_family import Packed, packed_files
 from generator.emit.wheel import wheel
-from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes, real_path
-from generator.files.updating import make_folder
+from generator.files.updating import alone, make_folder
 from generator.files.writing import remove_temporary, write
 from generator.language.errors import CallError, on_one_line, shown
 

@@ -1,1 +1,1 @@
-"""Files of people and of machines, read within limits and written whole; caches and processes of this machine."""
+"""Files of people and of machines, read within limits and written whole; processes of this machine."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -42,7 +42,7 @@ def check(path: Path) -> None:
     A file of a temporary name is made in the folder, and removed.
     """
     final = os.path.realpath(path)
-    try:
+    with _reported(path):
         if _in_place(path):
             if not os.access(path, os.W_OK):
                 raise FileError(path, "cannot be written: the device or pipe does not allow it")
@@ -55,8 +55,6 @@ def check(path: Path) -> None:
             os.stat(final)
         with NamedTemporaryFile(dir=os.path.dirname(final), prefix=".", suffix=".new"):
             pass
-    except (OSError, ValueError) as error:
-        raise FileError(path, _told(error)) from None
 
 
 def put(path: Path, data: str | bytes) -> None:
@@ -65,7 +63,7 @@ def put(path: Path, data: str | bytes) -> None:
     Raises `FileError`.
     """
     final = os.path.realpath(path)
-    try:
+    with _reported(path):
         if _in_place(path):
             # It may be the standard output, and that a file.
             if sys.stdout is not None:
@@ -75,10 +73,6 @@ def put(path: Path, data: str | bytes) -> None:
             return
         os.makedirs(os.path.dirname(final), exist_ok=True)
         write(Path(final), data)
-    except FileError as error:
-        raise FileError(path, error.reason) from None
-    except (OSError, ValueError) as error:
-        raise FileError(path, _told(error)) from None
 
 
 def attempt(reports: Iterable[Callable[[], object]]) -> int:
@@ -93,10 +87,18 @@ def attempt(reports: Iterable[Callable[[], object]]) -> int:
     return status
 
 
-def _told(error: OSError | ValueError) -> str:
-    if isinstance(error, FileExistsError | NotADirectoryError):
-        return "cannot be written: a part of its path is a file, where a folder must be"
-    return f"cannot be written: {getattr(error, 'strerror', None) or error}"
+@contextlib.contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Within, an error is a `FileError` of the path as the caller spells it."""
+    try:
+        yield
+    except FileError as error:
+        raise FileError(path, error.reason) from None
+    except (FileExistsError, NotADirectoryError):
+        reason = "a part of its path is a file, where a folder must be"
+        raise FileError(path, f"cannot be written: {reason}") from None
+    except (OSError, ValueError) as error:
+        raise FileError(path, f"cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _in_place(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Let a worker process end with the process that started it, whatever ends that one."""
+"""Worker processes, which end with the process that started them, and processes that run a module of this package."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from generator.files import standard_streams
 
+#: The folder, or the archive, that has this package.
+_ROOT = str(Path(__file__).parents[2])
 #: The exit status of a process whose parent has ended.
 STATUS = 1
 
@@ -43,3 +46,13 @@ def begin_worker() -> None:
     standard_streams.install()
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def own_command(module: str) -> list[str]:
+    """The command that runs a module of this package, whatever module `generator` the current folder has."""
+    # The package is imported first, and its folder is not searched for other modules.
+    code = (
+        f"import sys; sys.path[:] = [{_ROOT!r}, *filter(None, sys.path)]; import generator; del sys.path[0]; "
+        f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    )
+    return [sys.executable, "-c", code]

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from generator.files.checked_json import Schema, Wrong
-from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes
-from generator.files.updating import make_folder, put
+from generator.files.updating import alone, make_folder, put
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit

@@ -4,23 +4,21 @@ The modules, from a call of the command inwards:
 
     verification_run one call: what it proves (`generator.verify`, the function)
     verification_call the call of the command line: what it prints and writes, and its exit status
-    job_selection    the jobs of a run: a kernel, or a contract's function, at a level; or one shard of them
+    job_selection    the jobs of a run: a kernel, or a contract's function, at a level; or one shard of even cost
     level_scope      what a level cannot prove, and which other level, Triton version or device (`gpu`) does
-    coverage         which combinations run when not all do; `job_costs` divides shards evenly
+    coverage         which combinations run when not all do
     result_cache     cached results of earlier runs, keyed by the bytes that their jobs have read (`job_inputs`)
-    static_checks    the text of a folder: parses, lints clean, is formatted, matches its digest and its manifest
+    static_checks    the text of a folder (`folder_files`) and of each file (`rendered_text`) against its manifest
     bounds_job       the bounds level: runs `generator.bounds` on one kernel
     worker_pool      runs the other jobs in worker processes; each level has its own processes
-    run_report       the results on the terminal and as JUnit XML; `proof_records` writes JSON, `page` makes
-                     the report of its HTML page
-    folder_names     names that tell the folders of a run apart, for the ids of tests and the page
+    run_report       the results on the terminal and as JUnit XML; `page` makes the report of its HTML page
+    proof_records    the results as JSON, and what such a record lacks
 
 The levels interpret and gpu:
 
-    worker           one job in a worker: every case, every refusal, the candidates of the `autotuner`
-    cases            the calls of a kernel, each with its reason; `case_sizes` are the sizes that are supported
-    refusals         calls that a launcher must reject: wrong operands (`invalid_calls`), or what a kernel does not
-                     support (`unsupported_calls`)
+    worker           one job in a worker: every case, every refusal, the candidates of the autotuner (`offered_rows`)
+    cases            the calls of a kernel, or of a function, each with its reason; `case_sizes` are the supported sizes
+    refusals         calls that a launcher must reject: wrong operands, or what a kernel lacks (`invalid_calls`)
     execute          one case on the interpreter or a GPU, and all checks after it, `tile_order` among them
     case_setup       a case's operands, in buffers with poisoned margins; `generator.problem` draws their values,
                      computes the float64 result from the spec with a bound on the errors of any kernel, and compares

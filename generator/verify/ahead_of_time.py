@@ -87,7 +87,11 @@ def prepare(
     if cache is not None:
         os.environ["TRITON_CACHE_DIR"] = str(cache)
     outcomes: Counter[bool] = Counter()
-    with standing_in_for(device), _counting(outcomes):
+
+    def listen(*, cache_hit: bool, **_: object) -> None:
+        outcomes[cache_hit] += 1
+
+    with standing_in_for(device), patch.object(triton.knobs.compilation, "listener", listen):
         ahead = library_module(family, "prepare")
         options = {"device": torch.device("cuda", 0), "unaligned": () if aligned else None}
         found = []
@@ -141,18 +145,3 @@ def standing_in_for(device: Device) -> Iterator[None]:
         patch.object(torch.cuda, "get_device_properties", lambda device=None: properties),
     ):
         yield
-
-
-@contextmanager
-def _counting(outcomes: Counter[bool]) -> Iterator[None]:
-    """Within, count compilations by whether Triton's cache had the kernel."""
-    before = triton.knobs.compilation.listener
-
-    def listen(*, cache_hit: bool, **_: object) -> None:
-        outcomes[cache_hit] += 1
-
-    triton.knobs.compilation.listener = listen
-    try:
-        yield
-    finally:
-        triton.knobs.compilation.listener = before

@@ -20,25 +20,22 @@ def run(job: Job) -> JobResult:
     except (NotUnderstood, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         failures.append(Failure("import", "the file holds a kernel and its launcher", str(error)))
     else:
-        for access in proof.accesses:
-            cases += access.state != "not proved"
-            if access.state in counts:
-                counts[access.state] += 1
-            if access.state == "refuted":
-                failures.append(Failure(_name(access), "no access leaves its operand, for all sizes", access.detail))
-            elif access.detail == NEVER_REACHED:
-                failures.append(Failure(_name(access), "every access is executed for some size", access.detail))
-            elif access.state == "not proved":
-                not_proved.append((_name(access), access.detail))
-        if not proof.accesses:
+        found = [
+            (_name(each), each.state, each.detail, "no access leaves its operand, for all sizes")
+            for each in proof.accesses
+        ]
+        if not found:
             not_proved.append(("accesses", "no load or store was found in the kernel"))
-        if proof.order.state == "refuted":
-            cases += 1
-            failures.append(Failure("order", "every tile is computed by exactly one program", proof.order.detail))
-        elif proof.order.state == "not proved":
-            not_proved.append(("order", proof.order.detail))
-        else:
-            cases += 1
+        found.append(("order", proof.order.state, proof.order.detail, "every tile is computed by exactly one program"))
+        for name, state, detail, reason in found:
+            cases += state != "not proved"
+            if state == "refuted":
+                failures.append(Failure(name, reason, detail))
+            elif detail == NEVER_REACHED:
+                failures.append(Failure(name, "every access is executed for some size", detail))
+            elif state == "not proved":
+                not_proved.append((name, detail))
+        counts = {state: sum(access.state == state for access in proof.accesses) for state in counts}
     return JobResult(
         job,
         cases,

@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from generator.epilogue.quantisation import OUT_SCALE
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
@@ -153,16 +154,12 @@ class _CaseDraw(Draw):
             return self.plain(shape, dtype, 2.0 ** (storage.bits - 2))
         return self.bits(2**storage.bits, shape, dtype)
 
-    def rows(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int) -> torch.Tensor:
-        """Names of `count` rows of A: some twice, and some that it does not have."""
-        found = self.whole(shape, dtype, 0, max(count, 1) - 1)
-        for at, wrong in enumerate((-1, count, 2**31 - 1, -(2**31))):
-            found[2 * at + 1 : 2 * at + 2] = wrong
-        return found
-
-    def places(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int) -> torch.Tensor:
-        """Names of `count` rows of C, at least as many: each at most once, and some that it does not have."""
-        found = torch.randperm(count, generator=self.generator)[: shape[0]].to(dtype)
+    def named_rows(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int, once: bool) -> torch.Tensor:
+        """Names of `count` rows, each at most once or some twice, and some that there are not."""
+        if once:
+            found = torch.randperm(count, generator=self.generator)[: shape[0]].to(dtype)
+        else:
+            found = self.whole(shape, dtype, 0, max(count, 1) - 1)
         for at, wrong in enumerate((-1, count, 2**31 - 1, -(2**31))):
             found[2 * at + 1 : 2 * at + 2] = wrong
         return found
@@ -188,19 +185,14 @@ class _Builder:
             recipes["offsets"] = lambda shape, dtype: torch.tensor(ends, dtype=dtype)
         if described.rows is not None and self.case.named:
             given.append(described.rows)
-            recipes["rows"] = partial(self.draw.rows, count=self.sizes["R"])
-        result = described.out
+            recipes["rows"] = partial(self.draw.named_rows, count=self.sizes["R"], once=False)
         if described.scatter is not None and self.case.scattered:
             given.append(described.scatter)
-            recipes["scatter"] = partial(self.draw.places, count=self.sizes["S"])
-            result = replace(result, dimensions=(S, *result.dimensions[1:]))
+            recipes["scatter"] = partial(self.draw.named_rows, count=self.sizes["S"], once=True)
         tensors = {x.name: self.write(self.tensor(x), recipes[x.name]) for x in given}
         out = None
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
-            out = self.tensor(result)
-            if self.case.scattered and self.device.type != "meta":
-                # A buffer that is too large for it has no poison, which tells what nothing has named.
-                poison(out.view)
+            out = self.result(described.out)
         setup = Setup(tensors.pop("a"), tensors.pop("b"), out, tensors, {}, {})
         if out is not None and described.reads_out:
             self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
@@ -212,12 +204,9 @@ class _Builder:
                 places = setup.tensors["scatter"].view
                 setup.c = setup.before[places.clamp(0, self.sizes["S"] - 1).long()]
         for output in described.outputs:
-            scattered = "scatter" in setup.tensors and output is described.out_scale
-            if scattered or self.case.given_out or output.name in (self.case.huge, self.case.apart):
-                lies = replace(output, dimensions=(S, *output.dimensions[1:])) if scattered else output
-                setup.outputs[output.name] = self.tensor(lies)
-                if scattered and self.device.type != "meta":
-                    poison(setup.outputs[output.name].view)
+            must = self.case.scattered and output is described.out_scale
+            if must or self.case.given_out or output.name in (self.case.huge, self.case.apart):
+                setup.outputs[output.name] = self.result(output)
         for operand in described.operands:
             self.add(setup, operand)
         if self.case.special:
@@ -237,6 +226,16 @@ class _Builder:
             x = replace(x, dimensions=x.dimensions[1:])
         setup.tensors[x.name] = operand = self.tensor(x)
         self.fill(operand, 1.0 if x.number or x.extents == ("1",) else spread)
+
+    def result(self, x: Argument) -> PoisonedOperand:
+        """The caller's tensor for a result, which has further rows where the rows of C are named."""
+        if not self.case.scattered or x.name not in ("out", OUT_SCALE):
+            return self.tensor(x)
+        operand = self.tensor(replace(x, dimensions=(S, *x.dimensions[1:])))
+        if self.device.type != "meta":
+            # A buffer that is too large for it has no poison, which tells what nothing has named.
+            poison(operand.view)
+        return operand
 
     def tensor(self, x: Argument) -> PoisonedOperand:
         """The tensor for an argument, with poisoned margins."""

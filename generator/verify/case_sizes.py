@@ -79,12 +79,6 @@ class Fit:
         return (2, 2, 2) if not self.variant.traits.tiled else (self.tile.m, self.tile.n, self.tile.k)
 
     @property
-    def _multiples(self) -> tuple[int, int, int]:
-        """What sizes without masks must be multiples of."""
-        m, n, k = self.unit
-        return (n if self.variant.symmetric else m), n, k
-
-    @property
     def primes(self) -> tuple[int, int, int]:
         """Prime sizes (M, N, K), each smaller than a tile."""
         if not self.variant.traits.tiled:
@@ -105,9 +99,11 @@ class Fit:
             return m, n, k
         if not self.variant.traits.looped:
             k = min(k, self.tile.k)
+        # A symmetric result's M is its N.
+        multiples = (self.tile.n if self.variant.symmetric else self.tile.m, self.tile.n, self.tile.k)
         m, n, k = (
             size if ragged[dimension] is not False else -(-size // block) * block
-            for dimension, size, block in zip("mnk", (m, n, k), self._multiples, strict=True)
+            for dimension, size, block in zip("mnk", (m, n, k), multiples, strict=True)
         )
         step, read = written_step(self.variant), read_step(self.variant)
         if self.variant.layout.c == "column":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from generator.epilogue.operations import MATRIX, SCALAR
 from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import SWIZZLE
+from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Case, Fit
 
@@ -208,14 +209,10 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
         yield Case("scalar-tensor", "a scalar is a tensor of one element", sizes, row, scalar_tensor=True)
 
 
-def _matrices(variant: Variant) -> list[str]:
-    """The names of the epilogue's operands that are matrices."""
-    return [operand.name for operand in variant.epilogue.operands if operand.shape == MATRIX]
-
-
-def _saved(variant: Variant) -> list[str]:
-    """The names of the auxiliary outputs that are matrices."""
-    return [output.name for output in variant.epilogue.outputs if not output.reduced]
+def _matrices(variant: Variant, *, written: bool) -> list[str]:
+    """The names of the epilogue's operands that are matrices, and with `written` of auxiliary outputs that are."""
+    read = [operand.name for operand in variant.epilogue.operands if operand.shape == MATRIX]
+    return [*read, *(output.name for output in variant.epilogue.outputs if written and not output.reduced)]
 
 
 #: Few elements, but more than two lines: the stride is below 2**31, and only its product with a line's index is not.
@@ -234,13 +231,14 @@ def _large(fit: Fit, row: int) -> Iterator[Case]:
     if fit.variant.dtype.sparse:
         reason = "offsets of b_index exceed 2**31 elements"
         yield Case("huge-b_index", reason, sizes, row, huge="b_index", strided="column")
-    for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
+    for name in ("a", "b", "c", *_matrices(fit.variant, written=True)):
         yield Case(f"huge-{name}", f"offsets of {name} exceed 2**31 elements", sizes, row, huge=name)
 
 
 def _batches(fit: Fit, row: int) -> Iterator[Case]:
     reason = "five matrices, each with one whole tile and a part of another"
-    several = Case("batch", reason, _batch_sizes(fit), row, batch=5)
+    m, n, k = fit.unit
+    several = Case("batch", reason, fit(m + 1, n, k), row, batch=5)
     yield several
     yield replace(several, name="batch-empty", reason="B = 0: nothing to compute, nothing to launch", batch=0)
     yield replace(several, name="batch-one", reason="a batch of one", batch=1)
@@ -250,11 +248,11 @@ def _batches(fit: Fit, row: int) -> Iterator[Case]:
         yield replace(
             between, name="batch-unaligned", reason="the same without any alignment", padded=True, unaligned=True
         )
-        for name in ("a", "b", *_matrices(fit.variant)):
+        for name in ("a", "b", *_matrices(fit.variant, written=False)):
             reason = f"{name} is one matrix for the whole batch"
             yield replace(several, name=f"batch-repeats-{name}", reason=reason, batch=3, repeated=name)
     few = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
-    for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
+    for name in ("a", "b", "c", *_matrices(fit.variant, written=True)):
         reason = f"the batch stride of {name} makes offsets exceed 2**31 elements"
         yield Case(f"batch-huge-{name}", reason, few, row, batch=_HUGE_LINES, apart=name)
 
@@ -299,11 +297,6 @@ def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
     yield case("many", f"{many} groups, some of them without rows", ends)
 
 
-def _batch_sizes(fit: Fit) -> tuple[int, int, int]:
-    m, n, k = fit.unit
-    return fit(m + 1, n, k)
-
-
 def _other(fit: Fit, row: int) -> Iterator[Case]:
     m, n, k = fit.unit
     ragged = fit(m + m // 2, n // 2, k + k // 2)
@@ -311,3 +304,56 @@ def _other(fit: Fit, row: int) -> Iterator[Case]:
     reason = f"{label}1.5 tiles along M and K, half a tile along N: multiples of smaller powers of two"
     yield Case(f"row{row}-ragged", reason, ragged, row)
     yield Case(f"row{row}-aligned", f"{label}one whole tile", fit(m, n, k), row)
+
+
+#: Sizes (M, N, K) at which operands that descriptors cannot address are copied; no size is a multiple of 16.
+_COPIED = (401, 403, 203)
+
+
+def contract_cases(kernels: Sequence[Kernel], *, hardware: bool) -> Iterator[tuple[Kernel, Case]]:
+    """Calls of one contract's function, each with a kernel of the contract that supports it.
+
+    On hardware the function caches its launches by call signature, so that each call is made again.
+    """
+    for kernel, case in _of_function(kernels, hardware):
+        yield kernel, case
+        if hardware:
+            reason = "a call with the same signature as the one before, which reuses its launch"
+            yield kernel, replace(case, name=f"{case.name}-again", reason=reason)
+
+
+def _of_function(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, Case]]:
+    largest = max(kernels, key=lambda kernel: kernel.variant.traits.looped)
+    tiles = [tile for kernel in kernels for tile in kernel.tiles if kernel.variant.schedule == largest.variant.schedule]
+    sizes = (max(t.m for t in tiles), max(t.n for t in tiles), max(t.k for t in tiles))
+    if not largest.variant.traits.tiled:
+        sizes = Fit(largest.variant, tiles[0]).primes
+    reason = "whole tiles of every kernel, which every kernel supports"
+    yield largest, Case("aligned", reason, sizes, None, given_out=False)
+    anything = [
+        kernel
+        for kernel in kernels
+        if False not in variant_rules.ragged(kernel.variant.masking).values() and not kernel.variant.loading.descriptors
+    ]
+    if anything:
+        yield from ((anything[0], case) for case in _fallbacks(anything[0], sizes, hardware))
+
+
+def _fallbacks(kernel: Kernel, sizes: tuple[int, int, int], hardware: bool) -> Iterator[Case]:
+    """Calls that only some kernels of the contract support, such as `kernel`, behind a call of `sizes`."""
+    if hardware:
+        reason = "the sizes of the call before at other addresses, for which its cached launch is not compiled"
+        yield Case("unaligned", reason, sizes, None, unaligned=True, given_out=False)
+    fit = Fit(kernel.variant, kernel.tiles[smallest_row(kernel)])
+    m, n, k = fit(*fit.primes)
+    reason = "sizes and addresses that only some kernels of the contract support"
+    yield Case("fallback", reason, (m, n, k), None, padded=True, unaligned=True)
+    if kernel.variant.batch == "strided":
+        reason = "one matrix for the whole batch, which only some kernels of the contract support"
+        yield Case("fallback-repeats", reason, sizes, None, repeated="b")
+    if hardware and kernel.variant.traits.tiled:
+        plain = Case("row", "A is a vector, which matches two layouts", fit(1, n, k), None, given_out=False)
+        yield plain
+        yield replace(plain, name="column", reason="B is a vector, likewise", sizes=fit(m, 1, k))
+        reason = "operands that descriptors cannot address, and whose elements enter many products"
+        yield replace(plain, name="copied", reason=reason, sizes=fit(*_COPIED), padded=True, unaligned=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 
-import torch
 import triton
 
 from generator.emit.loading import load_kernel
@@ -22,6 +20,7 @@ from generator.plan.resources import TENSOR_MEMORY, tensor_memory, widths
 from generator.plan.shared_memory import BARRIERS, shared_memory
 from generator.verify.execute import describe
 from generator.verify.expectations import faults
+from generator.verify.gpu import versions
 from generator.verify.jobs import Failure, Job, JobResult, subject
 from generator.verify.launches import REFUSED, CompiledLaunch, launches
 from generator.verify.level_scope import why_not_compiled
@@ -43,13 +42,12 @@ def run(job: Job) -> JobResult:
     # A warm cache would hide failures.
     with own_cache():
         work.run()
-    place = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
     return JobResult(
         job,
         work.count,
         tuple(work.failures),
         subject=subject(job),
-        place=tuple(place.items()),
+        place=tuple(versions().items()),
         seconds=time.monotonic() - started,
         measured=tuple(work.measured),
         rows_left_out=left_out_rows(kernel, job.target),
@@ -77,34 +75,25 @@ class _Work:
                 self.count += 1
                 try:
                     self.launch(module, launch)
-                except CompileError as error:
-                    self.fail(launch, str(error))
                 except Exception as error:
-                    self.fail(launch, describe(error))
+                    self.fail(launch, str(error) if isinstance(error, CompileError) else describe(error))
         if not self.failures:
-            self.offered(module)
-
-    def offered(self, module: ModuleType) -> None:
-        """Fail where the launcher would take other configurations than the target can run."""
-        try:
-            wrong = offered_fault(module, self.kernel, self.target)
-        except Exception as error:
-            wrong = describe(error)
-        if wrong is not None:
-            self.failures.append(Failure("offered", "the launcher takes what the target can run", wrong))
+            try:
+                wrong = offered_fault(module, self.kernel, self.target)
+            except Exception as error:
+                wrong = describe(error)
+            if wrong is not None:
+                self.failures.append(Failure("offered", "the launcher takes what the target can run", wrong))
 
     def launch(self, module: ModuleType, launch: CompiledLaunch) -> None:
-        code = self.machine_code(module, launch)
-        self.measured.append((launch.name, code.figures))
-        for fault in self.faults(launch, code):
-            self.fail(launch, fault)
-
-    def machine_code(self, module: ModuleType, launch: CompiledLaunch) -> MachineCode:
-        """The machine code of a launch; launches with the same specialisation are compiled once."""
+        """Compile a launch and check it; launches with the same specialisation are compiled once."""
         wanted = specialise(module, self.kernel, launch, self.target)
         for fault in self.launched(module, launch, wanted):
             self.fail(launch, fault)
-        return functools.reduce(MachineCode.beside, [self.compile(each, launch) for each in wanted])
+        code = functools.reduce(MachineCode.beside, [self.compile(each, launch) for each in wanted])
+        self.measured.append((launch.name, code.figures))
+        for fault in self.faults(launch, code):
+            self.fail(launch, fault)
 
     def compile(self, wanted: Specialisation, launch: CompiledLaunch) -> MachineCode:
         if wanted.key not in self.compiled:

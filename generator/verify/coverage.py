@@ -35,7 +35,8 @@ _Row = tuple[str, ...]
 class Coverage:
     """The coverage: `all`, `pairs`, `triples`, a share of the combinations such as `10%`, or `kernels`.
 
-    `kernels` covers all pairs of the axes of kernels alone, and the compile level runs one launch of each kernel.
+    `kernels` covers all pairs of the axes of kernels alone, and the compile level runs one launch of each kernel. Any
+    other word raises ValueError with the legal ones.
     """
 
     word: str
@@ -45,11 +46,6 @@ class Coverage:
         if self.word not in ("all", *_STRENGTH) and (share is None or not 0 < share <= 1):
             legal = "all, pairs, triples, kernels, or a share above 0% and up to 100%, such as 10%"
             raise ValueError(f"expected {legal}, got {self.word!r}")
-
-    @classmethod
-    def parse(cls, text: str) -> Coverage:
-        """The coverage that `text` names; raises ValueError with the legal words."""
-        return cls(text)
 
     @property
     def of_launches(self) -> bool:

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,31 +85,21 @@ class Machine:
     device: torch.device
     #: The architecture of a GPU, as targets are named.
     architecture: str | None = None
+    #: The tensors that the last call could write to, each with what the interpreter saw of its stores; a GPU sees none.
+    outputs: list[tuple[torch.Tensor, Any]]
 
     @contextmanager
     def running(self, setup: Setup) -> Iterator[None]:
         """Everything that a launch needs around it."""
         yield
 
-    def written(self, result: torch.Tensor, finite: torch.Tensor) -> int:
-        """How many elements of `result` the last call did not write; `finite` are those that cannot be NaN."""
-        return int((unwritten(result) & finite).sum())
-
-    def corners(self, result: torch.Tensor) -> list[tuple[int, ...]]:
-        """The least index along each dimension of each store to `result`, in the programs' order; none if not known."""
-        return []
-
-    def stored_again(self, result: torch.Tensor) -> int:
-        """How many elements of `result` were stored when they had been stored before; 0 if that is not known."""
-        return 0
-
-    def corners_of_sums(self) -> list[tuple[int, ...]]:
-        """The same of the partial sums that the launcher made room for, without the index of the part."""
-        return []
-
     def lost(self) -> bool:
         """Whether the device answers no more in this process, as after an illegal access."""
         return False
+
+    def region(self, result: torch.Tensor) -> Any:
+        """What was seen of the stores to `result`, an `interpreter.Region`; None if nothing was."""
+        return next((region for tensor, region in self.outputs if tensor.data_ptr() == result.data_ptr()), None)
 
 
 class Interpreter(Machine):
@@ -122,52 +113,19 @@ class Interpreter(Machine):
 
         interpreter.install()
         self.guard = interpreter
-        self.outputs: list[tuple[torch.Tensor, Any]] = []
+        self.outputs = []
 
     @contextmanager
     def running(self, setup: Setup) -> Iterator[None]:
-        regions = [self.guard.Region.of(operand.name, operand.view) for operand in setup.inputs]
-        self.outputs = []
-        for operand in setup.written:
-            region = self.guard.Region.of(operand.name, operand.view, writable=True)
-            self.outputs.append((operand.view, region))
-            regions.append(region)
+        region = self.guard.Region.of
+        read = [region(operand.name, operand.view) for operand in setup.inputs]
+        self.outputs = [(each.view, region(each.name, each.view, writable=True)) for each in setup.written]
 
         def register(tensor: torch.Tensor) -> None:
             self.outputs.append((tensor, self.guard.allow("a tensor of the launcher's", tensor)))
 
-        with self.guard.watch(regions), _Fresh(register):
+        with self.guard.watch([*read, *(written for _, written in self.outputs)]), _Fresh(register):
             yield
-
-    def written(self, result: torch.Tensor, finite: torch.Tensor) -> int:
-        for tensor, region in self.outputs:
-            if tensor.data_ptr() == result.data_ptr():
-                return int((~region.written).sum())
-        return super().written(result, finite)
-
-    def corners(self, result: torch.Tensor) -> list[tuple[int, ...]]:
-        # The launcher may have made the result as the transposed of what it allocated.
-        dimensions = self.guard.Region.of("the result", result).dimensions
-        for tensor, region in self.outputs:
-            if tensor.data_ptr() == result.data_ptr():
-                return _numbered(region.corners, dimensions, result.dim())
-        return []
-
-    def stored_again(self, result: torch.Tensor) -> int:
-        found = (region.again for tensor, region in self.outputs if tensor.data_ptr() == result.data_ptr())
-        return next(found, 0)
-
-    def corners_of_sums(self) -> list[tuple[int, ...]]:
-        for tensor, region in self.outputs:
-            if tensor.dim() == 3:
-                return [corner[1:] for corner in _numbered(region.corners, region.dimensions, 3)]
-        return []
-
-
-def _numbered(corners: list[tuple[int, ...]], dimensions: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
-    """Corners with an index for each of `count` dimensions, 0 along those that a region drops."""
-    found = [dict(zip(dimensions, corner, strict=True)) for corner in corners]
-    return [tuple(least.get(number, 0) for number in range(count)) for least in found]
 
 
 class Gpu(Machine):
@@ -178,6 +136,7 @@ class Gpu(Machine):
     def __init__(self) -> None:
         self.device = torch.device("cuda", torch.cuda.current_device())
         self.architecture = architecture()
+        self.outputs = []
 
     @contextmanager
     def running(self, setup: Setup) -> Iterator[None]:
@@ -206,35 +165,38 @@ def run_case(
     A contract's function chooses `among` these kernels, by name.
     """
     try:
+        run = partial(_call, launcher, configs, case, machine)
         setup = prepare(kernel, case, machine.device)
         v = _chosen(launcher, setup, among or {}, kernel).variant
         expected, *beside = references(v, setup.a.view, setup.b.view, setup.read, hardware=machine.hardware)
-        returned = _call(launcher, configs, case, setup, machine)
-        result, outputs = results_of(v.epilogue, returned)
-        worst = 0.0
-        described, scales = call(v), outputs[len(beside) :]
-        chain = zip(
-            (described.out, *described.beside), (result, *outputs[: len(beside)]), (expected, *beside), strict=True
-        )
-        for argument, tensor, wanted in chain:
-            worst = max(worst, _check(argument, setup, kernel.variant, case, tensor, wanted, machine, scales))
-        for scale in scales:
-            assert described.out_scale is not None
-            worst = max(
-                worst, _check(described.out_scale, setup, kernel.variant, case, scale, expected, machine, scales)
-            )
+        result, outputs = results_of(v.epilogue, run(setup))
+        # A quantised result's scales are compared with what was to be quantised, as the result is.
+        scales = outputs[len(beside) :]
+        wanted = [expected, *beside, *[expected] * len(scales)]
+        checked = zip(call(v).results, [result, *outputs], wanted, strict=True)
+        worst = max(_check(*each, scales, setup, kernel.variant, case, machine) for each in checked)
         if case.row is not None and not case.scattered:
-            corners = machine.corners_of_sums() if v.traits.joins else machine.corners(result)
+            corners = _corners(machine, None if v.traits.joins else result)
             matrices = sizes_of(v, case).get(v.products.count, 1)
             groups = spans(case.offsets(case.sizes[0]), case.sizes[0]) if v.products.divided == "M" else None
             fault = wrong_order(v, kernel.tiles[case.row], case.sizes, matrices, corners, groups)
             if fault is not None:
                 raise Fault(fault)
-        if v.symmetric and (again := machine.stored_again(result)):
-            raise Fault(f"{again} elements of the result were stored twice")
+        stores = machine.region(result)
+        if v.symmetric and stores is not None and stores.again:
+            raise Fault(f"{stores.again} elements of the result were stored twice")
         if case.repeat and machine.hardware and kernel.variant.traits.repeatable:
-            _repeat(launcher, configs, kernel, case, [result, *outputs], machine)
-        _check_surroundings(setup)
+            again, outputs_again = results_of(v.epilogue, run(prepare(kernel, case, machine.device)))
+            pairs = zip([result, *outputs], [again, *outputs_again], strict=True)
+            if not all(
+                torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs
+            ):
+                raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")
+        # No byte may be written around the operands and the results.
+        changed = [operand.changed() for operand in setup.inputs]
+        for fault in changed + [operand.margins_changed() for operand in setup.written]:
+            if fault is not None:
+                raise Fault(fault)
     except SHORT_OF_MEMORY as error:
         return Outcome(not_run=shortage(error))
     except Fault as error:
@@ -265,7 +227,7 @@ def describe(error: BaseException) -> str:
     return f"{text} (line {rendered[-1].lineno}: {rendered[-1].line})" if rendered else text
 
 
-def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup, machine: Machine) -> object:
+def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, machine: Machine, setup: Setup) -> object:
     arguments: dict[str, Any] = {**setup.operands, **setup.results}
     if case.row is not None:
         # A row by its index, and by itself where it is not the row that most cases run on.
@@ -274,28 +236,43 @@ def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup
         return launcher(setup.a.view, setup.b.view, **arguments)
 
 
+def _corners(machine: Machine, result: torch.Tensor | None) -> list[tuple[int, ...]]:
+    """The least index along each dimension of each store to `result`, in the programs' order; none if not known.
+
+    Without a result those of the partial sums that the launcher made room for, without the index of the part.
+    """
+    sums = next((tensor for tensor, _ in machine.outputs if tensor.dim() == 3), None) if result is None else result
+    region = None if sums is None else machine.region(sums)
+    if sums is None or region is None:
+        return []
+    # The launcher may have made the result as the transposed of what it allocated.
+    dimensions = region.of("the result", sums).dimensions
+    found = [dict(zip(dimensions, corner, strict=True)) for corner in region.corners]
+    # 0 along the dimensions that a region drops.
+    return [tuple(least.get(number, 0) for number in range(result is None, sums.dim())) for least in found]
+
+
 def _check(
     x: Argument,
+    result: object,
+    expected: Bounded,
+    scales: list[Any],
     setup: Setup,
     v: Variant,
     case: Case,
-    result: object,
-    expected: Bounded,
     machine: Machine,
-    scales: list[Any],
 ) -> float:
     """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed.
 
     A quantised result, or its `scales`, is compared with the value that was to be quantised.
     """
-    sizes = sizes_of(v, case)
-    shape = x.sizes(sizes)
-    told = "the result" if x.name == "out" else x.name
+    told, tensor = _tensor(x, setup, v, case, result)
+    found = v.quantised if x.name in ("out", OUT_SCALE) else None
     scattered = case.scattered and x.name in ("out", OUT_SCALE)
-    tensor = _tensor(x, told, (sizes["S"], *shape[1:]) if scattered else shape, setup, result)
     divided = "T" in x.extents
     if divided:
-        used = max((last for _, last in spans(case.offsets(sizes["T"]), sizes["T"])), default=0)
+        total = sizes_of(v, case)["T"]
+        used = max((last for _, last in spans(case.offsets(total), total)), default=0)
         # The row of the result for each row of the product, which keeps what it held where that has no row.
         places = setup.tensors["scatter"].view[:used] if scattered else torch.arange(used, device=tensor.device)
         there = (places >= 0) & (places < len(tensor))
@@ -308,35 +285,33 @@ def _check(
             raise Fault(f"elements of {told} {where} were written")
         tensor = tensor[places] if scattered else tensor[:used]
         expected = Bounded(*(each[:used][there] for each in (expected.value, expected.error)))
-        shape = tuple(tensor.shape)
-    missing = 0
     if tensor.numel():
-        # Sums are torch's to write, where no kernel is watched.
-        written = type(machine).written if x.layout and not divided else Machine.written
         # Poison may be a right element or scale here; the comparison finds what was not written.
-        anything = v.quantised is not None and x.name in ("out", OUT_SCALE)
-        certain = torch.zeros_like(tensor, dtype=torch.bool) if anything else _certain(tensor, expected)
-        missing = written(machine, tensor, certain.expand(shape))
-    if missing:
-        raise Fault(f"{missing} of {tensor.numel()} elements of {told} were never written")
-    found = v.quantised if x.name in ("out", OUT_SCALE) else None
+        certain = _certain(tensor, expected) if found is None else torch.zeros_like(tensor, dtype=torch.bool)
+        # Sums are torch's to write, where no kernel is watched.
+        stores = machine.region(tensor) if x.layout and not divided else None
+        unknown = unwritten(tensor) & certain.expand(tensor.shape) if stores is None else ~stores.written
+        if missing := int(unknown.sum()):
+            raise Fault(f"{missing} of {tensor.numel()} elements of {told} were never written")
     if found is None:
         verdict = compare(tensor, expected)
     elif x.name == OUT_SCALE:
         verdict = compare_scales(tensor, expected, found)
     else:
         # Nothing has checked the scales yet.
-        of_scales = call(v).outputs[-1].sizes(sizes)
-        of_scales = (sizes["S"], *of_scales[1:]) if scattered else of_scales
-        _tensor(call(v).out_scale or x, OUT_SCALE, of_scales, setup, scales[0])
+        _tensor(call(v).outputs[-1], setup, v, case, scales[0])
         verdict = compare_elements(tensor, scales[0][places] if divided else scales[0], expected, found)
     if verdict.fault is not None:
         raise Fault(verdict.fault if x.name == "out" else f"{told}: {verdict.fault}")
     return verdict.ratio
 
 
-def _tensor(x: Argument, told: str, shape: tuple[int, ...], setup: Setup, result: object) -> torch.Tensor:
-    """The result as a tensor; raise `Fault` unless it has the argument's shape, type and layout and lies as given."""
+def _tensor(x: Argument, setup: Setup, v: Variant, case: Case, result: object) -> tuple[str, torch.Tensor]:
+    """A result's name and tensor; raise `Fault` unless it has its shape, type and layout, as it was given."""
+    told, sizes = "the result" if x.name == "out" else x.name, sizes_of(v, case)
+    shape = x.sizes(sizes)
+    if case.scattered and x.name in ("out", OUT_SCALE):
+        shape = (sizes["S"], *shape[1:])
     if not isinstance(result, torch.Tensor):
         raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
     given = setup.out if x.name == "out" else setup.outputs.get(x.name)
@@ -347,7 +322,7 @@ def _tensor(x: Argument, told: str, shape: tuple[int, ...], setup: Setup, result
         raise Fault(f"{told} is {tuple(result.shape)} of {result.dtype}, expected {shape} of {x.dtype}")
     if x.unit is not None and result.shape[x.unit] > 1 and result.stride(x.unit) != 1:
         raise Fault(f"{told} has strides {result.stride()}, and needs stride 1 along dimension {x.unit}")
-    return result
+    return told, result
 
 
 def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:
@@ -357,31 +332,3 @@ def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:
         return finite
     # Every byte is a number.
     return finite & ~((expected.value - INTEGER_POISON).abs() <= expected.error + 1)
-
-
-def _check_surroundings(setup: Setup) -> None:
-    """Raise `Fault` for a byte that was written where none may be; takes results back to what they held before."""
-    for operand in setup.inputs:
-        fault = operand.changed()
-        if fault is not None:
-            raise Fault(fault)
-    for operand in setup.written:
-        fault = operand.margins_changed()
-        if fault is not None:
-            raise Fault(fault)
-
-
-def _repeat(
-    launcher: Launcher,
-    configs: tuple[Any, ...],
-    kernel: Kernel,
-    case: Case,
-    first: list[torch.Tensor],
-    machine: Machine,
-) -> None:
-    """Raise `Fault` unless a second call on the same operands gives the same bytes."""
-    again = prepare(kernel, case, machine.device)
-    result, outputs = results_of(kernel.variant.epilogue, _call(launcher, configs, case, again, machine))
-    pairs = zip(first, [result, *outputs], strict=True)
-    if not all(torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs):
-        raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")

@@ -120,21 +120,11 @@ def _masks(v: Variant, launch: CompiledLaunch, code: MachineCode) -> Iterator[st
         other = "decode|sum" if v.traits.joins and apart else "decode"
         own = "".join(x for x in re.split(r"(?=\btt\.func public)", code.ir) if not re.match(rf".*_(?:{other})\(", x))
         masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", own)
-        if len(masked) > _loaded_ahead(v.multiplied) + _on_diagonal(v) + _read_or_not(v):
+        # The stores of a tile on the diagonal and of its mirror image; a kernel that walks tiles masks those of others.
+        on_diagonal = 0 if not v.symmetric else 4 if v.traits.walks else 2
+        # C is loaded under a mask where a call's beta may be 0.
+        if len(masked) > _loaded_ahead(v.multiplied) + on_diagonal + bool(v.epilogue.beta):
             yield f"{len(masked)} accesses are masked, although every dimension is a multiple of the tile"
-
-
-def _on_diagonal(v: Variant) -> int:
-    """The stores that are masked because the diagonal passes through a tile: its own, and that of its mirror image.
-
-    A kernel that walks tiles masks those of the other tiles, too.
-    """
-    return 0 if not v.symmetric else 4 if v.traits.walks else 2
-
-
-def _read_or_not(v: Variant) -> int:
-    """The loads of C that are masked because a call's beta may be 0."""
-    return bool(v.epilogue.beta)
 
 
 def _loaded_ahead(v: Variant) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from importlib.machinery import all_suffixes
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
@@ -29,23 +29,20 @@ def unlisted(family: Rendered, *, compiled: bool = True) -> list[str]:
     are of another source than the one that Python would take them for.
     """
     subfolders = {name.partition("/")[0] for name in family.files if "/" in name}
-    found = [*_unlisted(family, "", subfolders, compiled)]
-    for name in subfolders:
-        if (family.folder / name).is_dir() and not (family.folder / name).is_symlink():
-            found += _unlisted(family, f"{name}/", (), compiled)
+    found = []
+    for front in ("", *(f"{name}/" for name in subfolders)):
+        folder = family.folder / front
+        if front and (folder.is_symlink() or not folder.is_dir()):
+            continue
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = f"{front}{entry.name}"
+                own = name in family.files or (name in subfolders and not entry.is_symlink())
+                if not own and _importable(entry):
+                    found.append(name)
+        if compiled:
+            found += [f"{front}{name}" for name in _stale(folder / _CACHE)]
     return sorted(found)
-
-
-def _unlisted(family: Rendered, front: str, subfolders: Collection[str], compiled: bool) -> Iterator[str]:
-    """The same of one folder of the family, whose names begin with `front`, without its own `subfolders`."""
-    with os.scandir(family.folder / front) as entries:
-        for entry in entries:
-            name = f"{front}{entry.name}"
-            own = name in family.files or (name in subfolders and not entry.is_symlink())
-            if not own and _importable(entry):
-                yield name
-    if compiled:
-        yield from (f"{front}{name}" for name in _stale(family.folder / front / _CACHE))
 
 
 def _importable(entry: os.DirEntry[str]) -> bool:
@@ -112,18 +109,13 @@ def failures(family: Rendered) -> Iterator[Failure]:
         file = family.folder / name
         if name.endswith(".py"):
             continue
-        found = _text(file)
-        if found is None or not family.recorded.has(name, found):
+        try:
+            text = text_of(file)
+        except Refused:
+            text = None
+        if text is None:
             changed = "cannot be read, but the manifest lists it; render the family again"
-            if found is not None:
-                changed = "was edited since it was rendered; render the family again with --force"
-            message = f"{file} {changed}"
-            yield Failure("manifest", "every file that the manifest lists is as it was rendered", message)
-
-
-def _text(file: Path) -> str | None:
-    """A file's text, line ends aside; None if it cannot be read."""
-    try:
-        return text_of(file)
-    except Refused:
-        return None
+        else:
+            changed = "was edited since it was rendered; render the family again with --force"
+        if text is None or not family.recorded.has(name, text):
+            yield Failure("manifest", "every file that the manifest lists is as it was rendered", f"{file} {changed}")

@@ -17,7 +17,11 @@ def architecture() -> str:
     return f"sm{properties.major}{properties.minor}"
 
 
+def versions() -> dict[str, str]:
+    """The versions of what runs a kernel."""
+    return {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
+
+
 if __name__ == "__main__":
     found = [torch.cuda.get_device_name(), architecture()] if torch.cuda.is_available() else [None, None]
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
-    print(json.dumps([*found, versions]))
+    print(json.dumps([*found, versions()]))

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -183,31 +184,19 @@ def _convert(src: Any, target: Any) -> Any:
     return interpreter.TensorHandle(wide.to(getattr(torch, f"float{target.primitive_bitwidth}")).numpy(), target)
 
 
-def _correct_conversions(builder: Any) -> None:
-    """Correct conversions: fp32 to bf16 truncates, fp64 and integers to bf16 give integers, NaN in e4m3 becomes 480."""
+def _between_floats(self: Any, original: Any, src: Any, target: Any, *rest: Any) -> Any:
+    """A conversion of floating numbers: the interpreter truncates fp32 to bf16, and makes 480 of NaN in e4m3."""
+    kinds = {src.dtype.scalar.name, target.scalar.name}
+    if kinds & _BITS.keys() and src.dtype.scalar.is_floating() and target.scalar.is_floating():
+        return _convert(src, target)
+    return original(self, src, target, *rest)
 
-    def corrected(original: Any) -> Any:
-        def convert(self: Any, src: Any, target: Any, *rest: Any) -> Any:
-            kinds = {src.dtype.scalar.name, target.scalar.name}
-            if kinds & _BITS.keys() and src.dtype.scalar.is_floating() and target.scalar.is_floating():
-                return _convert(src, target)
-            return original(self, src, target, *rest)
 
-        return convert
-
-    for name in ("create_fp_trunc", "create_fp_ext", "create_fp_to_fp"):
-        setattr(builder, name, corrected(getattr(builder, name)))
-
-    def converted(original: Any) -> Any:
-        def convert(self: Any, src: Any, target: Any) -> Any:
-            if target.scalar.name not in _BITS:
-                return original(self, src, target)
-            return _convert(interpreter.TensorHandle(src.data.astype(np.float32), tl.float32), target)
-
-        return convert
-
-    for name in ("create_si_to_fp", "create_ui_to_fp"):
-        setattr(builder, name, converted(getattr(builder, name)))
+def _from_integers(self: Any, original: Any, src: Any, target: Any) -> Any:
+    """A conversion of integers, of which the interpreter makes integers for bf16."""
+    if target.scalar.name not in _BITS:
+        return original(self, src, target)
+    return _convert(interpreter.TensorHandle(src.data.astype(np.float32), tl.float32), target)
 
 
 def _complete_types() -> None:
@@ -229,58 +218,36 @@ def _complete_types() -> None:
     interpreter._patch_lang_core = patch_lang_core
 
 
-def _correct_dot(builder: Any) -> None:
-    """Convert operands to fp32, which is exact: bf16 is multiplied as the integers of its bits, NaN in e4m3 as 480."""
-    original = builder.create_dot
-
-    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
-        a, b = (_convert(x, tl.float32) if x.dtype.scalar.name in _BITS else x for x in (a, b))
-        return original(self, a, b, *rest)
-
-    builder.create_dot = create_dot
+def _dot(self: Any, original: Any, a: Any, b: Any, *rest: Any) -> Any:
+    """A product of fp32, which is exact: bf16 is multiplied as the integers of its bits, NaN in e4m3 as 480."""
+    a, b = (_convert(x, tl.float32) if x.dtype.scalar.name in _BITS else x for x in (a, b))
+    return original(self, a, b, *rest)
 
 
-def _correct_arithmetic(builder: Any) -> None:
-    """Subtract and multiply bf16 numbers, also constants: the interpreter takes bits, and has no constants."""
-
-    def corrected(original: Any) -> Any:
-        def compute(self: Any, a: Any, b: Any) -> Any:
-            kind = a.dtype
-            if kind.scalar.name not in _BITS:
-                return original(self, a, b)
-            return _convert(original(self, _convert(a, tl.float32), _convert(b, tl.float32)), kind)
-
-        return compute
-
-    def get_bf16(self: Any, value: float) -> Any:
-        return _convert(self.get_fp32(value), tl.bfloat16)
-
-    for name in ("create_fsub", "create_fmul"):
-        setattr(builder, name, corrected(getattr(builder, name)))
-    builder.get_bf16 = get_bf16
+def _arithmetic(self: Any, original: Any, a: Any, b: Any) -> Any:
+    """A difference or a product of bf16 numbers, whose bits the interpreter takes."""
+    kind = a.dtype
+    if kind.scalar.name not in _BITS:
+        return original(self, a, b)
+    return _convert(original(self, _convert(a, tl.float32), _convert(b, tl.float32)), kind)
 
 
-def _correct_splat(builder: Any) -> None:
-    """Keep a comparison of numbers a mask where it is repeated: its handle has the type of what it compares."""
-    original = builder.create_splat
-
-    def create_splat(self: Any, kind: Any, x: Any) -> Any:
-        found = original(self, kind, x)
-        return interpreter.TensorHandle(found.data.astype(bool), tl.int1) if x.data.dtype == bool else found
-
-    builder.create_splat = create_splat
+def _constant_bf16(self: Any, value: float) -> Any:
+    """A constant in bf16, of which the interpreter has none."""
+    return _convert(self.get_fp32(value), tl.bfloat16)
 
 
-def _correct_fma(builder: Any) -> None:
-    """Round a fused product and sum of fp32 once: before 3.9 the interpreter rounds the product, too."""
-    original = builder.create_fma
+def _splat(self: Any, original: Any, kind: Any, x: Any) -> Any:
+    """A comparison of numbers stays a mask where it is repeated: its handle has the type of what it compares."""
+    found = original(self, kind, x)
+    return interpreter.TensorHandle(found.data.astype(bool), tl.int1) if x.data.dtype == bool else found
 
-    def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
-        if z.dtype.scalar.name != "fp32":
-            return original(self, x, y, z)
-        return interpreter.TensorHandle(_fused(x.data, y.data, z.data), tl.float32)
 
-    builder.create_fma = create_fma
+def _fma(self: Any, original: Any, x: Any, y: Any, z: Any) -> Any:
+    """A fused product and sum of fp32, rounded once: before 3.9 the interpreter rounds the product, too."""
+    if z.dtype.scalar.name != "fp32":
+        return original(self, x, y, z)
+    return interpreter.TensorHandle(_fused(x.data, y.data, z.data), tl.float32)
 
 
 def _fused(x: _Array, y: _Array, z: _Array) -> _Array:
@@ -322,44 +289,46 @@ def _scales(x: Any) -> torch.Tensor:
     return torch.where(bits == 0xFF, torch.nan, powers)
 
 
-def _define_scaled_dot(semantic: Any, builder: Any) -> None:
-    """Multiply scaled tiles: Triton 3.6 and 3.7 do not interpret it, and 3.8 reads the scale 2**-127 as 0."""
-    original = semantic.dot_scaled
-
-    def dot_scaled(self: Any, *given: Any, **named: Any) -> Any:
-        if not isinstance(self.builder, builder) or named:
-            return original(self, *given, **named)
-        a, a_scale, a_kind, b, b_scale, b_kind, acc, *_ = given
-        transposed = interpreter.TensorHandle(np.ascontiguousarray(b.handle.data.T), b.handle.dtype)
-        rows = _elements(a, getattr(a_kind, "value", a_kind))
-        columns = _elements(tl.core.tensor(transposed, b.type), getattr(b_kind, "value", b_kind))
-        scaled_rows, scaled_columns = _scales(a_scale), _scales(b_scale)
-        (m, depth), n, blocks = rows.shape, len(columns), scaled_rows.shape[-1]
-        if len(columns.T) != depth or scaled_rows.shape != (m, blocks) or scaled_columns.shape != (n, blocks):
-            shapes = [tuple(x.shape) for x in (rows, scaled_rows, columns.T, scaled_columns)]
-            raise ValueError(f"dot_scaled of tiles and scales of the shapes {shapes}")
-        left, right = (x.reshape(len(x), blocks, -1).transpose(0, 1) for x in (rows, columns))
-        sums = left @ right.mT * scaled_rows.T[:, :, None] * scaled_columns.T[:, None, :]
-        total = (sums.sum(0) + _to_torch(acc.handle.data, tl.float32).double()).float()
-        return tl.core.tensor(interpreter.TensorHandle(total.numpy(), tl.float32), acc.type)
-
-    semantic.dot_scaled = dot_scaled
+def _scaled_dot(self: Any, original: Any, *given: Any, **named: Any) -> Any:
+    """A product of scaled tiles: Triton 3.6 and 3.7 do not interpret it, and 3.8 reads the scale 2**-127 as 0."""
+    if not isinstance(self.builder, interpreter.InterpreterBuilder) or named:
+        return original(self, *given, **named)
+    a, a_scale, a_kind, b, b_scale, b_kind, acc, *_ = given
+    transposed = interpreter.TensorHandle(np.ascontiguousarray(b.handle.data.T), b.handle.dtype)
+    rows = _elements(a, getattr(a_kind, "value", a_kind))
+    columns = _elements(tl.core.tensor(transposed, b.type), getattr(b_kind, "value", b_kind))
+    scaled_rows, scaled_columns = _scales(a_scale), _scales(b_scale)
+    (m, depth), n, blocks = rows.shape, len(columns), scaled_rows.shape[-1]
+    if len(columns.T) != depth or scaled_rows.shape != (m, blocks) or scaled_columns.shape != (n, blocks):
+        shapes = [tuple(x.shape) for x in (rows, scaled_rows, columns.T, scaled_columns)]
+        raise ValueError(f"dot_scaled of tiles and scales of the shapes {shapes}")
+    left, right = (x.reshape(len(x), blocks, -1).transpose(0, 1) for x in (rows, columns))
+    sums = left @ right.mT * scaled_rows.T[:, :, None] * scaled_columns.T[:, None, :]
+    total = (sums.sum(0) + _to_torch(acc.handle.data, tl.float32).double()).float()
+    return tl.core.tensor(interpreter.TensorHandle(total.numpy(), tl.float32), acc.type)
 
 
-def _poison_missing_other(builder: Any) -> None:
-    """Return poison where a masked load has no `other`: the value is undefined, and the interpreter returns 0."""
-    original = builder.create_masked_load
+def _masked_load(self: Any, original: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
+    """A load without `other`, whose masked lanes are undefined: poison, where the interpreter has 0."""
+    if other is None:
+        element = ptrs.get_element_ty()
+        width = max(element.primitive_bitwidth // 8, 1)
+        byte = poison_byte(_BITS.get(element.name, torch.float32) if element.is_floating() else torch.int32)
+        fill = np.full((*ptrs.data.shape, width), byte, dtype=np.uint8).view(interpreter._get_np_dtype(element))
+        other = interpreter.TensorHandle(fill.reshape(ptrs.data.shape), element)
+    return original(self, ptrs, mask, other, *rest, **named)
 
-    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
-        if other is None:
-            element = ptrs.get_element_ty()
-            width = max(element.primitive_bitwidth // 8, 1)
-            byte = poison_byte(_BITS.get(element.name, torch.float32) if element.is_floating() else torch.int32)
-            fill = np.full((*ptrs.data.shape, width), byte, dtype=np.uint8).view(interpreter._get_np_dtype(element))
-            other = interpreter.TensorHandle(fill.reshape(ptrs.data.shape), element)
-        return original(self, ptrs, mask, other, *rest, **named)
 
-    builder.create_masked_load = create_masked_load
+#: The methods of the interpreter's builder with what corrects them: it gets the original method as its first argument.
+_CORRECTED = {
+    **dict.fromkeys(("create_fp_trunc", "create_fp_ext", "create_fp_to_fp"), _between_floats),
+    **dict.fromkeys(("create_si_to_fp", "create_ui_to_fp"), _from_integers),
+    **dict.fromkeys(("create_fsub", "create_fmul"), _arithmetic),
+    "create_dot": _dot,
+    "create_splat": _splat,
+    "create_fma": _fma,
+    "create_masked_load": _masked_load,
+}
 
 
 def _cache_builtin_search() -> None:
@@ -378,12 +347,6 @@ def _cache_builtin_search() -> None:
     interpreter._patch_builtin = patch_builtin
 
 
-def _disable_overflow_checks() -> None:
-    """Disable a second computation of integer arithmetic in 64 bits, whose assertion only a debug build makes."""
-    builder = interpreter.interpreter_builder
-    builder.options = replace(builder.options, sanitize_overflow=False)
-
-
 def install() -> None:
     """Install the corrections and the address checks in this process; a second call does nothing."""
     if isinstance(interpreter._interpreter, _Checked):
@@ -392,16 +355,16 @@ def install() -> None:
     # The functions of families ask for this name before they multiply bf16.
     vars(interpreter)["corrected_by"] = __name__
     builder = interpreter.InterpreterBuilder
+    for name, corrected in _CORRECTED.items():
+        setattr(builder, name, partialmethod(corrected, getattr(builder, name)))
+    builder.get_bf16 = _constant_bf16
+    semantic = interpreter.TritonSemantic
+    semantic.dot_scaled = partialmethod(_scaled_dot, semantic.dot_scaled)
     _complete_types()
-    _correct_conversions(builder)
-    _correct_dot(builder)
-    _correct_arithmetic(builder)
-    _correct_splat(builder)
-    _correct_fma(builder)
-    _define_scaled_dot(interpreter.TritonSemantic, builder)
-    _poison_missing_other(builder)
     _cache_builtin_search()
-    _disable_overflow_checks()
+    # A second computation of integer arithmetic in 64 bits, whose assertion only a debug build makes.
+    options = interpreter.interpreter_builder.options
+    interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
     # On the CPU the interpreter works on the caller's memory and then copies every operand's storage onto itself. For
     # gigabytes of virtual memory that are mostly untouched, this copy dominates the time of the call.
     interpreter.GridExecutor._restore_args_dev = lambda *_: None

@@ -7,6 +7,7 @@ changed back has another time of change, so that this is noticed too.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -14,16 +15,20 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.files.package_data import PACKAGE
 from generator.files.reading import FileError, read_bytes
 from generator.verify import folder_files
-from generator.verify.installed import installed
 from generator.verify.jobs import Failure, Job, JobResult
 
+#: The modules of packages that have another name.
+_MODULES = {"z3-solver": "z3"}
+#: The files of a package that may state its version.
+_STATING = ("__init__.py", "version.py", "_version.py")
 _RUNS = ("triton", "torch", "numpy")
 #: The installed packages that results of a level depend on.
 PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver", *_RUNS), "interpret": _RUNS, "compile": _RUNS, "gpu": _RUNS}
@@ -114,3 +119,35 @@ def _version(package: str) -> str:
         return installed(package)
     except PackageNotFoundError:
         return ""
+
+
+def installed(package: str) -> str:
+    """The version of the package that an import would take; raises PackageNotFoundError if there is none.
+
+    A folder that is put first in PYTHONPATH may hold another version than the one that `importlib.metadata` finds, and
+    no metadata: the version is then the one that the package's own text states.
+    """
+    spec = find_spec(_MODULES.get(package, package))
+    if spec is None or spec.origin is None:
+        return version(package)
+    folder = Path(spec.origin).parent
+    for found in distributions(name=package, path=[str(folder.parent)]):
+        return found.version
+    for name in _STATING:
+        stated = _stated(folder / name)
+        if stated is not None:
+            return stated
+    raise PackageNotFoundError(package)
+
+
+def _stated(file: Path) -> str | None:
+    """The text that a module assigns to `__version__`, or None."""
+    if not file.is_file():
+        return None
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.Assign([ast.Name("__version__")], ast.Constant(str(stated))):
+                return stated
+            case ast.AnnAssign(ast.Name("__version__"), _, ast.Constant(str(stated))):
+                return stated
+    return None

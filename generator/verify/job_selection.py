@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import heapq
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -10,17 +11,18 @@ from pathlib import Path
 
 from generator.emit import kept_digests
 from generator.emit.advice import rendering
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered, read, remembered
 from generator.files.reading import real_path
 from generator.language.call_numbers import whole_number
 from generator.language.errors import CallError, shown
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
 from generator.verify.coverage import Coverage, CoveringArray, choose
-from generator.verify.job_costs import cost_of_launch
 from generator.verify.jobs import Job
 from generator.verify.launches import CompiledLaunch, launches
 
+#: Seconds of a job, at the compile level of one launch: the means over all families.
+_SECONDS = {"static": 0.01, "bounds": 0.5, "interpret": 4.0, "compile": 0.7, "gpu": 6.0}
 #: The most parts that a run can be divided into.
 _MOST_PARTS = 100_000
 
@@ -107,56 +109,47 @@ def covered(
     """
     if coverage.word == "all":
         return list(jobs), []
-    kernels = _kernels(found)
+    kernels = {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
     stay: list[Job] = []
     choices = []
     for level in dict.fromkeys(job.level for job in jobs):
         members = [job for job in jobs if job.level == level and not job.contract]
-        points: list[dict[str, str]] = []
-        owners: list[tuple[Job, str]] = []
-        costs: list[float] = []
-        for job in members:
-            kernel = kernels[job.folder, job.name]
-            for launch in _launches(job, kernel, coverage) if job.target else (None,):
-                point = dict(kernel.variant.words)
-                if launch is not None:
-                    assert job.target is not None
-                    point["target"] = job.target
-                    if coverage.of_launches:
-                        point |= {"row": launch.row_label, "class": launch.case.name}
-                points.append(point)
-                owners.append((job, launch.name if launch else ""))
-                costs.append(cost_of_launch(job, launch) if launch else 1.0)
+        offered = [
+            (job, launch) for job in members for launch in _launches(job, kernels[job.folder, job.name], coverage)
+        ]
+        points = [_point(job, launch, kernels[job.folder, job.name], coverage) for job, launch in offered]
         # With `kernels` all levels choose the same kernels, so that costs, which differ by level, are not used.
+        costs = [cost_of_launch(job, launch) if launch else 1.0 for job, launch in offered]
         choice = choose(points, coverage, costs if coverage.of_launches else None)
         choices.append(choice)
         chosen: dict[Job, list[str]] = {}
-        for index in choice.indices:
-            job, name = owners[index]
-            chosen.setdefault(job, []).append(name)
-        stay += [_with(job, chosen[job]) for job in members if job in chosen]
+        for job, launch in (offered[index] for index in choice.indices):
+            chosen.setdefault(job, []).extend([launch.name] if launch else [])
+        stay += [replace(job, chosen=tuple(chosen[job])) for job in members if job in chosen]
         contracts = {(job.folder, kernels[job.folder, job.name].variant.contract) for job in chosen}
         stay += [job for job in jobs if job.level == level and job.contract and (job.folder, job.name) in contracts]
     return stay, choices
 
 
-def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:
-    return {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+def _point(job: Job, launch: CompiledLaunch | None, kernel: Kernel, coverage: Coverage) -> dict[str, str]:
+    """The axes of a choice with their values: of a kernel, and at the compile level of one of its launches."""
+    point = dict(kernel.variant.words)
+    if launch is not None and job.target is not None:
+        point["target"] = job.target
+        if coverage.of_launches:
+            point |= {"row": launch.row_label, "class": launch.case.name}
+    return point
 
 
-def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[CompiledLaunch]:
-    """The launches of a kernel to choose among at the compile level: every one, or the cheapest aligned one."""
-    assert job.target is not None
+def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[CompiledLaunch | None]:
+    """What of a kernel to choose among: at the compile level every launch, or the cheapest aligned one."""
+    if job.target is None:
+        return (None,)
     found = launches(kernel, job.target)
     if coverage.of_launches or not found:
         return found
     # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
     return (min(found, key=lambda launch: (launch.case.name != "aligned", cost_of_launch(job, launch))),)
-
-
-def _with(job: Job, chosen: Sequence[str]) -> Job:
-    names = tuple(name for name in chosen if name)
-    return Job(job.level, job.folder, job.name, job.contract, job.case, job.target, names) if names else job
 
 
 def part(text: str) -> tuple[int, int]:
@@ -181,3 +174,19 @@ def shard(jobs: Sequence[Job], index: int, count: int, cost: Callable[[Job], flo
         if part == index - 1:
             mine.add(place)
     return [job for place, job in enumerate(jobs) if place in mine]
+
+
+def cost(job: Job) -> float:
+    """The expected duration of a job in seconds."""
+    if job.target is None:
+        return _SECONDS[job.level]
+    many = len(job.chosen) or len(launches(remembered(job.folder).by_name[job.name], job.target))
+    return _SECONDS[job.level] * many
+
+
+def cost_of_launch(job: Job, launch: CompiledLaunch) -> float:
+    """The relative cost of compiling a launch: the elements of its tile, more for each function of the epilogue."""
+    t = launch.tile
+    epilogue = remembered(job.folder).by_name[job.name].variant.epilogue
+    functions = sum(isinstance(node, ast.Call) for step in epilogue.steps for node in ast.walk(step.tree))
+    return 1024 * t.warps + t.m * t.n * (1 + 2 * functions) + (t.m + t.n) * t.k

@@ -66,21 +66,20 @@ def launches(kernel: Kernel, target: str) -> tuple[CompiledLaunch, ...]:
     found = []
     splits = kernel.variant.traits.splits
     for row, tile in enumerate(kernel.tiles):
+        classes = distinct(_calls(kernel.variant, Fit(kernel.variant, tile), row))
         if legality.why_no_row_on(kernel.variant, tile, target) is None:
-            found += [CompiledLaunch(row, tile, case, splits) for case in _classes(kernel, row)]
+            found += [CompiledLaunch(row, tile, case, splits) for case in classes]
         elif legality.too_much_memory(kernel.variant, tile, target) is not None:
-            found.append(CompiledLaunch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED), splits))
+            found.append(CompiledLaunch(row, tile, replace(next(classes), name=REFUSED), splits))
     return tuple(found)
-
-
-def _classes(kernel: Kernel, row: int) -> Iterator[Case]:
-    return distinct(_calls(kernel.variant, Fit(kernel.variant, kernel.tiles[row]), row))
 
 
 def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
     m, n, k = fit.unit if v.traits.tiled else (16, 16, 16)
     m, n, k = 2 * m, 2 * n, k if not v.traits.looped else 2 * k
-    plain = _plain_operand(v)
+    out = ELEMENTS[v.dtype.out]
+    # The type that a caller's vectors and matrices have: that of the result, where it is a floating one.
+    plain = v.dtype.out if out.floating and out.bits >= 16 else "fp32"
     aligned = Case(
         "aligned", "whole tiles, every address and stride a multiple of 16", fit(m, n, k), row, operand_type=plain
     )
@@ -142,9 +141,3 @@ def _batches(v: Variant, aligned: Case) -> Iterator[Case]:
         yield replace(aligned, name="batch-repeats", reason="a stride of 0 between matrices", repeated="b")
         unaligned = replace(aligned, padded=True, unaligned=True, interleaved=True)
         yield replace(unaligned, name="batch-unaligned", reason="matrices that lie between each other's lines")
-
-
-def _plain_operand(v: Variant) -> str:
-    """The type that a caller's vectors and matrices have: that of the result, where it is a floating one."""
-    out = ELEMENTS[v.dtype.out]
-    return v.dtype.out if out.floating and out.bits >= 16 else "fp32"

@@ -14,7 +14,7 @@ from generator.language.errors import lacks
 from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.plan.legality import why_not_on
-from generator.verify.installed import installed
+from generator.verify.job_inputs import installed
 from generator.verify.jobs import Job, JobResult
 from generator.verify.launches import left_out
 

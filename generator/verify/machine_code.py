@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import triton
 from triton.compiler import ASTSource
@@ -103,15 +104,12 @@ def memory_needed(wanted: Specialisation, target: str) -> MachineCode:
 
     For kernels that do not fit, since their assembly can take many seconds. Raises `CompileError`.
     """
-    before = triton.knobs.runtime.add_stages_inspection_hook
-    triton.knobs.runtime.add_stages_inspection_hook = _stop_when_allocated
-    try:
-        return compile_to_machine_code(wanted, target)
-    except _Allocated as found:
-        (metadata,) = found.args
-        return MachineCode(metadata["shared"], metadata.get("tmem_size") or 0, 0, 0, {}, "")
-    finally:
-        triton.knobs.runtime.add_stages_inspection_hook = before
+    with patch.object(triton.knobs.runtime, "add_stages_inspection_hook", _stop_when_allocated):
+        try:
+            return compile_to_machine_code(wanted, target)
+        except _Allocated as found:
+            (metadata,) = found.args
+            return MachineCode(metadata["shared"], metadata.get("tmem_size") or 0, 0, 0, {}, "")
 
 
 def _stop_when_allocated(*arguments: Any) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""The configurations that a kernel's launcher takes on a target: they must be those that the legality table allows."""
+"""The configurations that a launcher takes on a target, and its autotuner tries: those that are legal there."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from unittest.mock import patch
 
+import torch
+
 from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
+from generator.verify.case_sizes import Fit
+from generator.verify.manifest_configurations import configuration_of, takes
 
 
 @contextmanager
 def claimed_device(target: str) -> Iterator[None]:
     """Make torch report that the current device is a GPU of the target, whether or not a GPU is present."""
-    import torch
-
     found = TARGETS[target]
     major, minor = divmod(found.capability, 10)
     memory = dict.fromkeys(("shared_memory_per_block", "shared_memory_per_block_optin"), found.shared_memory)
@@ -48,8 +50,6 @@ def offered_fault(module: ModuleType, kernel: Kernel, target: str) -> str | None
     """What is wrong with the configurations that the launcher of `module` takes on a GPU of the target, or None."""
     left_out = dict(left_out_rows(kernel, target))
     expected = [row for index, row in enumerate(module.CONFIGS) if index not in left_out]
-    import torch
-
     device = torch.device("cuda", 0)
     forget_devices(module)
     with claimed_device(target):
@@ -61,3 +61,35 @@ def offered_fault(module: ModuleType, kernel: Kernel, target: str) -> str | None
     if rows == expected:
         return None
     return f"on {target} the launcher takes {len(rows)} of {len(module.CONFIGS)} configurations, expected {expected}"
+
+
+def tuner_fault(module: ModuleType, kernel: Kernel) -> str | None:
+    """What is wrong with the tuner of the call of `module`, or None."""
+    tuner = module.CALL.tuner.kernel(module.CALL) if hasattr(module, "CALL") else module.tuned_kernel
+    if list(tuner.keys) != ["M", "N", "K"]:
+        return f"the autotuner caches its choice by {', '.join(tuner.keys)}, expected M, N, K"
+    configurations = [
+        config.kwargs | {"num_warps": config.num_warps, "num_stages": config.num_stages} for config in tuner.configs
+    ]
+    expected = [configuration_of(kernel.variant, tile) for tile in kernel.tiles]
+    if configurations != expected:
+        return f"the autotuner has the configurations {configurations}, expected {expected}"
+    excluded = {target: set(indices) for target, indices in kernel.not_offered}
+    for target in kernel.targets:
+        for tile in kernel.tiles:
+            m, n, k = Fit(kernel.variant, tile)(tile.m, tile.n, tile.k)
+            arguments = {"M": m, "N": n, "K": k, "a_ptr": torch.empty(1), "a_desc": torch.empty(1)}
+            tried = list(tuner.configs)
+            if tuner.early_config_prune:
+                forget_devices(module)
+                with claimed_device(target):
+                    tried = tuner.early_config_prune(tuner.configs, {}, **arguments)
+            wanted = [
+                config
+                for index, (config, t) in enumerate(zip(tuner.configs, kernel.tiles, strict=True))
+                if takes(kernel.variant, t, (m, n, k)) and index not in excluded.get(target, ())
+            ]
+            if tried != wanted:
+                problem = f"for M, N, K = {m}, {n}, {k} on {target}"
+                return f"{problem} the autotuner tries {len(tried)} configurations, and {len(wanted)} are valid"
+    return None

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
+from generator.emit.job import counted
 from generator.emit.manifest_reader import Rendered
 from generator.emit.report import STATES, Cell, Detail, ReportTable, Row, RunReport
 from generator.files.plain_text import representable
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import AXES, CONTRACT_AXES
 from generator.plan.kernels import Kernel
-from generator.verify.folder_names import folder_names
 from generator.verify.jobs import LEVELS, Job, JobResult, JobState, command
-from generator.verify.run_report import totals, verdict
+from generator.verify.run_report import folder_names, totals, verdict
 
 #: The largest number of failures of a cell, and of characters of a message: more would only make the page larger.
 _FAILURES = 25
@@ -27,17 +27,18 @@ _WORDS = frozenset(("kernel", "level", *AXES, *_LEFT_OUT))
 def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> RunReport:
     """The report of `results`, whose jobs are of `families`; deterministic."""
     families = list({family.folder: family for family in families}.values())
-    labels = _labels(families)
+    names, folders = Counter(family.name for family in families), folder_names(family.folder for family in families)
+    # Where several families have a name, what tells their folders apart.
+    labels = [family.name if names[family.name] == 1 else representable(folders[family.folder]) for family in families]
     columns = _columns(results)
-    rows = list(_rows(results, families, columns))
-    names = [(label, row) for label, family in zip(labels, families, strict=True) for row in _subjects(family)]
-    values = {axis: dict.fromkeys(words.get(axis, "") for _, (_, _, words) in names) for axis in AXES}
+    subjects = [(label, row) for label, family in zip(labels, families, strict=True) for row in _subjects(family)]
+    values = {axis: dict.fromkeys(words.get(axis, "") for _, (_, _, words) in subjects) for axis in AXES}
     # Axes with one value have no column and are listed once.
     varied = [axis for axis in AXES if len(values[axis].keys() - {""}) > 1]
     same = [f"{axis} {word}" for axis in AXES if axis not in varied for word in values[axis] if word]
     table = [
         Row([name, label, *(words.get(axis, "") for axis in varied), *cells], blocks)
-        for (label, (name, _, words)), (cells, blocks) in zip(names, rows, strict=True)
+        for (label, (name, _, words)), (cells, blocks) in zip(subjects, _rows(results, families, columns), strict=True)
     ]
     states = {_state(result) for result in results}
     worst = next((state for state in STATES if state in states and state != "left out"), "")
@@ -47,7 +48,7 @@ def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> RunRep
         "verification",
         ReportTable("Kernels", ["kernel", "family", *varied, *columns], table, _WORDS, frozenset(("family", *varied))),
         Cell(verdict(results), worst),
-        notes=[f"{len(families)} {'family' if len(families) == 1 else 'families'}: {', '.join(labels)}"]
+        notes=[f"{counted(len(families), 'family', 'families')}: {', '.join(labels)}"]
         + [*places]
         + ([f"The same for all: {', '.join(same)}"] if same else []),
         summaries=[_linked(totals(results))],
@@ -72,22 +73,11 @@ def _linked(table: ReportTable) -> ReportTable:
     return ReportTable(table.title, table.columns, rows, _WORDS)
 
 
-def _labels(families: Sequence[Rendered]) -> list[str]:
-    """The name of each family; where several have it, what tells their folders apart."""
-    names, folders = Counter(family.name for family in families), folder_names(family.folder for family in families)
-    return [family.name if names[family.name] == 1 else representable(folders[family.folder]) for family in families]
-
-
 def _columns(results: Iterable[JobResult]) -> list[str]:
     """The labels of the levels and targets in `results`, in the order in which they run."""
-    targets = list(TARGETS)
+    targets = [None, *TARGETS]
     jobs = {result.job.label: result.job for result in results}
-
-    def place(label: str) -> tuple[int, int]:
-        job = jobs[label]
-        return LEVELS.index(job.level), targets.index(job.target) if job.target else -1
-
-    return sorted(jobs, key=place)
+    return sorted(jobs, key=lambda label: (LEVELS.index(jobs[label].level), targets.index(jobs[label].target)))
 
 
 def _subjects(family: Rendered) -> Iterator[tuple[str, Kernel | None, dict[str, str]]]:
@@ -165,7 +155,7 @@ def _details(result: JobResult, not_offered: Sequence[str]) -> Iterator[Detail]:
     """Why a job has its state, what it measured, and the command that repeats it if it did not pass."""
     yield Detail("head", result.job.label, _state(result))
     facts = [
-        f"{result.cases} {'case' if result.cases == 1 else 'cases'}" if result.cases else "",
+        counted(result.cases, "case") if result.cases else "",
         f"largest error: {result.worst_error:.3g} of the allowed one" if result.worst_error else "",
         f"{result.seconds:.1f} s" if result.seconds else "",
         _place(result),

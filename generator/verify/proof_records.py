@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from generator.emit import code_parts
+from generator.emit.job import counted
 from generator.emit.manifest_reader import Rendered
 from generator.files.checked_json import Schema
 from generator.files.updating import update
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
-from generator.verify.jobs import LEVELS, JobResult, JobState, Recorded, Subject
+from generator.plan.kernels import Kernel
+from generator.verify.cases import smallest_row
+from generator.verify.jobs import LEVELS, Job, JobResult, JobState, Recorded, Subject
+from generator.verify.jobs import subject as subject_of
+from generator.verify.launches import launches
+from generator.verify.manifest_configurations import labels_of
+from generator.verify.run_report import by_label
 
 #: The result of a level for a kernel: counts, and the largest of each figure.
 Figures = dict[str, Any]
@@ -126,34 +133,24 @@ def _fewer(result: JobResult, cases: int) -> bool:
 
 
 def _figures(result: JobResult) -> Figures:
-    job = result.job
     found: Figures = {"cases": result.cases}
-    if job.level in ("interpret", "gpu"):
-        found |= _of_run(result)
-    if job.level == "compile":
-        found |= _worst(result)
-    if job.level == "bounds":
+    if result.job.level in ("interpret", "gpu"):
+        # Joined with those of the configurations that the record had, of which no case ran.
+        before = result.job.recorded or Recorded(())
+        found["worst_error"] = round(max(result.worst_error, before.worst_error), 4)
+        if result.rows:
+            rows = dict(result.rows) | dict(before.rows)
+            found |= {"cases": sum(rows.values()), "rows": rows, "full": result.full}
+    elif result.job.level == "compile":
+        # The largest use of each resource among the launches, without those that must not fit.
+        offered = [dict(figures) for name, figures in result.measured if not name.endswith("-refused")]
+        keys = ("shared", "tensor_memory", "registers", "spilled")
+        found |= {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
+    elif result.job.level == "bounds":
         found |= {state: count for _, figures in result.measured for state, count in figures}
     if result.not_proved:
         found["not_proved"] = dict(result.not_proved)
     return found
-
-
-def _of_run(result: JobResult) -> Figures:
-    """The figures of a run, joined with those of the configurations that the record had, of which no case ran."""
-    before = result.job.recorded or Recorded(())
-    found: Figures = {"worst_error": round(max(result.worst_error, before.worst_error), 4)}
-    if result.rows:
-        counted = dict(result.rows) | dict(before.rows)
-        found |= {"cases": sum(counted.values()), "rows": counted, "full": result.full}
-    return found
-
-
-def _worst(result: JobResult) -> dict[str, int]:
-    """The largest use of each resource among the kernel's launches, without those that must not fit."""
-    offered = [dict(figures) for name, figures in result.measured if not name.endswith("-refused")]
-    keys = ("shared", "tensor_memory", "registers", "spilled")
-    return {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
 
 
 def write(path: Path, results: Sequence[JobResult]) -> list[str]:
@@ -166,30 +163,21 @@ def write(path: Path, results: Sequence[JobResult]) -> list[str]:
     messages: list[str] = []
 
     def joined() -> str:
-        found, own = _with(path, results)
-        messages[:] = own
-        return text_of(found, path)
+        recorded = _recorded(results)
+        found, before = _record(recorded), read(path) if path.exists() else ProofRecord({}, {})
+        require_same_machine(path, before, found.place)
+        fuller = [result for result in recorded if _fewer(result, before.cases(_subject(result), result.job.label))]
+        for result in fuller:
+            del found.proved[_subject(result)][result.job.label]
+        messages[:] = _messages_of_fuller(path, fuller, before)
+        place = before.place | found.place | _machine(before.place)
+        return text_of(ProofRecord(place, _joined(before.proved, found.proved)), path)
 
     update(path, joined)
     messages += _messages_of_none(path, results)
     if any(result.job.case is not None for result in results):
         messages.append(f"{path}: no result is recorded, because --case runs only some of the cases")
     return messages
-
-
-def _with(path: Path, results: Sequence[JobResult]) -> tuple[ProofRecord, list[str]]:
-    """The record in `path` with what passed, and messages about results that do not replace those of more cases."""
-    recorded, messages = _recorded(results), []
-    found = _record(recorded)
-    if path.exists():
-        before = read(path)
-        require_same_machine(path, before, found.place)
-        fuller = [result for result in recorded if _fewer(result, before.cases(_subject(result), result.job.label))]
-        for result in fuller:
-            del found.proved[_subject(result)][result.job.label]
-        messages = _messages_of_fuller(path, fuller, before)
-        found = ProofRecord(before.place | found.place | _machine(before.place), _joined(before.proved, found.proved))
-    return found, messages
 
 
 def renew(path: Path, fresh: Path) -> None:
@@ -199,22 +187,19 @@ def renew(path: Path, fresh: Path) -> None:
     """
 
     def joined() -> str:
-        return text_of(_renewed(read(fresh), path), path)
+        found = read(fresh)
+        before = read(path) if path.exists() else found
+        if _machine(before.place) == _machine(found.place):
+            device = {(subject.kernel, subject.device) for subject in found.proved}
+            again = {
+                subject: levels
+                for subject, levels in before.proved.items()
+                if subject in found.proved or (not subject.host and (subject.kernel, subject.device) in device)
+            }
+            found = ProofRecord(found.place, _joined(again, found.proved))
+        return text_of(found, path)
 
     update(path, joined)
-
-
-def _renewed(found: ProofRecord, path: Path) -> ProofRecord:
-    before = read(path) if path.exists() else found
-    if _machine(before.place) == _machine(found.place):
-        device = {(subject.kernel, subject.device) for subject in found.proved}
-        again = {
-            subject: levels
-            for subject, levels in before.proved.items()
-            if subject in found.proved or (not subject.host and (subject.kernel, subject.device) in device)
-        }
-        found = ProofRecord(found.place, _joined(again, found.proved))
-    return found
 
 
 def _joined(
@@ -228,28 +213,24 @@ def _joined(
 def _messages_of_fuller(path: Path, fuller: Sequence[JobResult], before: ProofRecord) -> list[str]:
     """A message per level about results whose earlier records stay, since they have more cases."""
     lines = []
-    for label, count in Counter(result.job.label for result in fuller).items():
-        first = next(result for result in fuller if result.job.label == label)
+    for label, members in by_label(fuller).items():
+        first, count = members[0], len(members)
         cases = before.cases(_subject(first), label)
         records = "record of 1 kernel stays" if count == 1 else f"records of {count} kernels stay"
-        more = "" if count == 1 else ", and others"
         lines.append(
             f"{path}: the {label} {records}, with more cases than this run: {first.job.name} ({cases} cases, here "
-            f"{first.cases}){more}"
+            f"{first.cases}){', and others' * (count > 1)}"
         )
     return lines
 
 
 def _messages_of_none(path: Path, results: Iterable[JobResult]) -> list[str]:
     """A message per level about kernels of which no case is proved."""
-    found: dict[str, list[str]] = {}
-    for result in results:
-        if result.state is JobState.NOT_PROVED and not result.cases and not result.job.contract:
-            found.setdefault(result.job.label, []).append(result.job.name)
+    none = [each for each in results if each.state is JobState.NOT_PROVED and not each.cases and not each.job.contract]
     return [
-        f"{path}: {label} of {len(names)} {'kernel' if len(names) == 1 else 'kernels'} is not recorded, since no case "
-        f"is proved: {names[0]}{', and others' * (len(names) > 1)}"
-        for label, names in found.items()
+        f"{path}: {label} of {counted(len(members), 'kernel')} is not recorded, since no case is proved: "
+        f"{members[0].job.name}{', and others' * (len(members) > 1)}"
+        for label, members in by_label(none).items()
     ]
 
 
@@ -346,3 +327,50 @@ def why_no_row(files: Sequence[Path], current: set[Subject]) -> str | None:
         f"--table: {names}: none of {len(found)} recorded proofs counts: {len(found) - len(counted)} are of code that "
         f"these families do not have now, and {len(counted)} have cases that are not proved"
     )
+
+
+def lacking(
+    jobs: Sequence[Job], families: Sequence[Rendered], record: ProofRecord, aside: Collection[Job] = ()
+) -> list[Job]:
+    """The jobs without a whole record, in their order; those of a run leave out the configurations that have one.
+
+    A configuration is proved once for all tables that it stands in, if the kernel, what a call launches and the host's
+    code are the same, and if the smallest configuration, which has the full list of cases, is. Jobs that no record
+    holds, as those of the static level and of contracts, are lacking always, and those in `aside` stay as they are.
+    """
+    kernels = {(family.folder, kernel.name): kernel for family in families for kernel in family.kernels}
+    alike: dict[tuple[str, str, str, str], list[Figures]] = {}
+    for proved, levels in record.proved.items():
+        for label, figures in levels.items():
+            if proved.code and complete(figures):
+                alike.setdefault((proved.kernel, proved.code, proved.host, label), []).append(figures)
+    left = []
+    for job in jobs:
+        own = None if job in aside else subject_of(job)
+        if own is None:
+            left.append(job)
+            continue
+        kernel = kernels[job.folder, job.name]
+        if not _whole(job, kernel, record.proved.get(own, {}).get(job.label)):
+            found = alike.get((own.kernel, own.code, own.host, job.label), [])
+            left.append(replace(job, recorded=_recorded_rows(kernel, found)))
+    return left
+
+
+def _whole(job: Job, kernel: Kernel, figures: Figures | None) -> bool:
+    """Whether the record of a kernel at a level has all cases; at the level compile it may have some launches alone."""
+    if figures is None or not complete(figures):
+        return False
+    return job.target is None or figures["cases"] >= len(job.chosen or launches(kernel, job.target))
+
+
+def _recorded_rows(kernel: Kernel, alike: Sequence[Figures]) -> Recorded | None:
+    """What the records of other tables have of a kernel's configurations; None if the full list has to run."""
+    labels = labels_of(kernel)
+    full = labels[smallest_row(kernel)]
+    fitting = [figures for figures in alike if figures.get("full") == full]
+    rows = {label: count for figures in fitting for label, count in figures["rows"].items() if label in labels}
+    if not rows:
+        return None
+    worst = max(figures["worst_error"] for figures in fitting)
+    return Recorded(tuple(sorted(rows.items())), worst)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import torch
 import triton
@@ -20,15 +22,13 @@ from generator.verify.invalid_calls import (
     changed,
     crowded,
     longer,
-    one_more,
+    on_device,
     other_layout,
     overlapping,
     resized,
-    spaced,
-    to_cpu,
     too_near,
+    unsupported,
 )
-from generator.verify.unsupported_calls import unsupported
 
 #: A word for what is wrong with an argument, the reason, words of the message, what makes it so (None: it is missing).
 _Wrong: TypeAlias = "tuple[str, str, tuple[str, ...], Callable[[Any], Any] | None, type[Exception]]"
@@ -63,9 +63,10 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
     yield from unsupported(kernel, case, configs, hardware=hardware)
     if kernel.variant.loading.blocks:
         reason = "a version of Triton without block pointers"
-        yield Refusal("version", reason, ("3.9",), lambda call: None, sibling=True, under=_later_triton)
+        under = partial(patch.object, triton, "__version__", "3.9.0")
+        yield Refusal("version", reason, ("3.9",), lambda call: None, sibling=True, under=under)
     if hardware:
-        yield Refusal("cpu", "operands on the CPU", ("cpu",), to_cpu)
+        yield Refusal("cpu", "operands on the CPU", ("cpu",), on_device("cpu"))
     else:
         reason = "operands on the CPU, without the interpreter"
         yield Refusal("cpu", reason, ("cpu",), lambda call: None, under=_no_interpreter)
@@ -76,6 +77,7 @@ def _wrong(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iter
     factor, result = x in (described.a, described.b), x in described.results
     numbering = x.dtype == "int32" and x not in (*described.operands, *described.results) and not factor
     *front, last = shape or (1,)
+    wider = str((*front, last + 1))
     if x in described.keywords:
         yield "missing", "is missing", (), None, TypeError
     if x.number:
@@ -96,18 +98,23 @@ def _wrong(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iter
     elif x.layout:
         yield "shape", "has one row more", (str((*front[:-1], front[-1] + 1, last)),), longer, ValueError
         if x in described.stored:
-            wider = str((*front, last + 1))
             yield "columns", "has one column more", (wider,), lambda t: longer(t.mT).mT, ValueError
             yield "empty", "has no rows", (str((*front[:-1], 0, last)),), lambda t: t[..., :0, :], ValueError
         elif front[1:] and not described.products.divided and not result:
             yield "matrix", "is a single matrix", (str(shape[1:]),), lambda t: t[0], ValueError
     else:
         if not numbering or (x is not described.rows and described.products.divided == "M"):
-            yield "shape", "is too long", (str((*front, last + 1)),), one_more, ValueError
+            yield (
+                "shape",
+                "is too long",
+                (str((*front, last + 1)),),
+                lambda t: torch.cat([t, t[..., :1]], -1),
+                ValueError,
+            )
         if numbering:
             yield "matrix", "is a matrix", (f"(1, {last})",), lambda t: t[None], ValueError
         if x.extents[-1] != "1":
-            yield "gaps", "is not contiguous", ("stride",), spaced, ValueError
+            yield "gaps", "is not contiguous", ("stride",), lambda t: t.repeat_interleave(2, -1)[..., ::2], ValueError
     if x.layout in ("row", "column") and x is not described.out_scale:
         yield "layout", f"is not {x.layout}-major", ("stride",), other_layout, ValueError
 
@@ -193,19 +200,8 @@ def _naming(name: str, wrong: Callable[[Any], Any] | None, *, without: str = "")
     return spoil
 
 
-@contextlib.contextmanager
-def _later_triton() -> Iterator[None]:
-    before, triton.__version__ = triton.__version__, "3.9.0"
-    try:
-        yield
-    finally:
-        triton.__version__ = before
-
-
-@contextlib.contextmanager
+@contextmanager
 def _no_interpreter() -> Iterator[None]:
-    triton.knobs.runtime.interpret = False
-    try:
+    with triton.knobs.runtime.scope():
+        triton.knobs.runtime.interpret = False
         yield
-    finally:
-        triton.knobs.runtime.interpret = True

@@ -10,15 +10,15 @@ import re
 import sys
 import tokenize
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from generator.emit.file_digests import unformatted_digest
+from generator.emit.kernel_names import ROLES, by_role
 from generator.emit.render import stated_and_actual_digest
 from generator.files.reading import FileError, read_bytes, with_unix_lines
-from generator.verify import kernel_structure
 from generator.verify.jobs import Failure
 
 #: The packages that a rendered file may import besides Python's standard library.
@@ -31,6 +31,8 @@ _STANDARD = sys.stdlib_module_names
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 #: Controls, bidirectional marks and other characters that have no glyph, parts of pairs, and the line ends of Unicode.
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_READ = "a kernel reads every operand and its strides"
+_WAITED = "a step waits for its product where the matrix unit reads registers"
 _RENDERED, _LISTED = "the file is as it was rendered", "the file is as the manifest lists it"
 _EDITED = "was edited since it was rendered; keep the edit elsewhere, then render the family again with --force"
 _REFUSED = "no character is hidden or reorders a line"
@@ -112,8 +114,8 @@ def _failures(name: str, data: bytes, text: str, listed: Listed | None) -> Itera
     if listed is not None and listed.tables:
         yield from _tables(tree, listed.tables)
     if listed is not None and listed.body is not None:
-        yield from kernel_structure.unread(tree)
-        yield from kernel_structure.not_waited(tree) if listed.waits else ()
+        yield from unread(tree)
+        yield from not_waited(tree) if listed.waits else ()
 
 
 def _edited(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
@@ -207,3 +209,52 @@ def _tables(tree: ast.Module, listed: Mapping[str, str]) -> Iterator[tuple[str, 
         text = ast.unparse(found[name]) if name in found else None
         if text != table:
             yield "manifest", "the file's tables match the manifest", f"{name} is {text}, not {table}"
+
+
+def unread(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """A failure for each operand, or stride of one, that a kernel has as a parameter and does not read.
+
+    Sizes, which have capital letters, and constants matter only to kernels with masks.
+    """
+    for kernel in _kernels(tree):
+        read = {node.id for node in ast.walk(kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        for parameter in kernel.args.args:
+            constant = parameter.annotation is not None or parameter.arg.isupper()
+            if not constant and parameter.arg not in read:
+                yield "operands", _READ, f"{kernel.name} does not read {parameter.arg}"
+
+
+def not_waited(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """A failure for each loop with a product whose sum no later statement of the step uses.
+
+    Where an asynchronous product of Hopper reads its rows from registers, the use makes the step wait for it.
+    """
+    for kernel in _kernels(tree):
+        for loop in ast.walk(kernel):
+            if isinstance(loop, (ast.For, ast.While)):
+                for number, statement in enumerate(loop.body):
+                    acc = _accumulator(statement)
+                    if acc is not None and not _reads(loop.body[number + 1 :], acc):
+                        message = f"line {statement.lineno}: no later statement of the step uses {acc}"
+                        yield "waits", _WAITED, message
+
+
+def _kernels(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    """The functions that are launched, named by what they do."""
+    by_role(tree)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name in ROLES:
+            yield node
+
+
+def _accumulator(statement: ast.stmt) -> str | None:
+    """The sum that a statement adds a product of the matrix unit to, and does nothing else with; or None."""
+    match statement:
+        case ast.Assign([ast.Name(acc)], ast.Call(ast.Attribute(ast.Name("tl"), "dot"))):
+            return acc
+    return None
+
+
+def _reads(statements: Sequence[ast.stmt], name: str) -> bool:
+    found = (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return any(node.id == name and isinstance(node.ctx, ast.Load) for node in found)

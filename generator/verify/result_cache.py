@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import sys
 import time
@@ -22,12 +23,13 @@ from typing import Any
 from generator.emit.manifest_reader import Rendered
 from generator.files.reading import FileError, read_bytes
 from generator.files.updating import update
-from generator.files.user_cache import user_cache
 from generator.files.writing import write
 from generator.verify.job_inputs import InputReader
 from generator.verify.jobs import Job, JobResult, JobState, Subject
 
 NAME = "results.txt"
+#: The folder of the generator below that of the caches of all programs.
+_PROGRAM = "gemm-generator"
 _LINE = re.compile(r"([0-9a-f]{64}) ([0-9a-f]{8}) (\{.*\})")
 #: The most bytes of the file, whose oldest results make room for others.
 _MOST = 32 << 20
@@ -152,3 +154,18 @@ def _result(job: Job, values: Mapping[str, Any]) -> JobResult:
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def user_cache() -> Path:
+    """The folder of the generator's caches; raises `FileError` if this user has no home."""
+    folder = Path(os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME") or ".")
+    # A relative one is to be ignored by the XDG Base Directory Specification: it would lead into a checkout.
+    if folder.is_absolute():
+        return folder / _PROGRAM
+    try:
+        home = Path.home()
+    except RuntimeError:
+        raise FileError(Path("~"), "this user has no home, and XDG_CACHE_HOME names no absolute path") from None
+    if not home.is_absolute():
+        raise FileError(home, "the home of this user is not an absolute path")
+    return home.joinpath(*(("Library", "Caches") if sys.platform == "darwin" else (".cache",)), _PROGRAM)

@@ -3,49 +3,60 @@
 from __future__ import annotations
 
 import io
+import os
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from generator.emit.job import counted
 from generator.emit.report import ReportTable
 from generator.files import output_files
 from generator.files.plain_text import representable
-from generator.verify.folder_names import folder_names
-from generator.verify.jobs import JobResult, JobState, command
+from generator.verify.jobs import Job, JobResult, JobState, command
 
 
 def failure_text(result: JobResult) -> str:
     """For each failed case: the file, the case and its reason, what is wrong, and the command that repeats it."""
-    lines = []
-    for failure in result.failures:
-        lines += [
-            f"FAILED {result.job.file} ({result.job.label}{f' contract {result.job.name}' * result.job.contract})",
-            f"  case:   {failure.case}: {failure.reason}",
-            f"  wrong:  {failure.message}",
-            f"  repeat: {command(result.job, failure)}",
-        ]
-    return "\n".join(lines)
+    return "\n".join(
+        f"FAILED {_place(result.job)}\n"
+        f"  case:   {failure.case}: {failure.reason}\n"
+        f"  wrong:  {failure.message}\n"
+        f"  repeat: {command(result.job, failure)}"
+        for failure in result.failures
+    )
 
 
 def undecided_text(results: Iterable[JobResult]) -> str:
     """For each reason why cases are not proved: the first file and case, the number of others, and the command."""
-    found: dict[tuple[str, str], list[tuple[JobResult, str]]] = {}
+    found: dict[tuple[str, str], list[tuple[Job, str]]] = {}
     for result in results:
         for case, reason in result.not_proved:
-            found.setdefault((result.job.label, reason), []).append((result, case))
+            found.setdefault((result.job.label, reason), []).append((result.job, case))
     lines = []
-    for (label, reason), members in found.items():
-        result, case = members[0]
-        kernels = len({member.job for member, _ in members})
+    for (_, reason), members in found.items():
+        job, case = members[0]
+        kernels = len({member for member, _ in members})
         more = f", and {len(members) - 1} more" * (len(members) > 1) + f", in {kernels} kernels" * (kernels > 1)
         lines += [
-            f"NOT PROVED {result.job.file} ({label}{f' contract {result.job.name}' * result.job.contract})",
+            f"NOT PROVED {_place(job)}",
             f"  case:   {case}{more}",
             f"  why:    {reason}",
-            f"  repeat: {command(result.job)}",
+            f"  repeat: {command(job)}",
         ]
     return "\n".join(lines)
+
+
+def _place(job: Job) -> str:
+    return f"{job.file} ({job.label}{f' contract {job.name}' * job.contract})"
+
+
+def by_label(results: Iterable[JobResult]) -> dict[str, list[JobResult]]:
+    """The results of each level and target."""
+    found: dict[str, list[JobResult]] = {}
+    for result in results:
+        found.setdefault(result.job.label, []).append(result)
+    return found
 
 
 def explanation(result: JobResult) -> str:
@@ -76,17 +87,17 @@ def verdict(results: Iterable[JobResult]) -> str:
         words = f"{states[JobState.PASSED]} of {ran} passed" if undecided else f"all {ran} passed"
     if undecided:
         cases = sum(len(result.not_proved) for result in found if result.state is JobState.NOT_PROVED)
-        words += f", {undecided} not proved ({cases} {'case' if cases == 1 else 'cases'})"
+        words += f", {undecided} not proved ({counted(cases, 'case')})"
     rows = sum(len(result.rows_left_out) for result in found)
     if rows:
-        words += f", {rows} {'configuration' if rows == 1 else 'configurations'} left out"
+        words += f", {counted(rows, 'configuration')} left out"
     return words
 
 
 def summary(results: Sequence[JobResult], seconds: float) -> list[str]:
     """The jobs left out, by reason; the cases not proved; a table; and the verdict."""
     reasons = Counter(f"{r.job.label}: left out: {r.left_out}" for r in results if r.left_out is not None)
-    lines = [f"{reason} ({count} {'kernel' if count == 1 else 'kernels'})" for reason, count in reasons.items()]
+    lines = [f"{reason} ({counted(count, 'kernel')})" for reason, count in reasons.items()]
     lines += _rows_left_out(results)
     lines += undecided_text(results).splitlines()
     lines += _aligned(totals(results))
@@ -96,24 +107,20 @@ def summary(results: Sequence[JobResult], seconds: float) -> list[str]:
 
 def _rows_left_out(results: Iterable[JobResult]) -> Iterator[str]:
     """For each target the configurations that it cannot run, which no launcher takes there: how many, and why."""
-    found: dict[str, list[tuple[JobResult, str]]] = {}
-    for result in results:
-        found.setdefault(result.job.label, []).extend((result, reason) for _, reason in result.rows_left_out)
-    for label, rows in found.items():
-        kernels, reasons = len({result.job for result, _ in rows}), list(dict.fromkeys(reason for _, reason in rows))
+    for label, members in by_label(results).items():
+        rows = [(result.job, reason) for result in members for _, reason in result.rows_left_out]
         if rows:
-            many = f"{len(rows)} {'configuration' if len(rows) == 1 else 'configurations'}"
-            of = f"{kernels} {'kernel' if kernels == 1 else 'kernels'}"
+            many = f"{counted(len(rows), 'configuration')} of {counted(len({job for job, _ in rows}), 'kernel')}"
+            reasons = list(dict.fromkeys(reason for _, reason in rows))
             more = f", and {len(reasons) - 1} more" * (len(reasons) > 1)
-            yield f"{label}: {many} of {of} left out, which no launcher takes there: {reasons[0]}{more}"
+            yield f"{label}: {many} left out, which no launcher takes there: {reasons[0]}{more}"
 
 
 def totals(results: Sequence[JobResult]) -> ReportTable:
     """One line per level and target; the seconds are the sum over all workers."""
     columns = ("level", "kernels", "functions", "cases", "failed", "not proved", "left out", "cached", "seconds")
     rows = []
-    for label in dict.fromkeys(result.job.label for result in results):
-        members = [result for result in results if result.job.label == label]
+    for label, members in by_label(results).items():
         ran = [result for result in members if result.left_out is None]
         counts = (
             sum(not result.job.contract for result in ran),
@@ -150,13 +157,10 @@ def write_junit(path: Path, results: Iterable[JobResult], *, allow_undecided: bo
     root = ET.Element("testsuites")
     results = list(results)
     names = folder_names({result.job.folder for result in results})
-    suites: dict[str, list[JobResult]] = {}
-    for result in results:
-        suites.setdefault(result.job.label, []).append(result)
     elements = {JobState.FAILED: "failure", JobState.LEFT_OUT: "skipped", JobState.NOT_PROVED: "error"}
     if allow_undecided:
         elements[JobState.NOT_PROVED] = "skipped"
-    for label, members in suites.items():
+    for label, members in by_label(results).items():
         suite = ET.SubElement(root, "testsuite", name=label, tests=str(len(members)))
         found = Counter(elements.get(result.state) for result in members)
         for attribute, word in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -173,3 +177,17 @@ def write_junit(path: Path, results: Iterable[JobResult], *, allow_undecided: bo
     text = io.BytesIO()
     ET.ElementTree(root).write(text, encoding="utf-8", xml_declaration=True)
     output_files.put(path, text.getvalue())
+
+
+def folder_names(folders: Iterable[Path]) -> dict[Path, str]:
+    """For each folder the shortest end of its path that no other has: `ladder`, or `a/ladder` beside `b/ladder`."""
+    parts = {folder: Path(os.path.abspath(folder)).parts for folder in folders}
+    found: dict[Path, str] = {}
+    for length in range(1, max(map(len, parts.values()), default=0) + 1):
+        left = {folder: own[-length:] for folder, own in parts.items() if len(own) >= length}
+        counts = Counter(left.values())
+        found |= {
+            folder: Path(*own).as_posix() for folder, own in left.items() if folder not in found and counts[own] == 1
+        }
+    # Two spellings of one folder.
+    return {folder: found.get(folder, folder.as_posix()) for folder in parts}

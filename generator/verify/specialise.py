@@ -82,16 +82,13 @@ _captured: list[Specialisation] = []
 _entered: list[object] = []
 
 
-class _DeviceOf:
+@contextmanager
+def _device_of(tensor: object) -> Iterator[None]:
     """Stands for torch.cuda.device_of, which does nothing for what is on no GPU."""
-
-    def __init__(self, tensor: object) -> None:
-        self.tensor = tensor
-
-    def __enter__(self) -> None:
-        _entered.append(self.tensor)
-
-    def __exit__(self, *_: object) -> None:
+    _entered.append(tensor)
+    try:
+        yield
+    finally:
         _entered.pop()
 
 
@@ -117,15 +114,15 @@ def claimed(target: str) -> Iterator[None]:
 @contextmanager
 def _no_device(target: str) -> Iterator[None]:
     """Within, launches for `target` are captured, and launchers take operands that are on no GPU, and find it there."""
-    original, JITFunction._do_compile = JITFunction._do_compile, _capture
-    triton.knobs.runtime.interpret = True
     _captured.clear()
-    try:
-        with claimed(target), patch.object(torch.cuda, "device_of", _DeviceOf):
-            yield
-    finally:
-        JITFunction._do_compile = original
-        triton.knobs.runtime.interpret = False
+    with (
+        claimed(target),
+        patch.object(torch.cuda, "device_of", _device_of),
+        patch.object(JITFunction, "_do_compile", _capture),
+        triton.knobs.runtime.scope(),
+    ):
+        triton.knobs.runtime.interpret = True
+        yield
 
 
 def specialise(module: ModuleType, kernel: Kernel, launch: CompiledLaunch, target: str) -> tuple[Specialisation, ...]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from itertools import groupby, islice, pairwise
+from itertools import groupby, islice, pairwise, starmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from generator.emit.manifest_reader import Rendered, remembered
+from generator.files.parent_process import begin_worker
 from generator.language.errors import CallError
 from generator.plan.claims import waits
 from generator.plan.kernels import Kernel
@@ -22,9 +25,11 @@ from generator.verify import folder_files, rendered_text
 from generator.verify.job_inputs import InputReader, with_inputs
 from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.manifest_configurations import tables
-from generator.verify.parallel import each
 from generator.verify.rendered_text import Listed, Text
+from generator.verify.worker_pool import workers_by_default
 
+#: The items that a worker gets at a time.
+_CHUNK = 100
 _LINE = "120"
 #: The files whose results are known at a time.
 _GROUP = 2000
@@ -70,7 +75,7 @@ def check(files: Iterable[tuple[Path, Listed | None]]) -> Iterator[tuple[Path, l
     Raises `CallError` if ruff is not installed.
     """
     work = list(files)
-    with contextlib.closing(texts := each(_text, work, _MANY)):
+    with contextlib.closing(texts := _texts(work)):
         checked = zip((file for file, _ in work), texts, strict=True)
         while group := list(islice(checked, _GROUP)):
             yield from _with_ruff(group)
@@ -96,8 +101,17 @@ def _with_ruff(group: Sequence[tuple[Path, Text]]) -> Iterator[tuple[Path, list[
             yield file, found
 
 
-def _text(work: tuple[Path, Listed | None]) -> Text:
-    return rendered_text.check(*work)
+def _texts(work: Sequence[tuple[Path, Listed | None]]) -> Generator[Text, None, None]:
+    """What is wrong with each text, in order; of many in worker processes, which closing the iterator ends."""
+    workers = workers_by_default()
+    if len(work) < _MANY or workers < 2:
+        yield from starmap(rendered_text.check, work)
+        return
+    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
+    try:
+        yield from executor.map(rendered_text.check, *zip(*work, strict=True), chunksize=_CHUNK)
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
 
 
 def _ruff(folder: Path, names: Sequence[str], *arguments: str) -> str:

@@ -129,9 +129,4 @@ def _reports(
         yield lambda: output_files.put(html, page(report(done, found)))
     # The last one, because results of another machine raise `CallError`.
     if results := arguments.results:
-        yield lambda: _record(results, done)
-
-
-def _record(path: Path, done: Sequence[JobResult]) -> None:
-    for line in proof_records.write(path, done):
-        print(line)
+        yield lambda: sys.stdout.writelines(f"{line}\n" for line in proof_records.write(results, done))

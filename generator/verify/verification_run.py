@@ -18,21 +18,19 @@ from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered
 from generator.emit.rendering_call import Paths, folder_of, paths_of, require_pattern
-from generator.files import own_process
+from generator.files.parent_process import own_command
 from generator.language.call_numbers import MOST_PROCESSES
 from generator.language.errors import CallError, lacks, nearest, shown
 from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
 from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage, CoveringArray
-from generator.verify.job_costs import cost
-from generator.verify.job_selection import plan, rendered, within_reach
+from generator.verify.job_selection import cost, plan, rendered, within_reach
 from generator.verify.job_selection import shard as shard_of
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState
-from generator.verify.lacking import lacking as lacking_of
 from generator.verify.level_scope import out_of_reach
-from generator.verify.parallel import workers_by_default
 from generator.verify.result_cache import ResultCache
+from generator.verify.worker_pool import workers_by_default
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,7 @@ def _require_words(levels: Sequence[str] | None, targets: Sequence[str], shard: 
 
 def _coverage(word: str) -> Coverage:
     try:
-        return Coverage.parse(word)
+        return Coverage(word)
     except ValueError as error:
         raise CallError(f"coverage: {error}") from None
 
@@ -205,7 +203,7 @@ def _lacking(
     record = proof_records.read(path)
     runs = {"device": device} if device and any(job.level == "gpu" for job in jobs) else {}
     proof_records.require_same_machine(path, record, _versions() | runs)
-    return lacking_of(jobs, found, record, aside)
+    return proof_records.lacking(jobs, found, record, aside)
 
 
 def _refuse_idle(jobs: Sequence[Job], only: str, levels: Sequence[str], given: Sequence[Path]) -> None:
@@ -269,12 +267,17 @@ def _run(
 
 
 def _outcomes(jobs: Sequence[Job], workers: int, progress: bool) -> Iterator[JobResult]:
-    """The results of the jobs as they come, level by level."""
+    """The results of the jobs as they come, level by level; `progress` shows a bar on a terminal."""
     for level in LEVELS:
         at_level = [job for job in jobs if job.level == level]
         if at_level:
+            found: Iterable[JobResult]
             found = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
-            yield from _progress(found, len(at_level), level) if progress else found
+            if progress and sys.stderr is not None and sys.stderr.isatty():
+                from tqdm import tqdm
+
+                found = tqdm(found, total=len(at_level), desc=level, unit="kernel")
+            yield from found
 
 
 @contextlib.contextmanager
@@ -290,15 +293,6 @@ def _terminable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _progress(outcomes: Iterable[JobResult], total: int, level: str) -> Iterable[JobResult]:
-    """The same results, with a progress bar on a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return outcomes
-    from tqdm import tqdm
-
-    return tqdm(outcomes, total=total, desc=level, unit="kernel")
 
 
 def default_levels(device: str | None) -> tuple[str, ...]:
@@ -326,7 +320,7 @@ def _device() -> tuple[str | None, str | None, dict[str, str]]:
     """All three, queried in a separate process, so that this process does not initialise CUDA."""
     if importlib.util.find_spec("torch") is None:
         raise lacks("verify", "torch", "verify")
-    command = own_process.command("generator.verify.gpu")
+    command = own_command("generator.verify.gpu")
     asked = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if asked.returncode != 0:
         reason = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import ModuleType
 
 import torch
-import triton
 
 from generator.emit.loading import load_family, load_kernel, taken_for_memory
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
 from generator.plan.kernels import Kernel
 from generator.problem.poisoned_operands import SHORT_OF_MEMORY, shortage
-from generator.verify.autotuner import tuner_fault
 from generator.verify.case_setup import prepare
 from generator.verify.case_sizes import Case, leading_extents
-from generator.verify.cases import cases, smallest_row
-from generator.verify.contract_calls import contract_cases
+from generator.verify.cases import cases, contract_cases, smallest_row
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
+from generator.verify.gpu import versions
 from generator.verify.invalid_calls import Refusal
 from generator.verify.jobs import Failure, Job, JobResult, subject
 from generator.verify.level_scope import why_not_called, why_not_run
 from generator.verify.manifest_configurations import label_of
+from generator.verify.offered_rows import tuner_fault
 from generator.verify.refusals import refusals, right_call, right_case
 
 
@@ -66,10 +63,9 @@ class _Work:
 
     def result(self, started: float) -> JobResult:
         """Do the work; whatever a kernel's file raises is a failure, never the harness's end."""
-        file = self.job.file
         left_out = None
         try:
-            left_out = self.contract() if self.job.contract else self.kernel(file)
+            left_out = self.contract() if self.job.contract else self.kernel()
         except Exception as error:
             self.failures.append(Failure("import", "the file is imported", describe(error)))
         lost = self.machine.lost()
@@ -90,13 +86,19 @@ class _Work:
             full=self.full,
         )
 
-    def kernel(self, file: Path) -> str | None:
+    def done(self, case: str, reason: str, fault: str | None) -> None:
+        """Count a case that was run, which failed if there is a fault."""
+        self.count += 1
+        if fault is not None:
+            self.failures.append(Failure(case, reason, fault))
+
+    def kernel(self) -> str | None:
         """Every case and refusal of one kernel; the reason where it cannot run here."""
         kernel = self.family.by_name[self.job.name]
         left_out = why_not_run(kernel, self.machine.architecture)
         if left_out is not None:
             return left_out
-        module = load_kernel(file)
+        module = load_kernel(self.job.file)
         if len(module.CONFIGS) != len(kernel.tiles):
             raise CallError(
                 f"CONFIGS has {len(module.CONFIGS)} rows, and the manifest gives {len(kernel.tiles)}; render it again"
@@ -113,19 +115,13 @@ class _Work:
                 self.rows[label] += self.count - before
             if self.failures and self.machine.lost():
                 return None
+        # What depends on the whole table of configurations: refusals, and what the tuner tries.
         before = self.count
-        self.besides(module, kernel)
-        self.rows[self.full] += self.count - before
-        return None
-
-    def besides(self, module: ModuleType, kernel: Kernel) -> None:
-        """What depends on the whole table of configurations: refusals, and what the tuner tries."""
         self.refusals(module, kernel)
         if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.job.takes("tuner"):
-            self.count += 1
-            fault = tuner_fault(module, kernel)
-            if fault is not None:
-                self.failures.append(Failure("tuner", "the tuner tries the rows that take the sizes", fault))
+            self.done("tuner", "the tuner tries the rows that take the sizes", tuner_fault(module, kernel))
+        self.rows[self.full] += self.count - before
+        return None
 
     def contract(self) -> str | None:
         """The function of one contract, which picks among its kernels."""
@@ -146,9 +142,7 @@ class _Work:
             except SHORT_OF_MEMORY as error:
                 self.not_proved.append(("refuse-config", shortage(error)))
                 return None
-            self.count += 1
-            if fault is not None:
-                self.failures.append(Failure("refuse-config", "config reaches the kernel that is picked", fault))
+            self.done("refuse-config", "config reaches the kernel that is picked", fault)
         return None
 
     def config_is_ignored(self, function: Callable[..., object], kernels: Sequence[Kernel]) -> str | None:
@@ -174,25 +168,20 @@ class _Work:
         if outcome.not_run is not None:
             self.not_proved.append((case.name, outcome.not_run))
             return
-        self.count += 1
         self.worst = max(self.worst, outcome.worst_error)
-        if outcome.fault is not None:
-            front = leading_extents(kernel.variant, case)
-            sizes = f"{'B, ' * len(front)}M, N, K = {', '.join(map(str, (*front, *case.sizes)))}"
-            self.failures.append(Failure(case.name, f"{case.reason} ({sizes})", outcome.fault))
+        front = leading_extents(kernel.variant, case)
+        sizes = f"{'B, ' * len(front)}M, N, K = {', '.join(map(str, (*front, *case.sizes)))}"
+        self.done(case.name, f"{case.reason} ({sizes})", outcome.fault)
 
     def refusals(self, module: ModuleType, kernel: Kernel) -> None:
         """Every call that the launcher must turn down."""
         case = right_case(kernel, smallest_row(kernel))
         try:
             for refusal in refusals(kernel, case, tuple(module.CONFIGS), hardware=self.machine.hardware):
-                if self.job.takes(f"refuse-{refusal.name}"):
+                name = f"refuse-{refusal.name}"
+                if self.job.takes(name):
                     fault = self.refused(module, kernel, case, refusal)
-                    self.count += 1
-                    if fault is not None:
-                        self.failures.append(
-                            Failure(f"refuse-{refusal.name}", f"must be refused: {refusal.reason}", fault)
-                        )
+                    self.done(name, f"must be refused: {refusal.reason}", fault)
         except SHORT_OF_MEMORY as error:
             self.not_proved.append(("refusals", shortage(error)))
 
@@ -215,12 +204,9 @@ class _Work:
             return f"raised {describe(error)}; expected {refusal.error.__name__}"
         else:
             return f"was accepted; expected {refusal.error.__name__} with {', '.join(refusal.words)}"
-        given = dict(zip(setup.results, setup.written, strict=True))
-        written = [
-            name for name, operand in given.items() if spoilt[name] is not None and operand.changed() is not None
-        ]
-        if written:
-            return f"wrote to {written[0]} before it refused"
+        for name, operand in zip(setup.results, setup.written, strict=True):
+            if spoilt[name] is not None and operand.changed() is not None:
+                return f"wrote to {name} before it refused"
         # A file that stands alone has no siblings.
         asked = refusal.sibling and hasattr(module, "CALL")
         return self.said_by_refusal(module, kernel, case, refusal) if asked else None
@@ -242,5 +228,4 @@ class _Work:
 
 def _place(machine: Machine) -> tuple[tuple[str, str], ...]:
     device = torch.cuda.get_device_name(machine.device) if machine.hardware else "interpreter"
-    versions = {"device": device, "python": platform.python_version(), "torch": torch.__version__}
-    return tuple((versions | {"triton": triton.__version__}).items())
+    return (("device", device), *versions().items())

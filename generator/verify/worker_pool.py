@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -34,7 +34,7 @@ class Pool:
         )
 
     def submit(self, job: Job) -> Future[JobResult]:
-        return self._executor.submit(_work, job)
+        return self._executor.submit(run_with_inputs, job, _run)
 
     def close(self) -> None:
         """Cancel the jobs that have not started, and end the workers."""
@@ -61,10 +61,6 @@ def _initialize(level: str, lock: Any) -> None:
     sys.dont_write_bytecode = True
     for message in ("tl.make_block_ptr is deprecated", "TRITON_DEFAULT_FP_FUSION is unset"):
         warnings.filterwarnings("ignore", message=message)
-
-
-def _work(job: Job) -> JobResult:
-    return run_with_inputs(job, _run)
 
 
 def _run(job: Job) -> JobResult:
@@ -94,7 +90,10 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[JobResult
     while left:
         pool = Pool(level, min(workers, len(left)) if together else 1)
         try:
-            for result in _in_any_order(pool, left) if together else _first(pool, left):
+            # One after the other, the first job without a result is the one that ended the process.
+            submitted = (pool.submit(job) for job in list(left))
+            for future in as_completed([*submitted]) if together else submitted:
+                result = future.result()
                 if result.cases or result.failures or result.left_out is not None or not result.lost:
                     del left[result.job]
                     yield settled(result)
@@ -107,7 +106,8 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[JobResult
                 # The job was alone in its process, so that it is the cause.
                 job = next(iter(left))
                 del left[job]
-                yield _died(job)
+                message = "the worker process died (crash or out of memory)"
+                yield JobResult(job, failures=(Failure("process", "the job does not end its process", message),))
             together = not together
         except KeyboardInterrupt:
             pool.stop()
@@ -125,17 +125,6 @@ def settled(result: JobResult) -> JobResult:
     return replace(result, failures=(Failure("process", "a job runs cases", "it ran no case"),))
 
 
-def _in_any_order(pool: Pool, jobs: Iterable[Job]) -> Iterator[JobResult]:
-    for future in as_completed([pool.submit(job) for job in jobs]):
-        yield future.result()
-
-
-def _first(pool: Pool, jobs: Iterable[Job]) -> Iterator[JobResult]:
-    """One job after the other, so that the first one without a result is the one that ended the process."""
-    for job in list(jobs):
-        yield pool.submit(job).result()
-
-
-def _died(job: Job) -> JobResult:
-    failure = Failure("process", "the job does not end its process", "the worker process died (crash or out of memory)")
-    return JobResult(job, failures=(failure,))
+def workers_by_default() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

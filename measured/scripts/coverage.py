@@ -38,7 +38,7 @@ def main() -> None:
     """Plan, and write the file."""
     families = rendered()
     jobs = plan(families, ["compile"], "*", None, TARGETS)
-    _, choices = within_reach(jobs, out_of_reach(jobs, families, None), families, Coverage.parse("pairs"))
+    _, choices = within_reach(jobs, out_of_reach(jobs, families, None), families, Coverage("pairs"))
     (told,) = [choice.text() for choice in choices]
     found = re.fullmatch(
         r"coverage pairs: ([\d,]+) of ([\d,]+) combinations, all ([\d,]+) pairs of ([\d,]+) axes", told

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.files.locking import alone
+from generator.files.updating import alone
 from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents
 
 FAMILY = BASE + "epilogue: [none, bias, relu]\nmasking: [none, mnk]\n"

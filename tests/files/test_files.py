@@ -12,8 +12,8 @@ import pytest
 from generator.files.checked_json import Schema, Wrong
 from generator.files.reading import FileError, read_bytes, read_text
 from generator.files.updating import update
-from generator.files.user_cache import user_cache
 from generator.files.writing import is_temporary, write
+from generator.verify.result_cache import user_cache
 from tests.helpers.support import side_by_side
 
 TIMES = Schema(

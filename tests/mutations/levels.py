@@ -10,8 +10,8 @@ from generator.emit.manifest_reader import read
 from generator.verify import static_checks, worker_pool
 from generator.verify.cases import smallest_row
 from generator.verify.jobs import LEVELS, Failure, Job, JobResult
-from generator.verify.parallel import workers_by_default
 from generator.verify.verification_run import gpu
+from generator.verify.worker_pool import workers_by_default
 
 from .catalogue import Mutation
 from .tool import plant

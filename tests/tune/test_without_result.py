@@ -11,7 +11,7 @@ import pytest
 from filelock import Timeout
 
 from generator.commands import tune
-from generator.files.locking import lock_of
+from generator.files.updating import lock_of
 from generator.tune import rate_fit, winner_choice
 from generator.tune.journal import Journal
 from tests.helpers.support import called

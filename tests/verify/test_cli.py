@@ -22,8 +22,7 @@ from generator.files import output_files
 from generator.files.reading import FileError
 from generator.verify import result_cache, worker_pool
 from generator.verify.coverage import Coverage
-from generator.verify.job_costs import cost
-from generator.verify.job_selection import covered, plan, rendered, shard
+from generator.verify.job_selection import cost, covered, plan, rendered, shard
 from generator.verify.jobs import LEVELS, Failure, Job, JobResult, command
 from generator.verify.launches import launches
 from tests.helpers.support import ROOT, contents, unread
@@ -255,7 +254,7 @@ def test_shards_cost_alike() -> None:
 def test_pairs_keep_every_value_of_every_axis() -> None:
     found = family()
     jobs = plan(found, ("compile", "interpret"))
-    chosen, choices = covered(jobs, found, Coverage.parse("pairs"))
+    chosen, choices = covered(jobs, found, Coverage("pairs"))
     assert len(choices) == 2
     assert sum(len(job.chosen) for job in chosen) < 0.5 * sum(
         len(launches(k, target)) for k in found[0].kernels for target in k.targets
@@ -270,7 +269,7 @@ def test_pairs_keep_every_value_of_every_axis() -> None:
 def test_the_kernels_chosen_are_the_same_at_every_level_and_one_launch_of_each_is_compiled() -> None:
     found = family()
     jobs = plan(found, ("interpret", "compile"), targets=("sm90",))
-    chosen, choices = covered(jobs, found, Coverage.parse("kernels"))
+    chosen, choices = covered(jobs, found, Coverage("kernels"))
     members = {level: [job for job in chosen if job.level == level and not job.contract] for level in LEVELS}
     compiled = {job.name: job.chosen for job in members["compile"]}
     assert [job.name for job in members["interpret"]] == list(compiled)
@@ -283,7 +282,7 @@ def test_the_kernels_chosen_are_the_same_at_every_level_and_one_launch_of_each_i
 
 def test_the_kernels_chosen_for_several_targets_are_compiled_for_each() -> None:
     found = family()
-    chosen, _ = covered(plan(found, ("compile",), targets=("sm90", "gfx942")), found, Coverage.parse("kernels"))
+    chosen, _ = covered(plan(found, ("compile",), targets=("sm90", "gfx942")), found, Coverage("kernels"))
     for target in ("sm90", "gfx942"):
         axes = {kernel.variant.word("epilogue") for kernel in found[0].kernels if launches(kernel, target)}
         mine = [found[0].by_name[job.name].variant for job in chosen if job.target == target]

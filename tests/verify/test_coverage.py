@@ -22,7 +22,7 @@ def together(points: Points, strength: int) -> set[tuple[tuple[str, str], ...]]:
 
 
 def chosen(points: Points, word: str) -> tuple[CoveringArray, list[Mapping[str, str]]]:
-    choice = choose(points, Coverage.parse(word))
+    choice = choose(points, Coverage(word))
     return choice, [points[index] for index in choice.indices]
 
 
@@ -81,18 +81,18 @@ def test_the_order_of_points_and_axes_changes_nothing() -> None:
 
 def test_the_choice_is_the_same_on_every_machine() -> None:
     points = numbered(a=3, b=3, c=2, d=2)[:30]
-    assert choose(points, Coverage.parse("20%")).indices == (3, 6, 7, 13, 18, 19, 21, 22, 23, 25, 28)
+    assert choose(points, Coverage("20%")).indices == (3, 6, 7, 13, 18, 19, 21, 22, 23, 25, 28)
     # Another covertable may choose others; then these are written anew.
-    assert choose(points, Coverage.parse("pairs")).indices == (0, 7, 9, 10, 14, 17, 20, 25, 26, 28)
+    assert choose(points, Coverage("pairs")).indices == (0, 7, 9, 10, 14, 17, 20, 25, 26, 28)
 
 
 def test_a_share_is_even_and_grows_without_losing_any() -> None:
     points = numbered(a=30, b=20, c=10)
-    found = {share: set(choose(points, Coverage.parse(f"{share}%")).indices) for share in ("0.5", "10", "20", "100")}
+    found = {share: set(choose(points, Coverage(f"{share}%")).indices) for share in ("0.5", "10", "20", "100")}
     assert found["0.5"] < found["10"] < found["20"] < found["100"] == set(range(6000))
     assert 500 < len(found["10"]) < 700
     assert 1050 < len(found["20"]) < 1350
-    every = choose(points, Coverage.parse("100%"))
+    every = choose(points, Coverage("100%"))
     assert every.text() == "coverage 100%: all 6,000 combinations, all 1,100 pairs of 3 axes"
 
 
@@ -102,13 +102,13 @@ def test_a_share_is_even_and_grows_without_losing_any() -> None:
 def test_other_words_are_answered_with_the_legal_ones(text: str) -> None:
     legal = r"^expected all, pairs, triples, kernels, or a share .* such as 10%, got "
     with pytest.raises(ValueError, match=legal) as caught:
-        Coverage.parse(text)
+        Coverage(text)
     assert str(caught.value).endswith(f"got {text!r}")
 
 
 @pytest.mark.parametrize("word", ["all", "pairs", "triples", "10%"])
 def test_nothing_can_be_chosen_of_nothing(word: str) -> None:
-    assert choose([], Coverage.parse(word)).indices == ()
+    assert choose([], Coverage(word)).indices == ()
 
 
 WORDS = st.integers(0, 4).map(str)
@@ -143,7 +143,7 @@ def test_cheap_points_are_chosen_where_they_cover_as_much(
     # Of a point that exists twice the first is taken, so both cost the same.
     cost = {repr(sorted(point.items())): random.choice([1.0, 2.0, 10.0]) for point in points}
     costs = [cost[repr(sorted(point.items()))] for point in points]
-    plain, cheap = choose(points, Coverage.parse(word)), choose(points, Coverage.parse(word), costs)
+    plain, cheap = choose(points, Coverage(word)), choose(points, Coverage(word), costs)
     for n in (1, 2, strength):
         assert together([points[place] for place in cheap.indices], n) == together(points, n)
     assert sum(costs[place] for place in cheap.indices) <= sum(costs[place] for place in plain.indices)

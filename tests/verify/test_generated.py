@@ -42,7 +42,7 @@ OFTEN = 8
 def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
     """The places of points that have every value of every axis, and with `pairs` all pairs of values of the short."""
     short = [{axis: word for axis, word in point.items() if axis not in LONG} for point in points]
-    chosen = list(choose(short, Coverage.parse("pairs")).indices) if pairs else []
+    chosen = list(choose(short, Coverage("pairs")).indices) if pairs else []
     left = {word for point in points for word in point.items()}
     left -= {word for place in chosen for word in points[place].items()}
     while left:
@@ -85,7 +85,7 @@ def jobs() -> tuple[list[Job], list[Job], list[Job], list[Job]]:
     compiled = [job for job, kernel in known.items() if PRIMARY in kernel.targets]
     compiled = [compiled[place] for place in few([known[job].variant.words for job in compiled], pairs=False)]
     # One launch of each.
-    chosen += covered(compiled, FAMILIES, Coverage.parse("kernels"))[0]
+    chosen += covered(compiled, FAMILIES, Coverage("kernels"))[0]
     quick = [level for level in default_levels(gpu()) if level not in ("bounds", "interpret")]
     again = [job for place, job in enumerate(filter(is_recorded, chosen)) if place % OFTEN]
     return plan(FAMILIES, quick) + [job for job in chosen if job not in again], again, later, others

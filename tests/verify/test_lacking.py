@@ -17,8 +17,8 @@ from generator.verify import proof_records, verification_run, worker
 from generator.verify.job_inputs import InputReader
 from generator.verify.job_selection import plan
 from generator.verify.jobs import Job, JobResult, Recorded, subject
-from generator.verify.lacking import lacking
 from generator.verify.launches import launches
+from generator.verify.proof_records import lacking
 from generator.verify.result_cache import ResultCache
 from tests.helpers.support import Cli, render_spec
 

@@ -39,7 +39,7 @@ def jobs_of(family: Rendered, folder: Path, name: str, level: str, case: str = "
     else:
         jobs = plan([family], (level,), case=case or None)
         if name == "*" and level == "interpret":
-            jobs, _ = covered(jobs, [family], Coverage.parse("kernels"))
+            jobs, _ = covered(jobs, [family], Coverage("kernels"))
         yield from (job for job in jobs if (job.contract if name == "functions" else fnmatchcase(job.name, name)))
 
 

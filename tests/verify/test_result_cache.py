@@ -14,8 +14,7 @@ import pytest
 
 from generator.emit.manifest_reader import Rendered, read
 from generator.verify import job_inputs, result_cache, static_checks, worker_pool
-from generator.verify.installed import installed
-from generator.verify.job_inputs import PACKAGES, InputReader, run_with_inputs
+from generator.verify.job_inputs import PACKAGES, InputReader, installed, run_with_inputs
 from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Failure, Job, JobResult, JobState, subject
 from generator.verify.result_cache import ResultCache

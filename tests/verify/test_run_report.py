@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from generator.verify.folder_names import folder_names
 from generator.verify.jobs import Failure, Job, JobResult
-from generator.verify.run_report import write_junit
+from generator.verify.run_report import folder_names, write_junit
 
 #: Characters that a folder's name or a message may have, and XML may not: of a path that is not UTF-8, too.
 STRANGE = "\ufffe\uffff\ud800\udcff\x01\x1b"

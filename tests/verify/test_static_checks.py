@@ -16,8 +16,7 @@ from generator.emit import manifest_reader
 from generator.emit.manifest_reader import read
 from generator.verify import static_checks
 from generator.verify.jobs import Job
-from generator.verify.kernel_structure import not_waited, unread
-from generator.verify.rendered_text import Listed
+from generator.verify.rendered_text import Listed, not_waited, unread
 from generator.verify.result_cache import ResultCache
 from generator.verify.static_checks import check, run
 

@@ -215,7 +215,7 @@ def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch: pytest.Mon
     monkeypatch.setattr(worker, "_place", lambda machine: ())
     job = Job("gpu", GENERATED / "ladder", KERNEL)
     found = worker._Work(job, read(job.folder), Lost(), contextlib.nullcontext())
-    monkeypatch.setattr(found, "kernel", lambda file: None)
+    monkeypatch.setattr(found, "kernel", lambda: None)
     (failure,) = found.result(0.0).failures
     assert failure.message == "the device answers no more"
 

@@ -35,7 +35,7 @@ INT4 = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
 def pairs(family):
     """Contracts that have every storage in a batch and without, with a bias and without, and every pair of these."""
     found = contracts(family)
-    chosen = choose([variant.words for variant in found.values()], Coverage.parse("pairs")).indices
+    chosen = choose([variant.words for variant in found.values()], Coverage("pairs")).indices
     return {name: variant for place, (name, variant) in enumerate(found.items()) if place in chosen}
 
 
