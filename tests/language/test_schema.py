@@ -91,16 +91,16 @@ EMPTY = "survives in no variant|the family is empty"
 NOT_EXPRESSED = {
     "a key that appears twice": "appears twice",
     "a value that is listed twice in two spellings": "is listed twice",
-    "a combination of values that is illegal, or a value that survives in no variant": f"{EMPTY}|no target can run",
+    "a combination of values that is illegal, or a value that is left in no kernel": f"{EMPTY}|no target can run",
     "an excluded value that the spec does not list": "the spec does not list",
     "a mistake in a formula, or parameters with which it is invalid": r"ops\.\w+\.formula|with these parameters",
-    "a name that Python or a kernel uses, or two names that are written alike": "keyword|would be the same",
+    "a name that Python or a kernel uses, or two names that are spelt alike": "keyword|would be the same",
     "a control character or a line end in text": "control character|is not a name|found several",
-    "a range of Triton versions": r"triton: ",
+    "a malformed range of Triton versions": r"triton: ",
     "a list, a chain or a text that is too long": r"at most [\d,]+ (are allowed|characters)",
     "a number that is not finite in fp32": r"a finite number|in fp32|found \.nan|a 0 has no sign|needs one of min",
     "an `n` that is neither a power of two nor the sum of two": r"tile\.[mn]: ",
-    "a result's type that the operands' types do not have, or operands of two types": r"dtype\.(out|b): ",
+    "a result type that the operands' types do not allow, or two types that do not go together": r"dtype\.(out|b): ",
 }
 
 
