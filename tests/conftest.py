@@ -36,9 +36,10 @@ _WHOLE = (
 _VERDICTS = "two orders counters symmetric batches groups blocks saved programs outputs a gates"
 _PLANTED = "what is compiled, halves, B is, batches, blocks, groups, one, outputs, programs, stored, symmetric, two"
 _INTERPRETED = (
-    "backward_launches combine compiled composed_products drawn_gradients experts flop_counts gradient_calls "
-    "gradients graph_pass group_gradients groups hub_tests layers_as_torch less_host_code opcheck "
-    "overridden_products recorded_calls rows_alike scaled_products scattered_rows stored_operands torch_modes"
+    "backward_launches batch_vectors combine compiled composed_products drawn_gradients experts flop_counts "
+    "gradient_calls gradients graph_pass group_gradients groups hub_tests layers_as_torch less_host_code "
+    "opcheck overridden_products recorded_calls rows_alike scaled_addmm scaled_products scattered_rows "
+    "stored_operands stored_weights torch_modes"
 )
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {
@@ -56,7 +57,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "emit/test_manifest_mutations.py": ("test_a_value_replaced",),
     "emit/test_new_schedule.py": (),
     "emit/test_prepare.py": ("test_prepared_calls_compile_nothing[gemm16",),
-    "emit/test_render.py": ("test_specs_may_define_operations_of_the_same_name[p", "test_the_surroundings"),
+    "emit/test_render.py": ("test_specs_may_define_operations_of_the_same_name", "test_the_surroundings"),
     "epilogue/test_operations.py": ("test_one_entry_is_all",),
     "language/test_elements.py": ("test_one_record_is_enough",),
     "language/test_reserved_names.py": ("test_no_two_variants",),
@@ -75,6 +76,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_lacking.py": ("test_the_command_line_says",),
     "verify/test_planted.py": tuple(f"test_planted[{section}" for section in _PLANTED.split(", ")),
     "verify/test_quantised_blocks.py": ("test_quotients_that_are_hard",),
+    "verify/test_tile_order.py": ("test_every_order_goes",),
     "verify/test_undecided.py": ("test_a_kernel_that_bounds_does_not_understand",),
     "verify/test_words.py": ("test_another_constant",),
 }

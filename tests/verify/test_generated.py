@@ -4,9 +4,9 @@ All of them where that takes seconds or a GPU. Interpreted, and proved for any s
 every value of every axis, and all pairs of values but those of layout, dtype and epilogue; those that are there for
 their epilogue alone are interpreted in some cases, and the rest of them on demand (`-m product`). Compiled are fewer
 that have every value, one launch of each. Of these, what measured/proofs has for a kernel's code is proved again with
-the long tests, but for one in `OFTEN`. Every other kernel is proved for any size unless measured/proofs has that of its
-code. That every kernel was interpreted as it is, on each Triton version, is there too, and tests/test_docs.py asks for
-it; `verify --coverage` runs as many as one likes.
+the long tests. Every other kernel is proved for any size unless measured/proofs has that of its code. That every kernel
+was interpreted as it is, on each Triton version, is there too, and tests/test_docs.py asks for it; `verify --coverage`
+runs as many as one likes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ PRIMARY = "sm90"
 LONG = ("layout", "dtype", "epilogue")
 #: The cases of a kernel that is there for its epilogue: edges of tiles, pitches, special values, a plain call.
 FOR_EPILOGUES = "[ps]*"
-#: Of so many proofs that are on record, one is made again by default.
-OFTEN = 8
 
 
 def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
@@ -87,7 +85,7 @@ def jobs() -> tuple[list[Job], list[Job], list[Job], list[Job]]:
     # One launch of each.
     chosen += covered(compiled, FAMILIES, Coverage("kernels"))[0]
     quick = [level for level in default_levels(gpu()) if level not in ("bounds", "interpret")]
-    again = [job for place, job in enumerate(filter(is_recorded, chosen)) if place % OFTEN]
+    again = [job for job in chosen if is_recorded(job)]
     return plan(FAMILIES, quick) + [job for job in chosen if job not in again], again, later, others
 
 
