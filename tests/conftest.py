@@ -34,7 +34,9 @@ _WHOLE = (
     "verify/plugin"
 )
 _VERDICTS = "two orders counters symmetric batches groups blocks saved programs outputs a gates"
-_PLANTED = "what is compiled, halves, B is, batches, blocks, groups, one, outputs, programs, stored, symmetric, two"
+_PLANTED = (
+    "what is compiled, files, halves, B is, batches, blocks, groups, one, outputs, programs, stored, symmetric, two"
+)
 _INTERPRETED = (
     "backward_launches batch_vectors combine compiled composed_products drawn_gradients experts flop_counts "
     "gradient_calls gradients graph_pass group_gradients groups hub_tests layers_as_torch less_host_code "
@@ -59,6 +61,8 @@ LONG: dict[str, tuple[str, ...]] = {
     "emit/test_prepare.py": ("test_prepared_calls_compile_nothing[gemm16",),
     "emit/test_render.py": ("test_specs_may_define_operations_of_the_same_name", "test_the_surroundings"),
     "epilogue/test_operations.py": ("test_one_entry_is_all",),
+    "emit/test_vendored.py": ("test_mypy_finds_nothing_by_its_defaults[torch",),
+    "epilogue/test_derivative.py": ("test_derivatives_are_finite",),
     "language/test_elements.py": ("test_one_record_is_enough",),
     "language/test_reserved_names.py": ("test_no_two_variants",),
     "language/test_schema.py": ("test_an_altered_spec", "test_what_the_reader_takes"),
@@ -75,7 +79,9 @@ LONG: dict[str, tuple[str, ...]] = {
     "verify/test_cli.py": ("test_a_run_goes_on", "test_a_run_that_is_stopped", "test_a_cache_that_cannot"),
     "verify/test_lacking.py": ("test_the_command_line_says",),
     "verify/test_planted.py": tuple(f"test_planted[{section}" for section in _PLANTED.split(", ")),
-    "verify/test_quantised_blocks.py": ("test_quotients_that_are_hard",),
+    "verify/test_quantised.py": ("test_every_number_is_quantised",),
+    "verify/test_quantised_blocks.py": ("test_quotients_that_are_hard", "test_every_number_of_16_bits"),
+    "verify/test_standalone.py": (),
     "verify/test_tile_order.py": ("test_every_order_goes",),
     "verify/test_undecided.py": ("test_a_kernel_that_bounds_does_not_understand",),
     "verify/test_words.py": ("test_another_constant",),
