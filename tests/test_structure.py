@@ -39,7 +39,7 @@ BOUNDS = {
     "commands": 1213,
     "files": 759,
     "templates": 3159,
-    "tests": 34325,
+    "tests": 34335,
     "generated": 112508,
 }
 
