@@ -140,6 +140,13 @@ def dots_kernel(  # type: ignore[no-untyped-def]
     tl.store(out_ptr + term, tl.sum(acc, 0).to(out_ptr.dtype.element_ty))
 
 
+@triton.jit
+def experts_of(index_ptr, pair, pairs, K, E, stride_it, stride_ij):  # type: ignore[no-untyped-def]
+    """The experts of pairs: E where there is no such expert, and E + 1 behind the last pair."""
+    given = tl.load(index_ptr + pair // K * stride_it + pair % K * stride_ij, mask=pair < pairs, other=0).to(tl.int64)
+    return tl.where(pair < pairs, tl.where((given >= 0) & (given < E), given, E), E + 1)
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def route_kernel(  # type: ignore[no-untyped-def]
     index_ptr,
@@ -160,16 +167,11 @@ def route_kernel(  # type: ignore[no-untyped-def]
     before = tl.zeros((BLOCK,), tl.int32)
     for first in tl.range(0, pairs, BLOCK):
         pair = first + lanes
-        given = tl.load(index_ptr + pair // K * stride_it + pair % K * stride_ij, mask=pair < pairs, other=0)
-        given = given.to(tl.int64)
-        given = tl.where((given >= 0) & (given < E), given, E)
-        before += ((given < expert) & (pair < pairs)).to(tl.int32)
+        before += (experts_of(index_ptr, pair, pairs, K, E, stride_it, stride_ij) < expert).to(tl.int32)
     at = tl.sum(before, 0)
     for first in tl.range(0, pairs, BLOCK):
         pair = first + lanes
-        given = tl.load(index_ptr + pair // K * stride_it + pair % K * stride_ij, mask=pair < pairs, other=0)
-        given = given.to(tl.int64)
-        own = (tl.where((given >= 0) & (given < E), given, E) == expert) & (pair < pairs)
+        own = experts_of(index_ptr, pair, pairs, K, E, stride_it, stride_ij) == expert
         place = at + tl.cumsum(own.to(tl.int32), 0) - 1
         tl.store(order_ptr + place, pair, mask=own)
         tl.store(rows_ptr + place, pair // K, mask=own)

@@ -84,10 +84,8 @@ class Differentiable(Operator):
         if kind in self.torchs:
             return self.torchs[kind]
         self.check(operands)
-        of_torch = torchs.of_call(self, a, b, operands)
-        run: Callable[..., Result] | None = None
-        if of_torch:
-            run = torchs.chosen(self, {"a": a, "b": b, "out": None, **operands})
+        given = {"a": a, "b": b, "out": None, **operands}
+        run: Callable[..., Result] | None = torchs.chosen(self, given) if torchs.of_call(self, a, b, operands) else None
         remember(self.torchs, kind, run)
         return run
 
