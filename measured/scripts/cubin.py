@@ -146,7 +146,7 @@ def operand(x: Any, table: Any, numbers: dict[str, int]) -> Any:
     """A random operand of a call, contiguous as its layout says."""
     if not x.shape:
         return 0.5
-    shape = [extent if isinstance(extent, int) else extent.of(numbers) for extent in x.shape]
+    shape = [*x.sized(numbers)]
     dtype = dtype_of(x, table)
     if x.name == "offsets":
         step = numbers["T"] // numbers["G"]
@@ -196,7 +196,7 @@ def one_as_python(
     """The same for one call, which has the fields of `structure`."""
     table, (m, n, k) = function.table, sizes
     total = m if contract.startswith("gmm_") else k
-    numbers = {"M": m, "N": n, "K": k, "B": kind.batch, "G": kind.batch, "T": total, "R": total}
+    numbers = {"M": m, "N": n, "K": k, "B": kind.batch, "G": kind.batch, **dict.fromkeys("TRS", total)}
     given = {x.name: operand(x, table, numbers) for x in table.operands if x.absent is None}
     results = [operand(x, table, numbers) for x in table.results]
     fields: dict[str, Any] = {"m": m, "n": n, "k": k}

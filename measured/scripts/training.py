@@ -4,9 +4,10 @@ FAMILY is a folder of such contracts as those of `docs/examples/trained.yaml`. T
 round. FILE receives, as JSON: microseconds of host time of a forward
 pass, of one for which gradients are recorded, and of both passes; milliseconds of both passes of a layer against
 torch.compile; and milliseconds of a training step of a model with the layers of Qwen3, eager, with checkpoints and
-compiled; and milliseconds of its forward pass alone, eager, compiled and by CUDA graphs. While the family's model is
-compiled, `inductor.install()` is on, if the family has it. Ratios are torch's time by the family's, the median over
-rounds, with the quartiles.
+compiled; and milliseconds of its forward pass alone, eager, compiled and by CUDA graphs, also of a copy of torch's
+model, whose ratio shows what the measurement cannot tell apart. While the family's model is compiled,
+`inductor.install()` is on, if the family has it. Ratios are torch's time by the family's, the median over rounds, with
+the quartiles.
 
 `torchrun --nproc-per-node 2 measured/scripts/training.py FILE FAMILY` times steps by DDP, by FSDP2 and by tensor
 parallelism on two GPUs instead.
@@ -19,6 +20,7 @@ import functools
 import importlib
 import importlib.util
 import json
+import operator
 import os
 import statistics
 import sys
@@ -78,11 +80,13 @@ def interleaved(calls: Calls, rounds: int, at_once: int, *, host: bool) -> dict[
                 torch.cuda.synchronize()
             times[name].append((time.perf_counter() - begun) / at_once)
             torch.cuda.synchronize()
-    each = [a / b for a, b in zip(times["torch"], times["family"], strict=True)]
-    low, middle, high = statistics.quantiles(each, n=4)
     unit = 1e6 if host else 1e3
-    found = {name: round(unit * statistics.median(taken), 3) for name, taken in times.items()}
-    return {**found, "ratio": round(middle, 3), "quartiles": [round(low, 3), round(high, 3)]}
+    found: dict[str, Any] = {name: round(unit * statistics.median(taken), 3) for name, taken in times.items()}
+    for name, word in (("family", ""), ("copy", "copy's ")):
+        if name in times:
+            low, middle, high = statistics.quantiles(map(operator.truediv, times["torch"], times[name]), n=4)
+            found |= {f"{word}ratio": round(middle, 3), f"{word}quartiles": [round(low, 3), round(high, 3)]}
+    return found
 
 
 def host_times(ours: Any) -> dict[str, Any]:
@@ -249,8 +253,9 @@ def compiled(ours: Any, calls: Calls) -> None:
 
 @torch.no_grad()
 def passes(ours: Any) -> dict[str, Any]:
-    """Milliseconds of a forward pass of the model, until its result is there."""
+    """Milliseconds of a forward pass of the model, until its result is there; and of a copy of torch's model."""
     both = models(ours)
+    both["copy"] = copy.deepcopy(both["torch"])
     found: dict[str, Any] = {}
     for how, size in PASSES:
         torch._dynamo.reset()
