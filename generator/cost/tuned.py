@@ -54,7 +54,9 @@ class _Contract:
 
     @cached_property
     def similar(self) -> tuple[str, ...]:
-        return tuple(similar(self.variant))
+        products, names = self.variant.products, tuple(similar(self.variant))
+        # A sum for each group of K is written as a result, which takes most of the time: one product says nothing of it.
+        return tuple(x for x in names if products.divided != "K" or x.startswith(f"{products.prefix}_"))
 
     @cached_property
     def tables(self) -> dict[str, tuple[dict[str, int], ...]]:

@@ -116,6 +116,8 @@ def test_what_names_no_kernel_or_row_of_the_family_is_left_out(
         # A product for another result, or of a batch, takes as long for each tile.
         ("dtype: [fp16, {a: fp16, out: fp32}]", {"gemm_fp16_fp32_fp32_rcr_none": "gemm_fp16_rcr_none"}),
         ("dtype: fp16\nbatch: [none, strided]", {"bmm_fp16_rcr_none": "gemm_fp16_rcr_none"}),
+        # With K in groups the time goes into writing a result for each.
+        ("dtype: fp16\nbatch: [none, grouped, grouped_k]", {"gmm_fp16_rcr_none": "gemm_fp16_rcr_none"}),
         # Another width is another matter.
         ("dtype: [fp16, tf32]", {}),
     ],
