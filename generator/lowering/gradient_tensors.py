@@ -81,6 +81,11 @@ class GradientTensors:
         """Whether each group has such an operand of its own, in whose gradient its rows are added up."""
         return self.grouped and operand.shape in (COLUMNS, HALVES)
 
+    @property
+    def by_group(self) -> bool:
+        """Whether the kernel reads the number of each row's group, because groups have operands of their own."""
+        return any(self.of_groups(operand) for operand, _ in self.operands)
+
     def incoming(self, name: str, shape: str, place: str = "{}", loaded: str = "") -> Matrix | Vector:
         """The gradient of a result of this shape, or the sum, or one half of it."""
         if shape in (MATRIX, BOTH):
@@ -135,7 +140,7 @@ class GradientTensors:
         grid = f"({' * '.join((*front, *tiles))},)"
         launch = LaunchTable("gradient_kernel", grid, self._slots, self._constants, True)
         made = [_made("sum", self.sum.words, f"torch.{ELEMENTS[self.v.dtype.a].torch}")]
-        memory, totals = [f'Groups("group", "{rows}")'] * self.grouped, []
+        memory, totals = [f'Groups("group", "{rows}")'] * self.by_group, []
         for operand, x in self.operands:
             made.append(_made(x.name, x.words, _PARTS * x.number))
             if operand.shape == MATRIX:
@@ -173,7 +178,8 @@ class GradientTensors:
     def _slots(self) -> tuple[Slot, ...]:
         """The kernel's parameters that are no constants, in order."""
         found = [x.slot for x in self.tensors]
-        found += [Slot("group_ptr", "group")] * self.grouped
+        if self.grouped:
+            found.append(Slot("group_ptr", "group") if self.by_group else Slot("offsets_ptr", "offsets"))
         found += [
             Slot("M", self.call.out.extents[-2]),
             Slot("N", self.call.named("N")),
@@ -188,7 +194,8 @@ class GradientTensors:
         """The constants of a launch beside the sizes of a tile."""
         numbers = [x for x in self.tensors if isinstance(x, Vector) and x.shape == SCALAR]
         flags = ((x.flag, f"on_device({x.name})") for x in numbers)
-        return (index(x.variable for x in self.tensors if x.strides), *flags)
+        groups = [("GROUPS", "next_power(G, 32)")] * (self.grouped and not self.by_group)
+        return (*groups, index(x.variable for x in self.tensors if x.strides), *flags)
 
 
 def _made(of: str, shape: str, kind: str, more: str = "") -> str:
