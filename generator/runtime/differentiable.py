@@ -66,21 +66,25 @@ class Differentiable(Operator):
                 self.placed = importlib.import_module(".autograd", __package__).placed
         return True
 
-    def record(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
-        """A call of which a gradient is recorded."""
+    def record(
+        self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, known: tuple[object, ...]
+    ) -> Result:
+        """A call, with its signature, of which a gradient is recorded."""
         filled = out is not None and operands.get("scatter") is None
         if self.gradient is None or filled or any(x in operands for x in self.outputs):
             return self.seen(a, b, out, config, operands)
         torchs = getattr(self.choice, "aten", None)
         if torchs is not None and config is None and out is None:
-            run = self.recorded_by_torch(torchs, a, b, operands)
+            run = self.recorded_by_torch(torchs, a, b, operands, known)
             if run is not None:
                 return run(a, b, None, operands)
         return self.recorded(a, b, config, operands, out=out)
 
-    def recorded_by_torch(self, torchs: Any, a: Tensor, b: Tensor, operands: Operands) -> Callable[..., Result] | None:
+    def recorded_by_torch(
+        self, torchs: Any, a: Tensor, b: Tensor, operands: Operands, known: tuple[object, ...]
+    ) -> Callable[..., Result] | None:
         """Torch's product, which records its own gradient, where that and its gradients' are the faster ones."""
-        kind = signature_of(a, b, *operands.values()), *operands, a.requires_grad, b.requires_grad
+        kind = *known, *operands, a.requires_grad, b.requires_grad
         if kind in self.torchs:
             return self.torchs[kind]
         self.check(operands)

@@ -348,7 +348,7 @@ class Function:
         if known is None:
             return self.seen(a, b, out, config, operands)
         if recording(*values):
-            return self.record(a, b, out, config, operands)
+            return self.record(a, b, out, config, operands, known)
         return self.direct(a, b, out, config, operands, known)
 
     def by_place(self, more: Sequence[Any], operands: Operands) -> Operands:
@@ -386,8 +386,10 @@ class Function:
             name_contract(error, self.name)
             raise
 
-    def record(self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands) -> Result:
-        """A call of which a gradient would have to be recorded."""
+    def record(
+        self, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, known: tuple[object, ...]
+    ) -> Result:
+        """A call, with its signature, of which a gradient would have to be recorded."""
         return self.seen(a, b, out, config, operands)
 
     def direct(

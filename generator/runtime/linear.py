@@ -88,24 +88,29 @@ class Linear(torch.nn.Linear):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The contract of `input`, with the weight as its column-major B."""
-        x, weight = require_tensor("input", input), self.weight
-        kept = getattr(weight, self.accumulate_into, None) if self.accumulate_into else None
-        if kept is None or torch.compiler.is_compiling() or not (torch.is_grad_enabled() and weight.requires_grad):
-            return self._multiplied(x, weight)
-        if not (is_plain(x) and is_plain(weight)) or x.dim() == 0 or x.is_nested or x.dtype != weight.dtype:
-            return self._multiplied(x, weight)
-        adding = main_grad.contract_for(weight, kept)
-        return main_grad.added(self._multiplied(x, weight.detach()), x, weight, kept, adding)  # type: ignore[no-any-return]
+        x = require_tensor("input", input)
+        if torch.compiler.is_compiling():
+            return self._multiplied(x, self.weight)
+        if self.accumulate_into and torch.is_grad_enabled():
+            weight = self.weight
+            kept = getattr(weight, self.accumulate_into, None) if weight.requires_grad else None
+            usual = is_plain(x) and is_plain(weight) and x.dim() and not x.is_nested and x.dtype == weight.dtype
+            if kept is not None and usual:
+                adding = main_grad.contract_for(weight, kept)
+                return main_grad.added(self._multiplied(x, weight.detach()), x, weight, kept, adding)  # type: ignore[no-any-return]
+        parameters = self._parameters
+        if _left is None or "weight" not in parameters or not is_plain(x):
+            return self._multiplied(x, self.weight)
+        # What torch's product takes is short, and each attribute of a module takes half a microsecond to find.
+        own: Any = parameters["weight"]
+        needed = torch.is_grad_enabled() and (x.requires_grad, own.requires_grad)
+        known = self.contract, x.shape, x.dtype, x.device, own.shape, own.dtype, needed, deterministic()
+        if _left.get(known):
+            return functional.linear(x, own, parameters["bias"] if "bias" in parameters else self.bias)
+        return self._multiplied(x, own, known)
 
-    def _multiplied(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def _multiplied(self, x: torch.Tensor, weight: torch.Tensor, known: Any = None) -> torch.Tensor:
         contract = self.contract
-        known: Any = None
-        left: bool | None = None
-        if _left is not None and not torch.compiler.is_compiling() and is_plain(x):
-            needed = torch.is_grad_enabled() and (x.requires_grad, weight.requires_grad)
-            known = contract, x.shape, x.dtype, x.device, weight.shape, weight.dtype, needed, deterministic()
-            if left := _left.get(known):
-                return functional.linear(x, weight, self.bias)
         *own, chain = CONTRACTS[contract]
         # Tensors made of others, of whose classes alone torch.compile knows it: quantised, sharded or nested ones.
         made = any(hasattr(type(each), "__tensor_flatten__") for each in (weight, x))
@@ -124,7 +129,7 @@ class Linear(torch.nn.Linear):
             raise TypeError(f"{contract}: input must be {weight.dtype} as weight is, got {x.dtype}{hint}")
         operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
-        if known is not None and _left is not None and left is None and not chain and not made:
+        if known is not None and _left is not None and known not in _left and not chain and not made:
             left = function.choice.aten.of_call(function, rows_of(x), weight.t(), operands, host=True)
             remember(_left, known, left)
             if left:
