@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import csv
 import fnmatch
+import importlib
 import io
 import json
 import math
@@ -40,7 +41,7 @@ import yaml
 from figures import DEVICE, MEASURED, OTHER, RESULTS
 
 from generator.bench import measurements, plot, results_report, summary
-from generator.commands import command_line
+from generator.commands import COMMANDS, command_line
 from generator.emit.report import Plot
 from generator.language import built_in, dtypes, vocabulary
 from generator.language.elements import ELEMENTS
@@ -184,6 +185,21 @@ def _torch_candidate() -> str:
         found.append(tuple(cells))
     head = ("products", "sizes", "torch runs", "our kernels: mean, 5 % worst, least", "with `aten`")
     return markdown(head, found)
+
+
+def _options() -> str:
+    """Every option of every command: a command's positional arguments first."""
+    rows = []
+    for name in ("render", *COMMANDS):
+        parser = importlib.import_module(f"generator.commands.{name}").parser()
+        for action in parser._actions:
+            if action.help and action.dest != "help":
+                value = f" {action.metavar}" if isinstance(action.metavar, str) and action.option_strings else ""
+                choices = f" {{{','.join(map(str, action.choices))}}}" if action.choices and not value else ""
+                word = ", ".join(action.option_strings) or str(action.metavar)
+                told = " ".join(action.help.replace("%%", "%").replace("|", "\\|").split())
+                rows.append((_code(name), _code(f"{word}{value}{choices}".replace("|", "\\|")), told))
+    return markdown(("command", "option", "what it does"), rows)
 
 
 def _dtypes() -> str:
@@ -385,6 +401,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "operations": built_in.table,
     "functions": built_in.functions,
     "outputs": built_in.outputs_table,
+    "options": _options,
     "dtypes": _dtypes,
     "quantised": _quantised,
     "targets": _targets,

@@ -19,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 
 from generator.bench import plot
 from generator.commands import COMMANDS, bench, render, tune
-from generator.emit import manifest_reader
+from generator.emit import manifest_reader, manifest_schema
 from generator.language.versions import minor_versions
 from generator.verify import proof_records
 from generator.verify.jobs import Subject
@@ -188,6 +188,12 @@ def test_a_session_prints_what_stands_in_it(page: str, whole: bool, tmp_path: Pa
     own = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     done = support.python("-m", "doctest", "session.txt", cwd=tmp_path, env={"TRITON_INTERPRET": "1", **own})
     assert done.returncode == 0, done.stdout
+
+
+def test_the_reference_has_every_key_of_a_manifest() -> None:
+    table = TEXTS["docs/reference.md"].partition("## Keys of manifest.json")[2]
+    named = {word for row in re.findall(r"^\| (.*?) \|", table, re.M) for word in re.findall("`([a-z_]+)`", row)}
+    assert named == manifest_schema.SCHEMA.contents["properties"].keys()
 
 
 def test_the_cookbook_has_a_spec_and_a_call_for_each_task() -> None:

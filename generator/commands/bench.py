@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 from collections.abc import Sequence
@@ -25,27 +26,27 @@ def main(argv: Sequence[str]) -> int:
     return status_of(answer, parse(argv), "bench")
 
 
-def parse(argv: Sequence[str]) -> BenchmarkOptions:
-    """The command line as `BenchmarkOptions`; a wrong one prints the usage and raises SystemExit(2)."""
-    parser = Parser(
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    made = Parser(
         prog=f"{program()} bench",
         description="Time rendered kernels in the same rounds as torch's product, and check each against float64. "
         f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",
         epilog=_EPILOG,
     )
-    parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
-    parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a suite file")
-    parser.add_argument(
+    made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
+    made.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a suite file")
+    made.add_argument(
         "--shapes",
         metavar="SIZES|NAME|FILE",
         help="shapes for SPEC: MxNxK, of which each size may be a range, as in 1:8192:*2x4096x4096, or "
         "M=1:64,N=4096,K=4096; a list of these in YAML or JSON; or a name in generator/bench/suites/shapes",
     )
-    parser.add_argument(
+    made.add_argument(
         "--out", type=folder, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
     )
-    parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
-    parser.add_argument(
+    made.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
+    made.add_argument(
         "--peer",
         type=reported(peers),
         dest="peers",
@@ -54,59 +55,65 @@ def parse(argv: Sequence[str]) -> BenchmarkOptions:
         "fused (torch's call of cuBLASLt for product and epilogue), inductor (torch.compile, max-autotune), several "
         "with a comma, or none (default: the suite's peers, else cublas)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--json", type=Path, metavar="FILE", help="save results to FILE; results that it has are not measured again"
     )
-    parser.add_argument(
+    made.add_argument(
         "--format",
         choices=FORMATS,
         default=FORMATS[0],
         help="how results are printed: tables in Markdown (the default), or a row for each kernel and peer as CSV or "
         "JSON; with --summary a row for each case and peer",
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as one HTML page")
-    parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="timed rounds (default 40)")
-    parser.add_argument(
+    made.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
+    made.add_argument("--html", type=Path, metavar="FILE", help="write the results as one HTML page")
+    made.add_argument("--rounds", type=positive, default=40, metavar="N", help="timed rounds (default 40)")
+    made.add_argument(
         "--seconds",
         type=above_0,
         metavar="S",
         help="end the rounds of a comparison after about S seconds (default: the suite's limit, else none)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--bound",
         type=above_0,
         metavar="RATIO",
         help="count the ratios under RATIO (default: the suite's bound, else 1)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--by-rows",
         action="store_true",
         help="also summarize by M, and with rows that are multiples of 16 bytes (default: as the suite says)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--table", action="store_true", help="print the results in --json FILE; measures nothing and needs no GPU"
     )
-    parser.add_argument("--summary", action="store_true", help="the same without the tables of single comparisons")
-    parser.add_argument(
+    made.add_argument("--summary", action="store_true", help="the same without the tables of single comparisons")
+    made.add_argument(
         "--configs", choices=("select", "all"), default="select", help="all: also time every configuration in CONFIGS"
     )
     default = min(8, (os.cpu_count() or 1) // 2)
-    parser.add_argument(
+    made.add_argument(
         "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
     )
-    call = parser.parse_args(argv, namespace=BenchmarkOptions())
+    return made
+
+
+def parse(argv: Sequence[str]) -> BenchmarkOptions:
+    """The command line as `BenchmarkOptions`; a wrong one prints the usage and raises SystemExit(2)."""
+    made = parser()
+    call = made.parse_args(argv, namespace=BenchmarkOptions())
     call.command = shlex.join([*program().split(), "bench", *argv])
     if call.by_rows and call.format != "markdown":
-        parser.error("--by-rows adds a table in Markdown; rows of --format have M, by which a program can sum up")
+        made.error("--by-rows adds a table in Markdown; rows of --format have M, by which a program can sum up")
     if call.table or call.summary:
         printing = "--table" if call.table else "--summary"
         if call.json is None:
-            parser.error(f"{printing} prints a results file: name it with --json FILE")
+            made.error(f"{printing} prints a results file: name it with --json FILE")
         if measuring := _of_measuring(call):
-            parser.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
+            made.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
     if call.shapes is not None and (call.suite is not None or not call.specs):
-        parser.error("--shapes goes with SPEC; a suite has its own shapes")
+        made.error("--shapes goes with SPEC; a suite has its own shapes")
     return call
 
 

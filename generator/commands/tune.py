@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,23 +25,23 @@ def main(argv: Sequence[str]) -> int:
     return status_of(answer, parse(argv), "tune")
 
 
-def parse(argv: Sequence[str]) -> TuningOptions:
-    """The command line as `TuningOptions`; a wrong one prints the usage and raises SystemExit(2)."""
-    parser = Parser(
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    made = Parser(
         prog=f"{program()} tune",
         description="Measure which kernel and configuration is the fastest for each contract and size, and write the "
         "winners to a file; or, with --regret, how far from the fastest a family's own choice is.",
         epilog=_EPILOG,
         allow_abbrev=False,
     )
-    parser.add_argument(
+    made.add_argument(
         "specs",
         nargs="*",
         type=Path,
         metavar="SPEC",
         help="families to tune; they are rendered first, and again with the winners",
     )
-    parser.add_argument(
+    made.add_argument(
         "--shapes",
         action="append",
         default=[],
@@ -48,29 +49,29 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         help="MxNxK, of which each size may be a range, as in 1:8192:*2x4096x4096, or M=1:64,N=4096,K=4096; a YAML or "
         "JSON list of these; or one of generator/bench/suites/shapes; may be given several times",
     )
-    parser.add_argument(
+    made.add_argument(
         "--out", type=folder, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
     )
-    parser.add_argument(
+    made.add_argument(
         "--only",
         metavar="GLOB",
         help="measure only kernels whose name matches; a contract of which only some kernels match gets no winner",
     )
-    parser.add_argument(
+    made.add_argument(
         "--candidates",
         type=positive,
         metavar="N",
         help=f"measure the N best by the analytic cost model (default {CANDIDATES}; with --regret all)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--complete",
         action="store_true",
         help="measure every configuration that can run, and write to the journal only; --again then fits to it",
     )
-    parser.add_argument(
+    made.add_argument(
         "--refine", action="store_true", help="also measure the N best by the cost model fitted to earlier measurements"
     )
-    parser.add_argument(
+    made.add_argument(
         "--import",
         dest="imported",
         nargs=2,
@@ -78,39 +79,39 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         help="also measure the tiles of a JSON file of vLLM, of fused experts or of fp8 with scaled blocks, at "
         "the sizes in the file's name or those of --shapes",
     )
-    parser.add_argument(
+    made.add_argument(
         "--trust", action="store_true", help="with --import: write its tiles as winners, without a measurement"
     )
-    parser.add_argument(
+    made.add_argument(
         "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="start no measurement after this time"
     )
-    parser.add_argument(
+    made.add_argument(
         "--gpus", type=several, default=1, metavar="N", help="GPUs to measure on, one problem each (default 1)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--executor",
         default=PROCESSES,
         metavar="MODULE:CALLABLE",
         help="where to measure: in processes of this machine (the default), or on the workers of the "
         "concurrent.futures.Executor that the callable returns; each worker must see one GPU",
     )
-    parser.add_argument(
+    made.add_argument(
         "--tuned",
         type=Path,
         metavar="FILE",
         help="the file of winners (default: that of the spec, or tuned/DEVICE/FAMILY.json beside the spec)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--journal", type=Path, metavar="FILE", help="the file of measurements (default .tune_cache/DEVICE.jsonl)"
     )
-    parser.add_argument(
+    made.add_argument(
         "--regret",
         type=Path,
         metavar="FILE",
         help="measure how much longer what the family's function chooses takes than the fastest configuration, and "
         "write that to FILE instead of winners",
     )
-    parser.add_argument(
+    made.add_argument(
         "--torch",
         nargs="+",
         default=[],
@@ -120,23 +121,23 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         "how that does at sizes that it was not fitted to, and write it to --tuned FILE; needs no GPU and no "
         "SPEC, whose key `tuned` names the file",
     )
-    parser.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")
-    parser.add_argument(
+    made.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")
+    made.add_argument(
         "--report",
         action="store_true",
         help="print a summary of --tuned FILE, or of --regret FILE; needs no GPU and no SPEC",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="with --report: also write it as one HTML page")
-    parser.add_argument(
+    made.add_argument("--html", type=Path, metavar="FILE", help="with --report: also write it as one HTML page")
+    made.add_argument(
         "--again", action="store_true", help="choose winners and fit again from the journal only; needs no GPU"
     )
-    parser.add_argument(
+    made.add_argument(
         "--smallest",
         action="store_true",
         help="with --again: keep only the kernels and configurations without which the measured sizes, and by the "
         "fitted model those of --shapes, lose more than 0.2 %% in the mean, or one size more than 2 %%",
     )
-    parser.add_argument(
+    made.add_argument(
         "--also",
         action="append",
         default=[],
@@ -145,40 +146,46 @@ def parse(argv: Sequence[str]) -> TuningOptions:
         help="with --again: a journal of another GPU of the same architecture, whose times the model is also fitted "
         "to, scaled by clock rate and memory bandwidth; may be given several times",
     )
-    add_device(parser, "with --dry-run and --again: the device that is planned or chosen for")
+    add_device(made, "with --dry-run and --again: the device that is planned or chosen for")
     default = min(16, os.cpu_count() or 1)
-    parser.add_argument(
+    made.add_argument(
         "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
     )
-    call = parser.parse_args(argv, namespace=TuningOptions())
+    return made
+
+
+def parse(argv: Sequence[str]) -> TuningOptions:
+    """The command line as `TuningOptions`; a wrong one prints the usage and raises SystemExit(2)."""
+    made = parser()
+    call = made.parse_args(argv, namespace=TuningOptions())
     if call.regret is not None and (call.tuned is not None or call.again):
-        parser.error("--regret writes no winners, which --tuned and --again are about")
+        made.error("--regret writes no winners, which --tuned and --again are about")
     if call.complete and (call.candidates or call.refine or call.again or call.regret or call.tuned or call.trust):
-        parser.error("--complete measures every configuration into the journal: no other option chooses or writes more")
+        made.error("--complete measures every configuration into the journal: no other option chooses or writes more")
     if call.report and call.tuned is None and call.regret is None:
-        parser.error("--report prints a file of winners or of regret: name it with --tuned FILE or --regret FILE")
+        made.error("--report prints a file of winners or of regret: name it with --tuned FILE or --regret FILE")
     if call.html is not None and not call.report:
-        parser.error("--html goes with --report")
+        made.error("--html goes with --report")
     if call.torch and (call.tuned is None or call.specs or call.report):
-        parser.error("--torch reads results of bench and writes rules to --tuned FILE, and nothing else")
+        made.error("--torch reads results of bench and writes rules to --tuned FILE, and nothing else")
     if not (call.report or call.torch or call.specs):
-        parser.error("the following arguments are required: SPEC")
+        made.error("the following arguments are required: SPEC")
     if call.device is not None and not (call.dry_run or call.again or call.trust):
-        parser.error(
+        made.error(
             "--device goes with --dry-run, --again and --trust, as --gpu does; measurements use the GPU of this machine"
         )
     if call.trust and (call.imported is None or call.device is None):
-        parser.error("--trust goes with --import, and with --device DEVICE or --gpu GPU, which the tiles are for")
+        made.error("--trust goes with --import, and with --device DEVICE or --gpu GPU, which the tiles are for")
     if call.imported is not None and (call.again or call.report):
-        parser.error("--import gives candidates, and --again and --report measure none")
+        made.error("--import gives candidates, and --again and --report measure none")
     if call.again and call.device is None:
-        parser.error("--again chooses for a device: name it with --device DEVICE or --gpu GPU")
+        made.error("--again chooses for a device: name it with --device DEVICE or --gpu GPU")
     if call.smallest and not call.again:
-        parser.error("--smallest goes with --again")
+        made.error("--smallest goes with --again")
     if call.also and not call.again:
-        parser.error("--also goes with --again")
+        made.error("--also goes with --again")
     if call.again and call.shapes and not call.smallest:
-        parser.error("--again chooses at the sizes of the journal: --shapes goes with it only beside --smallest")
+        made.error("--again chooses at the sizes of the journal: --shapes goes with it only beside --smallest")
     if call.tuned is not None and len(call.specs) > 1:
-        parser.error("--tuned names the file of one family; give one SPEC, or omit --tuned")
+        made.error("--tuned names the file of one family; give one SPEC, or omit --tuned")
     return call

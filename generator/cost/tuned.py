@@ -55,7 +55,7 @@ class _Contract:
     @cached_property
     def similar(self) -> tuple[str, ...]:
         products, names = self.variant.products, tuple(similar(self.variant))
-        # A sum for each group of K is written as a result, which takes most of the time: one product says nothing of it.
+        # Each group of K has a result, whose writing takes most of the time: one product says nothing of it.
         return tuple(x for x in names if products.divided != "K" or x.startswith(f"{products.prefix}_"))
 
     @cached_property

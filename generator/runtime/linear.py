@@ -99,14 +99,14 @@ class Linear(torch.nn.Linear):
                 adding = main_grad.contract_for(weight, kept)
                 return main_grad.added(self._multiplied(x, weight.detach()), x, weight, kept, adding)  # type: ignore[no-any-return]
         parameters = self._parameters
-        if _left is None or "weight" not in parameters or not is_plain(x):
+        if _left is None or "weight" not in parameters or "bias" not in parameters or not is_plain(x):
             return self._multiplied(x, self.weight)
         # What torch's product takes is short, and each attribute of a module takes half a microsecond to find.
         own: Any = parameters["weight"]
         needed = torch.is_grad_enabled() and (x.requires_grad, own.requires_grad)
         known = self.contract, x.shape, x.dtype, x.device, own.shape, own.dtype, needed, deterministic()
         if _left.get(known):
-            return functional.linear(x, own, parameters["bias"] if "bias" in parameters else self.bias)
+            return functional.linear(x, own, parameters["bias"])
         return self._multiplied(x, own, known)
 
     def _multiplied(self, x: torch.Tensor, weight: torch.Tensor, known: Any = None) -> torch.Tensor:
