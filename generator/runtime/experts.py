@@ -39,9 +39,9 @@ _GATES: dict[Any, str] = {
     "GELUTanh": "geglu_tanh",
 }
 _TANH = {"none": "geglu", "tanh": "geglu_tanh"}
-#: From so many pairs of token and expert on, the rows of the input are copied in the order of experts: kernels that
-#: load by descriptors read neighbouring rows alone, and are faster by more than the copy takes.
-COPIED = 2048
+#: From so many pairs for each expert on, the rows of the input are copied in the order of experts: kernels that load by
+#: descriptors read neighbouring rows alone, and are faster by more than the copy takes.
+COPIED = 64
 #: Up to so many pairs a kernel routes, in a launch for a dozen calls of torch, each of whose programs reads all pairs.
 ROUTED = 8192
 
@@ -203,7 +203,7 @@ class Experts(torch.nn.Module):
         recording = torch.is_grad_enabled() and any(each.requires_grad for each in (x, weights, first, second))
         if known and recording:
             x, rows = _Gathered.apply(x, routing.rows, routing.places), {}  # type: ignore[no-untyped-call]
-        elif known and index.numel() >= COPIED:
+        elif known and index.numel() >= COPIED * first.shape[0]:
             x, rows = x.index_select(0, routing.rows), {}
         h = up(x, first.mT, routing.offsets, **rows)
         y = down(h, second.mT, routing.offsets)
