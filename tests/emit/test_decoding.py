@@ -29,19 +29,6 @@ def operands(m=64, n=48, k=72, layout="c"):
     return {"a": torch.randn(m, k).bfloat16(), "b": b, "b_scale": torch.rand(-(-k // 32), n)}
 
 
-def test_a_first_call_launches_both_on_the_same_dense_b(family):
-    getattr(family, NAME)(**operands(k=70))
-    first, second = kernels(family, NAME)
-    ((grid, _, given),), ((tiles, _, then),) = first.launches, second.launches
-    dense = given["decoded_ptr"]
-    # Its columns are contiguous, each with as many elements as 16 bytes have a multiple of.
-    assert (dense.shape, dense.dtype, dense.stride()) == ((70, 48), torch.bfloat16, (1, 72))
-    assert then["b_ptr"] is dense if "b_ptr" in then else then["b_desc"].base.data_ptr() == dense.data_ptr()
-    # Blocks of 8192 elements that have 32 along K, and the programs of the interpreter, which walk tiles of C.
-    assert grid == (3,) and (given["BLOCK_N"], given["BLOCK_K"]) == (256, 32) and tiles == (3,)
-    assert "num_warps" not in given and then["BLOCK_M"] == 32 and "b_scale_ptr" not in then
-
-
 @pytest.mark.parametrize(("layout", "strides"), [("c", (1, 72)), ("r", (96, 1))])
 def test_a_dense_b_lies_as_b_does(family, layout, strides):
     """With a gated linear unit it has two columns for each of the result."""

@@ -116,6 +116,8 @@ def test_a_foreign_file_in_the_way(family):
     # The other families are compared, too.
     assert f"{stranger}: was not rendered here; move it away\n" in said.err and "family0/__init__.py: would" in said.err
     assert "; move away what is in the way, then render with: " in said.err.splitlines()[-1]
+    for options in ((), ("--force",)):
+        assert family("family.yaml", *options).status == 1 and stranger.read_text() == "mine\n"
     stranger.rename("elsewhere.py")
     assert family(*advised(said)).status == 0
     assert family("family.yaml", "kernels/family0.yaml", "--check").status == 0

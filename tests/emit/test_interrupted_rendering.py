@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,10 +38,14 @@ def test_an_edited_file_that_no_manifest_lists_is_not_removed(rerender):
 
 def test_what_killed_processes_left_is_removed(rerender):
     before = contents(FOLDER)
-    for name in (f".{KERNEL[:64]}.0123456789ab.new", ".manifest.json.0123456789ab.new"):
-        (FOLDER / name).write_text("half")
-    (FOLDER / ".mine.new").mkdir()
-    assert rerender("family.yaml").status == 0 and contents(FOLDER) == before
+    # A module that this family does not have, and no manifest; then with one, and a folder of somebody else.
+    shutil.copy(FOLDER / "_runtime/launch.py", FOLDER / "_runtime/autograd.py")
+    (FOLDER / "manifest.json").unlink()
+    for _ in range(2):
+        for name in (f".{KERNEL[:64]}", ".manifest.json", "_runtime/.launch.py"):
+            (FOLDER / f"{name}.0123456789ab.new").write_text("half")
+        assert rerender("family.yaml").status == 0 and contents(FOLDER) == before
+        (FOLDER / ".mine.new").mkdir(exist_ok=True)
     assert (FOLDER / ".mine.new").is_dir()
 
 

@@ -148,6 +148,12 @@ def test_a_key_removed_renamed_or_repeated(manifest, tmp_path):
         assert family_of(tmp_path / "small", twice) is None, path
 
 
+def test_a_file_has_a_plain_name(manifest, tmp_path):
+    for name in ("../x.py", "/x.py", "_runtime/../x.py", "x.sh", "x.py\n", "", ".", "a\\x.py", "\0.py"):
+        changed = manifest | {"files": manifest["files"] | {name: "0" * 64}}
+        assert family_of(tmp_path / "small", json.dumps(changed)) is None, name
+
+
 def test_text_cut_off_or_nested(manifest, tmp_path):
     text = json.dumps(manifest)
     for length in range(0, len(text), 37):

@@ -12,7 +12,6 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.autotuner import Heuristics
 from triton.runtime.jit import JITFunction, compute_cache_key
 
-from generator.runtime.descriptors import described
 from tests.helpers.stand_ins import Compiled, operands
 
 SPEC = """\
@@ -267,14 +266,3 @@ def test_specialisations_are_equal_as_tritons_keys_are(family, stand_in):
     tuner = triton.autotune([triton.Config({"SIZE": 16})], key=[])(_kernel)
     assert specialisation(tuner, {}) is None and specialisation(SimpleNamespace(), {}) is None
     assert len({key for key, _ in told}) == len({found for _, found in told}) == len(set(told)) == 10
-
-
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("count", [(), (3,)])
-def test_a_descriptor_of_an_empty_matrix_has_aligned_strides(turned, count):
-    """Triton 3.6 refuses others, also where nothing is read."""
-    shape = (*count, 0, 64) if turned else (*count, 64, 0)
-    block = (*(1 for _ in count), 32, 32)
-    found = described(torch.empty(shape, dtype=torch.float16), *block, turned=turned)
-    assert all(stride % 8 == 0 for stride in found.strides[:-1]) and found.strides[-1] == 1
-    assert all(extent > 0 for extent in found.shape)

@@ -1,11 +1,8 @@
 """How much host code comes with kernels (`package`), and that it works where only torch and triton are."""
 
 import ast
-import json
 import sys
 from pathlib import Path
-
-import pytest
 
 from generator.commands.command_line import main
 from tests.helpers.support import ROOT, python, render_spec, spec
@@ -105,23 +102,6 @@ def test_plain_functions_use_public_interfaces_alone(tmp_path):
     assert unexpected.endswith("unexpected more")
     assert shape == "gemm_fp16_rcr_bias_relu: bias must have shape (50,), got (49,)"
     assert "gemm_fp16_rcr_none" in listed and listed.endswith("set()")
-
-
-def test_the_option_takes_the_place_of_the_key(tmp_path, capsys):
-    folder = rendered(tmp_path, "torch")
-    assert (folder / "_runtime" / "operators.py").exists() and "package" not in json.loads(
-        (folder / "manifest.json").read_text()
-    )
-    call = [str(tmp_path / "packaged.yaml"), "--out", str(tmp_path), "--package", "plain"]
-    assert main([*call, "--check"]) == 1
-    assert main(call) == 0
-    assert json.loads((folder / "manifest.json").read_text())["package"] == "plain"
-    assert not (folder / "_runtime" / "operators.py").exists() and (folder / "_runtime" / "launch.py").exists()
-    assert main([*call[:-1], "files"]) == 0
-    assert not (folder / "_runtime").exists() and not (folder / "__init__.py").exists()
-    with pytest.raises(SystemExit):
-        main([*call[:-1], "whole"])
-    assert "invalid choice: 'whole'" in capsys.readouterr().err
 
 
 def test_files_without_functions_make_no_repository_of_the_hub(tmp_path, monkeypatch, capsys):
