@@ -28,7 +28,7 @@ worker_pool.workers_by_default = lambda: _SHARE
 
 #: Files of which all tests take long, and beginnings of names in others.
 _WHOLE = (
-    "bounds/order_proof drawn/drawn emit/copies emit/invariant emit/never_chosen emit/sharding emit/stubs "
+    "bounds/order_proof drawn/drawn emit/copies emit/invariant emit/never_chosen emit/sharding "
     "tune/executors tune/public_calls tune/tuning_run "
     "verify/approximate_math verify/coverage verify/cubin_launches verify/cubin_package verify/operations "
     "verify/plugin"
@@ -61,7 +61,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "emit/test_prepare.py": ("test_prepared_calls_compile_nothing[gemm16",),
     "emit/test_render.py": ("test_specs_may_define_operations_of_the_same_name", "test_the_surroundings"),
     "epilogue/test_operations.py": ("test_one_entry_is_all",),
-    "emit/test_vendored.py": ("test_mypy_finds_nothing_by_its_defaults[torch",),
+    "emit/test_vendored.py": ("test_mypy_finds_nothing_by_its_defaults[torch", "test_a_typo_is"),
     "epilogue/test_derivative.py": ("test_derivatives_are_finite",),
     "language/test_elements.py": ("test_one_record_is_enough",),
     "language/test_reserved_names.py": ("test_no_two_variants",),

@@ -1,9 +1,12 @@
-"""Who wrote a file: any change is an edit, also above the digest and of bytes that are no text; line ends are none."""
+"""Who wrote a file, by which version: any change is an edit, also above the digest and of bytes that are no text."""
 
 from pathlib import Path
 
 import pytest
 
+import generator
+from generator.emit.file_digests import digest
+from generator.emit.manifest_reader import VERSION
 from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, SMALLER
 from tests.helpers.support import BESIDE_KERNELS, LIMITED, Spoken, contents, files_of
 
@@ -87,3 +90,50 @@ def test_bytes_that_are_no_text_are_an_edit(rerender, name, change):
     assert rerender("family.yaml", "--diff").status == 1 and contents(FOLDER) == before
     assert rerender("family.yaml", "--list").status == 0
     assert rerender("family.yaml", "--force").status == 0 and contents(FOLDER) == whole
+
+
+def replaced(path, old, new):
+    """Put another text into a file."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def older(rerender):
+    """A folder with a family whose manifest names an older version."""
+    replaced(FOLDER / "manifest.json", f'"generator": "{generator.__version__}"', '"generator": "0.1.0"')
+    return rerender
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("# Accumulate in", "# Sum in", "the comments of 1 file"),
+        ("acc = tl.dot(a, b, acc)", "acc += tl.dot(a, b)", "the device code of 1 file"),
+        ("a=a, b=b, bias=bias, out=out", "out=out, a=a, b=b, bias=bias", "the host code of 1 file"),
+        ("a_ptr", "a_ptr", "no code"),
+    ],
+)
+def test_what_an_update_would_change_is_told(older, old, new, told):
+    kernel = FOLDER / KERNEL
+    before = digest(kernel.read_text())
+    replaced(kernel, old, new)
+    replaced(FOLDER / "manifest.json", before, digest(kernel.read_text()))
+    said = older("family.yaml", "--check")
+    assert said.status == 1
+    version = f"rendered by gemm-generator 0.1.0, and this is {generator.__version__}, which changes {told}"
+    assert f"generated/family: {version}; docs/changelog.md says why\n" in said.err
+    assert said.err.endswith("render with: python -m generator family.yaml\n")
+    assert older("family.yaml").status == 0
+    assert older("family.yaml", "--check") == Spoken(0, "4 kernels of 1 family as the specs say\n", "")
+
+
+def test_a_manifest_of_a_later_format_is_refused_by_name(older):
+    replaced(FOLDER / "manifest.json", f'"manifest": {VERSION}', f'"manifest": {VERSION + 1}')
+    before = (FOLDER / KERNEL).read_bytes()
+    told = f"version {VERSION + 1} of the manifest; this generator writes {VERSION}: install a later one\n"
+    for arguments in ((), ("--check",), ("--force",), ("--only", "*none*")):
+        said = older("family.yaml", *arguments)
+        assert said.status == 1 and said.err.endswith(told), said
+    assert (FOLDER / KERNEL).read_bytes() == before

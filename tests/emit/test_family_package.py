@@ -1,12 +1,17 @@
-"""The family as a package: one function a contract, and nothing imported before it is used."""
+"""The family as a package, and read back from its manifest: what was expanded, and imported when it is used."""
 
 import json
 import shutil
 
+import pytest
+
 from generator.emit.family_package import contracts
-from generator.language.spec import read
+from generator.emit.manifest_reader import read
+from generator.emit.package_files import package_names
+from generator.language import spec
 from generator.plan.expand import expand
-from tests.helpers.support import BASE, GENERATED, family_of, python
+from tests.helpers import shipped
+from tests.helpers.support import BASE, GENERATED, SPECS, family_of, python
 
 
 def test_the_contracts_of_a_family():
@@ -45,7 +50,18 @@ def test_the_package_is_lazy(tmp_path):
     assert ran.returncode == 0, ran.stderr
     first, second = ran.stdout.splitlines()
     offered, not_in_dir, stack, kernels = json.loads(first)
-    found = contracts(expand(read(GENERATED.parent / "specs/fp16_rcr.yaml")))
+    found = contracts(expand(spec.read(GENERATED.parent / "specs/fp16_rcr.yaml")))
     assert offered == [*(contract.name for contract in found), "register_operators"]
     assert (not_in_dir, stack, kernels) == ([], [], [])
     assert second == "module 'vendored' has no attribute 'gemm_fp16_rcr_nothing'"
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_the_manifest_tells_what_the_spec_expands_to(path):
+    family = expand(spec.read(path))
+    found = read(shipped.folder(family.spec.name))
+    assert found.kernels == family.kernels
+    assert found.left_out == family.left_out
+    assert found.name == family.spec.name
+    modules = sorted(name for name in package_names(family) if name.endswith(".py"))
+    assert found.own_modules == modules

@@ -1,4 +1,4 @@
-"""Renderings that were interrupted: each file is whole, and the next rendering mends the folder."""
+"""Renderings that were interrupted, and damaged manifests: the next rendering mends the folder and loses no work."""
 
 import json
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Interrupted
-from tests.helpers.support import contents
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, OUT, SMALLER, Interrupted
+from tests.helpers.support import LIMITED, contents
 
 
 def test_files_that_no_manifest_lists_are_removed(rerender):
@@ -109,3 +109,105 @@ def test_an_interrupted_removal_is_healed(rerender, monkeypatch):
         assert rerender("family.yaml").status == 130
     assert rerender("family.yaml").status == 0
     assert rerender("family.yaml", "--check").status == 0
+
+
+def test_kernels_of_a_spec_that_was_renamed_are_removed(rerender):
+    """Nothing but their own heads says what the spec was called."""
+    Path("other.yaml").write_text(Path("family.yaml").read_text().replace("[none, bias]", "none") + "name: family\n")
+    Path("family.yaml").rename("gone.yaml")
+    manifest = FOLDER / "manifest.json"
+    manifest.write_text(manifest.read_text()[:500])
+    said = rerender("other.yaml")
+    assert said.status == 1 and "edited by hand" in said.err and "manifest.json:" in said.err
+    said = rerender("other.yaml", "--force")
+    assert said.status == 0 and " 2 removed" in said.out
+    assert rerender("other.yaml", "--check").status == 0
+    assert not [path for path in FOLDER.glob("*_bias__*")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "{}", '{"files": ["x"]}', '{"files": {"x": 1}}', '{"files": {}, "kernels": 1}', "\0"),
+        # Paths that lead elsewhere, and names that no file has.
+        *(
+            f'{{"files": {{"{x}": "00"}}}}'
+            for x in ("../victim.txt", "/etc/passwd", "sub/x", "..", "", "manifest.json")
+        ),
+        *('{"files": {}, "files": {}}', '{"files": {}, "name": "\\ud800"}', '{"files": ' + "[" * 100_000),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_damaged_manifest_is_written_again(rerender, text):
+    manifest = FOLDER / "manifest.json"
+    (OUT / "victim.txt").write_text("mine\n")
+    before = contents(OUT)
+    manifest.write_text(text)
+    for option in ("--check", "--diff"):
+        said = rerender("family.yaml", option)
+        assert said.status == 1 and said.err.startswith(f"{manifest}:1: is not a manifest (")
+        assert manifest.read_text() == text
+    said = rerender("family.yaml")
+    assert (said.status, said.out) == (0, f"generated/family: 4 kernels; 1 updated, {3 + LIMITED} same\n")
+    assert said.err.startswith(f"{manifest}:1: is not a manifest (") and said.err.endswith("); it is written again\n")
+    assert contents(OUT) == before
+
+
+@pytest.mark.parametrize("damage", ["conflict", "cut off", "empty", "not text"])
+def test_a_damaged_manifest_loses_no_work(rerender, damage):
+    manifest = FOLDER / "manifest.json"
+    text = manifest.read_bytes()
+    damaged = {
+        "conflict": b"<<<<<<< HEAD\n" + text + b"=======\n" + text + b">>>>>>> other\n",
+        "cut off": text[: len(text) // 2],
+        "empty": b"",
+        "not text": b"\xff\xfe",
+    }
+    manifest.write_bytes(damaged[damage])
+    edited = FOLDER / KERNEL
+    edited.write_text(edited.read_text() + "# mine\n")
+    before = contents(Path())
+    said = rerender("family.yaml")
+    assert said.status == 1 and said.err.startswith(f"{edited}: edited by hand; ") and contents(Path()) == before
+    # A foreign file stays, and where nothing shows that the manifest was one, the folder is left alone.
+    (FOLDER / "notes.txt").write_text("mine\n")
+    said = rerender("family.yaml", "--force")
+    if damage in ("conflict", "cut off"):
+        assert said.status == 0 and rerender("family.yaml", "--check").status == 0
+    else:
+        assert said.status == 1 and "holds files (notes.txt) that were not rendered" in said.err
+        assert contents(FOLDER) == {**before_of(before), "notes.txt": b"mine\n"}
+    assert (FOLDER / "notes.txt").read_text() == "mine\n"
+
+
+def before_of(files):
+    """The files of the family's folder among those of the folder of the test."""
+    start = f"{FOLDER.as_posix()}/"
+    return {name.removeprefix(start): data for name, data in files.items() if name.startswith(start)}
+
+
+def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli):
+    Path("family.yaml").write_text(FAMILY)
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "manifest.json").write_text('{"name": "my web page"}')
+    for options in ((), ("--force",), ("--check",)):
+        said = cli("family.yaml", *options)
+        assert said.status == 1 and "no file of the folder was rendered here: move it away" in said.err
+        assert contents(FOLDER) == {"manifest.json": b'{"name": "my web page"}'}
+
+
+def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rerender):
+    (FOLDER / "manifest.json").write_text("{")
+    before = contents(FOLDER)
+    for options in (("--only", "*_bias_*"), ("--only", "*_bias_*", "--check")):
+        said = rerender("family.yaml", *options)
+        assert said.status == 1 and "--only would lose the other kernels: render without --only first" in said.err
+    assert contents(FOLDER) == before
+
+
+def test_a_command_that_reads_a_damaged_manifest_names_what_mends_it(rerender):
+    (FOLDER / "manifest.json").write_text("{")
+    said = rerender("verify", FOLDER, "--level", "static")
+    assert said.status == 2 and "manifest.json:1: is invalid: is not JSON: " in said.err
+    command = said.err.strip().rpartition("render the family again: python -m generator ")[2]
+    assert command == "family.yaml" and rerender(command).status == 0
