@@ -87,12 +87,6 @@ def test_rows_of_one_buffer_run_the_same_kernel(render, lies):
     assert ("descriptor" in kernel) == addressable
 
 
-def test_without_the_key_m_decides(render):
-    family = render(BASE + "targets: [sm90]\n")
-    with memoryless.mode():
-        assert len({str(ran(family, "gemm_fp16_rcr_none", m, 4096, 4096)) for m in ROWS}) > 2
-
-
 @pytest.mark.parametrize("select", ["heuristic", "fastest"])
 def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render, select):
     """Queries by keys, and weights by values, whose number of rows and of columns is that of tokens."""

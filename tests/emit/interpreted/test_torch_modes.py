@@ -132,14 +132,6 @@ def test_functions_are_functionalized(family):
         functionalize(lambda x: getattr(family, NONE)(x, W.T, out=torch.empty(9, 8)))(X)
 
 
-def test_a_wrong_size_at_run_time_is_refused_by_the_call(family):
-    def traced(mask):
-        return getattr(family, VECTORS)(X[mask], W.T, scale_m=V, bias_m=V[mask])
-
-    with torch.no_grad(), pytest.raises(Exception, match=r"scale_m must have shape \(5,\), got \(9,\)"):
-        torch.compile(traced, fullgraph=True, backend="aot_eager")(MASK)
-
-
 @pytest.mark.parametrize("name", [NONE, BIAS])
 def test_the_backward_pass_itself_is_compiled(family, name):
     x, given = random(4, 16).requires_grad_(), {} if name == NONE else {"bias": random(8).requires_grad_()}
