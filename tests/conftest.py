@@ -38,10 +38,10 @@ _PLANTED = (
     "what is compiled, files, halves, B is, batches, blocks, groups, one, outputs, programs, stored, symmetric, two"
 )
 _INTERPRETED = (
-    "backward_launches batch_vectors combine compiled composed_products drawn_gradients experts flop_counts "
+    "backward_launches batch_vectors combine compiled composed_products experts "
     "gradient_calls gradients graph_pass group_gradients groups hub_tests layers_as_torch less_host_code "
-    "opcheck overridden_products recorded_calls rows_alike scaled_addmm scaled_products scattered_rows "
-    "stored_operands stored_weights torch_modes"
+    "opcheck overridden_products rows_alike scaled_products "
+    "stored_operands torch_modes"
 )
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {

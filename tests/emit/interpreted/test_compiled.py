@@ -1,11 +1,13 @@
-"""Families under torch.compile, torch.export and AOTInductor."""
+"""Families under torch.compile, torch.export and AOTInductor, and the operations that torch counts."""
 
 import json
 import os
 from pathlib import Path
 
+import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.utils.flop_counter import FlopCounterMode
 
 from tests.helpers.emit.calls import contracts, drawn, operands, results
 from tests.helpers.support import ROOT, python, spec
@@ -151,3 +153,35 @@ def test_a_new_process_loads_a_saved_program_after_registering(family, tmp_path)
             assert told == [True, True]
         else:
             assert isinstance(told, str) and family._GRADIENTS[CHAIN]["saving"] in ran.stderr
+
+
+def counted(call):
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("name", [PLAIN, CHAIN, "bmm_fp16_rcr_none", "gemm_fp16_rcr_bias_swiglu"])
+def test_a_call_counts_as_its_product(family, name):
+    """The first call as every other one, which returns new results or fills `out`."""
+    given = operands(contracts(family)[name])
+    function, product = getattr(family, name), counted(lambda: given["a"] @ given["b"])
+    assert product > 0
+    assert [counted(lambda: function(**given)) for _ in range(2)] == [product] * 2
+    out = function(**given)
+    assert counted(lambda: function(**given, out=out)) == product
+
+
+@pytest.mark.parametrize("chain", ["none", "scale_bias", "bias_swiglu"])
+def test_a_backward_pass_counts_as_its_products(render, chain):
+    """Also where the counter was made before any operator was registered."""
+    family = render(f"countedback{chain}", SPEC)
+    name = f"gemm_fp16_rcr_{chain}"
+    given = {x: value.requires_grad_() for x, value in operands(contracts(family)[name]).items()}
+    forward = counted(lambda: given["a"].detach() @ given["b"].detach())
+    expected = counted(lambda: (given["a"] @ given["b"]).sum().backward())
+    assert expected == 3 * forward
+    found = counted(lambda: results(getattr(family, name)(**given))[0].sum().backward())
+    assert found == expected
+    needed = {**given, "b": given["b"].detach()}
+    assert counted(lambda: getattr(family, name)(**needed).sum().backward()) == 2 * forward

@@ -1,11 +1,15 @@
-"""The gradients of contracts, against torch's autograd in float64 with derived bounds."""
+"""The gradients of contracts, and of drawn chains, against torch's autograd in float64 with derived bounds."""
 
 import itertools
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import strategies as st
 
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.language.built_in import OPERATIONS
+from tests.drawn import specs
 from tests.helpers.emit.calls import SIZES, contracts
 from tests.helpers.emit.gradients import check
 
@@ -89,3 +93,36 @@ def test_gradients_of_empty_products(chains, empty):
     """Without an element of the result they are zero; without products, the chain of zeros has gradients."""
     for chain in ("bias", "bias_geglu_add", "bias_save_gelutanh_rowsum_relu_colsum"):
         check(chains, f"gemm_fp32_rcr_{chain}", {**SIZES, empty: 0})
+
+
+@st.composite
+def drawn_specs(draw):
+    """A spec of one contract with gradients, legal or not."""
+    words = {
+        "layout": draw(specs.LAYOUTS),
+        "epilogue": draw(specs.CHAINS.filter(lambda chain: chain != "none")),
+        "dtype": draw(st.sampled_from(["fp32", "bf16"])),
+    }
+    words |= {"batch": draw(st.sampled_from(["none", "strided"])), "rounding": draw(st.sampled_from(["late", "torch"]))}
+    fixed = {"summary": "Drawn.", "ops": specs.OWN, "load": "pointer", "backward": "kernels"}
+    return yaml.safe_dump(fixed | words, sort_keys=False)
+
+
+@pytest.mark.parametrize(
+    ("count", "number"), [pytest.param(12, 5, id="few"), pytest.param(200, 6, id="many", marks=pytest.mark.operators)]
+)
+def test_drawn_chains(render, count, number):
+    found = []
+
+    @seed(number)
+    @settings(max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(drawn_specs())
+    def examine(text):
+        assume(specs.legal(text) is not None)
+        found.append(text)
+        family = render(f"drawn{number}_{len(found)}", text)
+        # The contract that the spec asks for comes first.
+        check(family, next(iter(contracts(family))), tight=False)
+
+    examine()
+    assert len({*found}) >= 0.75 * count

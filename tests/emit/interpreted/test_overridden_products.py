@@ -1,9 +1,12 @@
 """Torch's products in eager mode by a family: `override_aten`."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional
 
+from tests.emit.interpreted.test_graph_pass import compiled
 from tests.helpers.emit.calls import drawn, in_threads
 from tests.helpers.support import spec
 
@@ -305,3 +308,59 @@ def test_products_on_the_cpu_are_reported_without_an_interpreter(family, monkeyp
         assert torch.equal(functional.linear(x, w, bias), expected)
     reason = "on cpu, a GPU is needed, or TRITON_INTERPRET=1 before Python starts"
     assert override.report.kept == {("addmm", reason): 1} and not override.report.replaced
+
+
+SCALED = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; epilogue: [none, bias, scale, scale+bias, scale+add]; "
+    "load: pointer; with: [aten, inductor]; tile: [{m: 16, n: 16, k: 32, warps: 1}]"
+)
+
+
+@pytest.fixture(scope="module")
+def scaled(render):
+    return render("scaled_addmm", SCALED)
+
+
+def scaled_calls():
+    """Products with an `alpha` of an input, with the contract whose chain begins with `scale`."""
+    w, bias, square = drawn((N, K), torch.float32), drawn((N,), torch.float32), drawn((M, N), torch.float32)
+    nothing, many = torch.full((N,), math.nan), torch.full((3, M, N), math.nan)
+    batch = drawn((3, N, K), torch.float32)
+    return {
+        "no bias": ("gemm_fp32_rcr_scale", lambda x: torch.addmm(nothing, x, w.T, alpha=0.25, beta=0)),
+        "a negative one": ("gemm_fp32_rcr_scale_bias", lambda x: torch.addmm(bias, x, w.T, alpha=-3)),
+        "a matrix": ("gemm_fp32_rcr_scale_add", lambda x: torch.addmm(square, x, w.T, alpha=0.5)),
+        "a batch": (
+            "bmm_fp32_rcr_scale",
+            lambda x: torch.baddbmm(many, x.expand(3, M, K), batch.mT, alpha=0.5, beta=0),
+        ),
+        "a batch with a bias": (
+            "bmm_fp32_rcr_scale_bias",
+            lambda x: torch.baddbmm(bias, x.expand(3, M, K), batch.mT, alpha=2),
+        ),
+        "neither": ("gemm_fp32_rcr_none", lambda x: torch.addmm(nothing, x, w.T, beta=0)),
+        "none": ("gemm_fp32_rcr_bias", lambda x: torch.addmm(bias, x, w.T, alpha=1)),
+    }
+
+
+@pytest.mark.parametrize("name", scaled_calls())
+def test_scaled_products_in_eager_mode(scaled, name):
+    contract, call = scaled_calls()[name]
+    x = drawn((M, K), torch.float32)
+    expected = call(x)
+    with scaled.override_aten() as override:
+        found = [call(x) for _ in range(2)]
+    ((_, told),) = override.report.replaced
+    assert told == contract and not override.report.kept
+    torch.testing.assert_close(found, [expected] * 2)
+
+
+@pytest.mark.parametrize("name", scaled_calls())
+def test_scaled_products_of_a_graph(scaled, name):
+    contract, call = scaled_calls()[name]
+    x = drawn((M, K), torch.float32)
+    with scaled.inductor.install() as installed:
+        found = compiled(call)(x)
+    ((_, told),) = installed.report.replaced
+    assert told == contract and not installed.report.kept
+    torch.testing.assert_close(found, call(x))

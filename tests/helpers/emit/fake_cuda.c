@@ -7,6 +7,7 @@
  * arguments: it takes the memory that the functions below allocate, of the host.
  */
 #include <math.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,17 +38,22 @@ static void read_sizes(void)
     fclose(file);
 }
 
-/* The CUresult of a call, which is written. */
-static int called(const char *name, const char *words)
+/* The CUresult of a call, which is written with the words behind its name. */
+static int called(const char *name, const char *form, ...)
 {
     const char *path = getenv("FAKE_CUDA_LOG"), *fail = getenv("FAKE_CUDA_FAIL");
     FILE *file = path == NULL ? NULL : fopen(path, "a");
     size_t length = strlen(name);
+    va_list words;
+    va_start(words, form);
     if (!sized) read_sizes();
     if (file != NULL) {
-        fprintf(file, "%s%s\n", name, words);
+        fputs(name, file);
+        vfprintf(file, form, words);
+        fputc('\n', file);
         fclose(file);
     }
+    va_end(words);
     return fail != NULL && strncmp(fail, name, length) == 0 && fail[length] == ' ' ? atoi(fail + length) : 0;
 }
 
@@ -118,27 +124,21 @@ int cuDriverGetVersion(int *version)
 
 int cuModuleLoadData(void **module, const void *data)
 {
-    char words[128];
     if (!sized) read_sizes();
-    snprintf(words, sizeof words, " %d %016llx", loaded, (unsigned long long)hash(data, images[loaded].bytes));
-    ++loaded;
+    int image = loaded++;
     *module = (void *)(uintptr_t)loaded;
-    return called("cuModuleLoadData", words);
+    return called("cuModuleLoadData", " %d %016llx", image, (unsigned long long)hash(data, images[image].bytes));
 }
 
 int cuModuleUnload(void *module)
 {
-    char words[64];
-    snprintf(words, sizeof words, " %d", (int)(uintptr_t)module - 1);
-    return called("cuModuleUnload", words);
+    return called("cuModuleUnload", " %d", (int)(uintptr_t)module - 1);
 }
 
 int cuModuleGetFunction(void **function, void *module, const char *name)
 {
-    char words[1024];
     *function = module;
-    snprintf(words, sizeof words, " %d %s", (int)(uintptr_t)module - 1, name);
-    return called("cuModuleGetFunction", words);
+    return called("cuModuleGetFunction", " %d %s", (int)(uintptr_t)module - 1, name);
 }
 
 int cuFuncGetAttribute(int *value, int attribute, void *function)
@@ -150,32 +150,24 @@ int cuFuncGetAttribute(int *value, int attribute, void *function)
 
 int cuFuncSetAttribute(void *function, int attribute, int value)
 {
-    char words[128];
-    snprintf(words, sizeof words, " %d %d %d", (int)(uintptr_t)function - 1, attribute, value);
-    return called("cuFuncSetAttribute", words);
+    return called("cuFuncSetAttribute", " %d %d %d", (int)(uintptr_t)function - 1, attribute, value);
 }
 
 int cuFuncSetCacheConfig(void *function, int config)
 {
-    char words[64];
-    snprintf(words, sizeof words, " %d %d", (int)(uintptr_t)function - 1, config);
-    return called("cuFuncSetCacheConfig", words);
+    return called("cuFuncSetCacheConfig", " %d %d", (int)(uintptr_t)function - 1, config);
 }
 
 int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, void *stream)
 {
-    char words[128];
-    snprintf(words, sizeof words, " %llx %d %zu %llx", (unsigned long long)address, value, bytes,
-             (unsigned long long)(uintptr_t)stream);
-    return called("cuMemsetD8Async", words);
+    return called("cuMemsetD8Async", " %llx %d %zu %llx", (unsigned long long)address, value, bytes,
+                  (unsigned long long)(uintptr_t)stream);
 }
 
 int cuMemsetD2D8Async(uint64_t address, size_t pitch, unsigned char value, size_t width, size_t height, void *stream)
 {
-    char words[160];
-    snprintf(words, sizeof words, " %llx %zu %d %zu %zu %llx", (unsigned long long)address, pitch, value, width, height,
-             (unsigned long long)(uintptr_t)stream);
-    return called("cuMemsetD2D8Async", words);
+    return called("cuMemsetD2D8Async", " %llx %zu %d %zu %zu %llx", (unsigned long long)address, pitch, value, width,
+                  height, (unsigned long long)(uintptr_t)stream);
 }
 
 /* A tensor map that names itself: its number, and ones. */
@@ -194,7 +186,7 @@ int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *address
     if ((uintptr_t)map % 64 != 0) return called("cuTensorMapEncodeTiled", " misaligned");
     memset(map, 0xff, 128);
     map[0] = (uint64_t)maps++;
-    return called("cuTensorMapEncodeTiled", words);
+    return called("cuTensorMapEncodeTiled", "%s", words);
 }
 
 static void compute(int image, void **params)
@@ -232,5 +224,5 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
             at += snprintf(words + at, sizeof words - at, "%02x", ((unsigned char *)params[i])[j]);
     }
     compute(image, params);
-    return called("cuLaunchKernel", words);
+    return called("cuLaunchKernel", "%s", words);
 }
