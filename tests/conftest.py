@@ -39,7 +39,7 @@ _PLANTED = (
 )
 _INTERPRETED = (
     "backward_launches batch_vectors combine compiled composed_products experts "
-    "gradient_calls gradients graph_pass group_gradients groups hub_tests layers_as_torch less_host_code "
+    "gradient_calls gradients graph_pass groups hub_tests layers_as_torch less_host_code "
     "opcheck overridden_products rows_alike scaled_products "
     "stored_operands torch_modes"
 )
