@@ -1,4 +1,4 @@
-"""What docs/contributing.md says of a new schedule: a template and a word, which handles no more than it claims."""
+"""What docs/contributing.md says of a new schedule and a new load: a file and a word, which handles what it claims."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ from generator.emit import render, schedule_template
 from generator.language import vocabulary
 from generator.language.features import CHAINS, SEVERAL, STORED, Feature
 from generator.language.word_traits import Schedule
-from tests.helpers.support import ROOT, called, python
+from tests.helpers.support import ROOT, called, python, spec
 
 RECIPE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8").split("## A new schedule")[1]
 #: The template that the recipe shows, and its word as it stands.
@@ -131,18 +131,68 @@ def test_a_template_that_is_missing_or_no_template_is_named(looped):
     assert "there is no templates/looped.py.j2, which 'looped' needs" in looped.call("masking: auto").err
 
 
-@pytest.mark.parametrize("level", ["static", pytest.param("interpret", marks=pytest.mark.product)])
-def test_the_recipe_makes_a_schedule_that_is_right(tmp_path, level):
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the generator and its templates."""
     for name in ("generator", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "templates" / "looped.py.j2").write_text(f"{LOOPED}\n", encoding="utf-8")
-    words = tmp_path / "generator" / "language" / "vocabulary.py"
-    text = words.read_text(encoding="utf-8")
+    return tmp_path
+
+
+def put(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def ran(checkout, *call):
+    """What a call there prints."""
+    done = python("-m", "generator", *call, cwd=checkout, env={"PYTHONPATH": str(checkout)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("level", ["static", pytest.param("interpret", marks=pytest.mark.product)])
+def test_the_recipe_makes_a_schedule_that_is_right(checkout, level):
+    (checkout / "templates" / "looped.py.j2").write_text(f"{LOOPED}\n", encoding="utf-8")
     first = "SCHEDULE: Mapping[str, Schedule] = {\n"
-    words.write_text(text.replace(first, f"{first}    {WORD}"), encoding="utf-8")
+    put(checkout / "generator" / "language" / "vocabulary.py", first, f"{first}    {WORD}")
     tile = "tile: [{m: 32, n: 32, k: 16, warps: 4}]"
     keys = f"summary: A loop.\nlayout: rcr\ndtype: fp16\nmasking: mnk\nschedule: looped\n{tile}\n"
-    (tmp_path / "loops.yaml").write_text(keys)
-    for call in ("loops.yaml --out out", f"verify loops.yaml --out out --level {level}"):
-        done = python("-m", "generator", *call.split(), cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
-        assert done.returncode == 0, done.stdout + done.stderr
+    (checkout / "loops.yaml").write_text(keys)
+    ran(checkout, "loops.yaml", "--out", "out")
+    ran(checkout, "verify", "loops.yaml", "--out", "out", "--level", level)
+
+
+LOADED = spec(
+    "layout: [rcr, crr]; dtype: fp16; epilogue: [none, bias+add, swiglu]; masking: [none, auto]; "
+    "schedule: [naive, tiled, persistent, split_k, stream_k]; load: [pointer, streamed]; "
+    'exclude: [{schedule: naive, epilogue: swiglu, because: "one idea a step"}]'
+)
+LOADS = "LOAD: Mapping[str, Load] = {\n"
+STREAMED = '    "streamed": Load("tiles of pointers, whose lines leave the cache first", rank=3),\n'
+HANDLES = STREAMED.replace("rank=3", "rank=3, handles=(*_OPERANDS, Feature.STRIDED)")
+POLICY = ', eviction_policy="evict_first"'
+
+
+def test_a_load_is_a_file_and_a_word(checkout):
+    words, loads = checkout / "generator" / "language" / "vocabulary.py", checkout / "templates" / "load"
+    put(words, LOADS, LOADS + STREAMED)
+    shutil.copy(loads / "pointer.j2", loads / "streamed.j2")
+    end = "other={{ matrix.zero }}{% endif %})"
+    put(loads / "streamed.j2", end, f"{end[:-1]}{POLICY})")
+    (checkout / "loads.yaml").write_text(LOADED)
+    # As it stands the word is for plain products, and each other one is refused with the reason.
+    listed = ran(checkout, "loads.yaml", "--list")
+    for refused in ("gated linear units", "epilogues", "programs that share the K of a tile"):
+        assert f"load streamed handles no {refused}; use pointer" in listed
+    put(words, STREAMED, HANDLES)
+    ran(checkout, "loads.yaml", "--out", "out")
+    found = sorted((checkout / "out" / "loads").glob("gemm_*_streamed_*.py"))
+    # Two layouts and two maskings, of three chains by four schedules and of two by one.
+    assert len(found) == 2 * 2 * (3 * 4 + 2)
+    for path in found:
+        _, _, text = path.read_text(encoding="utf-8").split("\n", 2)
+        plain = path.with_name(path.name.replace("streamed", "pointer")).read_text(encoding="utf-8")
+        assert POLICY in text
+        assert text.replace(POLICY, "").replace("_streamed_", "_pointer_") == plain.split("\n", 2)[2], path.name

@@ -124,15 +124,6 @@ def test_an_unaligned_operand_and_another_device_are_other_specialisations(famil
     assert (len(stand_in.launches), len(stand_in.compiled), runs(stand_in)) == (3, 3, 0)
 
 
-def test_a_number_is_another_specialisation_than_a_tensor_and_its_value_is_that_of_the_call(family, stand_in):
-    function = family().gemm_fp16_rcr_scale
-    function(*operands(64, 64, 64), scale=2.0)
-    function(*operands(128, 64, 64), scale=3.0)
-    assert len(stand_in.launches) == 1 and 3.0 in stand_in.launches[0].runs[0][9:]
-    function(*operands(192, 64, 64), scale=torch.tensor([3.0]))
-    assert len(stand_in.launches) == 2
-
-
 def planned(package):
     """The plans that the family's kernel makes from now on."""
     kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0])

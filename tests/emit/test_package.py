@@ -84,17 +84,10 @@ def test_layers_say_what_the_functions_can(cli, text, compiled, trained):
     assert_formatted(Path("hub").resolve())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        ((FAMILY, "--format", "kernels", "--version", "9" * 5000), 2, "the Hub takes a whole number, found '9999"),
-        ((FAMILY, "--format", "wheel", "--version", "9" * 5000), 2, "--version: '9999"),
-    ],
-)
-def test_a_wrong_call_writes_nothing(cli, tmp_path, arguments, status, message):
-    said = cli("package", *arguments, "--out", "out")
-    assert said.status == status and message in said.err and "Traceback" not in said.err
-    assert contents(tmp_path) == {}
+def test_a_version_of_many_digits_writes_nothing(cli, tmp_path):
+    for form, told in (("kernels", "the Hub takes a whole number, found '9999"), ("wheel", "--version: '9999")):
+        said = cli("package", FAMILY, "--format", form, "--version", "9" * 5000, "--out", "out")
+        assert said.status == 2 and told in said.err and contents(tmp_path) == {}
 
 
 def test_an_edited_family_is_refused(cli, tmp_path):

@@ -218,36 +218,27 @@ def test_overriding_leaves_such_products_to_torch(family):
     assert not override.report.kept and override.report.replaced.total() == 2
 
 
-def test_graphs_leave_such_products_to_inductor(family):
-    products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
-    made = library_module(family, "graph_pass").GraphPass(products, family._contract)
-    try:
-        for rows in (40, 7):
-            a, b, bias = operands(rows)
-            traced = make_fx(lambda a, b, bias: torch.ops.aten.addmm.default(bias, a, b), tracing_mode="fake")
-            made(traced(a, b, bias).graph)
-    finally:
-        made.remove()
-    kept = "gemm_fp16_rcr_bias: torch's own product is the faster one"
-    assert dict(made.report.kept) == {("addmm", kept): 1}
-    assert dict(made.report.replaced) == {("addmm", "gemm_fp16_rcr_bias"): 1}
-
-
-def test_graphs_give_the_familys_own_operators_back_to_torch(family):
-    """Those that compiled layers call: Inductor fuses what follows a product of torch."""
+@pytest.mark.parametrize("own", [False, True])
+def test_graphs_leave_such_products_to_inductor(family, own):
+    """Also those of the family's own operators that compiled layers call: Inductor fuses what follows a product."""
     products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
     made = library_module(family, "graph_pass").GraphPass(products, family._contract)
     called = library_module(family, "registration").operator("gemm_fp16_rcr_bias")
+
+    def layer(a, b, bias):
+        return called(a, b, bias, None) if own else torch.ops.aten.addmm.default(bias, a, b)
+
     try:
         for rows, calls in ((40, torch.ops.aten.addmm.default), (7, called)):
-            a, b, bias = operands(rows)
-            graph = make_fx(lambda a, b, bias: called(a, b, bias, None), tracing_mode="fake")(a, b, bias).graph
+            graph = make_fx(layer, tracing_mode="fake")(*operands(rows)).graph
             made(graph)
             assert [node.target for node in graph.find_nodes(op="call_function", target=calls)] == [calls]
     finally:
         made.remove()
-    assert dict(made.report.kept) == {("gemm_fp16_rcr_bias", "torch's own product is the faster one"): 1}
-    assert not made.report.replaced
+    faster = "torch's own product is the faster one"
+    kept = ("gemm_fp16_rcr_bias", faster) if own else ("addmm", f"gemm_fp16_rcr_bias: {faster}")
+    assert dict(made.report.kept) == {kept: 1}
+    assert dict(made.report.replaced) == ({} if own else {("addmm", "gemm_fp16_rcr_bias"): 1})
 
 
 def test_a_traced_call_runs_what_its_operator_chooses(family):

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+import torch
 import yaml
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.language.built_in import OPERATIONS
 from tests.drawn import specs
-from tests.helpers.emit.calls import SIZES, contracts
+from tests.helpers import support
+from tests.helpers.emit.calls import SIZES, contracts, drawn, operands
 from tests.helpers.emit.gradients import check
 
 OWN = """\
@@ -126,3 +128,79 @@ def test_drawn_chains(render, count, number):
 
     examine()
     assert len({*found}) >= 0.75 * count
+
+
+VECTORS = support.spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; "
+    "epilogue: [bias, bias_m+scale_m+relu, scale_n+gelu+add, bias+swiglu+bias, bias+bias_m]; load: pointer; "
+    "backward: kernels"
+)
+OF_BATCH = {"B": 3, "M": 70, "N": 67, "K": 19}
+OF_VECTORS = ("bias", "biasm_scalem_relu", "scalen_gelu_add", "bias_swiglu_bias", "bias_biasm")
+
+
+@pytest.fixture(scope="module")
+def family(render):
+    return render("batch_vectors", VECTORS)
+
+
+@pytest.mark.parametrize("chain", OF_VECTORS)
+def test_each_matrix_has_its_own_or_all_share_one(family, chain):
+    name = f"bmm_fp32_rcr_{chain}"
+    given = operands(contracts(family)[name], OF_BATCH)
+    vectors = [x for x, value in given.items() if value.dim() == 2]
+    assert vectors
+    product, one = getattr(family, name), getattr(family, name.replace("bmm", "gemm"))
+    for shared in ([], vectors, vectors[:1]):
+        call = {x: value[0] if x in shared else value for x, value in given.items()}
+        expected = torch.stack([one(**{x: y if x in shared else y[at] for x, y in call.items()}) for at in range(3)])
+        assert torch.equal(product(**call), expected)
+        assert torch.equal(product(**{x: y.expand(3, -1) if x in shared else y for x, y in call.items()}), expected)
+
+
+@pytest.mark.parametrize("chain", OF_VECTORS)
+def test_gradients_of_vectors_of_each_matrix(family, chain):
+    check(family, f"bmm_fp32_rcr_{chain}", OF_BATCH)
+
+
+@pytest.mark.parametrize("chain", OF_VECTORS)
+def test_the_gradient_of_a_shared_vector_is_the_sum_over_the_batch(family, chain):
+    name = f"bmm_fp32_rcr_{chain}"
+    given = operands(contracts(family)[name], OF_BATCH)
+    of = drawn((3, 70, 67), torch.float32)
+    found = []
+    for shared in (True, False):
+        leaves = {x: (y[0] if y.dim() == 2 else y).clone().requires_grad_() for x, y in given.items()}
+        call = {x: y.expand(3, -1) if y.dim() == 1 and not shared else y for x, y in leaves.items()}
+        for _ in range(2):
+            for leaf in leaves.values():
+                leaf.grad = None
+            getattr(family, name)(**call).backward(of)
+        found.append({x: y.grad for x, y in leaves.items()})
+    for x, gradient in found[0].items():
+        torch.testing.assert_close(gradient, found[1][x], rtol=1e-4, atol=1e-4, msg=x)
+
+
+def test_vmap_gives_each_matrix_its_own(family):
+    given = operands(contracts(family)["bmm_fp32_rcr_bias"], OF_BATCH)
+    found = torch.vmap(lambda a, bias: family.gemm_fp32_rcr_bias(a, given["b"][0], bias=bias))(
+        given["a"], given["bias"]
+    )
+    expected = family.bmm_fp32_rcr_bias(given["a"], given["b"][:1].expand(3, -1, -1), bias=given["bias"])
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("bias", "message"),
+    [
+        (torch.ones(2, 67), r"bias must have shape \(3, 67\), got \(2, 67\)"),
+        (torch.ones(66), r"bias must have shape \(67,\), got \(66,\)"),
+        (torch.ones(3, 1, 67), r"bias must have shape \(3, 67\), got \(3, 1, 67\)"),
+        (torch.ones(67, 3).T, "bias must have stride 1 along dimension 1"),
+        (torch.ones(134)[::2], "bias must have stride 1 along dimension 0"),
+    ],
+)
+def test_another_vector_is_refused(family, bias, message):
+    given = operands(contracts(family)["bmm_fp32_rcr_bias"], OF_BATCH)
+    with pytest.raises(ValueError, match=message):
+        family.bmm_fp32_rcr_bias(given["a"], given["b"], bias=bias)

@@ -8,7 +8,6 @@ import pickle
 import pytest
 import torch
 
-from tests.helpers.emit.calls import in_threads
 from tests.helpers.support import forget, python, render_spec, spec
 
 SPEC = spec(
@@ -187,15 +186,6 @@ def test_a_family_is_imported_again(imported):
     del first, second
     gc.collect()
     torch.testing.assert_close(result()[1], expected)
-
-
-@pytest.mark.parametrize("package", ["torch", "plain"])
-def test_threads_interpret_in_turn(imported, package):
-    spec = f"summary: For threads.\nlayout: rcr\ndtype: fp32\nepilogue: none\nload: pointer\npackage: {package}\n"
-    families = [imported(f"threads_{package}_{which}", spec) for which in "ab"]
-    x, w = random(40, 64), random(48, 64)
-    found = in_threads(6, lambda number: families[number % 2].gemm_fp32_rcr_none(x, w.T))
-    torch.testing.assert_close(found, [x @ w.T] * 6)
 
 
 def test_what_records_no_operators_is_told(family):
