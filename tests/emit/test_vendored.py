@@ -70,47 +70,34 @@ TYPED = spec(
     "layout: rcr; dtype: fp16; with: prepare; "
     "epilogue: [none, bias, accumulate, scale+scale_m, [bias, {save: pre}, gelu]]"
 )
+#: A module with what mypy says of a line behind it.
 CLIENT = """\
 import torch
-import typed
-from typed import gemm_fp16_rcr_bias, gemm_fp16_rcr_bais
+from typed import gemm_fp16_rcr_bias_save_1pre_gelu as saved
+from typed import gemm_fp16_rcr_bias, gemm_fp16_rcr_bais  # Module "typed" has no attribute "gemm_fp16_rcr_bais"
 from typed import gemm_fp16_rcr_accumulate as accumulated, gemm_fp16_rcr_scale_scalem as scaled
 
 x = torch.empty(1)
-reveal_type(gemm_fp16_rcr_bias(x, x, bias=x))
-reveal_type(typed.gemm_fp16_rcr_bias_save_1pre_gelu(x, x, bias=x))
-reveal_type(gemm_fp16_rcr_bias.which(x, x, bias=x))
-gemm_fp16_rcr_bias(x, x, bais=x)
-gemm_fp16_rcr_bias(x, x)
-gemm_fp16_rcr_bias.prepare(4, 4)
+reveal_type(gemm_fp16_rcr_bias(x, x, bias=x))  # Revealed type is "torch._tensor.Tensor"
+reveal_type(saved(x, x, bias=x))  # Revealed type is "tuple[torch._tensor.Tensor, torch._tensor.Tensor]"
+reveal_type(gemm_fp16_rcr_bias.which(x, x, bias=x))  # Revealed type is "tuple[str, dict[str, int]]"
+gemm_fp16_rcr_bias(x, x, bais=x)  # Unexpected keyword argument "bais"
+gemm_fp16_rcr_bias(x, x)  # Missing named argument "bias"
+gemm_fp16_rcr_bias.prepare(4, 4)  # Missing named argument "M"
 gemm_fp16_rcr_bias.prepare(4, 4, M=range(3), unaligned=())
-accumulated(x, x, beta=x)
-accumulated.which(x, x, beta=x)
-accumulated(x, x, beta=x, out=None)
+accumulated(x, x, beta=x)  # Missing named argument "out"
+accumulated.which(x, x, beta=x)  # Missing named argument "out"
+accumulated(x, x, beta=x, out=None)  # Argument "out" to "__call__" of "_Function3" has incompatible type "None"
 accumulated(x, x, beta=x, out=x, config=0)
 accumulated.which(x, x, beta=x, out=x)
-gemm_fp16_rcr_bias.which(x, x)
-gemm_fp16_rcr_bias.which(x, x, bias=x, config=0)
-gemm_fp16_rcr_bias.which(x, x, bias=1.0)
+gemm_fp16_rcr_bias.which(x, x)  # Missing named argument "bias"
+gemm_fp16_rcr_bias.which(x, x, bias=x, config=0)  # Unexpected keyword argument "config"
+gemm_fp16_rcr_bias.which(x, x, bias=1.0)  # Argument "bias" to "which" of "_Function2" has incompatible type "float"
 gemm_fp16_rcr_bias.which(x, x, bias=x, out=x)
 scaled(x, x, scale=1.0, scale_m=x)
 scaled.which(x, x, scale=x, scale_m=x)
 """
-WANTED = {
-    3: 'Module "typed" has no attribute "gemm_fp16_rcr_bais"',
-    7: 'Revealed type is "torch._tensor.Tensor"',
-    8: 'Revealed type is "tuple[torch._tensor.Tensor, torch._tensor.Tensor]"',
-    9: 'Revealed type is "tuple[str, dict[str, int]]"',
-    10: 'Unexpected keyword argument "bais"',
-    11: 'Missing named argument "bias"',
-    12: 'Missing named argument "M"',
-    14: 'Missing named argument "out"',
-    15: 'Missing named argument "out"',
-    16: 'Argument "out" to "__call__" of "_Function3" has incompatible type "None"',
-    19: 'Missing named argument "bias"',
-    20: 'Unexpected keyword argument "config"',
-    21: 'Argument "bias" to "which" of "_Function2" has incompatible type "float"',
-}
+WANTED = {at: line.partition("  # ")[2] for at, line in enumerate(CLIENT.splitlines(), 1) if "  # " in line}
 #: A family of `package: plain` has no `prepare`.
 UNPREPARED = dict.fromkeys((12, 13), '"_Function2" has no attribute "prepare"')
 
@@ -138,45 +125,6 @@ PACKAGED = spec("layout: rcr; dtype: fp16; epilogue: [none, bias+relu]")
 #: What a file that stands alone may import beside the standard library.
 FRAMEWORKS = {"torch", "triton"}
 
-#: Calls every kernel's `gemm` in Triton's interpreter, each file loaded by its path, and compares with float64.
-CALLED = """
-import importlib.util, sys, torch
-from pathlib import Path
-
-a, b, bias = torch.randn(33, 40).half(), torch.randn(50, 40).half().T, torch.randn(50)
-for path in sorted(Path(sys.argv[1]).glob("gemm_*.py")):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    given = {"bias": bias} if "bias" in path.stem else {}
-    wanted = a.double() @ b.double()
-    wanted = torch.relu(wanted + bias.double()) if given else wanted
-    assert (module.gemm(a, b, **given).double() - wanted).abs().max() < 0.05, path
-    try:
-        module.gemm(a, b[:-1], **given)
-    except ValueError as error:
-        print(error)
-"""
-
-#: The same of a family's functions.
-FUNCTIONS = """
-import sys, torch
-sys.path.insert(0, sys.argv[1])
-import packaged
-
-a, b, bias = torch.randn(33, 40).half(), torch.randn(50, 40).half().T, torch.randn(50)
-wanted = torch.relu(a.double() @ b.double() + bias.double())
-f, out = packaged.gemm_fp16_rcr_bias_relu, torch.empty(33, 50).half()
-for more in ({}, {}, {"out": out, "config": 0}):
-    assert (f(a, b, bias=bias, **more).double() - wanted).abs().max() < 0.05
-for wrong in ({}, {"bias": bias, "more": 1}, {"bias": bias[1:]}):
-    try:
-        f(a, b, **wrong)
-    except (TypeError, ValueError) as error:
-        print(error)
-print(dir(packaged), {name for name in sys.modules if name.startswith("generator")})
-"""
-
 
 def rendered(folder, package, spec=PACKAGED):
     path = folder / "packaged.yaml"
@@ -203,10 +151,6 @@ def test_files_stand_alone(tmp_path):
         roots = {name.partition(".")[0] for name in imports(path)}
         assert roots <= FRAMEWORKS | sys.stdlib_module_names, path
         assert len(path.read_text().splitlines()) <= 320
-    ran = python("-c", CALLED, str(folder), cwd="/", env={"TRITON_INTERPRET": "1"})
-    assert ran.returncode == 0, ran.stderr
-    wrong = ["K is 40 in a and 39 in b: they must be equal"]
-    assert ran.stdout.splitlines() == wrong * len(list(folder.glob("*.py")))
 
 
 def test_plain_functions_use_public_interfaces_alone(tmp_path):
@@ -222,13 +166,6 @@ def test_plain_functions_use_public_interfaces_alone(tmp_path):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and ast.unparse(node).partition(".")[0] in FRAMEWORKS:
                 assert "._" not in ast.unparse(node), (path, ast.unparse(node))
-    ran = python("-c", FUNCTIONS, str(tmp_path), cwd="/", env={"TRITON_INTERPRET": "1"})
-    assert ran.returncode == 0, ran.stderr
-    missing, unexpected, shape, listed = ran.stdout.splitlines()
-    assert missing == "gemm_fp16_rcr_bias_relu() got wrong keyword arguments: missing bias"
-    assert unexpected.endswith("unexpected more")
-    assert shape == "gemm_fp16_rcr_bias_relu: bias must have shape (50,), got (49,)"
-    assert "gemm_fp16_rcr_none" in listed and listed.endswith("set()")
 
 
 def test_files_without_functions_make_no_repository_of_the_hub(tmp_path, monkeypatch, capsys):

@@ -160,6 +160,8 @@ BIAS, ROWS = torch.randn(16, dtype=HALF), torch.randn(8, dtype=HALF)
 
 #: Contract without its head, operands, and the end of the message.
 WRONG = {
+    "no bias": ("bias", (A, B), {}, TypeError, "missing bias"),
+    "one more": ("none", (A, B), {"more": 1}, TypeError, "unexpected more"),
     "a positional bias": ("bias", (A, B, BIAS), {}, TypeError, "without a keyword, all others with one: bias=, out="),
     "three dimensions": ("none", (A[None], B), {}, ValueError, ": a must have two dimensions, got shape (1, 8, 32)"),
     "a wider type": ("none", (A.float(), B.float()), {}, TypeError, ": a must be torch.float16, got torch.float32"),
