@@ -222,35 +222,33 @@ def test_all_specs(family):
 
 
 @pytest.mark.parametrize("options", [(), ("--only", "*_bias__*")])
-def test_an_edit_by_hand_is_overwritten_by_the_advised_command(family, options):
-    assert family("family.yaml").status == 0
+def test_an_edit_by_hand_is_overwritten_by_the_advised_command(rerender, options):
     (FOLDER / KERNEL).write_text("# mine\n" + (FOLDER / KERNEL).read_text())
-    said = family("family.yaml", "--check", *options)
+    said = rerender("family.yaml", "--check", *options)
     assert said.err.splitlines()[-1].startswith(
         "1 file to change, edited by hand; keep the edits elsewhere, then overwrite them with: python -m generator "
     )
     words = advised(said)
     assert words == ["family.yaml", *options, "--force"]
     (FOLDER / "_runtime" / "launch.py").unlink()
-    assert "2 files to change, 1 of them edited by hand; keep the edits" in family("family.yaml", "--check").err
-    assert family(*words).status == 0 and family("family.yaml", "--check").status == 0
+    assert "2 files to change, 1 of them edited by hand; keep the edits" in rerender("family.yaml", "--check").err
+    assert rerender(*words).status == 0 and rerender("family.yaml", "--check").status == 0
 
 
-def test_a_foreign_file_in_the_way(family):
+def test_a_foreign_file_in_the_way(rerender):
     several("kernels", 1)
-    assert family("family.yaml").status == 0
     Path("family.yaml").write_text(FAMILY.replace("bias", "bias, relu"))
     stranger = FOLDER / "gemm_fp16_rcr_relu__tiled_pointer_mnk_grouped.py"
     stranger.write_text("mine\n")
-    said = family("family.yaml", "kernels/family0.yaml", "--check")
+    said = rerender("family.yaml", "kernels/family0.yaml", "--check")
     # The other families are compared, too.
     assert f"{stranger}: was not rendered here; move it away\n" in said.err and "family0/__init__.py: would" in said.err
     assert "; move away what is in the way, then render with: " in said.err.splitlines()[-1]
     for options in ((), ("--force",)):
-        assert family("family.yaml", *options).status == 1 and stranger.read_text() == "mine\n"
+        assert rerender("family.yaml", *options).status == 1 and stranger.read_text() == "mine\n"
     stranger.rename("elsewhere.py")
-    assert family(*advised(said)).status == 0
-    assert family("family.yaml", "kernels/family0.yaml", "--check").status == 0
+    assert rerender(*advised(said)).status == 0
+    assert rerender("family.yaml", "kernels/family0.yaml", "--check").status == 0
 
 
 def test_rendering_does_not_remove_a_family_without_a_spec(family):
@@ -272,11 +270,10 @@ def test_a_missing_manifest_is_a_difference_with_only(family):
     assert advised(family("family.yaml", "--only", "*_bias__*", "--check")) == ["family.yaml", "--only", "*_bias__*"]
 
 
-def test_a_diff_can_be_applied(family, tmp_path):
-    assert family("family.yaml").status == 0
+def test_a_diff_can_be_applied(rerender, tmp_path):
     whole = (FOLDER / KERNEL).read_bytes()
     (FOLDER / KERNEL).write_bytes(whole.rstrip(b"\n") + b"  # \f mine")
-    Path("change.diff").write_text(family("family.yaml", "--diff").out)
+    Path("change.diff").write_text(rerender("family.yaml", "--diff").out)
     done = subprocess.run(["git", "apply", "-p0", "change.diff"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (FOLDER / KERNEL).read_bytes() == whole

@@ -12,9 +12,7 @@ from tests.helpers.support import BESIDE_KERNELS, LIMITED, Spoken, contents, fil
 
 HEADS = {
     "a licence": lambda text: "# SPDX-License-Identifier: MIT\n" + text,
-    "an import": lambda text: "import os\n" + text,
     "a byte-order mark": lambda text: "\ufeff" + text,
-    "a blank line": lambda text: "\n" + text,
     "another command": lambda text: text.replace("family.yaml", "other.yaml", 1),
     "no command": lambda text: text.split("\n", 1)[1],
     "a line between": lambda text: text.replace("\n", "\n# mine\n", 1),

@@ -141,13 +141,10 @@ def ae():
         ("a", "b", "a.b", "a.c", "[a]", "(a,)", "{None: a}", "{**a}", "x: int", "x: int = None"),
         ("f(a=1, b=2)", "f(b=2, a=1)", "f(a=1, **b)", "f(**b, a=1)", "f(a, b)", "f((a, b))"),
         ("def f(*, a): pass", "def f(*, a=None): pass", "def f(a: int): pass", "def f(a: float): pass"),
-        ("def f(a, b): pass", "def f(a, /, b): pass", "def f(a, *, b): pass"),
         ("@x\n@y\ndef f(): pass", "@y\n@x\ndef f(): pass"),
         ("def f(): return 1", "async def f(): return 1"),
-        ("def f():\n    global a", "def f():\n    nonlocal a"),
         # A string that is no docstring.
         ("def f():\n    x\n    'a'", "def f():\n    x"),
-        ("lambda a: b", "lambda b: b"),
         ("a[1:2]", "a[1, 2]", "a[None:]", "a[:]", "a < b < c", "a < b and b < c"),
         ("a = b = 1", "b = a = 1", "a += 1", "a = a + 1"),
         ("if a: b\nelse: c", "if a: c\nelse: b", "if a: b\nc", "if a:\n    b\n    c"),
@@ -176,9 +173,7 @@ def test_what_differs_in_meaning_differs(texts):
         ("async def f():\n    '''One.'''\n    a", "async def f():\n    a"),
         ("class C:\n    '''One.'''\n    a = 1", "class C:\n    a = 1"),
         ("f(f'a{b}' 'c')", "f(f'a{b}c')", "f(f'a{b:}c')"),
-        ("f(f'a{b:>{c}}')", 'f(f"a{b:>{c}}")'),
         ("def f(a,): pass", "def f(a): pass"),
-        ("a[(1, 2)]", "a[1, 2]"),
     ],
 )
 def test_what_means_the_same_does_not(texts):

@@ -25,11 +25,9 @@ POINTER = "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"
         ("masking: [none, auto]", ["tiled_pointer_none_grouped"]),
         # The one that takes fewer sizes is tried first.
         ("masking: [none, k]", []),
-        ("masking: [k, mn]", []),
         ("swizzle: [linear, grouped, hilbert]", ["tiled_pointer_auto_linear", "tiled_pointer_auto_hilbert"]),
         # A descriptor does not address every operand.
         ("load: [pointer, descriptor]\ntargets: [sm90]", []),
-        ("load: [pointer, block_pointer]", ["tiled_blockpointer_auto_grouped"]),
         ("load: descriptor\nstore: [as_load, pointer]\ntargets: [sm90]", []),
         (
             "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]",
@@ -41,7 +39,6 @@ POINTER = "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"
         # Where results must repeat, a kernel of atomic adds is left to others.
         ("dtype: {a: fp16, out: fp32}\nschedule: [split_k_atomic, stream_k]", ["splitkatomic_pointer_auto_grouped"]),
         ("schedule: [tiled, persistent]\nselect: fixed", ["persistent_pointer_auto_grouped"]),
-        ("schedule: [tiled, persistent]\nselect: autotune", ["persistent_pointer_auto_grouped"]),
         ("masking: [none, auto]\npackage: plain", ["tiled_pointer_none_grouped"]),
         # There are no functions.
         ("masking: [none, auto]\npackage: files", []),

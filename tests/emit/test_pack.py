@@ -209,12 +209,9 @@ def test_a_batch_is_that_of_its_matrices():
     ("w", "name", "error", "message"),
     [
         ([[1.0]], "int4", TypeError, "weight must be a tensor of a floating dtype, got [[1.0]]"),
-        (torch.ones(2, 2, dtype=torch.int8), "int4", TypeError, "a floating dtype, got torch.int8"),
         (torch.ones(2, 2), "int3", ValueError, "int3 is no contract with a stored B; those of this family: int4, "),
         (torch.ones(2, 2, 2), "int4", ValueError, "weight must have 2 dimensions, got shape (2, 2, 2)"),
-        (torch.ones(2, 2), "int4_batch", ValueError, "weight must have 3 dimensions, got shape (2, 2)"),
         (torch.ones(5, 2), "mxfp4", ValueError, "K must be a multiple of 2 for mxfp4, got 5"),
-        (torch.ones(12, 2), "fp16", ValueError, "K must be a multiple of 8 for fp16, got 12"),
         (torch.tensor([[1.0], [math.nan]]), "int8", ValueError, "weight must be finite in torch.float32"),
         (torch.full((8, 1), 1e5), "fp16", ValueError, "weight must be finite in torch.float16"),
         (torch.full((2, 1), 8.0), "int4_plain", ValueError, "since int4_plain has no scales, got 8 to"),

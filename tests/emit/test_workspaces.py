@@ -177,22 +177,6 @@ def test_every_call_allocates_its_sums(parts, monkeypatch, capturing):
     assert "again._runtime.workspaces" not in sys.modules, "no memory is shared by calls"
 
 
-def stored(m=64, n=96, k=72, layout="c"):
-    b = torch.zeros(n, k // 2, dtype=torch.uint8).T if layout == "c" else torch.zeros(k // 2, n, dtype=torch.uint8)
-    return {"a": torch.randn(m, k).bfloat16(), "b": b, "b_scale": torch.rand(-(-k // 32), n)}
-
-
-@pytest.mark.parametrize("load", ["pointer", "descriptor"])
-@pytest.mark.parametrize(("layout", "strides"), [("c", (1, 72)), ("r", (96, 1))])
-def test_a_dense_b_lies_as_b_does(rendered, load, layout, strides):
-    """With a gated linear unit it has two columns for each of the result."""
-    family = rendered(DECODED.format(schedule="decoded", load=load))
-    name = NAME.replace("rcr_none", f"r{layout}r_swiglu")
-    assert getattr(family, name)(**stored(layout=layout)).shape == (64, 48)
-    dense = family._kernel(family._KERNELS[name][0]).decode_kernel.launches[0][2]["decoded_ptr"]
-    assert (dense.shape, dense.stride()) == ((72, 96), strides)
-
-
 def large():
     """Operands whose dense B has more bytes than are allocated, in little memory."""
     k, n = 16384, MOST_DECODED // (2 * 16384) + 1

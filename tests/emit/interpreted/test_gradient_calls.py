@@ -96,14 +96,6 @@ def test_gradients_of_the_result_may_have_any_strides(family, name):
         assert not gradient.is_contiguous(), how
 
 
-def test_a_number_is_no_tensor(family):
-    given = given_of(family, SCALED, "a", "b", "bias")
-    del given["scale"]
-    getattr(family, SCALED)(**given, scale=0.5).sum().backward()
-    theirs = {**given, "scale": torch.tensor(0.5)}
-    within(family, SCALED, theirs, [torch.ones(20, 24)])
-
-
 def test_a_result_that_requires_a_gradient_is_not_filled(family, launches):
     given, out = operands(contracts(family)[BIAS]), torch.full((20, 24), 7.0, requires_grad=True)
     with pytest.raises(RuntimeError, match="out requires a gradient"):

@@ -92,7 +92,6 @@ def models(dtype):
         return functional.silu(gate) * up
 
     return {
-        "a linear layer": (lambda x: linear(x, w), ["none"]),
         "with a bias": (lambda x: linear(x, w, bias), ["bias"]),
         "a bias that is added apart": (lambda x: x @ w.T + bias, ["bias"]),
         "a residual": (lambda x: x + linear(linear(x, w), back), ["none", "add"]),

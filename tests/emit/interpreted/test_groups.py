@@ -286,15 +286,6 @@ def test_offsets_are_given_by_place_or_by_keyword(calls):
         calls.gemm_fp16_rcr_none(a, b[0], offsets=offsets)
 
 
-def test_other_offsets_of_the_same_shape_give_their_own_result(calls):
-    given = operands(contracts(calls)[CALLED])
-    a, b, offsets = given.values()
-    gemm = getattr(calls, CALLED)
-    other = torch.tensor([41, 41, 41, 41], dtype=torch.int32)
-    gemm(a, b, offsets)
-    torch.testing.assert_close(gemm(a, b, other).float(), a.float() @ b[0].float(), rtol=0, atol=0.05)
-
-
 def test_a_gradient_is_not_lost_and_a_batch_is_none_of_groups(calls):
     a, b, offsets = operands(contracts(calls)[CALLED]).values()
     gemm = getattr(calls, CALLED)

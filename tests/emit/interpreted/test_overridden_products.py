@@ -43,14 +43,11 @@ def results(dtype):
     batch, square = drawn((3, M, K), dtype), drawn((M, N), dtype, seed=3)
     return {
         "mm": lambda: functional.linear(x, w),
-        "mm 3-D": lambda: functional.linear(x.view(1, M, K), w),
-        "mm of a vector": lambda: functional.linear(x[0], w),
         "mm rrr": lambda: x @ w.T.contiguous(),
         "mm crr": lambda: x.T.contiguous().T @ w.T.contiguous(),
         "mm out": lambda: torch.mm(x, w.T, out=torch.empty(M, N, dtype=dtype)),
         "addmm": lambda: functional.linear(x, w, bias),
         "addmm 3-D": lambda: functional.linear(batch, w, bias),
-        "addmm row": lambda: torch.addmm(bias.view(1, N), x, w.T),
         "addmm matrix": lambda: torch.addmm(square, x, w.T),
         "addmm without": lambda: torch.addmm(square, x, w.T, beta=0),
         "addmm out": lambda: torch.addmm(bias, x, w.T, out=torch.empty(M, N, dtype=dtype)),
@@ -61,7 +58,6 @@ def results(dtype):
         "bmm out": lambda: torch.bmm(batch, w.expand(3, N, K).mT, out=torch.empty(3, M, N, dtype=dtype)),
         "baddbmm": lambda: torch.baddbmm(bias, batch, w.expand(3, N, K).mT),
         "mv": lambda: x @ w[0],
-        "mv out": lambda: torch.mv(x, w[0], out=torch.empty(M, dtype=dtype)),
     }
 
 
