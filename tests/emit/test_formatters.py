@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from generator.emit.divided_text import divided_digest
 from generator.emit.file_digests import is_same, unformatted_digest
 from tests.helpers.family_folder import FOLDER, KERNEL, OTHER, SMALLER
 from tests.helpers.support import GENERATED, contents, ruff
@@ -145,48 +144,6 @@ def test_every_file_of_a_manifest_has_its_digest_without_layout():
         assert found["unformatted"].keys() == {name for name in found["files"] if name.endswith((".py", ".pyi"))}
         for name, digest in found["unformatted"].items():
             assert unformatted_digest((folder / name).read_text(encoding="utf-8")) == digest
-
-
-STATEMENTS = '''# A comment.
-"""A kernel."""
-
-import triton
-
-
-@triton.heuristics({"EVEN": lambda args: True})
-@triton.jit
-def gemm_one(
-    a_ptr,
-):
-    # The first tile.
-    for k in range(a_ptr):
-        x = f"{k}" "b"
-        if x:
-            y = 1
-        # None.
-        else:
-            y = 2
-    else:
-        z = 3
-'''
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        STATEMENTS,
-        STATEMENTS.replace("    # The first", '    """What it does.\n\n    And how.\n    """\n    # The first'),
-        STATEMENTS.replace("A kernel.", "A kernel named gemm_one, `and so on`."),
-        STATEMENTS + '\n\n\nTEXT = """\nimport triton\n    x = 1\n"""\n',
-        STATEMENTS.replace("import triton", "import triton; import torch"),
-        STATEMENTS.replace("A kernel.", "A \\x41."),
-        STATEMENTS.replace('    x = f"', '    name_of_the_file = f"'),
-        *(STATEMENTS.replace("def gemm_one", "def GEMM"), STATEMENTS + "@", ""),
-    ],
-)
-def test_a_digest_from_the_statements_is_that_of_the_whole_text_or_none(text):
-    found = divided_digest(text, "gemm_one")
-    assert found in (None, unformatted_digest(text)) and (found or text != STATEMENTS)
 
 
 def test_a_manifest_of_an_earlier_version_has_none(rerender):

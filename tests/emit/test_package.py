@@ -268,7 +268,7 @@ VARIABLES = {"TRITON_INTERPRET": "1"}
 
 @pytest.mark.ecosystem
 def test_the_library_kernels_loads_the_repository(repository):
-    """Offline: the loader checks the metadata and the digests, and its layer computes what the model's did."""
+    """Offline: the loader checks the metadata and the digests. What layers compute is shown on the card."""
     variables = {**VARIABLES, "HF_HUB_OFFLINE": "1"}
     done = python(HELPERS / "hub_kernel.py", repository, env=variables, cwd=repository)
     assert done.stdout == "loaded\n", done.stdout + done.stderr

@@ -152,6 +152,29 @@ def test_operands_that_are_always_aligned_and_scalars_of_some_types(compilations
     assert counts[0] == counts[1] < counts[2] < counts[3]
 
 
+def test_both_kernels_of_a_split_product_are_prepared(compilations, load):
+    package, ahead = load("split_k")
+    function = package.gemm_fp16_rcr_bias_silu
+    found = ahead.launches(function, 256, 8192, M=(1, 512, 2048), B=1, device=CUDA)
+    planned = [package._kernel(name).CALL.launches for name in package._KERNELS["gemm_fp16_rcr_bias_silu"]]
+    firsts, seconds = ([x for x in found if x.kernel in [own[place].kernel for own in planned]] for place in (0, 1))
+    assert len(found) == len(firsts) + len(seconds)
+    constants = {(launch.name, launch.arguments["BLOCK_N"], launch.arguments["SPLIT"]) for launch in seconds}
+    rows = {(launch.name, launch.row) for launch in firsts}
+    assert constants == {(name, dict(row)["BLOCK_N"], dict(row)["SPLIT"]) for name, row in rows} and len(constants) > 2
+    # Whether the bias is aligned is nothing to the first, which does not read it; the second is no configuration.
+    assert {bool(launch.arguments["bias_ptr"].data_ptr() % 16) for launch in seconds} == {False, True}
+    assert {launch.row for launch in seconds} == {None}
+    assert function.prepare(256, 8192, M=(1, 512, 2048), device=CUDA) == len(rows)
+
+
+def test_every_configuration_that_the_tuner_tries(compilations, load):
+    package, _ = load("autotune")
+    (first, *_) = package._KERNELS["gemm_bf16_rcr_none"]
+    found = package.gemm_bf16_rcr_none.prepare(4096, 4096, M=4096, device=CUDA, unaligned=())
+    assert found == len(package._kernel(first).CONFIGS) == len(compilations) > 1
+
+
 INTEGERS = "N, K, B and each M must be integers that are not negative, got N=64"
 
 

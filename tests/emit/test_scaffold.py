@@ -23,9 +23,11 @@ def test_values_are_written_as_in_a_spec(cli):
     told = 'x: "y" \\ # z'
     said = cli("new", "c", "--dtype", "[{a: fp16, out: fp32}, bf16]", "--layout", "[rcr, rrr]", "--summary", told)
     assert (said.status, read(Path("c.yaml")).summary) == (0, told)
-    assert cli("new", "d", "--dtype", "[{a: fp16, out: fp32}, bf16]", "--layout", "[rcr, rrr]").status == 0
+    types = ("--dtype", "[{a: fp16, out: fp32}, bf16]", "--layout", "[rcr, rrr]", "--epilogue", "bias+gelu")
+    assert cli("new", "d", *types).status == 0 and cli("new", "e").status == 0
+    assert read(Path("e.yaml")).summary == "bf16 GEMM, A row-major, B column-major, C row-major."
     assert Path(schema.FILE).read_text() == schema.text()
-    assert read(Path("d.yaml")).summary == "fp16_fp32_fp32 or bf16 GEMM, in several layouts."
+    assert read(Path("d.yaml")).summary == "fp16_fp32_fp32 or bf16 GEMM, in several layouts, with epilogue bias+gelu."
 
 
 def test_a_folder_that_is_not_there_is_told(cli, tmp_path):

@@ -47,5 +47,5 @@ def test_operands_are_divided_without_communication_where_that_is_possible(cli, 
     ran = python(*options, cwd=tmp_path, env=env)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = dict(line.split(": ") for line in ran.stdout.splitlines() if " by " in line)
-    chains = {"none": NONE, "bias": CHAIN, "bias+gelu": CHAIN, "scale+bias": CHAIN, "bias+swiglu": GATED}
+    chains = {"none": NONE, "bias": CHAIN, "bias_gelu": CHAIN, "scale_bias": CHAIN, "bias_swiglu": GATED}
     assert said == {f"{name} by {how}": places for name, of in chains.items() for how, places in of.items()}

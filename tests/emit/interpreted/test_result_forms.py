@@ -143,6 +143,22 @@ def test_elements_and_their_scales_are_scattered_alike(families, word):
         assert torch.equal(given.view(torch.uint8), wanted)
 
 
+@pytest.mark.parametrize(
+    ("columns", "given", "error", "message"),
+    [
+        (63, {}, ValueError, "N is 63: out stores 2 of its elements together: it must be a multiple of 2"),
+        (64, {"out_scale": torch.zeros(8, 3, dtype=torch.uint8).view(torch.float8_e8m0fnu)}, ValueError, "(8, 2)"),
+        (64, {"out_scale": torch.zeros(8, 2)}, TypeError, "out_scale must be torch.float8_e8m0fnu"),
+        (64, {"out": torch.zeros(8, 64, dtype=torch.uint8)}, ValueError, "out must have shape (8, 32)"),
+    ],
+)
+def test_wrong_calls_name_the_contract(families, columns, given, error, message):
+    name = "gemm_fp32_rcr_quantize_mxfp4"
+    with pytest.raises(error) as caught:
+        getattr(families["blocks"], name)(torch.zeros(8, 4), torch.zeros(columns, 4).T, **given)
+    assert message in str(caught.value) and name in str(caught.value)
+
+
 SYMMETRIC = spec(
     "layout: rcr; dtype: fp32; batch: [none, strided]; result: symmetric; "
     "epilogue: [none, add, scale+add+gelu, save]; tile: [{m: 32, n: 64, k: 32, warps: 4}]; backward: kernels"

@@ -32,36 +32,32 @@ def gated(y: Tensor) -> Tensor:
     return functional.silu(y[..., : N // 2]) * y[..., N // 2 :]
 
 
-def contracts(family: Any) -> dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]]:
-    """A function of the family, and what torch computes of the same operands."""
-    linear = functional.linear
-    return {
-        "none": (lambda x, w, b: family.gemm_fp32_rcr_none(x, w.t()), lambda x, w, b: linear(x, w)),
-        "bias": (lambda x, w, b: family.gemm_fp32_rcr_bias(x, w.t(), bias=b), linear),
-        "bias+gelu": (
-            lambda x, w, b: family.gemm_fp32_rcr_bias_gelu(x, w.t(), bias=b),
-            lambda x, w, b: functional.gelu(linear(x, w, b)),
-        ),
-        "scale+bias": (
-            lambda x, w, b: family.gemm_fp32_rcr_scale_bias(x, w.t(), scale=2.0, bias=b),
-            lambda x, w, b: 2 * linear(x, w) + b,
-        ),
-        "bias+swiglu": (
-            lambda x, w, b: family.gemm_fp32_rcr_bias_swiglu(x, w.t(), bias=b),
-            lambda x, w, b: gated(linear(x, w, b)),
-        ),
-    }
+#: What torch computes of a product and a vector, by the chain of a contract.
+CHAINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "none": lambda y, b: y,
+    "bias": lambda y, b: y + b,
+    "bias_gelu": lambda y, b: functional.gelu(y + b),
+    "scale_bias": lambda y, b: 2 * y + b,
+    "bias_swiglu": lambda y, b: gated(y + b),
+}
 
 
-def compared(ours: Callable[..., Tensor], theirs: Callable[..., Tensor], placements: Any, mesh: Any) -> str:
+def called(family: Any, chain: str, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    given: dict[str, Any] = {"bias": b} if "bias" in chain else {}
+    given |= {"scale": 2.0} if "scale" in chain else {}
+    found: Tensor = getattr(family, f"gemm_fp32_rcr_{chain}")(x, w.t(), **given)
+    return found
+
+
+def compared(family: Any, chain: str, placements: Any, mesh: Any) -> str:
     """The placements of the result and of the gradients; fails where a value is not torch's."""
     values = [torch.randn(size, generator=torch.Generator().manual_seed(3)) for size in ((M, K), (N, K), (N,))]
     leaves = [value.clone().requires_grad_() for value in values]
-    expected = theirs(*leaves)
+    expected = CHAINS[chain](functional.linear(*leaves[:2]), leaves[2])
     gradient = torch.randn(expected.shape, generator=torch.Generator().manual_seed(4))
     wanted = torch.autograd.grad(expected, leaves, gradient, allow_unused=True)
     divided = [distribute_tensor(value, mesh, [place]).requires_grad_() for value, place in zip(values, placements)]
-    found: Any = ours(*divided)
+    found: Any = called(family, chain, *divided)
     torch.testing.assert_close(found.full_tensor(), expected)
     (place,) = found.placements
     incoming = distribute_tensor(gradient, mesh, [Replicate() if isinstance(place, Partial) else place])
@@ -94,11 +90,11 @@ def main(folder: str) -> None:
     torch.distributed.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (2,))
     family = load_family(Path(folder))
-    for name, functions in contracts(family).items():
+    for chain in CHAINS:
         for how, placements in PLACEMENTS.items():
-            said = compared(*functions, placements, mesh)
+            said = compared(family, chain, placements, mesh)
             if torch.distributed.get_rank() == 0:
-                print(f"{name} by {how}: {said}", flush=True)
+                print(f"{chain} by {how}: {said}", flush=True)
     parallel(family, mesh)
     torch.distributed.destroy_process_group()
 
