@@ -40,7 +40,7 @@ _PLANTED = (
 _INTERPRETED = (
     "backward_launches combine compiled composed_products experts "
     "gradient_calls gradients graph_pass groups hub_tests layers_as_torch less_host_code "
-    "opcheck overridden_products torch_modes"
+    "opcheck overridden_products"
 )
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
 LONG: dict[str, tuple[str, ...]] = {

@@ -1,5 +1,6 @@
 """Families with `invariant: rows`: what runs for a call does not depend on M, on a GPU that is only claimed."""
 
+import importlib
 import json
 
 import pytest
@@ -143,7 +144,7 @@ def test_groups_have_the_same_configuration_for_any_rows(render, select):
             assert all("_pointer_" in each for each in found[True])
 
 
-def test_measurements_decide_by_their_rates_over_all_m(render):
+def test_measurements_decide_by_their_rates_over_all_m(render, monkeypatch):
     """A winner of one M does not decide for that M."""
     contract = "gemm_fp16_rcr_none"
     found = measured(contract) | {"device": H200.name}
@@ -151,7 +152,10 @@ def test_measurements_decide_by_their_rates_over_all_m(render):
     found["rates"] = [entry for entry in found["rates"] if AUTO in entry["kernel"]]
     text = f"{BASE}targets: [sm90]\nselect: table\ntuned: found.json\n{TILES}invariant: rows\n"
     family = render(text, json.dumps(found))
-    chosen = []
+    chosen, crossings = [], set()
+    tuned = importlib.import_module("alike._tuned")
+    choose = tuned.choose
+    monkeypatch.setattr(tuned, "choose", lambda *given: crossings.add(given[5]) or choose(*given))
     with memoryless.mode():
         for n, k in ((4096, 64), (256, 512), (64, 64), (8192, 8192)):
             times = [
@@ -165,7 +169,7 @@ def test_measurements_decide_by_their_rates_over_all_m(render):
             assert answers == [answers[0]] * len(answers)
             assert answers[0][1] == (SMALL, LARGE)[mean.index(min(mean))]
             chosen.append(answers[0][1]["BLOCK_M"])
-    assert set(chosen) == {64, 128}
+    assert set(chosen) == {64, 128} and crossings == {(False, False)}
 
 
 def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render):

@@ -1,25 +1,30 @@
-"""A manifest with any one value changed, removed, renamed or repeated is refused, or makes the family that it states.
+"""A family read back from its manifest: what was expanded, and with a value changed it is refused or what is stated.
 
-What is made of a family, by `package` in both forms, has no text of its manifest that could be more than text there.
-"""
+What is made of a family, by `package` in both forms, has no text of its manifest that could be more than text there."""
 
 import copy
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import tomllib
 import yaml
 
+from generator.emit.family_package import contracts
 from generator.emit.hub.repository import Repository
 from generator.emit.manifest_reader import read
+from generator.emit.package_files import package_names
 from generator.emit.packed_family import Packed
 from generator.emit.wheel import wheel
 from generator.language.errors import CallError
+from generator.language.spec import read as read_spec
+from generator.plan.expand import expand
+from tests.helpers import shipped
 from tests.helpers.odd_files import mutated
-from tests.helpers.support import render_spec, spec
+from tests.helpers.support import BASE, GENERATED, SPECS, family_of, python, render_spec, spec
 
 SPEC = spec(
     "layout: rcr; dtype: {a: fp16, b: int8, scales: {b: [64, 1]}}; "
@@ -76,7 +81,7 @@ def parent(manifest, path):
     return manifest
 
 
-def family_of(folder, text):
+def read_from(folder, text):
     """The family of a manifest of this text; None if it is refused, with its path and without a line end."""
     folder.mkdir(exist_ok=True)
     (folder / "manifest.json").write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -104,19 +109,19 @@ def assert_packed_as_text(family):
 
 
 def test_the_manifest_itself_is_read(manifest, tmp_path):
-    found = family_of(tmp_path / "small", json.dumps(manifest))
+    found = read_from(tmp_path / "small", json.dumps(manifest))
     assert found is not None and len(found.kernels) == 1
     assert_packed_as_text(found)
 
 
 def test_a_value_replaced(manifest, tmp_path):
-    original = family_of(tmp_path / "small", json.dumps(manifest))
+    original = read_from(tmp_path / "small", json.dumps(manifest))
     taken = 0
     for path in paths(manifest):
         for value in VALUES:
             changed = copy.deepcopy(manifest)
             parent(changed, path)[path[-1]] = value
-            found = family_of(tmp_path / "small", json.dumps(changed))
+            found = read_from(tmp_path / "small", json.dumps(changed))
             if found is None:
                 continue
             taken += 1
@@ -134,9 +139,9 @@ def test_what_is_removed_renamed_repeated_or_cut_off(manifest, tmp_path):
     optional = {"templates", "spec", "summary", "outputs", "not_offered", "target", "settings", "files", "scalars"}
     optional |= {*next(iter(manifest["kernels"].values()))["axes"], *manifest["files"]}
     optional |= {"group", "stages", "split", "chiplets", "sm89"}
-    original = family_of(tmp_path / "small", json.dumps(manifest).encode())
+    original = read_from(tmp_path / "small", json.dumps(manifest).encode())
     for name, data in mutated(json.dumps(manifest), values=("nested",)):
-        found = family_of(tmp_path / "small", data)
+        found = read_from(tmp_path / "small", data)
         place, _, how = name.rpartition(" ")
         if how in ("renamed", "twice") and not place.rpartition(".")[2].isdigit():
             assert found is None, name
@@ -147,4 +152,57 @@ def test_what_is_removed_renamed_repeated_or_cut_off(manifest, tmp_path):
 def test_a_file_has_a_plain_name(manifest, tmp_path):
     for name in ("../x.py", "/x.py", "_runtime/../x.py", "x.sh", "x.py\n", "", ".", "a\\x.py", "\0.py"):
         changed = manifest | {"files": manifest["files"] | {name: "0" * 64}}
-        assert family_of(tmp_path / "small", json.dumps(changed)) is None, name
+        assert read_from(tmp_path / "small", json.dumps(changed)) is None, name
+
+
+def test_the_contracts_of_a_family():
+    family = family_of(BASE + "epilogue: [none, bias]\nmasking: [none, auto]\nload: [pointer, descriptor]\n")
+    found = {contract.name: contract for contract in contracts(family)}
+    assert list(found) == ["gemm_fp16_rcr_none", "gemm_fp16_rcr_bias"]
+    assert found["gemm_fp16_rcr_bias"].formula == "C = A @ B + bias"
+    # The fast one that refuses most comes first, the one that takes every size before the one that does not.
+    assert [name.partition("__")[2] for name in found["gemm_fp16_rcr_none"].kernels] == [
+        "tiled_descriptor_auto_grouped",
+        "tiled_pointer_auto_grouped",
+        "tiled_pointer_none_grouped",
+    ]
+
+
+def test_the_order_in_which_schedules_are_tried():
+    family = family_of(BASE + "schedule: [elementwise, naive, stream_k, split_k, persistent, tiled]\nproduct: direct\n")
+    (contract,) = contracts(family)
+    assert [name.partition("__")[2].partition("_")[0] for name in contract.kernels] == [
+        *("tiled", "persistent", "splitk", "streamk", "naive", "elementwise")
+    ]
+
+
+def test_the_package_is_lazy(tmp_path):
+    shutil.copytree(GENERATED / "fp16_rcr", tmp_path / "vendored", ignore=shutil.ignore_patterns("__pycache__"))
+    code = (
+        "import sys, json, vendored\n"
+        "listed = dir(vendored)\n"
+        "print(json.dumps([vendored.__all__, [n for n in vendored.__all__ if n not in listed],\n"
+        "    sorted({n.partition('.')[0] for n in sys.modules} & {'torch', 'triton', 'numpy'}),\n"
+        "    [n for n in sys.modules if n.startswith('vendored.')]]))\n"
+        "try: vendored.gemm_fp16_rcr_nothing\n"
+        "except AttributeError as error: print(error)\n"
+    )
+    ran = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert ran.returncode == 0, ran.stderr
+    first, second = ran.stdout.splitlines()
+    offered, not_in_dir, stack, kernels = json.loads(first)
+    found = contracts(expand(read_spec(GENERATED.parent / "specs/fp16_rcr.yaml")))
+    assert offered == [*(contract.name for contract in found), "register_operators"]
+    assert (not_in_dir, stack, kernels) == ([], [], [])
+    assert second == "module 'vendored' has no attribute 'gemm_fp16_rcr_nothing'"
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_the_manifest_tells_what_the_spec_expands_to(path):
+    family = expand(read_spec(path))
+    found = read(shipped.folder(family.spec.name))
+    assert found.kernels == family.kernels
+    assert found.left_out == family.left_out
+    assert found.name == family.spec.name
+    modules = sorted(name for name in package_names(family) if name.endswith(".py"))
+    assert found.own_modules == modules

@@ -13,15 +13,12 @@ from triton.runtime.autotuner import Heuristics
 from triton.runtime.jit import JITFunction, compute_cache_key
 
 from tests.helpers.stand_ins import Compiled, operands
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Many sizes.
-layout: rcr
-dtype: {dtype}
-epilogue: [none, scale, row_sum]
-load: {load}
-tile: [{{m: 32, n: 32, k: 32, warps: 4, stages: 2}}]
-{more}"""
+SPEC = spec(
+    "layout: rcr; dtype: {dtype}; epilogue: [none, scale, row_sum]; load: {load}; "
+    "tile: [{{m: 32, n: 32, k: 32, warps: 4, stages: 2}}]"
+)
 
 
 class Triton:
@@ -58,7 +55,7 @@ def family(rendered, stand_in, monkeypatch):
     """Renders a family with kernels of Triton's, which the stand-in launches."""
 
     def render(load="pointer", dtype="fp16", more=""):
-        package = rendered(SPEC.format(load=load, dtype=dtype, more=more))
+        package = rendered(SPEC.format(load=load, dtype=dtype) + more)
         monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
         for name in [name for names in package._KERNELS.values() for name in names]:
             module = importlib.reload(package._kernel(name))

@@ -10,19 +10,13 @@ from tests.helpers.emit.calls import contracts, drawn, operands
 from tests.helpers.emit.gradients import check
 from tests.helpers.support import render_spec, spec
 
-SPEC = """\
-summary: Masks.
-layout: rcr
-dtype: fp32
-batch: [none, strided]
-ops:
-  dropout: {formula: "where(keep, x * 2, 0)", operands: {keep: [M, N]}}
-  rows: {formula: "where(valid, x, -1)", operands: {valid: [M]}}
-  level: {formula: "x * (level / 255)", operands: {level: [N]}}
-epilogue: [dropout, rows+level, mul, grad(relu)]
-load: pointer
-backward: kernels
-"""
+SPEC = spec(
+    "layout: rcr; dtype: fp32; batch: [none, strided]; epilogue: [dropout, rows+level, mul, grad(relu)]; "
+    "load: pointer; backward: kernels; ops: {"
+    'dropout: {formula: "where(keep, x * 2, 0)", operands: {keep: [M, N]}}, '
+    'rows: {formula: "where(valid, x, -1)", operands: {valid: [M]}}, '
+    'level: {formula: "x * (level / 255)", operands: {level: [N]}}}'
+)
 M, N, K = 20, 70, 19
 #: Of 70 columns of bytes, which begin anywhere.
 WIDE = 96

@@ -20,22 +20,13 @@ INVARIANT = spec(
     "invariant: rows; with: inductor; tile: [{m: 16, n: 16, k: 32, warps: 1}]; "
     'exclude: [{batch: strided, epilogue: bias, because: "no batch has one"}]'
 )
-SPEC = """\
-summary: Products of a model.
-layout: [rcr, rrr]
-dtype: [fp16, fp32]
-batch: [none, strided]
-with: inductor
-epilogue:
-  [none, bias, add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, scale, bias+scale_n+tanh,
-  [{clamp: {min: 0, max: 6}}]]
-rounding: [late, torch]
-load: pointer
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
-exclude:
-  - {batch: strided, epilogue: [add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, bias+scale_n+tanh], because: one}
-  - {layout: rrr, epilogue: [add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, bias+scale_n+tanh], because: one}
-"""
+SPEC = spec(
+    "layout: [rcr, rrr]; dtype: [fp16, fp32]; batch: [none, strided]; with: inductor; epilogue: [none, bias, add, "
+    "bias+relu, bias+gelu_tanh, silu+mul, swiglu, scale, bias+scale_n+tanh, [{clamp: {min: 0, max: 6}}]]; "
+    "rounding: [late, torch]; load: pointer; tile: [{m: 16, n: 16, k: 32, warps: 1}]; exclude: ["
+    "{batch: strided, epilogue: [add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, bias+scale_n+tanh], because: one}, "
+    "{layout: rrr, epilogue: [add, bias+relu, bias+gelu_tanh, silu+mul, swiglu, bias+scale_n+tanh], because: one}]"
+)
 N, K = 24, 32
 
 

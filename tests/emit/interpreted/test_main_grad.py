@@ -5,22 +5,16 @@ import torch
 from torch.nn import functional
 
 from tests.helpers.emit.calls import drawn
+from tests.helpers.support import spec
 
-SPEC = """\
-summary: Layers whose weights keep their gradients.
-layout: [rcr, crr]
-dtype: [bf16, {a: bf16, out: fp32}]
-epilogue: [none, bias, gelu, [{accumulate: {beta: 1}}]]
-backward: kernels
-schedule: tiled
-load: pointer
-tile: [{m: 16, n: 16, k: 16, warps: 1}]
-exclude:
-  - {layout: crr, epilogue: [bias, gelu], because: "the products of backward passes add"}
-  - {layout: crr, dtype: {a: bf16, out: fp32}, epilogue: none, because: "the products of backward passes add"}
-  - {layout: rcr, epilogue: [[{accumulate: {beta: 1}}]], because: "the products of backward passes add"}
-  - {layout: rcr, dtype: {a: bf16, out: fp32}, because: "layers have results of their own type"}
-"""
+SPEC = spec(
+    "layout: [rcr, crr]; dtype: [bf16, {a: bf16, out: fp32}]; epilogue: [none, bias, gelu, [{accumulate: {beta: 1}}]]; "
+    "backward: kernels; schedule: tiled; load: pointer; tile: [{m: 16, n: 16, k: 16, warps: 1}]; exclude: ["
+    '{layout: crr, epilogue: [bias, gelu], because: "the products of backward passes add"}, '
+    '{layout: crr, dtype: {a: bf16, out: fp32}, epilogue: none, because: "the products of backward passes add"}, '
+    '{layout: rcr, epilogue: [[{accumulate: {beta: 1}}]], because: "the products of backward passes add"}, '
+    '{layout: rcr, dtype: {a: bf16, out: fp32}, because: "layers have results of their own type"}]'
+)
 M, N, K = 20, 24, 40
 
 

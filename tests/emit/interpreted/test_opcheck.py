@@ -108,26 +108,13 @@ def test_every_committed_contract(committed, family, name):
     assert own & {*checked(package, name, WHOLE)} or "saving" in package._GRADIENTS[name]
 
 
-SPEC = """\
-summary: Stored operands.
-layout: rcr
-dtype:
-  - {a: bf16, b: int4, scales: {b: [32, 1]}}
-  - {a: fp16, b: uint4, scales: {b: [32, 2]}, zeros: {b: true}}
-  - {a: bf16, b: int4, scales: {b: [32, 1]}, packing: {b: fragments}}
-  - {a: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
-  - {a: mxfp8e4m3, b: mxfp4}
-  - {a: mxfp4}
-  - {a: fp16, sparsity: {b: "2:4"}}
-batch: [none, strided]
-epilogue: [none, bias+save+row_amax]
-select: fastest
-with: prepare
-load: pointer
-schedule: [tiled, split_k]
-tile: [{m: 16, n: 64, k: 32, warps: 4}]
-targets: [sm90]
-"""
+SPEC = spec(
+    "layout: rcr; dtype: [{a: bf16, b: int4, scales: {b: [32, 1]}}, {a: fp16, b: uint4, scales: {b: [32, 2]}, "
+    "zeros: {b: true}}, {a: bf16, b: int4, scales: {b: [32, 1]}, packing: {b: fragments}}, "
+    "{a: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}, {a: mxfp8e4m3, b: mxfp4}, {a: mxfp4}, "
+    '{a: fp16, sparsity: {b: "2:4"}}]; batch: [none, strided]; epilogue: [none, bias+save+row_amax]; select: fastest; '
+    "with: prepare; load: pointer; schedule: [tiled, split_k]; tile: [{m: 16, n: 64, k: 32, warps: 4}]; targets: [sm90]"
+)
 SPARSE = "gemm_fp16_sparse24_rcr_none"
 INT4 = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
 
@@ -188,25 +175,14 @@ def test_a_map_over_products_is_a_batch(family):
     torch.testing.assert_close(mapped, batch(**given))
 
 
-WEIGHTS = """\
-summary: Weights as they are stored.
-layout: [rcr, rrr]
-batch: [none, strided]
-dtype:
-  - {a: bf16, b: int4, scales: {b: [32, 1]}}
-  - {a: fp16, b: int4}
-  - {a: fp16, b: uint4, scales: {b: [32, 1]}, zeros: {b: true}}
-  - {a: fp16, b: int8, scales: {b: [0, 1]}}
-  - {a: bf16, b: int8, scales: {b: [64, 1]}, zeros: {b: true}}
-  - {a: bf16, b: fp8e4m3, scales: {b: [64, 16]}}
-  - {a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
-  - {a: bf16, b: mxfp4}
-  - {a: bf16, b: mxfp8e4m3}
-  - {a: mxfp8e4m3, b: mxfp8e5m2}
-  - {a: fp16, b: nvfp4}
-  - {a: fp16, sparsity: {b: "2:4"}}
-tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
-"""
+WEIGHTS = spec(
+    "layout: [rcr, rrr]; batch: [none, strided]; dtype: [{a: bf16, b: int4, scales: {b: [32, 1]}}, {a: fp16, b: int4}, "
+    "{a: fp16, b: uint4, scales: {b: [32, 1]}, zeros: {b: true}}, {a: fp16, b: int8, scales: {b: [0, 1]}}, "
+    "{a: bf16, b: int8, scales: {b: [64, 1]}, zeros: {b: true}}, {a: bf16, b: fp8e4m3, scales: {b: [64, 16]}}, "
+    "{a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}, {a: bf16, b: mxfp4}, {a: bf16, b: mxfp8e4m3}, "
+    '{a: mxfp8e4m3, b: mxfp8e5m2}, {a: fp16, b: nvfp4}, {a: fp16, sparsity: {b: "2:4"}}]; '
+    "tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]"
+)
 #: The last block of each kind is short.
 M, N, K = 17, 19, 72
 

@@ -15,31 +15,19 @@ from safetensors.torch import load_file, save_file
 from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict, unflatten_tensor_state_dict
 from torchao.quantization import quantize_
 
+from tests.helpers.support import spec
+
 pytestmark = pytest.mark.ecosystem
 
-SPEC = """\
-summary: Layers with stored weights.
-layout: [rcr, rrr]
-dtype:
-  - {a: fp16, b: int4, scales: {b: [32, 1]}}
-  - {a: bf16, b: int4, scales: {b: [32, 1]}}
-  - {a: fp16, b: uint4, scales: {b: [32, 1]}, zeros: {b: true}}
-  - {a: fp16, b: int8, scales: {b: [0, 1]}}
-  - {a: fp16, b: int4}
-  - {a: bf16, b: fp8e4m3, scales: {b: [64, 16]}}
-  - {a: bf16, b: fp8e5m2}
-  - {a: bf16, b: mxfp4}
-  - {a: fp16, b: nvfp4}
-  - {a: fp16, sparsity: {b: "2:4"}}
-  - {a: int8, scales: {a: [1, 0], b: [0, 1]}}
-  - {a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
-  - {a: mxfp8e4m3, b: mxfp8e5m2}
-  - {a: fp16}
-epilogue: [none, bias, bias+relu]
-tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
-load: pointer
-with: torchao
-"""
+SPEC = spec(
+    "layout: [rcr, rrr]; dtype: [{a: fp16, b: int4, scales: {b: [32, 1]}}, {a: bf16, b: int4, scales: {b: [32, 1]}}, "
+    "{a: fp16, b: uint4, scales: {b: [32, 1]}, zeros: {b: true}}, {a: fp16, b: int8, scales: {b: [0, 1]}}, "
+    "{a: fp16, b: int4}, {a: bf16, b: fp8e4m3, scales: {b: [64, 16]}}, {a: bf16, b: fp8e5m2}, {a: bf16, b: mxfp4}, "
+    '{a: fp16, b: nvfp4}, {a: fp16, sparsity: {b: "2:4"}}, {a: int8, scales: {a: [1, 0], b: [0, 1]}}, '
+    "{a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}, {a: mxfp8e4m3, b: mxfp8e5m2}, {a: fp16}]; "
+    "epilogue: [none, bias, bias+relu]; tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]; "
+    "load: pointer; with: torchao"
+)
 #: One way to store a weight.
 INT4_ALONE = "summary: One way.\nlayout: rcr\ndtype: {a: fp16, b: int4, scales: {b: [32, 1]}}\nwith: torchao\n"
 INT4 = "gemm_fp16xint4_fp32_fp16_b32x1_rcr_none"

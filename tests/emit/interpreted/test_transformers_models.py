@@ -11,19 +11,12 @@ from tests.helpers.support import spec
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.ecosystem
 
-SPEC = """\
-summary: The layers of a model.
-layout: [rcr, rrr]
-dtype: fp32
-batch: [none, strided, grouped]
-epilogue: [none, bias, add, silu+mul]
-load: pointer
-with: [inductor, aten]
-tile: [{{m: 16, n: 16, k: 32, warps: 1}}]
-{more}exclude:
-  - {{batch: [strided, grouped], epilogue: [bias, add, silu+mul], because: no model has these}}
-  - {{batch: grouped, layout: rrr, because: no model has these}}
-"""
+SPEC = spec(
+    "layout: [rcr, rrr]; dtype: fp32; batch: [none, strided, grouped]; epilogue: [none, bias, add, silu+mul]; "
+    "load: pointer; with: [inductor, aten]; tile: [{{m: 16, n: 16, k: 32, warps: 1}}]; {more}exclude: ["
+    "{{batch: [strided, grouped], epilogue: [bias, add, silu+mul], because: no model has these}}, "
+    "{{batch: grouped, layout: rrr, because: no model has these}}]"
+)
 STACKED = spec(
     "layout: rcr; dtype: fp32; batch: grouped; epilogue: [none, swiglu, geglu_tanh]; load: pointer; with: experts; "
     "tile: [{m: 16, n: 16, k: 32, warps: 1}]; backward: kernels"
