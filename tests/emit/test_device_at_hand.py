@@ -113,6 +113,15 @@ def test_a_device_is_asked_once(render, package):
         assert len(queries) == count
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_offered_is_what_the_legality_table_allows(render, package, target):
+    folder = render(BASE, package)
+    (kernel,) = remembered(folder).kernels
+    ((_, module),) = modules(folder, package)
+    assert offered_fault(module, kernel, target) is None
+
+
 @pytest.mark.parametrize(
     ("capability", "kind"),
     [((7, 5), "sm80"), ((8, 7), "sm80"), ((10, 3), "sm100"), ((11, 0), "sm100"), ((12, 1), "sm80")],

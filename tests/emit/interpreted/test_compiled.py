@@ -13,7 +13,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.helpers.emit.calls import contracts, drawn, operands, results
+from tests.helpers.emit.calls import contracts, drawn, operands, random, results
 from tests.helpers.support import ROOT, forget, python, render_spec, spec
 
 SPEC = spec(
@@ -55,25 +55,6 @@ def test_the_first_call_of_a_family_may_be_traced(render):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = compiled(lambda a, b: getattr(cast, name)(a, b))(given["a"].detach(), given["b"])
     assert found.dtype == torch.bfloat16
-
-
-def test_given_results_are_written(family, launches):
-    given = operands(contracts(family)[OUTPUTS])
-    expected = getattr(family, OUTPUTS)(**given)
-    results = {"out": 0, "preact": 1, "row_sum": 2}
-    for chosen in (["out"], ["preact"], ["out", "row_sum"], [*results]):
-        fresh = {x: torch.full_like(expected[results[x]], 7.0) for x in chosen}
-
-        def call(given, fresh):
-            found = getattr(family, OUTPUTS)(**given, **fresh)
-            return found, [x + 0 for x in fresh.values()]
-
-        launches.clear()
-        found, after = compiled(call)(given, fresh)
-        assert len(launches) == 1 and all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
-        for x, copy in zip(chosen, after, strict=True):
-            assert found[results[x]] is fresh[x], chosen
-            assert torch.equal(fresh[x], expected[results[x]]) and torch.equal(copy, fresh[x])
 
 
 def test_a_number_may_change_and_accumulation_adds(render):
@@ -208,10 +189,6 @@ def modes(render):
 def any_shape():
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         yield
-
-
-def random(*size):
-    return torch.randn(size, generator=torch.Generator().manual_seed(5))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.helpers.emit.calls import random
 from tests.helpers.support import spec
 
 # Different tiles add up K in steps of different lengths, so that another contract or layout has other bits.
@@ -25,16 +26,12 @@ def undone():
     assert [torch._C._dispatch_dump(f"aten::{name}") for name in names] == before
 
 
-def drawn(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
 def behind(x):
     """The same, with heads behind rows in memory, as a model's are that are views of one projection."""
     return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
-WEIGHT, SQUARE, BIAS = drawn(N, K, seed=1), drawn(K, K, seed=2), drawn(N, seed=3)
+WEIGHT, SQUARE, BIAS = random(N, K, seed=1), random(K, K, seed=2), random(N, seed=3)
 ACROSS = WEIGHT.T.contiguous()
 #: What models write of a batch `x` (B, H, M, K) and another one `y` (B, H, N, K); row by row it is each sequence's.
 CALLS = {
@@ -65,7 +62,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_sequence_has_the_same_bits_in_every_batch(family, launches, name):
-    x, y = drawn(max(BATCHES), H, M, K), drawn(max(BATCHES), H, N, K, seed=4)
+    x, y = random(max(BATCHES), H, M, K), random(max(BATCHES), H, N, K, seed=4)
     call, exact = CALLS[name], CALLS[name](x, y)
     whole_calls, found = [], None
     for count in (*BATCHES[::-1],):
@@ -86,7 +83,7 @@ def test_a_sequence_has_the_same_bits_in_every_batch(family, launches, name):
 
 
 def test_what_is_written_has_the_bits_of_what_is_returned(family):
-    x = drawn(3, M, K)
+    x = random(3, M, K)
     with family.override_aten():
         out = torch.empty(3, M, N)
         assert torch.matmul(x, WEIGHT.T, out=out) is out
@@ -97,7 +94,7 @@ def test_what_is_written_has_the_bits_of_what_is_returned(family):
 
 def test_a_product_of_one_step_needs_no_contract(family, launches):
     """The angles of rotary embeddings, of a type that the family does not multiply: each element is one product."""
-    rates, places = drawn(3, 8, 1).double(), torch.arange(16.0).double().expand(3, 1, 16)
+    rates, places = random(3, 8, 1).double(), torch.arange(16.0).double().expand(3, 1, 16)
     expected = rates @ places
     with family.override_aten() as override:
         assert torch.equal(rates @ places, expected) and not launches
@@ -107,16 +104,16 @@ def test_a_product_of_one_step_needs_no_contract(family, launches):
 
 
 def test_vectors(family):
-    x, y = drawn(K), drawn(K, seed=1)
-    matrix = drawn(M, K, seed=2)
+    x, y = random(K), random(K, seed=1)
+    matrix = random(M, K, seed=2)
     calls = {
         "dot": lambda: torch.dot(x, y),
         "dot out": lambda: torch.dot(x, y, out=torch.empty(())),
         "mm": lambda: x @ y,
-        "addmv": lambda: torch.addmv(drawn(M), matrix, y),
+        "addmv": lambda: torch.addmv(random(M), matrix, y),
         "addmv number": lambda: torch.addmv(torch.tensor(2.0), matrix, y),
-        "addmv in place": lambda: drawn(M).addmv_(matrix, y),
-        "addmv without": lambda: torch.addmv(drawn(M), matrix, y, beta=0),
+        "addmv in place": lambda: random(M).addmv_(matrix, y),
+        "addmv without": lambda: torch.addmv(random(M), matrix, y, beta=0),
     }
     for name, call in calls.items():
         expected = call()
@@ -128,14 +125,14 @@ def test_vectors(family):
 
 
 def test_what_torch_refuses_is_torchs_error(family):
-    x = drawn(3, M, K)
+    x = random(3, M, K)
     calls = [
         lambda: x @ WEIGHT,
         lambda: torch.tensor(1.0) @ x,
         lambda: functional.linear(x, WEIGHT, BIAS[1:]),
         lambda: torch.einsum("bmk,kn->bmn", x, WEIGHT),
-        lambda: torch.addmv(drawn(2), drawn(M, K), drawn(K)),
-        lambda: torch.addmm(drawn(M, 1), drawn(1, K), drawn(K, M)),
+        lambda: torch.addmv(random(2), random(M, K), random(K)),
+        lambda: torch.addmm(random(M, 1), random(1, K), random(K, M)),
         lambda: x @ WEIGHT.T.double(),
     ]
     for call in calls:
@@ -147,7 +144,7 @@ def test_what_torch_refuses_is_torchs_error(family):
 
 
 def test_other_sums_and_types_are_torchs(family):
-    x = drawn(3, M, K)
+    x = random(3, M, K)
     calls = [
         lambda: torch.einsum("bmk->mk", x),
         lambda: torch.einsum("...k,nk->...n", x, WEIGHT),
@@ -168,7 +165,7 @@ def test_other_sums_and_types_are_torchs(family):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.complex64])
 def test_gradients_of_what_is_left_to_torch(family, dtype):
     # Kernels for a device had changed which kernel of autograd torch's dispatcher gives for that device.
-    x, weight, bias = (each.to(dtype).requires_grad_() for each in (drawn(2, M, K), WEIGHT, BIAS))
+    x, weight, bias = (each.to(dtype).requires_grad_() for each in (random(2, M, K), WEIGHT, BIAS))
 
     def gradients():
         results = x @ weight.T, x[0] @ weight[0], functional.linear(x, weight, bias)
@@ -185,7 +182,7 @@ def test_gradients_of_what_is_left_to_torch(family, dtype):
 @pytest.mark.parametrize("recorded", ["x", "bias", "out"])
 def test_a_result_that_is_filled_records_no_gradient(family, recorded):
     # Torch refuses it; here the gradient had been recorded, so that a model worked with the family alone.
-    given = {"x": drawn(M, K), "bias": drawn(N), "out": torch.empty(M, N)}
+    given = {"x": random(M, K), "bias": random(N), "out": torch.empty(M, N)}
     given[recorded].requires_grad_()
     linear = torch._C._nn.linear
     with family.override_aten():
@@ -199,7 +196,7 @@ def test_a_result_that_is_filled_records_no_gradient(family, recorded):
 @pytest.mark.parametrize("how", ["compiled", "exported"])
 def test_a_model_compiled_after_it_has_its_gradients(family, how):
     # Torch keeps which kernels an operator had while it traced; with those of the override no gradient was recorded.
-    layer, x = nn.Linear(K, N), drawn(M, K).requires_grad_()
+    layer, x = nn.Linear(K, N), random(M, K).requires_grad_()
     with family.override_aten():
         if how == "compiled":
             torch.compile(layer, backend="aot_eager")(x)

@@ -10,7 +10,7 @@ import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.emit.loading import load_kernel
-from tests.helpers.emit.calls import Seen, Tagged, contracts, drawn, in_threads, operands, results
+from tests.helpers.emit.calls import Seen, Tagged, contracts, drawn, operands, results
 from tests.helpers.emit.gradients import bounds, by_autograd
 from tests.helpers.support import render_spec, spec
 
@@ -247,17 +247,6 @@ def test_no_gradient_comes_in(family):
     ours = leaves()
     Dropped.apply(called(family, *ours)).sum().backward()
     assert [x.grad for x in ours] == [None] * 3
-
-
-def test_threads_may_record_their_first_calls_at_once(render):
-    family = render("recorded_at_once", SPEC.format(backward="kernels"))
-
-    def work(_):
-        own = leaves()
-        return [torch.autograd.grad(called(family, *own).sum(), own) for _ in range(3)]
-
-    expected = torch.autograd.grad(theirs(*(other := leaves())).sum(), other)
-    torch.testing.assert_close(in_threads(5, work), [[expected] * 3] * 5)
 
 
 def test_a_column_major_result_is_changed_in_place(render):

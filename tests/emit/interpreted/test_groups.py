@@ -38,49 +38,32 @@ def reference(name, given):
     return torch.cat([*parts, x.new_zeros(len(a) - used, x.shape[-1])])
 
 
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("ends", ENDS, ids=str)
-def test_gradients_are_those_of_each_group(family, ends):
-    variants = contracts(family)
+def test_gradients_are_those_of_each_group(family, ends, named):
+    """Also of rows of A that `rows` names, several times or not at all, where those that A does not have are zeros."""
+    variants, generator = contracts(family), torch.Generator().manual_seed(6)
     names = [name for name in family._GRADIENTS if "save" not in name]
     assert len(names) == 12
     # All contracts with the first ends; with each of the others, a few that are all of them between them.
     place = ENDS.index(ends)
     for name in names[place - 1 :: len(ENDS) - 1] if place else names:
-        given = operands(variants[name])
-        given["offsets"] = torch.tensor(ends, dtype=torch.int32)
+        given = operands(variants[name]) | {"offsets": torch.tensor(ends, dtype=torch.int32)}
         needed = [x for x in given if x != "offsets"]
-        ours = {x: value.detach().requires_grad_(x in needed) for x, value in given.items()}
-        found = getattr(family, name)(**ours)
-        grad = torch.randn(found.shape, generator=torch.Generator().manual_seed(5))
-        found.backward(grad)
-        theirs = {x: value.detach().clone().requires_grad_(x in needed) for x, value in given.items()}
-        reference(name, theirs).backward(grad.double())
-        for x in needed:
-            assert ours[x].grad is not None and ours[x].grad.dtype == given[x].dtype, (name, x)
-            torch.testing.assert_close(ours[x].grad, theirs[x].grad, rtol=1e-4, atol=1e-4, msg=f"{name} {x}")
-
-
-@pytest.mark.parametrize("ends", ENDS[::3], ids=str)
-def test_gradients_of_rows_that_are_named_add_up(family, ends):
-    variants = contracts(family)
-    generator = torch.Generator().manual_seed(6)
-    for name in (name for name in family._GRADIENTS if "save" not in name):
-        given = operands(variants[name])
-        count = len(given["a"])
-        # Rows are named several times, or not at all, or are none of A's, which count as zeros.
-        rows = torch.randint(-2, count // 2, (count,), generator=generator, dtype=torch.int32)
-        rows[5], rows[7] = count, 2**31 - 1
-        there = (rows >= 0) & (rows < count)
-        given["offsets"] = torch.tensor(ends, dtype=torch.int32)
-        needed = [x for x in given if x != "offsets"]
-        ours = {x: value.detach().requires_grad_(x in needed) for x, value in given.items()}
+        ours, theirs = ({x: y.detach().clone().requires_grad_(x in needed) for x, y in given.items()} for _ in "ab")
+        read, rows = theirs, None
+        if named:
+            count = len(given["a"])
+            rows = torch.randint(-2, count // 2, (count,), generator=generator, dtype=torch.int32)
+            rows[5], rows[7] = count, 2**31 - 1
+            there = (rows >= 0) & (rows < count)
+            read = {**theirs, "a": torch.where(there[:, None], theirs["a"][torch.where(there, rows, 0)], 0.0)}
         found = getattr(family, name)(**ours, rows=rows)
         grad = torch.randn(found.shape, generator=generator)
         found.backward(grad)
-        theirs = {x: value.detach().clone().requires_grad_(x in needed) for x, value in given.items()}
-        gathered = torch.where(there[:, None], theirs["a"][torch.where(there, rows, 0)], 0.0)
-        reference(name, {**theirs, "a": gathered}).backward(grad.double())
+        reference(name, read).backward(grad.double())
         for x in needed:
+            assert ours[x].grad is not None and ours[x].grad.dtype == given[x].dtype, (name, x)
             torch.testing.assert_close(ours[x].grad, theirs[x].grad, rtol=1e-4, atol=1e-4, msg=f"{name} {x}")
 
 

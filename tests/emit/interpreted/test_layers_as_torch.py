@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
+from tests.helpers.emit.calls import random
 from tests.helpers.support import spec
 
 #: Nothing that torch's layer does.
@@ -21,10 +22,6 @@ SPEC = spec(
 )
 
 linear = torch.nn.functional.linear
-
-
-def random(*size):
-    return torch.randn(size, generator=torch.Generator().manual_seed(3))
 
 
 INPUTS = {

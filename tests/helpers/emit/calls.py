@@ -40,6 +40,11 @@ def drawn(shape: Sequence[int], dtype: torch.dtype, *, column: bool = False, see
     return x.mT if column else x
 
 
+def random(*shape: int, seed: int = 3) -> torch.Tensor:
+    """Random numbers of fp32."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
 def operands(
     variant: Variant, sizes: Mapping[str, int] = SIZES, default: torch.dtype = torch.float32
 ) -> dict[str, torch.Tensor]:
