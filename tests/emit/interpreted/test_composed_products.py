@@ -134,6 +134,8 @@ def test_what_torch_refuses_is_torchs_error(family):
         lambda: torch.addmv(random(2), random(M, K), random(K)),
         lambda: torch.addmm(random(M, 1), random(1, K), random(K, M)),
         lambda: x @ WEIGHT.T.double(),
+        lambda: torch.bmm(x, random(3, N, K)),
+        lambda: torch.mm(x[0], WEIGHT.T, out=torch.empty(M, N).double()),
     ]
     for call in calls:
         with pytest.raises(RuntimeError) as expected:
