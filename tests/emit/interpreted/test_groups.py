@@ -127,11 +127,6 @@ def written(scatter, offsets):
     return (scatter >= 0) & (scatter < ROWS) & (torch.arange(len(scatter)) < last)
 
 
-def rows_of(gemm, given):
-    """The first result of a call, for each row of the product."""
-    return results(gemm(**given))[0]
-
-
 @pytest.mark.parametrize("ends", ENDS, ids=str)
 def test_rows_are_written_where_they_are_named(family, ends):
     for name in SCATTERED:
@@ -206,10 +201,10 @@ def test_gradients_are_those_of_the_rows_that_were_written(family, ends):
         held = torch.randn(ROWS, 24)
 
         def ours(out, x, gemm=gemm, scatter=scatter):
-            return rows_of(gemm, {**x, "scatter": scatter, "out": out})
+            return results(gemm(**x, scatter=scatter, out=out))[0]
 
         def theirs(out, x, gemm=gemm, at=(places, there)):
-            return out.index_copy(0, at[0], rows_of(gemm, x)[at[1]])
+            return out.index_copy(0, at[0], results(gemm(**x))[0][at[1]])
 
         expected = stepped(theirs, given, held)
         for run in (ours, torch.compile(ours, fullgraph=True, backend="aot_eager")):

@@ -130,10 +130,7 @@ int cuModuleLoadData(void **module, const void *data)
     return called("cuModuleLoadData", " %d %016llx", image, (unsigned long long)hash(data, images[image].bytes));
 }
 
-int cuModuleUnload(void *module)
-{
-    return called("cuModuleUnload", " %d", (int)(uintptr_t)module - 1);
-}
+int cuModuleUnload(void *module) { return called("cuModuleUnload", " %d", (int)(uintptr_t)module - 1); }
 
 int cuModuleGetFunction(void **function, void *module, const char *name)
 {
