@@ -28,7 +28,7 @@ worker_pool.workers_by_default = lambda: _SHARE
 
 #: Files of which all tests take long, and beginnings of names in others.
 _WHOLE = (
-    "bounds/order_proof drawn/drawn emit/copies emit/invariant emit/never_chosen emit/sharding "
+    "bounds/order_proof drawn/drawn emit/copies emit/invariant emit/sharding "
     "tune/executors tune/public_calls tune/tuning_run "
     "verify/approximate_math verify/coverage verify/cubin_launches verify/cubin_package verify/operations "
     "verify/plugin"
@@ -39,7 +39,7 @@ _PLANTED = (
 )
 _INTERPRETED = (
     "backward_launches combine compiled composed_products experts "
-    "gradient_calls gradients graph_pass groups hub_tests layers_as_torch less_host_code "
+    "gradient_calls gradients graph_pass groups layers_as_torch less_host_code "
     "opcheck overridden_products"
 )
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.

@@ -40,24 +40,29 @@ def same(found, wanted):
     )
 
 
-def layer(families):
-    """A gated layer in two launches, its input, and what it computes in fp32."""
+def gated(families, weights, rows):
+    """A family, keywords of the first product and of its input, and what the gate gives of them in fp32."""
     family = families["block_fp8"]
     library = __import__(f"{family.__name__}._pack", fromlist=["quantize"])
-    torch.manual_seed(0)
-    up, down = torch.randn(256, 512) / 16, torch.randn(256, 128) / 16
-    first, second = library.quantize(up, UP), library.quantize(down, DOWN)
-    given = pack.quantize_rows(torch.randn(40, 256), Stored("fp8e4m3", "row", (1, 128)))
+    first = library.quantize(weights, UP)
+    given = pack.quantize_rows(torch.randn(rows, 256), Stored("fp8e4m3", "row", (1, 128)))
     x = given["a"].float() * given["a_scale"].repeat_interleave(128, -1)
     gate, other = (x @ library.dequantize(UP, **first)).chunk(2, -1)
-    exact = (functional.silu(gate) * other) @ library.dequantize(DOWN, **second)
+    return family, library, first, given, functional.silu(gate) * other
+
+
+def layer(families):
+    """A gated layer in two launches, its input, and what it computes in fp32."""
+    torch.manual_seed(0)
+    family, library, first, given, hidden = gated(families, torch.randn(256, 512) / 16, 40)
+    second = library.quantize(torch.randn(256, 128) / 16, DOWN)
 
     def call(a, a_scale):
         hidden, scale = getattr(family, UP)(a, a_scale=a_scale, **first)
         result = getattr(family, DOWN)(hidden, a_scale=scale, **second)
         return result
 
-    return call, given["a"], given["a_scale"], exact
+    return call, given["a"], given["a_scale"], hidden @ library.dequantize(DOWN, **second)
 
 
 def test_a_gated_layer_is_two_launches_without_a_copy(families):
@@ -70,16 +75,10 @@ def test_a_gated_layer_is_two_launches_without_a_copy(families):
 @pytest.mark.parametrize("hidden", [128, 200])
 def test_every_kernel_of_a_gate_has_the_scales_of_both_halves(families, hidden):
     """Where the second half begins within a block of scales, too."""
-    family = families["block_fp8"]
-    library = __import__(f"{family.__name__}._pack", fromlist=["quantize"])
     torch.manual_seed(2)
     # Scales that differ much from block to block.
     weights = torch.randn(256, 2 * hidden) * torch.tensor([0.05, 0.1, 0.2, 0.4]).repeat_interleave(128)[: 2 * hidden]
-    first = library.quantize(weights, UP)
-    given = pack.quantize_rows(torch.randn(24, 256), Stored("fp8e4m3", "row", (1, 128)))
-    x = given["a"].float() * given["a_scale"].repeat_interleave(128, -1)
-    gate, other = (x @ library.dequantize(UP, **first)).chunk(2, -1)
-    wanted = functional.silu(gate) * other
+    family, _, first, given, wanted = gated(families, weights, 24)
     kernels = sorted(path.stem for path in Path(str(family.__file__)).parent.glob(f"{UP}__*.py"))
     assert {"tiled_descriptor", "tiled_pointer"} <= {name.partition("__")[2].partition("_auto")[0] for name in kernels}
     for name in kernels:
