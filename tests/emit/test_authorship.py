@@ -180,12 +180,8 @@ def test_a_formatted_folder_passes_and_is_written_again(rerender, setting):
     assert rerender("family.yaml", "--diff").out == "" and contents(FOLDER) == changed
     assert rerender("verify", FOLDER, "--level", "static", "--jobs", "1").status == 0
     said = rerender("family.yaml")
-    assert said.status == 0 and " updated, " in said.out and in_unix() == whole
-
-
-def in_unix():
-    """The files of the folder, line ends aside."""
-    return {name: data.replace(b"\r\n", b"\n") for name, data in contents(FOLDER).items()}
+    assert said.status == 0 and " updated, " in said.out
+    assert {name: data.replace(b"\r\n", b"\n") for name, data in contents(FOLDER).items()} == whole
 
 
 def test_an_older_rendering_that_was_formatted_is_no_edit(rerender):

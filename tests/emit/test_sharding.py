@@ -11,14 +11,6 @@ SPEC = spec(
     "with: dtensor; backward: kernels"
 )
 #: The placements of the result and of the gradients of A, B and the bias.
-NONE = {
-    "rows": "S(0) S(0) P(sum) -",
-    "columns": "S(1) P(sum) S(0) -",
-    "K": "P(sum) S(1) S(1) -",
-    "nothing": "R R R -",
-    "rows and columns": "S(1) P(sum) S(0) -",
-    "K of A and columns": "S(1) P(sum) S(1) -",
-}
 CHAIN = {
     "rows": "S(0) S(0) P(sum) P(sum)",
     "columns": "S(1) P(sum) S(0) S(0)",
@@ -28,6 +20,7 @@ CHAIN = {
     "rows and columns": "S(1) P(sum) S(0) S(0)",
     "K of A and columns": "S(1) P(sum) S(1) S(0)",
 }
+NONE = {how: f"{places.rpartition(' ')[0]} -" for how, places in CHAIN.items()} | {"K": "P(sum) S(1) S(1) -"}
 #: Its columns are pairs, which are not divided.
 GATED = {
     **CHAIN,

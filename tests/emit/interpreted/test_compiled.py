@@ -24,8 +24,7 @@ PLAIN, CHAIN, OUTPUTS = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias", "gemm_
 
 
 def compiled(function, **options):
-    found = torch.compile(function, fullgraph=True, backend="aot_eager", **options)
-    return found
+    return torch.compile(function, fullgraph=True, backend="aot_eager", **options)
 
 
 def test_every_contract_is_one_operator_in_one_graph(family, launches):

@@ -227,8 +227,7 @@ def alike(request, render):
 
 
 def bits(x):
-    found = x.contiguous().view(torch.int16).tolist()
-    return found
+    return x.contiguous().view(torch.int16).tolist()
 
 
 def operands(contract, *, pitch=DEPTH):

@@ -151,10 +151,8 @@ def test_wrong_calls_are_refused_under_the_name_of_the_contract(family):
     for error, words, wrong in (
         (ValueError, "out must be given: scatter names its rows", {"scatter": scatter}),
         (ValueError, r"scatter must have shape \(41,\), got \(40,\)", {"scatter": scatter[:40], "out": out}),
-        (TypeError, "scatter must be torch.int32, got torch.int64", {"scatter": scatter.long(), "out": out}),
         (TypeError, "scatter must be a torch.Tensor, got list", {"scatter": scatter.tolist(), "out": out}),
         (TypeError, "rows must be a torch.Tensor, got ndarray", {"rows": scatter.numpy()}),
-        (ValueError, r"out must have shape \(50, 24\), got \(50, 23\)", {"scatter": scatter, "out": out[:, :23]}),
         (ValueError, r"out must have shape \(41, 24\), got \(50, 24\)", {"out": out}),
     ):
         with pytest.raises(error, match=f"{NAME}: {words}"):

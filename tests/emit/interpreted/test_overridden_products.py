@@ -318,7 +318,6 @@ def scaled_calls():
             lambda x: torch.baddbmm(bias, x.expand(3, M, K), batch.mT, alpha=2),
         ),
         "neither": ("gemm_fp32_rcr_none", lambda x: torch.addmm(nothing, x, w.T, beta=0)),
-        "none": ("gemm_fp32_rcr_bias", lambda x: torch.addmm(bias, x, w.T, alpha=1)),
     }
 
 
