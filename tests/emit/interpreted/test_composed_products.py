@@ -275,18 +275,6 @@ def test_rows_of_a_given_result_are_alike_too(alike):
             assert bits(function(a[first:last], b, **more, out=place[first:last])) == expected[first:last]
 
 
-def test_rows_of_a_batch_depend_on_neither_size(render):
-    spec = (
-        "summary: Rows alike.\nlayout: rcr\ndtype: fp16\nbatch: strided\nload: [pointer, descriptor]\ninvariant: rows\n"
-    )
-    function = render("alike_batch", spec).bmm_fp16_rcr_none
-    torch.manual_seed(0)
-    a, b = torch.randn(3, 18, DEPTH).half(), torch.randn(3, WIDTH, DEPTH).half().mT
-    whole = function(a, b)
-    for count, m in ((1, 1), (1, 18), (2, 17), (3, 1)):
-        assert torch.equal(function(a[:count, :m], b[:count]), whole[:count, :m])
-
-
 @pytest.mark.parametrize("load", ["pointer", "descriptor"])
 def test_a_row_of_a_group_depends_on_no_other_rows(render, load):
     """Neither on how many its group has and where it begins, nor on how many groups have rows at all."""
