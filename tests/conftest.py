@@ -1,10 +1,7 @@
 """Fixtures of all tests. Nothing here imports torch or triton: worker processes do."""
 
-from __future__ import annotations
-
 import itertools
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -15,7 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from generator.verify import worker_pool
 from generator.verify.worker_pool import Pool
-from tests.helpers.support import Cli, called
+from tests.helpers.support import called
 
 # A busy machine draws slowly.
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -43,7 +40,7 @@ _INTERPRETED = (
     "opcheck overridden_products"
 )
 #: What takes long, and runs after the other tests (`-m long`): files, with the names' beginnings if not all are meant.
-LONG: dict[str, tuple[str, ...]] = {
+LONG = {
     **{f"{name.replace('/', '/test_')}.py": () for name in _WHOLE.split()},
     "bench/test_cli.py": ("test_the_suites_shipped", "test_a_suite_from_file"),
     "bench/test_groups.py": ("test_kernels_of_groups_are_timed",),
@@ -96,7 +93,7 @@ _ON_DEMAND = ("browser", "drawn", "ecosystem", "install", "mutations", "operator
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Mark tests that take long, except those that run on demand only."""
     tests = Path(__file__).parent
     for item in items:
@@ -110,11 +107,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def pools() -> Iterator[Callable[[str], Pool]]:
+def pools():
     """The worker processes of a level, which all tests of this process share: each worker takes seconds to start."""
-    begun: dict[str, Pool] = {}
+    begun = {}
 
-    def of(level: str) -> Pool:
+    def of(level):
         if level not in begun:
             begun[level] = Pool(level, _SHARE)
         return begun[level]
@@ -128,7 +125,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def own_cache(tmp_path_factory):
     """Give each test a result cache of its own: what stand-ins for workers prove must reach no other run."""
     # Not the test's own `monkeypatch`, which it may undo.
     with pytest.MonkeyPatch.context() as patch:
@@ -137,7 +134,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli(tmp_path, monkeypatch, capsys):
     """Runs the command line in this process, in an empty folder: `cli("family.yaml", "--check")`."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: called(capsys, *arguments)

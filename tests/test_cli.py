@@ -1,7 +1,5 @@
 """The command line: every option and every exit status."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -9,20 +7,20 @@ from pathlib import Path
 import pytest
 
 import generator
-from tests.helpers.support import BASE, BESIDE_KERNELS, LIMITED, ROOT, Cli, Spoken, contents, python, unread
+from tests.helpers.support import BASE, BESIDE_KERNELS, LIMITED, ROOT, Spoken, contents, python, unread
 
 FAMILY = BASE + "epilogue: [none, bias]\nmasking: [none, mnk]\n"
 NAMES = [f"gemm_fp16_rcr_{e}__tiled_pointer_{m}_grouped" for e in ("none", "bias") for m in ("none", "mnk")]
 
 
 @pytest.fixture
-def family(cli: Cli) -> Cli:
+def family(cli):
     """The command line in a folder with family.yaml."""
     Path("family.yaml").write_text(FAMILY)
     return cli
 
 
-def test_rendering_goes_into_generated(family: Cli) -> None:
+def test_rendering_goes_into_generated(family):
     said = family("family.yaml")
     assert (said.status, said.out, said.err) == (0, f"generated/family: 4 kernels; {4 + LIMITED} created\n", "")
     assert sorted(contents(Path("generated"))) == sorted(
@@ -30,7 +28,7 @@ def test_rendering_goes_into_generated(family: Cli) -> None:
     )
 
 
-def test_out_and_the_path_of_a_spec_are_not_in_what_is_rendered(family: Cli, tmp_path: Path) -> None:
+def test_out_and_the_path_of_a_spec_are_not_in_what_is_rendered(family, tmp_path):
     Path("far/away").mkdir(parents=True)
     Path("far/away/family.yaml").write_text(FAMILY)
     family(tmp_path / "far/away/family.yaml", "--out", "vendor/kernels")
@@ -40,7 +38,7 @@ def test_out_and_the_path_of_a_spec_are_not_in_what_is_rendered(family: Cli, tmp
     assert not any(str(tmp_path).encode() in data for data in contents(Path("generated")).values())
 
 
-def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
+def test_check_names_what_differs_and_writes_nothing(family):
     family("family.yaml")
     Path("generated/family/manifest.json").unlink()
     Path("family.yaml").write_text(FAMILY.replace("masking: [none, mnk]", "masking: [mnk, k]"))
@@ -54,7 +52,7 @@ def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
     assert set(lines) == told and last == "7 files to change; render with: python -m generator family.yaml"
 
 
-def test_diff(family: Cli) -> None:
+def test_diff(family):
     family("family.yaml")
     assert family("family.yaml", "--diff") == Spoken(0, "", "")
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another.").replace("[none, mnk]", "[mnk, k]"))
@@ -67,7 +65,7 @@ def test_diff(family: Cli) -> None:
     assert "--- /dev/null\n+++ generated/family/gemm_fp16_rcr_none__tiled_pointer_k_grouped.py\n" in said.out
 
 
-def test_a_tile_that_is_left_out_is_not_listed_as_a_kernel_is(family: Cli) -> None:
+def test_a_tile_that_is_left_out_is_not_listed_as_a_kernel_is(family):
     tiles = "tile: [{m: 128, n: 128, k: 32, warps: 8, stages: 5}, {m: 64, n: 64, k: 32, warps: 4}]\n"
     text = BASE.replace("fp16", "fp32") + f"masking: [auto, none]\nload: [pointer, descriptor]\n{tiles}"
     Path("family.yaml").write_text(f"{text}targets: [sm86, sm90]\n")
@@ -80,7 +78,7 @@ def test_a_tile_that_is_left_out_is_not_listed_as_a_kernel_is(family: Cli) -> No
     assert lines[rows + 3] == "  never chosen by a function: 1" and len(lines) == rows + 5
 
 
-def test_list(family: Cli) -> None:
+def test_list(family):
     said = family("family.yaml", "--list")
     assert said.status == 0 and not Path("generated").exists()
     lines = ["family: 4 kernels from family.yaml", f"  {NAMES[0]}  [sm80 sm90]"]
@@ -89,7 +87,7 @@ def test_list(family: Cli) -> None:
     assert one.startswith("family: 1 kernel from family.yaml\n")
 
 
-def test_list_as_json(family: Cli) -> None:
+def test_list_as_json(family):
     Path("family.yaml").write_text(f"{FAMILY}load: [pointer, descriptor]\ntargets: [sm80, sm90]\n")
     Path("other.yaml").write_text(BASE)
     said = family("family.yaml", "other.yaml", "--list", "--json")
@@ -102,7 +100,7 @@ def test_list_as_json(family: Cli) -> None:
     assert reason == "sm80 has no bulk tensor copies; descriptors need sm90 or later"
 
 
-def test_only_goes_with_every_mode(family: Cli) -> None:
+def test_only_goes_with_every_mode(family):
     glob = "*_bias__*"
     listed = json.loads(family("family.yaml", "--only", glob, "--list", "--json").out)
     assert list(listed[0]["kernels"]) == NAMES[2:]
@@ -112,7 +110,7 @@ def test_only_goes_with_every_mode(family: Cli) -> None:
     assert family("family.yaml", "--only", glob, "--diff").status == 0
 
 
-def test_all(family: Cli) -> None:
+def test_all(family):
     Path("specs").mkdir()
     Path("specs/one.yaml").write_text(BASE)
     Path("specs/two.yaml").write_text(FAMILY)
@@ -123,11 +121,11 @@ def test_all(family: Cli) -> None:
     assert family("--all", "--check").out == "5 kernels of 2 families as the specs say\n"
 
 
-def test_all_without_specs(family: Cli) -> None:
+def test_all_without_specs(family):
     assert family("--all") == Spoken(2, "", "python -m generator: --all: no spec found as specs/*.yaml\n")
 
 
-def test_of_several_specs_one_is_wrong(family: Cli) -> None:
+def test_of_several_specs_one_is_wrong(family):
     Path("wrong.yaml").write_text(BASE + "masking: atuo\nload: x\n")
     Path("worse.yaml").write_text("a: [\n")
     said = family("family.yaml", "wrong.yaml", "worse.yaml")
@@ -136,7 +134,7 @@ def test_of_several_specs_one_is_wrong(family: Cli) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--check",), ("--diff",), ("--list",), ("--list", "--json")])
-def test_a_wrong_spec_is_status_2_in_every_mode(family: Cli, options: tuple[str, ...]) -> None:
+def test_a_wrong_spec_is_status_2_in_every_mode(family, options):
     Path("wrong.yaml").write_text(BASE + "masking: atuo\n")
     message = "wrong.yaml:4:10: masking: unknown value 'atuo'; did you mean 'auto'? legal: none, k, mn, mnk, auto\n"
     assert family("wrong.yaml", *options) == Spoken(2, "", message)
@@ -146,7 +144,7 @@ LONG = "x" * 300
 
 
 @pytest.mark.parametrize("arguments", [("family.yaml", "--out", LONG), ("new", LONG), ("new", f"{LONG}/family")])
-def test_what_the_system_refuses_is_one_line(family: Cli, arguments: tuple[str, ...]) -> None:
+def test_what_the_system_refuses_is_one_line(family, arguments):
     said = family(*arguments)
     assert (said.status, said.out) == (1, "") and re.fullmatch(f"{LONG}.*: File name too long\n", said.err)
 
@@ -158,14 +156,14 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_output_that_is_full_is_one_line(family: Cli, tmp_path: Path, command: str) -> None:
+def test_an_output_that_is_full_is_one_line(family, tmp_path, command):
     ran = python("-c", INTO.format(command.split(), "/dev/full"), cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (1, "standard output: cannot be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("option", ["--check", "--diff"])
-def test_a_difference_is_status_1_whoever_reads(family: Cli, tmp_path: Path, option: str, both: bool) -> None:
+def test_a_difference_is_status_1_whoever_reads(family, tmp_path, option, both):
     assert unread("family.yaml", option, cwd=tmp_path, both=both) == 1
     family("family.yaml")
     assert unread("family.yaml", option, cwd=tmp_path, both=both) == 0
@@ -175,7 +173,7 @@ def test_a_difference_is_status_1_whoever_reads(family: Cli, tmp_path: Path, opt
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_every_file_is_rendered_whoever_reads(family: Cli, tmp_path: Path, both: bool) -> None:
+def test_every_file_is_rendered_whoever_reads(family, tmp_path, both):
     Path("other.yaml").write_text(BASE)
     assert unread("family.yaml", "other.yaml", cwd=tmp_path, both=both) == 0
     assert family("family.yaml", "other.yaml", "--check").status == 0
@@ -188,7 +186,7 @@ def test_every_file_is_rendered_whoever_reads(family: Cli, tmp_path: Path, both:
         ("absent.yaml; family.yaml --json; verify; bench --table", 2),
     ],
 )
-def test_a_reader_that_stops_changes_no_status(family: Cli, tmp_path: Path, commands: str, status: int) -> None:
+def test_a_reader_that_stops_changes_no_status(family, tmp_path, commands, status):
     for command in commands.split("; "):
         assert unread(*command.split(), cwd=tmp_path, both=status == 2) == status, command
     assert Path("x.yaml").is_file() is (status == 0)
@@ -196,9 +194,7 @@ def test_a_reader_that_stops_changes_no_status(family: Cli, tmp_path: Path, comm
 
 @pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
 @pytest.mark.parametrize("option", ["--check", "--diff"])
-def test_a_difference_is_status_1_if_outputs_are_closed(
-    family: Cli, tmp_path: Path, option: str, closed: tuple[int, ...]
-) -> None:
+def test_a_difference_is_status_1_if_outputs_are_closed(family, tmp_path, option, closed):
     code = f"import os, sys; [os.close(n) for n in {closed}]; " + RUN.format(["family.yaml", option])
     ran = python("-c", code, cwd=tmp_path)
     # What belongs to one stream does not go to the other.
@@ -207,7 +203,7 @@ def test_a_difference_is_status_1_if_outputs_are_closed(
 
 
 @pytest.mark.parametrize("options", [("-OO",), ("-O",), ("-I",), ("-W", "error"), ("-u",)])
-def test_options_of_the_interpreter(family: Cli, tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_options_of_the_interpreter(family, tmp_path, options):
     family("family.yaml", "--out", "expected")
     # -I ignores PYTHONPATH.
     start = (
@@ -219,7 +215,7 @@ def test_options_of_the_interpreter(family: Cli, tmp_path: Path, options: tuple[
     assert contents(Path("generated")) == contents(Path("expected"))
 
 
-def test_every_command_has_a_parser_without_docstrings() -> None:
+def test_every_command_has_a_parser_without_docstrings():
     code = "import importlib, sys; from generator.commands import COMMANDS, render; render.parser()\n"
     code += "for name in COMMANDS:\n    module = importlib.import_module('generator.commands.' + name)\n"
     code += "    if hasattr(module, 'parser'): module.parser()\n    else: module.parse(['x'])"
@@ -227,11 +223,11 @@ def test_every_command_has_a_parser_without_docstrings() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_a_folder_that_was_removed(family: Cli, tmp_path: Path) -> None:
+def test_a_folder_that_was_removed(family, tmp_path):
     where = ("--out", tmp_path / "generated")
     Path("gone").mkdir()
 
-    def run(*arguments: object) -> Spoken:
+    def run(*arguments):
         words = [str(word) for word in arguments]
         ran = python("-c", f"import os, sys; os.chdir('gone'); os.rmdir('../gone'); {RUN.format(words)}", cwd=tmp_path)
         Path("gone").mkdir()
@@ -249,7 +245,7 @@ SUMMARY = "© é \u2013 ∑"
 NOT_ASCII = f"{FAMILY.replace('A product.', SUMMARY)}header: |\n  © Größe\n"
 
 
-def test_files_are_alike_where_the_system_has_only_ascii(family: Cli, tmp_path: Path) -> None:
+def test_files_are_alike_where_the_system_has_only_ascii(family, tmp_path):
     Path("größe.yaml").write_text(f"{NOT_ASCII}name: family\n", encoding="utf-8")
     assert family("größe.yaml", "--out", "one").status == 0
     ran = python("-m", "generator", "größe.yaml", "--out", "two", cwd=tmp_path, env=ASCII)
@@ -261,7 +257,7 @@ def test_files_are_alike_where_the_system_has_only_ascii(family: Cli, tmp_path: 
 
 
 @pytest.mark.parametrize("command", ["--list", "--list --json", "--diff", "--check", "--out größe --check", "explain"])
-def test_what_is_printed_where_the_system_has_only_ascii(family: Cli, tmp_path: Path, command: str) -> None:
+def test_what_is_printed_where_the_system_has_only_ascii(family, tmp_path, command):
     Path("family.yaml").write_text(NOT_ASCII, encoding="utf-8")
     words = command.split()
     call = ["explain", "family.yaml"] if command == "explain" else ["family.yaml", *words]
@@ -279,10 +275,10 @@ RUN = "os.execv(sys.executable, [sys.executable, '-m', 'generator', *{!r}])"
 INTO = "import os, sys; os.dup2(os.open({1!r}, os.O_WRONLY), 1); " + RUN.replace("{!r}", "{0!r}")
 
 
-def test_a_file_named_as_a_command(family: Cli) -> None:
+def test_a_file_named_as_a_command(family):
     Path("verify").write_text(FAMILY)
     assert family("./verify").out == f"generated/verify: 4 kernels; {4 + LIMITED} created\n"
 
 
-def test_version(family: Cli) -> None:
+def test_version(family):
     assert family("--version") == Spoken(0, f"python -m generator {generator.__version__}\n", "")

@@ -1,7 +1,5 @@
 """README.md and docs/: what they take from code and data is what `python docs/pages.py` makes; commands are legal."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib
@@ -10,11 +8,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 from packaging.specifiers import SpecifierSet
 
 from generator.bench import plot
@@ -22,7 +17,6 @@ from generator.commands import COMMANDS, bench, render, tune
 from generator.emit import manifest_reader, manifest_schema
 from generator.language.versions import minor_versions
 from generator.verify import proof_records
-from generator.verify.jobs import Subject
 from tests.helpers import shipped, support
 
 ROOT = support.ROOT
@@ -37,7 +31,7 @@ FOLDERS = {
 
 
 @functools.cache
-def _made(name: str) -> str:
+def _made(name):
     """Each table is made once, however many pages hold it."""
     return pages.TABLES[name]().strip()
 
@@ -45,26 +39,26 @@ def _made(name: str) -> str:
 @pytest.mark.parametrize(
     ("page", "name"), [(page, name) for page, text in TEXTS.items() for name in pages.tables(text)]
 )
-def test_a_table_is_what_its_command_makes(page: str, name: str) -> None:
+def test_a_table_is_what_its_command_makes(page, name):
     made = "" if name in pages.BUILT else _made(name)
     assert pages.table(name, TEXTS[page]) == made, "renew it: python docs/pages.py"
 
 
 @pytest.mark.parametrize("path", sorted((pages.MEASURED / "proofs").glob("*.json")), ids=lambda path: path.stem)
-def test_a_record_of_proofs_is_of_kernels_as_they_are(path: Path) -> None:
+def test_a_record_of_proofs_is_of_kernels_as_they_are(path):
     """What is recorded of an earlier form of every kernel proves nothing: no page may count it."""
     recorded = proof_records.read(path).proved
     assert 2 * len(recorded.keys() & figures._current()) > len(recorded)
 
 
-def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
+def test_every_kernel_is_proved_as_far_as_the_pages_say():
     """On a GPU and on each Triton version that it is for: a kernel that has changed since must be proved anew."""
     folders = [folder for folder in shipped.folders() if folder.name not in figures.NEWER]
     families = [manifest_reader.read(folder) for folder in folders]
     told = ", ".join(f"`{name}`" for name in figures.NEWER)
     assert f"kernels of {told} are proved at static, bounds and interpret" in TEXTS["docs/proving.md"]
     assert "run on an NVIDIA H200 or an H100: every kernel of `specs/` that is for it; " in TEXTS["docs/proving.md"]
-    proved: dict[Subject, set[str]] = {}
+    proved = {}
     for record in map(proof_records.read, (pages.MEASURED / "proofs").glob("*.json")):
         minor = ".".join(record.place["triton"].split(".")[:2])
         for subject, levels in record.proved.items():
@@ -82,7 +76,7 @@ def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
             assert not missing, f"{kernel.name}: {missing}"
 
 
-def test_every_table_stands_on_a_page() -> None:
+def test_every_table_stands_on_a_page():
     assert {name for text in TEXTS.values() for name in pages.tables(text)} == pages.TABLES.keys()
     # A marker that is misspelt would leave its table unchecked.
     markers = sum(len(re.findall(r"^<!-- (?:table|end of)", text, re.M)) for text in TEXTS.values())
@@ -93,11 +87,11 @@ FIGURES = [(page, *found) for page, text in TEXTS.items() for found in figures.P
 
 
 @pytest.mark.parametrize(("page", "shown", "words"), FIGURES)
-def test_a_figure_is_what_the_data_says(page: str, shown: str, words: str) -> None:
+def test_a_figure_is_what_the_data_says(page, shown, words):
     assert shown == figures.figure(words), "renew it: python docs/pages.py"
 
 
-def test_every_figure_has_a_comment_that_makes_it() -> None:
+def test_every_figure_has_a_comment_that_makes_it():
     # One that is misspelt, or not behind a figure, would leave it unchecked.
     assert sum(text.count("<!-- figure") for text in TEXTS.values()) == len(FIGURES)
     # Arguments may be given in vain: each function is of use somewhere.
@@ -114,18 +108,18 @@ _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```.*?^```$|" + figur
 
 
 @pytest.mark.parametrize("page", TEXTS)
-def test_a_number_of_kernels_or_sizes_is_made_from_data(page: str) -> None:
+def test_a_number_of_kernels_or_sizes_is_made_from_data(page):
     found = {"".join((*each[:2], " ", each[2])) for each in _COUNTED.findall(_MADE.sub("", TEXTS[page]))}
     assert found == NOT_FROM_DATA.get(page, set()), "put a comment behind it: docs/figures.py"
 
 
-def test_the_coverage_that_is_told_is_of_the_kernels_as_they_are() -> None:
+def test_the_coverage_that_is_told_is_of_the_kernels_as_they_are():
     script = support.module(ROOT / "measured" / "scripts" / "coverage.py")
     kept = json.loads((ROOT / "measured" / "coverage.json").read_text())
     assert kept["kernels"] == script.digest(script.rendered()), "renew it by measured/scripts/coverage.py"
 
 
-def test_the_table_of_speed_says_how_often_a_peer_is_faster() -> None:
+def test_the_table_of_speed_says_how_often_a_peer_is_faster():
     """README.md shows what decides: at how many of the sizes the kernels are slower."""
     head, _, *rows = pages.table("speed", TEXTS["README.md"]).splitlines()
     sizes, slower = (head.split(" | ").index(word) for word in ("sizes", "slower"))
@@ -140,12 +134,12 @@ def test_the_table_of_speed_says_how_often_a_peer_is_faster() -> None:
     ("page", "number"),
     [(page, number) for page, text in TEXTS.items() for number, _ in enumerate(pages.consoles(text))],
 )
-def test_a_command_prints_what_stands_behind_it(page: str, number: int) -> None:
+def test_a_command_prints_what_stands_behind_it(page, number):
     block = list(pages.consoles(TEXTS[page]))[number]
     assert pages.console(block) == block, "renew it: python docs/pages.py"
 
 
-def _sessions() -> Iterator[ParameterSet]:
+def _sessions():
     """Each page with a session, less the blocks that compile a program to a file, which takes long; whole on demand."""
     for page, text in TEXTS.items():
         if "```pycon" in text:
@@ -167,7 +161,7 @@ _PYCON = re.compile(r"^```pycon\n.*?^```$", re.M | re.S)
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor compiles C++")
 @pytest.mark.parametrize(("page", "whole"), [*_sessions()])
-def test_a_session_prints_what_stands_in_it(page: str, whole: bool, tmp_path: Path, cli: support.Cli) -> None:
+def test_a_session_prints_what_stands_in_it(page, whole, tmp_path, cli):
     """All `pycon` blocks of a page are one session, with the families that the page renders."""
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     text = TEXTS[page]
@@ -190,26 +184,26 @@ def test_a_session_prints_what_stands_in_it(page: str, whole: bool, tmp_path: Pa
     assert done.returncode == 0, done.stdout
 
 
-def test_the_reference_has_every_key_of_a_manifest() -> None:
+def test_the_reference_has_every_key_of_a_manifest():
     table = TEXTS["docs/reference.md"].partition("## Keys of manifest.json")[2]
     named = {word for row in re.findall(r"^\| (.*?) \|", table, re.M) for word in re.findall("`([a-z_]+)`", row)}
     assert named == manifest_schema.SCHEMA.contents["properties"].keys()
 
 
-def test_the_cookbook_has_a_spec_and_a_call_for_each_task() -> None:
+def test_the_cookbook_has_a_spec_and_a_call_for_each_task():
     _, *tasks = re.split(r"^## ", TEXTS["docs/cookbook.md"], flags=re.M)
     assert len(tasks) == 12 and all(_SPEC.search(task) or "docs/examples/" in task for task in tasks)
     assert all("```pycon\n" in task or "```console\n" in task for task in tasks)
 
 
-def test_every_plot_is_on_a_page_and_small() -> None:
+def test_every_plot_is_on_a_page_and_small():
     shown = {name for text in TEXTS.values() for name in re.findall(r"!\[[^]]+\]\((?:docs/)?plots/(\w+)\.svg\)", text)}
     assert shown == pages.PLOTS.keys() == {path.stem for path in pages.PLOT_FOLDER.iterdir()}
     assert max(path.stat().st_size for path in pages.PLOT_FOLDER.iterdir()) < 200_000
 
 
 @pytest.mark.parametrize("name", pages.PLOTS)
-def test_a_plot_is_of_the_committed_measurements(name: str, tmp_path: Path) -> None:
+def test_a_plot_is_of_the_committed_measurements(name, tmp_path):
     committed = (pages.PLOT_FOLDER / f"{name}.svg").read_text(encoding="utf-8")
     digest = plot.digest(pages.plotted(name))
     assert f"sha256 of the measurements shown: {digest}" in committed, "renew it: python docs/pages.py"
@@ -222,12 +216,12 @@ def test_a_plot_is_of_the_committed_measurements(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("page", TEXTS)
-def test_a_table_has_at_most_seven_columns(page: str) -> None:
+def test_a_table_has_at_most_seven_columns(page):
     rows = [line for line in TEXTS[page].splitlines() if re.match(r"\|( ?:?-+:? ?\|)+$", line)]
     assert all(row.count("|") - 1 <= 7 for row in rows)
 
 
-def _commands(text: str) -> list[list[str]]:
+def _commands(text):
     """The arguments of each `python -m generator` in the page's blocks."""
     blocks = re.findall(r"```(?:bash|console)\n(.*?)```", text.replace("\\\n", ""), re.S)
     lines = [re.split(r"&&|;|\|", line.removeprefix("$ "))[-1] for block in blocks for line in block.splitlines()]
@@ -239,8 +233,8 @@ SHOWN = [(page, command) for page, text in TEXTS.items() for command in _command
 
 
 @pytest.mark.parametrize(("page", "command"), SHOWN, ids=lambda value: value if isinstance(value, str) else None)
-def test_a_command_that_is_shown_has_options_that_exist(page: str, command: list[str]) -> None:
-    parsers: dict[str, Callable[[list[str]], object]] = {"bench": bench.parse, "tune": tune.parse}
+def test_a_command_that_is_shown_has_options_that_exist(page, command):
+    parsers = {"bench": bench.parse, "tune": tune.parse}
     if command[0] in parsers:
         parsers[command[0]](command[1:])
     elif command[0] in COMMANDS:
@@ -251,7 +245,7 @@ def test_a_command_that_is_shown_has_options_that_exist(page: str, command: list
 
 
 @pytest.mark.parametrize("page", TEXTS)
-def test_a_path_that_is_named_exists(page: str) -> None:
+def test_a_path_that_is_named_exists(page):
     named = set(re.findall(rf"(?<![\w/.~-])((?:{'|'.join(FOLDERS)})/[\w./*-]*[\w/*])", TEXTS[page]))
     for path in named:
         folder, _, rest = path.partition("/")
@@ -259,11 +253,11 @@ def test_a_path_that_is_named_exists(page: str) -> None:
             assert list(FOLDERS[folder].glob(rest)) if rest else FOLDERS[folder].is_dir(), f"{page} names {path}"
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len(TEXTS["README.md"].splitlines()) <= 140
 
 
-def test_a_link_of_the_readme_leads_somewhere() -> None:
+def test_a_link_of_the_readme_leads_somewhere():
     """Sphinx looks after the links of the other pages."""
     links = re.findall(r"\]\(([^)]+)\)", TEXTS["README.md"])
     assert links
@@ -274,7 +268,7 @@ def test_a_link_of_the_readme_leads_somewhere() -> None:
         assert (ROOT / path).is_file() and (not heading or heading in slugs), link
 
 
-def test_long_tables_are_built_with_the_site() -> None:
+def test_long_tables_are_built_with_the_site():
     page = pages.built(TEXTS["docs/benchmarks.md"])
     assert all(pages.table(name, page).count("\n") > 5 for name in pages.BUILT)
     assert all(pages.table(name, page) for name in pages.tables(page))

@@ -1,14 +1,11 @@
 """The first hour: what is measured is of the commands that stand in docs/first_hour.md, and they work."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -32,18 +29,18 @@ PRINTED = {
 }
 
 
-def script() -> ModuleType:
+def script():
     """The script that runs the steps."""
     return module(SCRIPT)
 
 
-def steps(mode: str) -> dict[str, str]:
+def steps(mode):
     """The commands of the page."""
-    found: dict[str, str] = script().steps((ROOT / "docs" / "first_hour.md").read_text(encoding="utf-8"), mode)
+    found = script().steps((ROOT / "docs" / "first_hour.md").read_text(encoding="utf-8"), mode)
     return found
 
 
-def assert_done(found: dict[str, str]) -> None:
+def assert_done(found):
     """Every step without a GPU printed what it must."""
     assert found.keys() == PRINTED.keys()
     for name, printed in found.items():
@@ -51,16 +48,16 @@ def assert_done(found: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("mode", MEASURED)
-def test_what_is_measured_is_of_the_commands_of_the_page(mode: str) -> None:
+def test_what_is_measured_is_of_the_commands_of_the_page(mode):
     measured = {step["step"]: step["command"] for step in MEASURED[mode]["steps"]}
     assert measured == steps(mode), "run measured/scripts/first_hour.py again"
 
 
-def test_the_transcript_is_of_steps_that_did_what_they_should() -> None:
+def test_the_transcript_is_of_steps_that_did_what_they_should():
     assert_done({step["step"]: step["printed"] for step in MEASURED["cpu"]["steps"]})
 
 
-def test_what_is_measured_printed_what_the_commands_print_now(tmp_path: Path) -> None:
+def test_what_is_measured_printed_what_the_commands_print_now(tmp_path):
     """Of the steps without times that need nothing installed: names of files, words and counts are those of today."""
     names = ("new", "render", "read", "vendor", "package")
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
@@ -74,14 +71,14 @@ def test_what_is_measured_printed_what_the_commands_print_now(tmp_path: Path) ->
     assert printed == {name: measured[name] for name in names}, "run measured/scripts/first_hour.py again"
 
 
-def test_every_block_that_is_run_is_a_step() -> None:
+def test_every_block_that_is_run_is_a_step():
     """A marker that is misspelt would leave its block out."""
     text = (ROOT / "docs" / "first_hour.md").read_text(encoding="utf-8")
     assert text.count("```bash\n") == 1 + len(steps("cpu")) + len(steps("gpu"))
 
 
 @pytest.mark.install
-def test_the_steps_work_as_they_are_written(tmp_path: Path) -> None:
+def test_the_steps_work_as_they_are_written(tmp_path):
     results = tmp_path / "hour.json"
     done = python(SCRIPT, "--json", results)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,5 @@
 """Files of machines with odd values: each is read with its meaning, or refused with its path, a line and the reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable
@@ -46,60 +44,60 @@ OUTCOME = TrialOutcome(
 )
 
 
-def _journal(path: Path) -> None:
+def _journal(path):
     with Journal(path) as journal:
         journal.append("first", "family/one 16x16x16", TrialOutcome(lost="no answer"), PLACE, {ONE: "ab"})
         journal.append("second", "family/gmm_fp16_rcr_none 4g64x16x16", OUTCOME, PLACE, {ONE: "ab", TWO: "cd"})
 
 
-def _read_journal(path: Path) -> Any:
+def _read_journal(path):
     journal = Journal(path)
     standing = [each for place in journal.places for each in journal.standing(place, "family", {ONE: "ab", TWO: "cd"})]
     assert list(samples_of(standing, {})) == []
     return [json.loads(kept.line(key)) for key, kept in journal.kept.items()][1:]
 
 
-def _tuned(path: Path) -> None:
+def _tuned(path):
     assert OUTCOME.winner is not None
     fit = RateFit({row_of("gmm_fp16_rcr_none", ONE, ROW): (1.0, 1e-6, 1e-6, 1e-6, 1e12, 1e-6, 0.1, -0.1)}, 0.01, 0.02)
     put(path, winners.text_of(Winners(PLACE, {ONE: "ab", TWO: "cd"}, (OUTCOME.winner,), fit), path))
 
 
-def _read_tuned(path: Path) -> Any:
+def _read_tuned(path):
     found = winners.read(path)
     page(tuning_report.of_winners(found))
     return json.loads(winners.text_of(found, path))
 
 
-def _spec(path: Path) -> None:
+def _spec(path):
     path.write_text(tuned_files.GOOD)
     path.with_name("spec.yaml").write_text(tuned_files.SPEC.replace("found.json", path.name))
 
 
-def _read_by_spec(path: Path) -> None:
+def _read_by_spec(path):
     expand(read_spec(path.with_name("spec.yaml")))
 
 
-def _regret(path: Path) -> None:
+def _regret(path):
     chosen, best = Chosen(TWO, ROW, 3e-6, True), Timed(ONE, ROW, 2e-6)
     found = regret.Regret("family", "gmm_fp16_rcr_none", Shape(64, 16, 16), 0.5, chosen, best, 7, 2e-6)
     groups = dataclasses.replace(found, shape=Shape(64, 16, 16, groups=4, routing="zipf"))
     put(path, regret.text_of(regret.RegretResults(PLACE, (found, groups)), path))
 
 
-def _read_regret(path: Path) -> Any:
+def _read_regret(path):
     found = regret.read(path)
     page(tuning_report.of_regret(found))
     return json.loads(regret.text_of(found, path))
 
 
-def _bench(path: Path) -> None:
+def _bench(path):
     sides = [records.side("ours", "kernel", [1.5, 2.0]), records.side("torch", "peer", [1.0, 3.0])]
     failed = records.wrong(records.side("other", "kernel", [1.0]))
     records.save(records.results(records.record(*sides, failed)), path)
 
 
-def _read_bench(path: Path) -> Any:
+def _read_bench(path):
     found = measurements.load(path)
     results_report.markdown(found, found.records)
     results_report.markdown(found, found.records, brief=True, by_rows=True)
@@ -107,24 +105,24 @@ def _read_bench(path: Path) -> Any:
     return json.loads(measurements.text_of(found, path))
 
 
-def _proofs(path: Path) -> None:
+def _proofs(path):
     interpreted = {"interpret": {"cases": 3, "worst_error": 0.5, "not_proved": {"case": "reason"}}}
     compiled = {"cases": 20, "shared": 229432, "registers": 158}
     line = {"kernel": ONE, "device": "ab", "compile sm90": compiled, "hosts": {"cd": interpreted}}
     path.write_text(json.dumps({"place": {"device": "NVIDIA H200", "triton": "3.6.0"}, "kernels": [line]}))
 
 
-def _read_proofs(path: Path) -> Any:
+def _read_proofs(path):
     found = proof_records.read(path)
     proof_records.table([path], set(found.proved))
     return json.loads(proof_records.text_of(found, path))
 
 
-def _shapes(path: Path) -> None:
+def _shapes(path):
     path.write_text(json.dumps({"summary": "Some.", "shapes": ["16x32x64", [1, 2, 3], "2x3x4x5", "4g5x6x7"]}))
 
 
-def _suite(path: Path) -> None:
+def _suite(path):
     case = {"name": "squares", "title": "Squares", "peer": "cublas", "kernels": [{"family": "fp16_rcr", "label": "a"}]}
     found = {"summary": "Some.", "seconds": 1, "bound": 0.9, "by_rows": True, "cases": [{**case, "shapes": ["1x2x3"]}]}
     path.write_text(json.dumps(found))
@@ -155,7 +153,7 @@ KINDS = {
 }
 
 
-def wrong_answers(kind: Kind, folder: Path) -> tuple[int, list[str]]:
+def wrong_answers(kind, folder):
     """How many mutations there are, and those with another exception, without path and line, or of another meaning."""
     path = folder / ("file.jsonl" if kind.lines else "file.json")
     kind.write(path)
@@ -183,14 +181,14 @@ def wrong_answers(kind: Kind, folder: Path) -> tuple[int, list[str]]:
     return number, found
 
 
-def _same(meaning: Any, data: bytes, *, lines: bool) -> bool:
+def _same(meaning, data, *, lines):
     text = data.decode("utf-8-sig")
     # A last line that is cut off is of a run that was killed.
     found = [json.loads(line) for line in text.rpartition("\n")[0].split("\n")[1:]] if lines else json.loads(text)
     return json.dumps(_usual(meaning), sort_keys=True) == json.dumps(_usual(found), sort_keys=True)
 
 
-def _usual(value: Any) -> Any:
+def _usual(value):
     """The same without what means the same as nothing: null, false, equal groups, what has no entries."""
     if isinstance(value, list):
         return [_usual(each) for each in value]
@@ -201,6 +199,6 @@ def _usual(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_mutation_is_read_with_its_meaning_or_refused_with_a_line(kind: str, tmp_path: Path) -> None:
+def test_every_mutation_is_read_with_its_meaning_or_refused_with_a_line(kind, tmp_path):
     number, found = wrong_answers(KINDS[kind], tmp_path)
     assert number > 80 and not found, "\n".join([f"{len(found)} of {number}", *found[:20]])

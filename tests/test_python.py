@@ -1,19 +1,16 @@
 """`import generator`: the functions of the command line, with typed results, as docs/automation.md shows them."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import generator
-from tests.helpers.support import BASE, GENERATED, ROOT, Cli, python
+from tests.helpers.support import BASE, GENERATED, ROOT, python
 
 PAGE = (ROOT / "docs" / "automation.md").read_text(encoding="utf-8").partition("## From Python\n")[2]
 FUNCTIONS = ("render", "check", "variants", "verify")
@@ -26,18 +23,18 @@ STABLE = {*FUNCTIONS, "formula", *RESULTS, *PARTS, *VALUES, *ERRORS, "GeneratorE
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_names_are_those_that_are_promised() -> None:
+def test_the_names_are_those_that_are_promised():
     assert set(generator.__all__) == STABLE and len(generator.__all__) == len(STABLE)
     assert set(dir(generator)) >= STABLE and all(hasattr(generator, name) for name in STABLE)
     with pytest.raises(AttributeError, match="module 'generator' has no attribute 'rendr'"):
-        generator.rendr  # type: ignore[attr-defined] # noqa: B018
+        generator.rendr  # noqa: B018
 
 
-def test_the_types_are_of_the_same_names() -> None:
+def test_the_types_are_of_the_same_names():
     """`__init__.pyi` is what type checkers read: each name is imported from the module that defines it."""
     tree = ast.parse((ROOT / "generator" / "__init__.pyi").read_text(encoding="utf-8"))
     stated = {(each.names[0].name, each.module) for each in tree.body if isinstance(each, ast.ImportFrom)}
@@ -50,13 +47,13 @@ def test_the_types_are_of_the_same_names() -> None:
     assert (ROOT / "generator" / "py.typed").is_file()
 
 
-def test_results_are_frozen() -> None:
+def test_results_are_frozen():
     for name in {*RESULTS, *PARTS, *VALUES} - {"JobState"}:
         assert getattr(generator, name).__dataclass_params__.frozen, name
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_page_has_each_function_with_its_parameters(name: str) -> None:
+def test_the_page_has_each_function_with_its_parameters(name):
     shown = re.search(rf"^\| `{name}\((.*?)\)` \|", PAGE, re.M)
     assert shown is not None
     words = []
@@ -67,19 +64,19 @@ def test_the_page_has_each_function_with_its_parameters(name: str) -> None:
     assert shown[1] == ", ".join(words)
 
 
-def test_the_page_has_every_error_and_its_exit_status() -> None:
+def test_the_page_has_every_error_and_its_exit_status():
     shown = {name: int(status) for name, status in re.findall(r"^\| `(\w+)` \|.*\| (\d) \|$", PAGE, re.M)}
     assert shown == ERRORS
     assert all(issubclass(getattr(generator, name), generator.GeneratorError) for name in ERRORS)
 
 
-def loaded_after(code: str, cwd: Path) -> set[str]:
+def loaded_after(code, cwd):
     ran = python("-c", f"import sys, generator; {code}; print(*sys.modules)", cwd=cwd)
     assert ran.returncode == 0, ran.stderr
     return set(ran.stdout.splitlines()[-1].split())
 
 
-def test_what_does_not_prove_imports_no_torch(tmp_path: Path) -> None:
+def test_what_does_not_prove_imports_no_torch(tmp_path):
     assert {name for name in loaded_after("0", ROOT) if name.startswith(("generator.", "yaml", "jinja2"))} == set()
     (tmp_path / "family.yaml").write_text(BASE)
     heavy = {"torch", "triton", "numpy", "z3", "generator.verify.verification_run"}
@@ -87,7 +84,7 @@ def test_what_does_not_prove_imports_no_torch(tmp_path: Path) -> None:
         assert not loaded_after(f"generator.{name}('family.yaml')", tmp_path) & heavy
 
 
-def test_verify_is_a_function_whatever_was_imported() -> None:
+def test_verify_is_a_function_whatever_was_imported():
     """The package of that name takes the attribute's place when one of its modules is imported."""
     importlib.import_module("generator.verify.jobs")
     from generator import verify
@@ -95,7 +92,7 @@ def test_verify_is_a_function_whatever_was_imported() -> None:
     assert callable(generator.verify) and inspect.signature(verify).parameters["levels"].default is None
 
 
-def test_results_say_what_the_command_line_prints(cli: Cli) -> None:
+def test_results_say_what_the_command_line_prints(cli):
     Path("family.yaml").write_text(f"{BASE}masking: [auto, none]\n")
     first = generator.render("family.yaml").families[0]
     assert (first.name, first.folder, first.spec) == ("family", Path("generated/family"), Path("family.yaml"))
@@ -110,7 +107,7 @@ def test_results_say_what_the_command_line_prints(cli: Cli) -> None:
     assert json.loads(cli("family.yaml", "--list", "--json").out) == json.loads(json.dumps(listed))
 
 
-def test_a_difference_has_its_diff_if_asked_for(cli: Cli) -> None:
+def test_a_difference_has_its_diff_if_asked_for(cli):
     Path("family.yaml").write_text(BASE)
     (folder,) = generator.render("family.yaml").families
     path = folder.folder / f"{folder.kernels[0]}.py"
@@ -124,20 +121,20 @@ def test_a_difference_has_its_diff_if_asked_for(cli: Cli) -> None:
     assert generator.render("family.yaml", force=True).families[0].updated == (path.name,)
 
 
-def test_orphans_and_reports_in_their_order() -> None:
+def test_orphans_and_reports_in_their_order():
     for name in ("one", "two"):
         Path(f"{name}.yaml").write_text(BASE)
     generator.render(["one.yaml", "two.yaml"])
-    events: list[object] = []
+    events = []
     found = generator.check("one.yaml", orphans=True, report=events.append)
     assert not found.ok and found.orphans == (Path("generated/two"),)
     assert events == [*found.orphans, *found.families]
     assert generator.check("one.yaml").ok
 
 
-def test_warnings_are_no_exceptions(cli: Cli) -> None:
+def test_warnings_are_no_exceptions(cli):
     Path("family.yaml").write_text(f"{BASE}select: table\ntuned: later.json\n")
-    events: list[object] = []
+    events = []
     result = generator.render("family.yaml", report=events.append)
     assert len(result.warnings) == 1 and result.warnings[0].line == 5
     assert events == [*result.warnings, *result.families]
@@ -150,9 +147,7 @@ def test_warnings_are_no_exceptions(cli: Cli) -> None:
     [("summary: x\n", {}, "SpecError"), (None, {}, "SpecError"), (BASE, {"only": "nothing"}, "CallError")],
 )
 @pytest.mark.parametrize("name", ["render", "check", "variants"])
-def test_errors_are_those_of_the_command_line(
-    cli: Cli, name: str, text: str | None, options: dict[str, str], error: str
-) -> None:
+def test_errors_are_those_of_the_command_line(cli, name, text, options, error):
     if text is not None:
         Path("family.yaml").write_text(text)
     with pytest.raises(getattr(generator, error)) as caught:
@@ -164,7 +159,7 @@ def test_errors_are_those_of_the_command_line(
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_is_no_path_is_refused(name: str) -> None:
+def test_what_is_no_path_is_refused(name):
     """Text is taken for a path, whose length the system may refuse, and a file for the paths that are its lines."""
     call = getattr(generator, name)
     Path("family.yaml").write_text(BASE)
@@ -203,17 +198,15 @@ def test_what_is_no_path_is_refused(name: str) -> None:
         ({"levels": ["static"], "case": "x"}, "the level static proves a kernel as a whole"),
     ],
 )
-def test_a_wrong_call_of_verify(options: dict[str, Any], message: str) -> None:
+def test_a_wrong_call_of_verify(options, message):
     with pytest.raises(generator.CallError, match=re.escape(message)):
         generator.verify(GENERATED / "ladder", **options)
 
 
-def test_verify_returns_what_it_found_and_prints_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], cli: Cli
-) -> None:
+def test_verify_returns_what_it_found_and_prints_nothing(tmp_path, capsys, cli):
     Path("family.yaml").write_text(BASE)
     (folder,) = generator.render("family.yaml").families
-    events: list[object] = []
+    events = []
     right = generator.verify("family.yaml", levels=["static"], report=events.append)
     assert right.ok and [result.job.name for result in right.results] == list(folder.kernels) and not right.stopped
     assert isinstance(events[0], generator.VerificationPlan) and events[1:] == list(right.results)

@@ -1,12 +1,9 @@
 """README.md and docs/ say what is so: of examples, words of the language, proofs, and messages that the code has."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -26,28 +23,28 @@ TUNED = ROOT / "specs" / "tuned"
 @pytest.mark.parametrize(
     "path", sorted({*TUNED.glob("*/*.json")} - {*TUNED.glob("*/torch.json")}), ids=lambda path: path.stem
 )
-def test_what_is_tuned_was_measured_of_kernels_as_they_are(path: Path) -> None:
+def test_what_is_tuned_was_measured_of_kernels_as_they_are(path):
     """A kernel whose code has changed since may be slower or faster: measure it again."""
     folder = shipped.folder(path.stem)
     measured = json.loads(path.read_text())["kernels"]
     assert measured and all(of_file(folder / f"{name}.py").timed == digest for name, digest in measured.items())
 
 
-def test_the_kernel_shown_is_the_one_rendered() -> None:
+def test_the_kernel_shown_is_the_one_rendered():
     shown = re.search(r"```python\n(    acc = .*?)```", README, re.S)
     assert shown is not None
     rendered = ROOT / "generated" / "ladder" / "gemm_fp16_rcr_none__tiled_pointer_mnk_grouped.py"
     assert shown[1] in rendered.read_text(encoding="utf-8")
 
 
-def test_the_operations_shown_are_those_of_the_specs() -> None:
+def test_the_operations_shown_are_those_of_the_specs():
     shown = re.findall(r"```yaml\n(ops:\n.*?)epilogue:", (DOCS / "epilogues.md").read_text(encoding="utf-8"), re.S)
     rendered = "".join((ROOT / "specs" / name).read_text(encoding="utf-8") for name in ("ops.yaml", "gated.yaml"))
     assert len(shown) == 2
     assert all(line in rendered for block in shown for line in block.splitlines())
 
 
-def test_the_axes_named_are_those_of_the_language() -> None:
+def test_the_axes_named_are_those_of_the_language():
     table = (DOCS / "spec.md").read_text(encoding="utf-8")
     words = {word for word, each in DTYPE_SHORTHANDS.items() if each.naming}
     for entries in (SELECT, BACKWARD, INVARIANT, PACKAGE, *WORDS.values()):
@@ -55,7 +52,7 @@ def test_the_axes_named_are_those_of_the_language() -> None:
     assert {word for word in words if not re.search(rf"\b{word}\b", table)} == set()
 
 
-def test_the_correction_that_is_shown_makes_products_of_bf16_right() -> None:
+def test_the_correction_that_is_shown_makes_products_of_bf16_right():
     calling = (DOCS / "calling.md").read_text(encoding="utf-8")
     shown = re.search(r"```python\n([^`]*interpreter\.install\(\)\n)```", calling)
     assert shown is not None
@@ -72,7 +69,7 @@ torch.testing.assert_close(gemm_bf16_rcr_bias_relu(a, b, bias=bias), exact.bfloa
     assert support.python("-c", call, env={"TRITON_INTERPRET": "1"}).returncode == 1
 
 
-def test_every_target_is_told() -> None:
+def test_every_target_is_told():
     table = PROVING.split("how far its kernels are proved |")[1].split("\n\n")[0]
     assert {target for target in TARGETS if not re.search(rf"\b{target}\b", table)} == set()
 
@@ -81,7 +78,7 @@ PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 MESSAGES = re.findall(r"^\| `(.{8,}?)` \| ", PAGE, re.M)
 
 
-def text(node: ast.AST) -> str:
+def text(node):
     """A string as the code writes it, with `…` for what is put into it."""
     match node:
         case ast.Constant(value=str(value)):
@@ -94,7 +91,7 @@ def text(node: ast.AST) -> str:
 
 
 @functools.cache
-def everything() -> str:
+def everything():
     """All texts of the generator and its templates."""
     found = []
     for path in sorted((ROOT / "generator").rglob("*.py")):
@@ -105,10 +102,10 @@ def everything() -> str:
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_an_entry_is_of_a_message(message: str) -> None:
+def test_an_entry_is_of_a_message(message):
     parts = [part for part in message.split("…") if len(part.strip()) > 3]
     assert parts and [part for part in parts if part not in everything()] == []
 
 
-def test_every_entry_is_found() -> None:
+def test_every_entry_is_found():
     assert len(MESSAGES) == len(re.findall(r"^\| `", PAGE, re.M)) > 30

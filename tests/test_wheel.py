@@ -1,7 +1,5 @@
 """The wheel: built offline, it renders in a foreign folder, without torch and without triton."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
@@ -19,14 +17,14 @@ from tests.helpers.support import GENERATED, LONGEST, ROOT, SPECS, contents
 NEEDED = ("fastjsonschema", "filelock", "jinja2", "markupsafe", "yaml", "packaging", "tqdm")
 
 
-def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(*command, cwd, **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | variables
     words = [str(word) for word in command]
     return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=LONGEST)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """The wheel, made from the source distribution of the checkout."""
     out = tmp_path_factory.mktemp("dist")
     built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
@@ -36,7 +34,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     """A folder of modules: the wheel's, and links to what rendering needs; nothing else can be imported."""
     site = tmp_path_factory.mktemp("site")
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel)
@@ -49,7 +47,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def test_the_wheel_carries_templates_and_measurements_and_nothing_of_the_checkout(wheel: Path) -> None:
+def test_the_wheel_carries_templates_and_measurements_and_nothing_of_the_checkout(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.j2")}
     measured = {path.relative_to(ROOT / "specs").as_posix() for path in (ROOT / "specs" / "tuned").rglob("*.json")}
@@ -75,7 +73,7 @@ PYTEST = ("_pytest", "pytest", "py", "pluggy", "iniconfig", "pygments", "excepti
 
 
 @pytest.fixture(scope="module")
-def with_pytest(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def with_pytest(installed, tmp_path_factory):
     """A folder of modules: the installed ones, and pytest's; it has no other plugin."""
     site = tmp_path_factory.mktemp("with_pytest")
     found = [spec.origin for name in PYTEST if (spec := importlib.util.find_spec(name)) and spec.origin]
@@ -89,9 +87,7 @@ def with_pytest(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.mark.parametrize("command", ["module", "program"])
 @pytest.mark.parametrize("project", PROJECTS)
-def test_a_project_with_a_generator_of_its_own_keeps_pytest(
-    with_pytest: Path, tmp_path: Path, project: str, command: str
-) -> None:
+def test_a_project_with_a_generator_of_its_own_keeps_pytest(with_pytest, tmp_path, project, command):
     own, test, *others = PROJECTS[project]
     texts = {own: "MINE = 1\n", test: "from generator import MINE\n\ndef test_mine():\n    assert MINE\n"}
     for path, text in {**texts, **dict.fromkeys(others, "")}.items():
@@ -110,7 +106,7 @@ def test_a_project_with_a_generator_of_its_own_keeps_pytest(
     assert "Traceback" not in done.stderr
 
 
-def test_the_plugin_of_the_wheel_proves_a_family(with_pytest: Path, tmp_path: Path) -> None:
+def test_the_plugin_of_the_wheel_proves_a_family(with_pytest, tmp_path):
     call = (sys.executable, "-S", "-m", "pytest", "-p", "no:cacheprovider")
     assert "--gemm-family=DIR" in run(*call, "--help", cwd=tmp_path, PYTHONPATH=str(with_pytest)).stdout
     shutil.copytree(GENERATED / "ladder", tmp_path / "ladder")
@@ -125,7 +121,7 @@ OWN = "summary: x\nlayout: rcr\ndtype: bf16\nepilogue: bias+silu\nselect: fastes
 
 
 @pytest.mark.parametrize("spec", ["bf16_rrr", "own"])
-def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: str) -> None:
+def test_it_renders_in_a_foreign_folder(installed, tmp_path, spec):
     text = OWN if spec == "own" else (ROOT / "specs" / f"{spec}.yaml").read_text()
     (tmp_path / f"{spec}.yaml").write_text(text)
     expected = tmp_path / "expected"
@@ -139,10 +135,10 @@ def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: s
     assert contents(tmp_path / "generated" / spec) == contents(expected / spec)
 
 
-def test_a_first_family_without_the_checkout(installed: Path, tmp_path: Path) -> None:
+def test_a_first_family_without_the_checkout(installed, tmp_path):
     """From nothing to a package, each command as a new user gives it, without torch and without triton."""
 
-    def generator(*arguments: object) -> str:
+    def generator(*arguments):
         ran = run(sys.executable, "-S", "-m", "generator", *arguments, cwd=tmp_path, PYTHONPATH=str(installed))
         assert (ran.returncode, ran.stderr) == (0, "")
         return ran.stdout
@@ -157,7 +153,7 @@ def test_a_first_family_without_the_checkout(installed: Path, tmp_path: Path) ->
     assert (tmp_path / "hub" / "build" / "torch-cuda" / "metadata.json").is_file()
 
 
-def test_what_needs_the_gpu_stack_says_so(installed: Path, tmp_path: Path) -> None:
+def test_what_needs_the_gpu_stack_says_so(installed, tmp_path):
     call = [sys.executable, "-S", "-m", "generator", "verify", SPECS[0], "--out", GENERATED]
     ran = run(*call, cwd=tmp_path, PYTHONPATH=str(installed))
     assert ran.returncode == 2 and "Traceback" not in ran.stderr

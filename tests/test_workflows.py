@@ -1,12 +1,8 @@
 """The workflows that docs/ gives for CI: each command is one that exists, with the arguments that the inputs make."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +16,7 @@ EXAMPLES = ROOT / "docs" / "examples"
 STUB = '#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@" END\n'
 
 
-def calls(script: str, folder: Path, **variables: str) -> list[list[str]]:
+def calls(script, folder, **variables):
     """The commands that a script of CI runs, with their arguments."""
     for name in ("python", "pip"):
         (folder / name).write_text(STUB)
@@ -31,7 +27,7 @@ def calls(script: str, folder: Path, **variables: str) -> list[list[str]]:
     return [found.split("\n") for found in re.split(r"\nEND\n", done.stdout) if found]
 
 
-def folder_of(tmp_path: Path) -> Path:
+def folder_of(tmp_path):
     for name in ("specs/one.yaml", "specs/two.yaml", "generated/one/x", "generated/two/x"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -51,13 +47,13 @@ WANTED = [
 
 
 @pytest.fixture
-def github() -> dict[Any, Any]:
+def github():
     # PyYAML reads `on` as true.
-    found: dict[Any, Any] = yaml.safe_load((EXAMPLES / "github.yml").read_text())
+    found = yaml.safe_load((EXAMPLES / "github.yml").read_text())
     return found
 
 
-def ran_by_github(workflow: dict[Any, Any], tmp_path: Path, **given: str) -> list[list[str]]:
+def ran_by_github(workflow, tmp_path, **given):
     """The commands of all jobs, with these inputs and the defaults of the others."""
     inputs = {name: entry["default"] for name, entry in workflow[True]["workflow_call"]["inputs"].items()}
     assert given.keys() <= inputs.keys()
@@ -74,12 +70,12 @@ def ran_by_github(workflow: dict[Any, Any], tmp_path: Path, **given: str) -> lis
     return ran
 
 
-def test_the_workflow_for_github(github: dict[Any, Any], tmp_path: Path) -> None:
+def test_the_workflow_for_github(github, tmp_path):
     assert ran_by_github(github, tmp_path) == WANTED
     render.parser().parse_args(WANTED[1][3:])
 
 
-def test_the_call_that_is_shown_checks_the_folder_that_it_names(github: dict[Any, Any], tmp_path: Path) -> None:
+def test_the_call_that_is_shown_checks_the_folder_that_it_names(github, tmp_path):
     page = (ROOT / "docs" / "automation.md").read_text(encoding="utf-8")
     shown = next(found for found in re.findall(r"```yaml\n(.*?)```", page, re.S) if "uses: ./.github" in found)
     given = yaml.safe_load(shown)["jobs"]["kernels"]["with"]
@@ -90,14 +86,14 @@ def test_the_call_that_is_shown_checks_the_folder_that_it_names(github: dict[Any
     assert all(family.startswith(f"{given['out']}/") for family in given["families"].split())
 
 
-def test_the_template_for_gitlab(tmp_path: Path) -> None:
+def test_the_template_for_gitlab(tmp_path):
     found = yaml.safe_load((EXAMPLES / "gitlab.yml").read_text())
     variables = {**found.pop("variables"), "CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "2"}
     scripts = [line for job in found.values() for line in job["script"]]
     assert [call for line in scripts for call in calls(line, folder_of(tmp_path), **variables)] == WANTED
 
 
-def test_github_stores_what_passed_from_the_default_branch_alone(github: dict[Any, Any]) -> None:
+def test_github_stores_what_passed_from_the_default_branch_alone(github):
     steps = github["jobs"]["proved"]["steps"]
     uses = [step.get("uses", "pytest" if "pytest" in step.get("run", "") else "") for step in steps]
     restore, proofs, save = (uses.index(x) for x in ("actions/cache/restore@v4", "pytest", "actions/cache/save@v4"))
@@ -110,7 +106,7 @@ def test_github_stores_what_passed_from_the_default_branch_alone(github: dict[An
     assert not any(step.get("uses", "").startswith("actions/cache@") for step in steps)
 
 
-def test_gitlab_restores_what_passed_and_stores_it_where_that_is_set(tmp_path: Path) -> None:
+def test_gitlab_restores_what_passed_and_stores_it_where_that_is_set(tmp_path):
     found = yaml.safe_load((EXAMPLES / "gitlab.yml").read_text())
     job = found["gemm-proved"]
     assert found["variables"]["GEMM_CACHE_POLICY"] == "pull" and job["cache"]["policy"] == "$GEMM_CACHE_POLICY"
@@ -118,7 +114,7 @@ def test_gitlab_restores_what_passed_and_stores_it_where_that_is_set(tmp_path: P
     for folder in (home, project):
         folder.mkdir()
 
-    def run(part: str) -> None:
+    def run(part):
         variables = {**os.environ, "HOME": str(home)}
         ran = subprocess.run(
             ["bash", "-eu", "-c", "\n".join(job[part])], cwd=project, env=variables, capture_output=True
@@ -145,13 +141,13 @@ def test_gitlab_restores_what_passed_and_stores_it_where_that_is_set(tmp_path: P
 @pytest.mark.parametrize(
     "hook", yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()), ids=lambda hook: hook["id"]
 )
-def test_a_hook_is_a_command_that_exists(hook: dict[str, Any]) -> None:
+def test_a_hook_is_a_command_that_exists(hook):
     name, *arguments = hook["entry"].split()
     assert name == "gemm-generator" and f"| `{hook['id']}` |" in (ROOT / "docs" / "automation.md").read_text()
     render.parser().parse_args([*arguments, *hook["args"]])
 
 
-def test_no_page_installs_the_generator_from_an_index() -> None:
+def test_no_page_installs_the_generator_from_an_index():
     """It is on none: a checkout, a wheel's file, or an address with a commit."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *EXAMPLES.iterdir()]
     for path in (*pages, *(ROOT / "generator").rglob("*.py")):

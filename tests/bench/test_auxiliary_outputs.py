@@ -1,9 +1,6 @@
 """Outputs beside C and quantised results, judged as C is: what is wrong, left out, or of another shape is no result."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,16 +24,16 @@ RIGHT = """x = a.double() @ b.double()
 NAMES = ("preact", "row_sum", "col_sum", "row_amax")
 
 
-def of(word: str = WORD, dtype: str = "fp16") -> Problem:
+def of(word=WORD, dtype="fp16"):
     return problem(dtype, chain_of(tuple(word.split("+"))))
 
 
-def body(change: str = "pass") -> str:
+def body(change="pass"):
     return RIGHT.replace("CHANGE", change)
 
 
 @pytest.mark.parametrize("shape", [Shape(24, 40, 32), Shape(1, 40, 32), Shape(24, 40, 32, batch=3)], ids=str)
-def test_right_outputs_are_timed(tmp_path: Path, shape: Shape) -> None:
+def test_right_outputs_are_timed(tmp_path, shape):
     options = Options(rounds=2, peers=("cublas", "eager"))
     record = measured(contestant(tmp_path, "right", body()), of=replace(of(), shape=shape), options=options)
     assert all(side.failure is None and side.gpu is not None for side in record.sides)
@@ -46,7 +43,7 @@ def test_right_outputs_are_timed(tmp_path: Path, shape: Shape) -> None:
 
 @pytest.mark.parametrize("index", range(4), ids=NAMES)
 @pytest.mark.parametrize("change", ["outputs[{}] *= 1.02", "outputs[{}][3] += 30", "outputs[{}][3] = float('nan')"])
-def test_a_wrong_output_is_a_wrong_side(tmp_path: Path, change: str, index: int) -> None:
+def test_a_wrong_output_is_a_wrong_side(tmp_path, change, index):
     wrong = contestant(tmp_path, "wrong", body(change.format(index)))
     record = measured(wrong, contestant(tmp_path, "right", body()), of=of())
     side, right, peer = record.sides
@@ -64,12 +61,12 @@ def test_a_wrong_output_is_a_wrong_side(tmp_path: Path, change: str, index: int)
         ("outputs[1] = outputs[1][:, None]", "row_sum is (24, 1), expected (24,)"),
     ],
 )
-def test_outputs_of_another_form_are_told(tmp_path: Path, change: str, message: str) -> None:
+def test_outputs_of_another_form_are_told(tmp_path, change, message):
     side, _ = measured(contestant(tmp_path, "wrong", body(change)), of=of()).sides
     assert side.failure is not None and message in side.failure and not side.refused
 
 
-def test_an_output_that_is_no_longer_written_is_seen(tmp_path: Path) -> None:
+def test_an_output_that_is_no_longer_written_is_seen(tmp_path):
     """The timed calls hand out the first call's sums again, which the check has spoilt meanwhile."""
     change = "kept.setdefault(a.data_ptr(), outputs[1]); outputs[1] = kept[a.data_ptr()]"
     path = contestant(tmp_path, "late", body(change))
@@ -79,7 +76,7 @@ def test_an_output_that_is_no_longer_written_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("out", ["fp16", "int8"])
-def test_narrow_results_and_whole_numbers_have_their_sums(out: str) -> None:
+def test_narrow_results_and_whole_numbers_have_their_sums(out):
     """Of int8 every C is exact, and a sum in fp32 is not."""
     whole = of(WORD.replace("+relu", ""), "int8") if out == "int8" else of()
     (one,) = random_operands.make_sets(whole, "cpu", 1, seed=0)
@@ -91,7 +88,7 @@ def test_narrow_results_and_whole_numbers_have_their_sums(out: str) -> None:
         assert check.judge(whole, found, each).fault is not None
 
 
-def test_sums_that_cancel_are_judged_by_their_terms() -> None:
+def test_sums_that_cancel_are_judged_by_their_terms():
     """Rounding of the terms is all of what is left of a sum that comes to nothing; a term too many is still seen."""
     large = Problem(Shape(1, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), chain_of(("row_sum",)))
     (one,) = random_operands.make_sets(large, "cpu", 1, seed=0)
@@ -118,12 +115,12 @@ QUANTISED = """from generator.runtime import pack
 BLOCK = {"fp8e4m3": {"block": 32}, "int8": {"block": 32}}
 
 
-def quantised(word: str) -> Problem:
+def quantised(word):
     return problem("fp16", chain_of([{"operation": "quantize", "to": word, **BLOCK.get(word, {})}]))
 
 
 @pytest.mark.parametrize("word", ["fp8e4m3", "int8", "mxfp8e5m2", "mxfp4"])
-def test_right_elements_and_scales_are_timed(tmp_path: Path, word: str) -> None:
+def test_right_elements_and_scales_are_timed(tmp_path, word):
     text = QUANTISED.replace("WORD", word).replace("CHANGE", "pass")
     record = measured(contestant(tmp_path, "right", text), of=quantised(word), options=Options(rounds=2))
     side = record.sides[0]
@@ -132,19 +129,19 @@ def test_right_elements_and_scales_are_timed(tmp_path: Path, word: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["scale = scale.roll(1, -1)", "scale = scale * 1.5", "found.zero_()"])
-def test_scales_of_others_and_missing_elements_are_wrong(tmp_path: Path, change: str) -> None:
+def test_scales_of_others_and_missing_elements_are_wrong(tmp_path, change):
     text = QUANTISED.replace("WORD", "fp8e4m3").replace("CHANGE", change)
     side = measured(contestant(tmp_path, "wrong", text), of=quantised("fp8e4m3"), options=Options(rounds=2)).sides[0]
     assert side.failure is not None and side.failure.startswith("wrong result: ")
 
 
-def test_the_bytes_of_elements_and_scales_are_counted() -> None:
+def test_the_bytes_of_elements_and_scales_are_counted():
     found = quantised("mxfp4")
     m, n, k = found.shape.m, found.shape.n, found.shape.k
     assert found.bytes == 2 * (m * k + k * n) + m * n // 2 + m * -(-n // 32)
 
 
-def test_a_sum_of_one_term_is_off_as_that_is() -> None:
+def test_a_sum_of_one_term_is_off_as_that_is():
     """The product of a single row is small here and there, where its rounding is not."""
     line = Problem(Shape(1, 4096, 512), Dtype.of("fp32"), Layout.of("rrr"), chain_of(("col_sum",)))
     (one,) = random_operands.make_sets(line, "cpu", 1, seed=0)

@@ -1,8 +1,5 @@
 """The command line, and the whole way with interpreted kernels."""
 
-from __future__ import annotations
-
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +7,7 @@ import pytest
 
 from generator.bench import comparison_plan
 from generator.bench.benchmark_run import plan_of, run
-from generator.bench.measurements import ComparisonRecord, load
+from generator.bench.measurements import load
 from generator.bench.suite import SUITES, read_suite
 from generator.commands import command_line
 from generator.commands.bench import parse
@@ -18,7 +15,7 @@ from generator.language.errors import CallError
 from tests.helpers import shipped
 from tests.helpers.bench import records
 from tests.helpers.bench.fake_device import FakeDevice
-from tests.helpers.support import ROOT, Cli, python
+from tests.helpers.support import ROOT, python
 
 SPEC = (
     "summary: Small tiles.\nname: tiny\nlayout: [rcr, sss]\ndtype: fp16\nepilogue: [none, bias+relu]\n"
@@ -43,7 +40,7 @@ cases:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tiny(tmp_path, monkeypatch):
     """A folder with a spec, rendered, and a suite."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "specs").mkdir()
@@ -53,12 +50,12 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def interpreted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def interpreted(folder, *arguments):
     environment = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     return python("-m", "tests.helpers.bench.interpreted", *arguments, cwd=folder, env=environment)
 
 
-def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_suite_from_file_to_table_and_back(tiny, capsys):
     arguments = ["--suite", "suite.yaml", "--rounds", "2", "--workers", "0", "--json", "kept.json"]
     first = interpreted(tiny, *arguments)
     capsys.readouterr()
@@ -79,8 +76,8 @@ def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureF
     assert again.out == first.stdout
 
 
-def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny: Path) -> None:
-    def planned(*more: str) -> tuple[float | None, tuple[str, ...], set[tuple[str, ...] | None]]:
+def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny):
+    def planned(*more):
         call = parse(["--suite", "suite.yaml", *more])
         found = plan_of(call)
         return call.seconds, call.peers, {each.peers for each in found}
@@ -95,7 +92,7 @@ def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny: Path) -> N
     assert planned()[2] == {("eager",)} and planned("--peer", "cublas")[2] == {None}
 
 
-def test_without_a_gpu_it_is_refused(tiny: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_it_is_refused(tiny, cli, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     said = cli("bench", "--suite", "suite.yaml")
     assert said.status == 2 and "torch finds no CUDA device" in said.err
@@ -112,13 +109,13 @@ def test_without_a_gpu_it_is_refused(tiny: Path, cli: Cli, monkeypatch: pytest.M
         ("contract: gemm_fp16_rcr_none", "contract: gemm_bf16_rcr_none", "has gemm_bf16_rcr_none"),
     ],
 )
-def test_a_wrong_suite_is_refused(tiny: Path, cli: Cli, old: str, new: str, message: str) -> None:
+def test_a_wrong_suite_is_refused(tiny, cli, old, new, message):
     (tiny / "suite.yaml").write_text(SUITE.replace(old, new, 1))
     said = cli("bench", "--suite", "suite.yaml")
     assert said.status == 2 and message in said.err
 
 
-def test_only_keeps_cases_or_kernels(tiny: Path) -> None:
+def test_only_keeps_cases_or_kernels(tiny):
     assert [c.case for c in plan_of(parse(["--suite", "suite.yaml", "--only", "fused"]))] == ["fused"]
     (some,) = plan_of(parse(["--suite", "suite.yaml", "--only", "*sss*"]))
     assert [c.label for c in some.contestants] == ["strided"]
@@ -130,7 +127,7 @@ def test_only_keeps_cases_or_kernels(tiny: Path) -> None:
 RENDERED = {"formulas": Path("docs/examples/formulas.yaml")}
 
 
-def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_suites_shipped_find_their_kernels(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     for path in SUITES.glob("*.yaml"):
         specs, out = [RENDERED[path.stem]] if path.stem in RENDERED else [], shipped.GENERATED
@@ -140,8 +137,8 @@ def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch, 
         assert comparison_plan.of_suite(read_suite(path), comparison_plan.Families(specs, out))
 
 
-def test_a_summary_needs_ratios_and_a_table_a_time(tmp_path: Path, cli: Cli) -> None:
-    def said(what: str, *kept: ComparisonRecord) -> tuple[int, str]:
+def test_a_summary_needs_ratios_and_a_table_a_time(tmp_path, cli):
+    def said(what, *kept):
         records.save(records.results(*kept), tmp_path / "kept.json")
         found = cli("bench", "--json", "kept.json", what)
         return found.status, found.err

@@ -1,14 +1,10 @@
 """The CUDA device with torch.cuda replaced, and the workers that compile ahead: what no GPU is needed to hold."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -23,51 +19,51 @@ from generator.problem.product import Problem, Shape
 class Cuda:
     """As much of torch.cuda as the device touches; `log` tells what was done, `capturing` whether a capture runs."""
 
-    def __init__(self) -> None:
-        self.log: list[str] = []
+    def __init__(self):
+        self.log = []
         self.streams = ["main"]
         self.capturing = False
 
-    def Stream(self) -> Any:
+    def Stream(self):
         return SimpleNamespace(wait_stream=lambda other: self.log.append("side waits"))
 
-    def current_stream(self) -> Any:
+    def current_stream(self):
         return SimpleNamespace(wait_stream=lambda other: self.log.append("main waits"))
 
     @contextlib.contextmanager
-    def stream(self, side: Any) -> Iterator[None]:
+    def stream(self, side):
         self.streams.append("side")
         try:
             yield
         finally:
             self.streams = ["main"]
 
-    def CUDAGraph(self) -> Any:
+    def CUDAGraph(self):
         return SimpleNamespace(replay=lambda: self.log.append("replay"))
 
     @contextlib.contextmanager
-    def graph(self, graph: Any, stream: Any, capture_error_mode: str) -> Iterator[None]:
+    def graph(self, graph, stream, capture_error_mode):
         self.capturing = True
         yield
         self.capturing = False
 
-    def Event(self, enable_timing: bool) -> Any:
+    def Event(self, enable_timing):
         return SimpleNamespace(record=lambda: self.log.append("event"), elapsed_time=lambda end: 2.5)
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         self.log.append("synchronize")
 
-    def current_device(self) -> int:
+    def current_device(self):
         return 0
 
-    def get_device_properties(self, index: int) -> Any:
+    def get_device_properties(self, index):
         return SimpleNamespace(
             name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, L2_cache_size=60 * 2**20
         )
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
+def cuda(monkeypatch):
     fake = Cuda()
     for name in dir(fake):
         if not name.startswith("_") and hasattr(torch.cuda, name):
@@ -76,8 +72,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     return fake
 
 
-def test_work_is_captured_and_replayed_between_events(cuda: Cuda) -> None:
-    seen: list[tuple[str, bool]] = []
+def test_work_is_captured_and_replayed_between_events(cuda):
+    seen = []
     replay = device.CudaDevice().record(lambda: seen.append((cuda.streams[-1], cuda.capturing)))
     assert replay.method == "graph"
     assert seen == [("side", False), ("side", True)], "run once on the stream before it is captured there"
@@ -88,8 +84,8 @@ def test_work_is_captured_and_replayed_between_events(cuda: Cuda) -> None:
     assert reading() == 0.0025
 
 
-def test_work_that_cannot_be_captured_is_timed_by_events(cuda: Cuda, capsys: pytest.CaptureFixture[str]) -> None:
-    def work() -> None:
+def test_work_that_cannot_be_captured_is_timed_by_events(cuda, capsys):
+    def work():
         cuda.log.append("work")
         if cuda.capturing:
             raise RuntimeError("operation not permitted when stream is capturing")
@@ -105,28 +101,26 @@ def test_work_that_cannot_be_captured_is_timed_by_events(cuda: Cuda, capsys: pyt
     assert cuda.log == ["event", "work", "event"]
 
 
-def test_the_environment_names_device_and_versions(cuda: Cuda) -> None:
+def test_the_environment_names_device_and_versions(cuda):
     environment = device.CudaDevice().environment
     assert environment.items() >= {"device": "NVIDIA H200", "l2_bytes": 60 * 2**20, "driver": "580.1"}.items()
     assert environment.keys() >= {"capability", "multiprocessors", "cuda", "python", "torch", "triton"}
 
 
-def comparison(name: str, shape: Shape = Shape(16, 16, 16)) -> Comparison:  # noqa: B008 - frozen
+def comparison(name, shape=Shape(16, 16, 16)):  # noqa: B008 - frozen
     problem = Problem(shape, Dtype.of("fp16"), Layout.of("rcr"), chain_of(("bias",)))
     contestant = Contestant(name, "family", f"gemm__{name}", Path(f"{name}.py"), name, Layout.of("rcr"))
     return Comparison("case", "Case", problem, (contestant,))
 
 
-def test_a_call_is_compiled_once() -> None:
+def test_a_call_is_compiled_once():
     comparisons = [comparison("one"), comparison("one"), comparison("two"), comparison("one", Shape(1, 1, 1))]
     found = [(c.kernel, p.shape.numbers, index) for p, c, index in workers.calls(comparisons, "select")]
     assert found == [("gemm__one", [16] * 3, None), ("gemm__two", [16] * 3, None), ("gemm__one", [1] * 3, None)]
 
 
 @pytest.mark.parametrize(("longest", "late"), [(60.0, False), (0.1, True)])
-def test_workers_that_fail_or_are_late_do_not_stop_the_run(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], longest: float, late: bool
-) -> None:
+def test_workers_that_fail_or_are_late_do_not_stop_the_run(monkeypatch, capfd, longest, late):
     """There is no such file, and a process takes longer than a tenth of a second to start."""
     monkeypatch.setattr(workers, "_WORTH_IT", 1)
     workers.compile_ahead(workers.calls([comparison("one"), comparison("two")], "select"), 4, longest)

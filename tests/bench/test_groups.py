@@ -1,12 +1,7 @@
 """Rows in groups: how shapes say them, how rows are spread, what torch multiplies them by, and what is checked."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -35,11 +30,11 @@ SPEC = (
 GROUPS = Shape(40, 24, 32, groups=5, routing="zipf")
 
 
-def problem(*words: str, shape: Shape = GROUPS, dtype: str = "fp16") -> Problem:
+def problem(*words, shape=GROUPS, dtype="fp16"):
     return Problem(shape, Dtype.of(dtype), Layout.of("rcr"), chain_of(words))
 
 
-def test_a_shape_says_its_groups_and_how_rows_are_spread(tmp_path: Path) -> None:
+def test_a_shape_says_its_groups_and_how_rows_are_spread(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("[5g40x24x32, '5g40x24x32:zipf', 5g40x24x32+8:one, 5x40x24x32]")
     found = read_shapes(path)
@@ -51,7 +46,7 @@ def test_a_shape_says_its_groups_and_how_rows_are_spread(tmp_path: Path) -> None
     assert Shape(3, 24, 32, groups=5, routing="zipf").sizes == (3, 1, 24, 32), "more groups than rows can reach"
 
 
-def test_what_no_row_reaches_is_not_counted_as_moved() -> None:
+def test_what_no_row_reaches_is_not_counted_as_moved():
     shape = Shape(4, 24, 32, groups=64, routing="one")
     assert shape.reached == 1 and problem(shape=shape).bytes == 2 * (4 * 32 + 24 * 32 + 4 * 24) + 4
     assert problem(shape=shape).held == 2 * (4 * 32 + 64 * 24 * 32 + 4 * 24) + 4 * 64
@@ -60,7 +55,7 @@ def test_what_no_row_reaches_is_not_counted_as_moved() -> None:
     assert problem("swiglu", shape=shape).flops == 2 * 4 * 48 * 32
 
 
-def launched(of: Problem) -> tuple[Any, Any, torch.Tensor, Any]:
+def launched(of):
     """The library's peer, operands, what it makes of them, and what is right."""
     (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
     (expected,) = check.expect(of, operands, torch.Generator())
@@ -72,7 +67,7 @@ def launched(of: Problem) -> tuple[Any, Any, torch.Tensor, Any]:
 @pytest.mark.parametrize(
     ("words", "name"), [((), "F.grouped_mm"), (("swiglu",), "F.grouped_mm + swiglu"), (("scale_m",), None)]
 )
-def test_torch_multiplies_the_groups(words: tuple[str, ...], name: str | None, routing: str) -> None:
+def test_torch_multiplies_the_groups(words, name, routing):
     of = problem(*words, shape=replace(GROUPS, routing=routing))
     peer, _, result, expected = launched(of)
     assert name is None or peer.name == name
@@ -82,7 +77,7 @@ def test_torch_multiplies_the_groups(words: tuple[str, ...], name: str | None, r
     assert "wrong result" in str(check.judge(of, result, expected).fault)
 
 
-def test_what_each_group_has_is_checked_by_group() -> None:
+def test_what_each_group_has_is_checked_by_group():
     of = problem("bias", "col_sum", "row_sum")
     (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
     expected = check.expect(of, operands, torch.Generator())
@@ -101,7 +96,7 @@ def test_what_each_group_has_is_checked_by_group() -> None:
     assert check.judge(of, found[1], expected[1]).fault is not None
 
 
-def test_what_torch_lacks_is_told() -> None:
+def test_what_torch_lacks_is_told():
     odd = problem(shape=replace(GROUPS, k=33))
     for of, word in ((problem("bias"), "bias"), (problem(dtype="fp8e4m3"), "scales"), (odd, "16 bytes")):
         with pytest.raises(NoPeer, match=word):
@@ -110,7 +105,7 @@ def test_what_torch_lacks_is_told() -> None:
 
 @pytest.mark.parametrize("routing", list(ROUTING))
 @pytest.mark.parametrize("layout", ["crc", "crr", "rrr"])
-def test_torch_multiplies_groups_along_k(layout: str, routing: str) -> None:
+def test_torch_multiplies_groups_along_k(layout, routing):
     shape = Shape(24, 48, 40, groups=5, routing=routing, inner=True)
     assert shape.sizes == (5, 24, 48, 8) and shape.ends[-1] == 40 and shape.reached == 5
     of = Problem(shape, Dtype.of("fp16"), Layout.of(layout), chain_of(()))
@@ -125,18 +120,18 @@ def test_torch_multiplies_groups_along_k(layout: str, routing: str) -> None:
     assert "wrong result" in str(check.judge(of, result, expected).fault)
 
 
-def rendered(folder: Path, monkeypatch: pytest.MonkeyPatch, batch: str = "grouped") -> Path:
+def rendered(folder, monkeypatch, batch="grouped"):
     monkeypatch.chdir(folder)
     (folder / "tiny.yaml").write_text(SPEC.replace("BATCH", batch))
     assert command_line.main(["tiny.yaml"]) == 0
     return folder / "tiny.yaml"
 
 
-def test_kernels_of_groups_are_timed_beside_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_of_groups_are_timed_beside_torch(tmp_path, monkeypatch):
     rendered(tmp_path, monkeypatch, "[grouped, grouped_k]")
     (tmp_path / "shapes.yaml").write_text("['5g24x16x32:zipf', 3g17x16x16, 16x16x16]")
     arguments = ["tiny.yaml", "--shapes", "shapes.yaml", "--rounds", "2", "--workers", "0", "--json", "kept.json"]
-    done: subprocess.CompletedProcess[str] = interpreted(tmp_path, *arguments)
+    done = interpreted(tmp_path, *arguments)
     assert done.returncode == 0, done.stderr
     records = load(tmp_path / "kept.json").records
     found = [(each.case, str(each.problem.shape), each.problem.shape.inner, each.sides[-1].label) for each in records]
@@ -149,9 +144,7 @@ def test_kernels_of_groups_are_timed_beside_torch(tmp_path: Path, monkeypatch: p
     assert all(side.failure is None and side.gpu is not None for record in records for side in record.sides)
 
 
-def test_operands_that_workers_cannot_all_hold_are_not_made_ahead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operands_that_workers_cannot_all_hold_are_not_made_ahead(tmp_path, monkeypatch):
     found = Families([rendered(tmp_path, monkeypatch)], tmp_path / "generated")
     large = replace(GROUPS, groups=256, n=4096, k=7168)
     comparisons = of_specs(found, (GROUPS, large))
@@ -168,7 +161,7 @@ STORED = {
 
 
 @pytest.mark.parametrize("contract", STORED)
-def test_stored_operands_of_groups(contract: str) -> None:
+def test_stored_operands_of_groups(contract):
     (family,) = families([ROOT / "specs" / "grouped_stored.yaml"])
     variant = family.contracts[contract][0].variant
     of = replace(problem(shape=replace(GROUPS, n=48, k=256)), dtype=variant.dtype, epilogue=variant.epilogue)

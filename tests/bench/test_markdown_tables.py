@@ -1,31 +1,26 @@
 """Tables and pictures from kept results."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from generator.bench import plot, results_report, summary
-from generator.bench.measurements import ComparisonRecord
 from generator.language.errors import CallError
 from tests.helpers.bench import records as samples
-from tests.helpers.support import Cli
 
 OURS = samples.side("tiled", "kernel", [200.0, 210.0, 220.0])
 PEER_AS_KERNEL = samples.side("same", "kernel", [190.0, 210.0, 198.0])
 PEER = samples.side("torch.matmul", "peer", [190.0, 210.0, 198.0])
 
 
-def cells(text: str, label: str) -> list[str]:
+def cells(text, label):
     (line,) = [line for line in text.splitlines() if f"| {label} |" in line]
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
+def test_a_row_tells_time_rate_roofline_and_ratio():
     record = samples.record(OURS, PEER)
     text = results_report.markdown(samples.results(record), [record])
     # 2 * 4096**3 operations in 210 us; 3 * 4096**2 * 2 bytes; the roofline is 2 * 4096**3 / 700e12 = 196.3 us.
@@ -41,7 +36,7 @@ def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
     assert cells(results_report.markdown(samples.results(slow), [slow]), "linear")[8] == "0.500", "to the first kernel"
 
 
-def test_each_peer_has_its_ratio() -> None:
+def test_each_peer_has_its_ratio():
     second = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
     record = replace(samples.record(OURS, PEER, second), method={"configs": "select", "peer": "cublas,inductor"})
     text = results_report.markdown(samples.results(record), [record])
@@ -55,7 +50,7 @@ def test_each_peer_has_its_ratio() -> None:
     assert "refused: wrong result" in text
 
 
-def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
+def test_the_summary_has_mean_smallest_and_count_for_each_case():
     slow = samples.side("tiled", "kernel", [400.0, 420.0, 440.0])
     shape = (8, 4096, 4096)
     records = [
@@ -78,10 +73,10 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
     assert "| all |" not in text, "a mean over rivals says nothing"
 
 
-def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
+def test_the_summary_has_the_best_of_several_peers_at_each_size():
     fast = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
     refused = replace(samples.wrong(fast), refused=True)
-    method: dict[str, str | int] = {"configs": "select", "peer": "eager,inductor"}
+    method = {"configs": "select", "peer": "eager,inductor"}
     records = [
         replace(samples.record(OURS, PEER, fast), method=method),
         replace(samples.record(OURS, PEER, refused, shape=(8, 4096, 4096)), method=method),
@@ -98,10 +93,10 @@ def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
     assert not any(group.peer == summary.BEST for group in summary.summarize([samples.record(OURS, PEER)]))
 
 
-def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
+def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows():
     """A is row-major, B column-major: rows are aligned if K and N are multiples of 8."""
 
-    def timed(ours: float, *shape: int, case: str = "squares") -> ComparisonRecord:
+    def timed(ours, *shape, case="squares"):
         sides = samples.side("tiled", "kernel", [ours] * 3), samples.side("torch.matmul", "peer", [100.0] * 3)
         return samples.record(*sides, shape=(shape[0], shape[1], shape[2]), case=case)
 
@@ -121,7 +116,7 @@ def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
     assert "aligned rows" not in results_report.markdown(samples.results(*records), records)
 
 
-def test_a_suite_says_how_its_results_are_reported(cli: Cli) -> None:
+def test_a_suite_says_how_its_results_are_reported(cli):
     records = (samples.record(OURS, PEER), samples.record(OURS, PEER, case="others"))
     samples.save(samples.results(*records), Path("kept.json"))
     for arguments, bound, by_rows in (
@@ -139,7 +134,7 @@ def test_a_suite_says_how_its_results_are_reported(cli: Cli) -> None:
     assert cli("bench", "--table", "--json", "none.json").status == 2
 
 
-def test_a_picture_is_drawn(tmp_path: Path) -> None:
+def test_a_picture_is_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     records = [samples.record(OURS, PEER), samples.record(OURS, PEER, shape=(256, 4096, 4096))]
     path = tmp_path / "pictures" / "ratios.png"
@@ -150,10 +145,10 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     assert path.read_bytes() == first
 
 
-def test_a_picture_without_matplotlib_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_without_matplotlib_is_refused(tmp_path, monkeypatch):
     real = plot.importlib.import_module
 
-    def missing(name: str) -> Any:
+    def missing(name):
         if name.startswith("matplotlib"):
             raise ImportError(name)
         return real(name)

@@ -1,12 +1,8 @@
 """Measuring on a fake device, with kernels of plain torch: what is checked, what is timed, what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -16,7 +12,7 @@ from generator.bench.benchmark_run import BenchmarkOptions, run
 from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.competitor import row_of
 from generator.bench.measure import DeviceLost, Options, calls_for
-from generator.bench.measurements import ComparisonRecord, load
+from generator.bench.measurements import load
 from generator.emit.loading import load_kernel
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
@@ -44,25 +40,23 @@ RIGHT = "out.copy_(result)"
 OPTIONS = Options(rounds=3)
 
 
-def contestant(folder: Path, label: str, body: str = RIGHT) -> Contestant:
+def contestant(folder, label, body=RIGHT):
     text = KERNEL.replace("BODY", body)
     path = folder / f"gemm__{label}.py"
     path.write_text(text)
     return Contestant(label, "family", path.stem, path, hashlib.sha256(text.encode()).hexdigest(), Layout.of("rcr"))
 
 
-def problem(dtype: str = "fp16", epilogue: Epilogue | None = None, layout: str = "rcr") -> Problem:
+def problem(dtype="fp16", epilogue=None, layout="rcr"):
     return Problem(Shape(24, 40, 32), Dtype.of(dtype), Layout.of(layout), epilogue or Epilogue())
 
 
-def measured(
-    *contestants: Contestant, options: Options = OPTIONS, of: Problem | None = None, device: FakeDevice | None = None
-) -> ComparisonRecord:
+def measured(*contestants, options=OPTIONS, of=None, device=None):
     comparison = Comparison("case", "A case", of or problem(), contestants)
     return measure.measure(comparison, device or FakeDevice(), "env", options)
 
 
-def test_every_side_is_timed_in_every_round(tmp_path: Path) -> None:
+def test_every_side_is_timed_in_every_round(tmp_path):
     record = measured(contestant(tmp_path, "one"), contestant(tmp_path, "two"))
     roles = {"one": "kernel", "two": "kernel", "torch.matmul": "peer"}
     assert {side.label: side.role for side in record.sides} == roles
@@ -73,7 +67,7 @@ def test_every_side_is_timed_in_every_round(tmp_path: Path) -> None:
         assert side.error is not None and side.tolerance is not None and 0 < side.error < side.tolerance
 
 
-def test_the_sides_take_turns(tmp_path: Path) -> None:
+def test_the_sides_take_turns(tmp_path):
     device = FakeDevice()
     measured(contestant(tmp_path, "one"), contestant(tmp_path, "two"), options=Options(rounds=4), device=device)
     replays = {replay: number for number, replay in enumerate(dict.fromkeys(device.replays))}
@@ -97,7 +91,7 @@ def test_the_sides_take_turns(tmp_path: Path) -> None:
         ("raise ValueError('M is 24, not a multiple of 16')", "ValueError: M is 24, not a multiple of 16"),
     ],
 )
-def test_a_wrong_side_is_not_timed_and_the_others_are(tmp_path: Path, body: str, message: str) -> None:
+def test_a_wrong_side_is_not_timed_and_the_others_are(tmp_path, body, message):
     record = measured(contestant(tmp_path, "wrong", body), contestant(tmp_path, "right"))
     wrong, right, peer = record.sides
     assert wrong.failure is not None and wrong.failure.startswith(message)
@@ -106,7 +100,7 @@ def test_a_wrong_side_is_not_timed_and_the_others_are(tmp_path: Path, body: str,
     assert wrong.refused is ("ValueError" in body) and record.faults == (() if wrong.refused else (wrong,))
 
 
-def test_one_wrong_element_is_seen_where_the_norm_sees_nothing() -> None:
+def test_one_wrong_element_is_seen_where_the_norm_sees_nothing():
     large = Problem(Shape(1024, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), Epilogue())
     (one,) = random_operands.make_sets(large, "cpu", 1, seed=0)
     (expected,) = check.expect(large, one, torch.Generator())
@@ -117,14 +111,14 @@ def test_one_wrong_element_is_seen_where_the_norm_sees_nothing() -> None:
     assert verdict.fault is not None and "one element" in verdict.fault
 
 
-def test_a_side_that_turns_wrong_during_the_rounds_has_no_times(tmp_path: Path) -> None:
+def test_a_side_that_turns_wrong_during_the_rounds_has_no_times(tmp_path):
     body = "out.copy_(result if len(calls) < 20 else result * 2)"
     wrong, _ = measured(contestant(tmp_path, "late", body)).sides
     assert wrong.gpu is None
     assert wrong.failure is not None and wrong.failure.endswith("(right at first, wrong after the rounds)")
 
 
-def test_every_row_is_measured_where_asked(tmp_path: Path) -> None:
+def test_every_row_is_measured_where_asked(tmp_path):
     body = "assert config != 1; out.copy_(result)"
     record = measured(contestant(tmp_path, "one", body), options=Options(rounds=2, configs="all"))
     sides = [("one", None, False), ("one [0]", 0, True), ("one [1]", 1, True), ("torch.matmul", None, False)]
@@ -133,7 +127,7 @@ def test_every_row_is_measured_where_asked(tmp_path: Path) -> None:
     assert record.sides[2].failure is not None
 
 
-def test_rounds_end_with_the_time(tmp_path: Path) -> None:
+def test_rounds_end_with_the_time(tmp_path):
     """The fake clock counts a second a reading: five in a round of two sides, two more for the time itself."""
     few = measured(contestant(tmp_path, "one"), options=Options(rounds=40, seconds=60.0))
     side = few.sides[0]
@@ -143,7 +137,7 @@ def test_rounds_end_with_the_time(tmp_path: Path) -> None:
     assert least.method["seconds"] == "1.0" and "seconds" not in OPTIONS.method
 
 
-def test_padded_operands_are_right_on_both_sides(tmp_path: Path) -> None:
+def test_padded_operands_are_right_on_both_sides(tmp_path):
     for layout in ("rcr", "rrc"):
         of = replace(problem(layout=layout), shape=Shape(24, 40, 32, 3))
         (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
@@ -154,7 +148,7 @@ def test_padded_operands_are_right_on_both_sides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["rcr", "crc"])
-def test_batches_are_checked_and_compared_with_their_own_product(tmp_path: Path, layout: str) -> None:
+def test_batches_are_checked_and_compared_with_their_own_product(tmp_path, layout):
     epilogue = chain_of(("bias", "add"))
     batch = replace(problem(epilogue=epilogue, layout=layout), shape=Shape(24, 40, 32, batch=3))
     (found,) = random_operands.make_sets(batch, "cpu", 1, seed=1)
@@ -169,9 +163,9 @@ def test_batches_are_checked_and_compared_with_their_own_product(tmp_path: Path,
     assert side.failure is not None and "wrong result" in side.failure
 
 
-def test_a_lost_device_stops_everything(tmp_path: Path) -> None:
+def test_a_lost_device_stops_everything(tmp_path):
     class Lost(FakeDevice):
-        def synchronize(self) -> None:
+        def synchronize(self):
             raise RuntimeError("an illegal memory access was encountered")
 
     with pytest.raises(DeviceLost, match="illegal memory access"):
@@ -182,11 +176,11 @@ def test_a_lost_device_stops_everything(tmp_path: Path) -> None:
     ("seconds", "sets", "calls"),
     [(1.0, 4, 1), (3e-3, 1, 1), (1e-3, 3, 3), (1e-5, 7, 203), (1e-9, 8, 2000), (5e-3, 64, 1), (2e-5, 512, 512)],
 )
-def test_a_sample_is_long_and_goes_round_the_sets(seconds: float, sets: int, calls: int) -> None:
+def test_a_sample_is_long_and_goes_round_the_sets(seconds, sets, calls):
     assert calls_for(seconds, sets) == calls
 
 
-def test_sets_outgrow_the_cache() -> None:
+def test_sets_outgrow_the_cache():
     one = problem()
     assert random_operands.count_sets(one, 0) == 1
     count = random_operands.count_sets(one, 50_000)
@@ -197,7 +191,7 @@ def test_sets_outgrow_the_cache() -> None:
 @pytest.mark.parametrize(
     "word", ["bias+bias_m+add+relu", "bias+swiglu+scale_n", "bias+save+silu+row_sum+col_sum+row_amax+save"]
 )
-def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch, word):
     of = problem("fp16", chain_of(tuple(word.split("+"))), "rcc")
     (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
     whole = check.expect(of, one, torch.Generator())
@@ -218,7 +212,7 @@ def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.Mon
         assert fault is not None and fault.startswith(f"wrong {one_result.name}: ")
 
 
-def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stopped_run_goes_on(tmp_path, capsys):
     one, two = comparisons(tmp_path, "one", "two")
     call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     assert run(call, [one], FakeDevice(), scale=1024) == 0
@@ -234,14 +228,14 @@ def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert not silent.replays, "nothing is timed again"
 
 
-def comparisons(folder: Path, *names: str) -> list[Comparison]:
+def comparisons(folder, *names):
     return [Comparison(name, name.title(), problem(), (contestant(folder, name),)) for name in names]
 
 
-def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_keeps_what_was_done(tmp_path, monkeypatch):
     real = measure.measure
 
-    def stopped(comparison: Comparison, *rest: Any) -> ComparisonRecord:
+    def stopped(comparison, *rest):
         if comparison.case == "three":
             raise KeyboardInterrupt
         return real(comparison, *rest)
@@ -254,7 +248,7 @@ def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("what", ["kernel", "device", "rounds"])
-def test_a_change_of_what_times_depend_on_is_measured_again(tmp_path: Path, what: str) -> None:
+def test_a_change_of_what_times_depend_on_is_measured_again(tmp_path, what):
     call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     (one,) = comparisons(tmp_path, "one")
     assert run(call, [one], FakeDevice(), scale=1024) == 0
@@ -270,7 +264,7 @@ def test_a_change_of_what_times_depend_on_is_measured_again(tmp_path: Path, what
     assert len(load(tmp_path / "kept.json").records) == (2 if what == "device" else 1)
 
 
-def test_a_wrong_result_is_the_exit_status_and_has_no_ratio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_result_is_the_exit_status_and_has_no_ratio(tmp_path, capsys):
     one = Comparison("one", "One", problem(), (contestant(tmp_path, "wrong", "out.zero_()"),))
     call = BenchmarkOptions(json=tmp_path / "kept.json", rounds=2)
     assert run(call, [one], FakeDevice(), scale=1024) == 1
@@ -282,10 +276,8 @@ def test_a_wrong_result_is_the_exit_status_and_has_no_ratio(tmp_path: Path, caps
     assert device.replays, "a wrong result is measured again"
 
 
-def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
+def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(tmp_path, monkeypatch):
+    def full(*_):
         raise MemoryError("out of memory")
 
     monkeypatch.setattr(random_operands, "make_sets", full)
@@ -293,7 +285,7 @@ def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(
     assert [side.failure for side in record.sides] == ["MemoryError: out of memory"] * 2
 
 
-def test_the_row_that_a_kernel_chooses_is_known() -> None:
+def test_the_row_that_a_kernel_chooses_is_known():
     call = load_kernel(GENERATED / "fp16_rcr" / "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped.py").CALL
     index, row = row_of(call, random_operands.shadow(problem())) or (-1, {})
     assert row == call.configs[index] == call.chosen((24, 40, 32), torch.device("meta"))

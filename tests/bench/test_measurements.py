@@ -1,10 +1,7 @@
 """What is kept: whole, without loss, and found again; its statistics."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,7 @@ from tests.helpers.bench import records as samples
 from tests.helpers.support import side_by_side
 
 
-def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
+def test_a_file_gives_back_what_was_saved(tmp_path):
     refused = replace(samples.wrong(samples.side("row", "kernel", [1.0])), refused=True, forced=True)
     kept = samples.results(
         samples.record(samples.side("ours", "kernel", [1.5, 2.0]), samples.side("torch", "peer", [1.0, 3.0]), refused)
@@ -35,7 +32,7 @@ def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
         ('{"format": 1, "records": []}', "format 1, this version reads 2: name another file, or remove this one"),
     ],
 )
-def test_a_foreign_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_a_foreign_file_is_refused(tmp_path, text, words):
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(CallError, match=f"--json.*{words}"):
@@ -43,7 +40,7 @@ def test_a_foreign_file_is_refused(tmp_path: Path, text: str, words: str) -> Non
     assert path.read_text() == text
 
 
-def test_a_ratio_is_that_of_the_same_rounds() -> None:
+def test_a_ratio_is_that_of_the_same_rounds():
     """The medians are 2 and 2, but in two rounds of three the peer takes twice as long, or half."""
     ours, peer = samples.side("ours", "kernel", [1.0, 2.0, 4.0]), samples.side("torch", "peer", [2.0, 4.0, 2.0])
     record = samples.record(ours, samples.side("other", "kernel", [2.0, 2.0, 2.0]), peer)
@@ -54,7 +51,7 @@ def test_a_ratio_is_that_of_the_same_rounds() -> None:
     assert record.ratio(torch, torch, "gpu") is None and record.ratio(None, first, "gpu") is None
 
 
-def test_a_record_with_a_fault_is_not_found_again() -> None:
+def test_a_record_with_a_fault_is_not_found_again():
     ours = samples.side("ours", "kernel", [1.0])
     good = samples.record(ours)
     assert samples.results(good).find(good.key) == good
@@ -63,7 +60,7 @@ def test_a_record_with_a_fault_is_not_found_again() -> None:
     assert samples.results(refused).find(good.key) == refused, "a refusal is an answer"
 
 
-def test_a_new_record_takes_the_place_of_the_old() -> None:
+def test_a_new_record_takes_the_place_of_the_old():
     ours = samples.side("ours", "kernel", [1.0])
     first, second = samples.record(ours), samples.record(ours, shape=(1, 2, 3))
     kept = samples.results(first, second)
@@ -75,14 +72,14 @@ def test_a_new_record_takes_the_place_of_the_old() -> None:
     assert kept.records == [newer, second, forced]
 
 
-def _add(path: Path, name: str) -> None:
+def _add(path, name):
     for size in range(1, 6):
         mine = samples.results(samples.record(samples.side("ours", "kernel", [1.0]), shape=(size, 16, 16), case=name))
         mine.environments = {name: mine.environments["env"], **mine.environments}
         measurements.add(mine, mine.records, path)
 
 
-def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
+def test_several_processes_add_to_one_file(tmp_path):
     path = tmp_path / "new" / "kept.json"
     assert side_by_side(_add, (path, "one"), (path, "two")) == [0, 0]
     found = measurements.load(path)
@@ -90,7 +87,7 @@ def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
     assert set(found.environments) == {"one", "two", "env"}
 
 
-def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
+def test_what_no_reader_would_accept_is_not_written(tmp_path):
     path = tmp_path / "kept.json"
     record = samples.record(samples.side("ours", "kernel", [1.0]))
     assert record.sides[0].gpu is not None
@@ -100,7 +97,7 @@ def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_ratio_has_the_median_and_the_quartiles_of_the_rounds() -> None:
+def test_a_ratio_has_the_median_and_the_quartiles_of_the_rounds():
     assert stats.ratio([3.0, 1.0, 4.0, 1.0, 5.0], [1.0] * 5) == stats.Ratio(3.0, 1.0, 4.0)
     assert stats.ratio([2.0], [1.0]) == stats.Ratio(2.0, 2.0, 2.0)
     for peer in ([], [2.0, 3.0]):

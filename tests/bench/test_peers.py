@@ -1,24 +1,18 @@
 """The other side: the library's own product, what torch.compile makes of it, and gates on both sides."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from generator.bench import check, eager, random_operands
-from generator.bench.comparison_plan import Contestant
 from generator.bench.measure import Options
 from generator.bench.peers import PEERS as BY_WORD
 from generator.bench.random_operands import make_sets
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gated_units import INTERLEAVED, ORDER
-from generator.epilogue.operations import Settings
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.model import Dtype, Layout
 from generator.problem import torch_functions
@@ -28,7 +22,7 @@ from generator.problem.product import Problem, Shape
 from .test_measure import contestant, measured, problem
 
 
-def test_a_peer_that_does_not_compute_it_refuses(tmp_path: Path) -> None:
+def test_a_peer_that_does_not_compute_it_refuses(tmp_path):
     record = measured(contestant(tmp_path, "one", "raise ValueError('x')"), of=problem("fp8e5m2"))
     peer = record.sides[-1]
     assert peer.refused and peer.failure == "torch._scaled_mm does not multiply fp8e5m2 by fp8e5m2"
@@ -58,7 +52,7 @@ PEERS = {
 
 
 @pytest.mark.parametrize(("dtype", "word"), PEERS)
-def test_nothing_fused_and_all_that_the_library_fuses(tmp_path: Path, dtype: str, word: str) -> None:
+def test_nothing_fused_and_all_that_the_library_fuses(tmp_path, dtype, word):
     a, _, out = dtype.partition(">")
     found = Dtype.of(a)
     of = replace(
@@ -78,10 +72,10 @@ def test_nothing_fused_and_all_that_the_library_fuses(tmp_path: Path, dtype: str
 
 
 @pytest.mark.parametrize("out", ["int8", "fp8e4m3", "fp8e5m2"])
-def test_a_quantised_result_is_checked_as_it_is_quantised(tmp_path: Path, out: str) -> None:
+def test_a_quantised_result_is_checked_as_it_is_quantised(tmp_path, out):
     of = replace(problem("bf16"), dtype=Dtype("bf16", "bf16", "fp32", out, None), shape=Shape(24, 40, 64))
 
-    def side(label: str, factor: float) -> Contestant:
+    def side(label, factor):
         made = f"from generator.problem.element_types import quantise, torch_type; kind = torch_type({out!r})"
         product = f"quantise({factor} * (a.double() @ b.double()), kind).to(kind)"
         return contestant(
@@ -95,9 +89,9 @@ def test_a_quantised_result_is_checked_as_it_is_quantised(tmp_path: Path, out: s
 
 
 @pytest.mark.parametrize("word", sorted(eager.NATIVE))
-def test_torchs_function_is_the_operation(word: str) -> None:
+def test_torchs_function_is_the_operation(word):
     chains = [chain_of((word,))] if word != "clamp" else []
-    settings: dict[str, list[Settings]] = {
+    settings = {
         "clamp": [(("min", 0), ("max", 6)), (("max", 1.5),)],
         "leaky_relu": [(("negative_slope", 0.2),)],
         "softplus": [(("beta", 2), ("threshold", 4))],
@@ -112,18 +106,18 @@ def test_torchs_function_is_the_operation(word: str) -> None:
         )
 
 
-def compiled_graphs(monkeypatch: pytest.MonkeyPatch, failure: str = "") -> list[Any]:
+def compiled_graphs(monkeypatch, failure=""):
     """The graphs that torch.compile passes to its backend from here on, which runs them as they are or fails."""
-    graphs: list[Any] = []
+    graphs = []
     real = torch.compile
 
-    def backend(graph: Any, inputs: object) -> Any:
+    def backend(graph, inputs):
         graphs.append(graph)
         if failure:
             raise RuntimeError(failure)
         return graph.forward
 
-    def compile(model: Any, *, mode: str, dynamic: bool) -> Any:
+    def compile(model, *, mode, dynamic):
         assert (mode, dynamic) == ("max-autotune-no-cudagraphs", False)
         return real(model, backend=backend, dynamic=dynamic, fullgraph=True)
 
@@ -135,9 +129,7 @@ def compiled_graphs(monkeypatch: pytest.MonkeyPatch, failure: str = "") -> list[
     ("dtype", "word"),
     [("fp16", ""), ("bf16", "bias+gelu"), ("tf32", "bias_m+tanh"), ("fp8e4m3", ""), ("bf16", "bias+silu+mul")],
 )
-def test_the_compiled_peer_computes_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, word: str
-) -> None:
+def test_the_compiled_peer_computes_the_same(tmp_path, monkeypatch, dtype, word):
     graphs = compiled_graphs(monkeypatch)
     of = replace(problem(dtype, chain_of(tuple(filter(None, word.split("+"))))), shape=Shape(32, 48, 32))
     options = Options(rounds=2, peers=("cublas", "inductor"))
@@ -155,9 +147,7 @@ CHAINS = ["save+relu", "bias+save+gelu+row_sum+col_sum", "row_amax", "bias+swigl
 
 @pytest.mark.parametrize("out", ["bf16", "int8"])
 @pytest.mark.parametrize("word", CHAINS)
-def test_the_compiled_graph_returns_what_is_written_beside(
-    monkeypatch: pytest.MonkeyPatch, word: str, out: str
-) -> None:
+def test_the_compiled_graph_returns_what_is_written_beside(monkeypatch, word, out):
     graphs = compiled_graphs(monkeypatch)
     of = problem("bf16", chain_of(tuple(word.split("+"))))
     of = replace(of, dtype=replace(of.dtype, out=out))
@@ -177,7 +167,7 @@ def test_the_compiled_graph_returns_what_is_written_beside(
     assert all(found.dtype == one.out.dtype for found in saved)
 
 
-def test_a_peer_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_fails_is_told(tmp_path, monkeypatch):
     compiled_graphs(monkeypatch, "no compiler here")
     record = measured(contestant(tmp_path, "one"), options=Options(rounds=2, peers=("inductor",)))
     (fault,) = record.faults
@@ -186,7 +176,7 @@ def test_a_peer_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("shape", [Shape(24, 40, 32), Shape(24, 40, 32, 3), Shape(24, 40, 32, batch=2)], ids=str)
-def test_a_gate_has_two_columns_of_b_for_each_of_the_result(shape: Shape) -> None:
+def test_a_gate_has_two_columns_of_b_for_each_of_the_result(shape):
     of = replace(problem("bf16", chain_of(("bias", "swiglu", "add"))), shape=shape)
     (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
     front = (shape.batch,) if shape.batch else ()
@@ -197,7 +187,7 @@ def test_a_gate_has_two_columns_of_b_for_each_of_the_result(shape: Shape) -> Non
     assert of.bytes == 2 * (products * (24 * 32 + 32 * 80 + 2 * 24 * 40) + 80)
 
 
-def test_an_error_of_one_half_counts_by_the_other() -> None:
+def test_an_error_of_one_half_counts_by_the_other():
     """Sums that are as far off as their type allows may be, whose product is small where one of them is."""
     of = replace(problem("fp8e4m3", chain_of(("swiglu",))), shape=Shape(128, 128, 512))
     (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
@@ -212,14 +202,14 @@ def test_an_error_of_one_half_counts_by_the_other() -> None:
     assert fault is not None and "one element" in fault
 
 
-def gated(order: str, *before: str) -> Epilogue:
+def gated(order, *before):
     gate = ("swiglu", OPERATIONS["swiglu"], () if order == "concatenated" else (("order", order),))
     return Epilogue.chain([*((name, {**OPERATIONS, **AUXILIARY}[name], ()) for name in before), gate])
 
 
 @pytest.mark.parametrize("order", ["concatenated", "interleaved"])
 @pytest.mark.parametrize("sampled", [False, True])
-def test_the_benchmark_knows_both_orders(order: str, sampled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_benchmark_knows_both_orders(order, sampled, monkeypatch):
     """The product of two halves, whole and in the rows and columns that a large one is looked at in."""
     if sampled:
         monkeypatch.setattr(check, "_WHOLE", 0)

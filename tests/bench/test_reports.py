@@ -1,9 +1,6 @@
 """The files that bench writes: checked before anything is measured, and each written whatever becomes of another."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +10,6 @@ from generator.bench.measurements import BenchmarkResults, load
 from generator.files import output_files
 from generator.files.reading import FileError
 from tests.helpers.bench import records as samples
-from tests.helpers.support import Cli
 
 SIDES = (
     samples.side("tiled", "kernel", [200.0, 210.0, 220.0]),
@@ -22,13 +18,13 @@ SIDES = (
 
 
 @pytest.fixture
-def kept(cli: Cli) -> Path:
+def kept(cli):
     """A results file of one comparison, in the current folder."""
     samples.save(samples.results(samples.record(*SIDES)), Path("kept.json"))
     return Path("kept.json")
 
 
-def test_what_cannot_be_written_is_known_before_the_tables(kept: Path, cli: Cli) -> None:
+def test_what_cannot_be_written_is_known_before_the_tables(kept, cli):
     pytest.importorskip("matplotlib")
     Path("folder.png").mkdir()
     for path, reason in (
@@ -44,13 +40,11 @@ def test_what_cannot_be_written_is_known_before_the_tables(kept: Path, cli: Cli)
         assert f"--plot: {name} cannot be drawn: the name must end in" in said.err
 
 
-def test_one_report_that_fails_at_the_end_leaves_the_others(
-    kept: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_report_that_fails_at_the_end_leaves_the_others(kept, cli, monkeypatch):
     pytest.importorskip("matplotlib")
     put = output_files.put
 
-    def failing(path: Path, data: str | bytes) -> None:
+    def failing(path, data):
         if path.suffix == ".html":
             raise FileError(path, "cannot be written: No space left on device")
         put(path, data)
@@ -61,13 +55,11 @@ def test_one_report_that_fails_at_the_end_leaves_the_others(
     assert said.err == "page.html: cannot be written: No space left on device\n"
 
 
-def test_a_results_file_that_cannot_be_written_does_not_end_the_measurements(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_results_file_that_cannot_be_written_does_not_end_the_measurements(tmp_path, capsys, monkeypatch):
     path = tmp_path / "kept.json"
     keeper, results = _Keeper(path), samples.results(samples.record(*SIDES))
 
-    def full(*arguments: Any) -> None:
+    def full(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(benchmark_run.measurements, "add", full)

@@ -1,29 +1,23 @@
 """Results as a report: its tables, plots, and page; and as CSV and JSON, with the figures of the tables."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import generator
 from generator.bench import plain_rows
-from generator.bench.measurements import ComparisonRecord
 from generator.bench.results_report import markdown, plots, report
 from generator.bench.rooflines import REASONS
 from generator.bench.summary import BEST
 from generator.commands.bench import main
-from generator.emit.report import Cell, RunReport
 from tests.helpers.bench import records as samples
-from tests.helpers.support import ROOT, Cli
+from tests.helpers.support import ROOT
 
 
-def sample() -> list[ComparisonRecord]:
+def sample():
     fast = samples.side("tiled", "kernel", [200.0, 210.0, 220.0])
     slow = samples.side("tiled", "kernel", [380.0, 400.0, 420.0])
     peer = samples.side("torch.matmul", "peer", [190.0, 210.0, 230.0])
@@ -34,12 +28,12 @@ def sample() -> list[ComparisonRecord]:
     ]
 
 
-def plain() -> list[dict[str, Any]]:
+def plain():
     """The rows of `--format`."""
     return list(plain_rows.comparisons(samples.results(*sample()), sample()))
 
 
-def test_a_row_has_the_figures_of_the_table() -> None:
+def test_a_row_has_the_figures_of_the_table():
     first, peer, *_, wrong, _ = plain()
     assert [first[key] for key in ("case", "shape", "m", "n", "k")] == ["squares", "4096x4096x4096", *[4096] * 3]
     assert (first["gpu_us_median"], first["roofline_percent"], first["tflops"]) == (210.0, 93.496, 654.47)
@@ -51,7 +45,7 @@ def test_a_row_has_the_figures_of_the_table() -> None:
     assert {row["device"] for row in plain()} == {"NVIDIA H200"} and first["triton"] == "3.6.0"
 
 
-def test_csv_and_json_are_of_the_same_rows() -> None:
+def test_csv_and_json_are_of_the_same_rows():
     found = list(csv.DictReader(io.StringIO(plain_rows.as_csv(plain()))))
     assert [list(row) for row in found] == [list(row) for row in plain()]
     assert found[4]["case"] == "small, with a comma" and found[4]["tflops"] == ""
@@ -60,7 +54,7 @@ def test_csv_and_json_are_of_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize("mode", ["--table", "--summary"])
-def test_the_command_prints_them(cli: Cli, mode: str) -> None:
+def test_the_command_prints_them(cli, mode):
     fused = ROOT / "measured" / "nvidia_h200" / "bench_fused.json"
     table, as_json = (cli("bench", "--json", fused, mode, "--only", "swiglu", "--format", x) for x in ("csv", "json"))
     assert table.status == as_json.status == 0 and table.err == as_json.err == ""
@@ -75,12 +69,12 @@ def test_the_command_prints_them(cli: Cli, mode: str) -> None:
         assert {row["role"] for row in listed} == {"contract", "peer"} and len(listed) == 5 * 4
 
 
-def rows(found: RunReport) -> list[dict[str, Cell]]:
+def rows(found):
     """The rows of the main table by column."""
     return [dict(zip(found.table.columns, cells, strict=True)) for cells in found.table.cells]
 
 
-def test_a_plot_has_a_mark_for_each_row_with_a_time() -> None:
+def test_a_plot_has_a_mark_for_each_row_with_a_time():
     roofline, ratios = plots(samples.results(*sample()), sample())
     assert [(mark.series, mark.row) for mark in roofline.marks] == [
         *(("ours", 0), ("peer", 1), ("ours", 2), ("peer", 3), ("peer", 5))
@@ -90,7 +84,7 @@ def test_a_plot_has_a_mark_for_each_row_with_a_time() -> None:
     assert label == "fp16" and points[-1][1] == 700
 
 
-def test_the_command_writes_it(tmp_path: Path) -> None:
+def test_the_command_writes_it(tmp_path):
     file, page = tmp_path / "results.json", tmp_path / "out" / "results.html"
     samples.save(samples.results(*sample()), file)
     assert main(["--json", str(file), "--table", "--html", str(page), "--only", "squares"]) == 0
@@ -101,7 +95,7 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
     assert f"<code>{command}</code>" in html
 
 
-def above(microseconds: float, shape: tuple[int, int, int]) -> ComparisonRecord:
+def above(microseconds, shape):
     ours = samples.side("tiled", "kernel", [microseconds])
     return samples.record(ours, samples.side("torch.matmul", "peer", [microseconds]), shape=shape)
 
@@ -115,7 +109,7 @@ def above(microseconds: float, shape: tuple[int, int, int]) -> ComparisonRecord:
         (above(210.0, (4096, 4096, 4096)), ""),
     ],
 )
-def test_a_figure_above_the_roofline_is_explained(record: ComparisonRecord, word: str) -> None:
+def test_a_figure_above_the_roofline_is_explained(record, word):
     results = samples.results(record)
     found = report(results, [record])
     assert rows(found)[0]["of roofline"].title == REASONS.get(word, "")
@@ -125,7 +119,7 @@ def test_a_figure_above_the_roofline_is_explained(record: ComparisonRecord, word
     assert "Above" not in markdown(results, [record], brief=True)
 
 
-def test_a_configuration_says_what_ran() -> None:
+def test_a_configuration_says_what_ran():
     first = sample()[0]
     ours = replace(first.sides[0], role="contract", index=None, kernel=f"{first.sides[0].name}__tiled_pointer")
     chosen = replace(first, case="chosen", sides=(ours, *first.sides[1:]))

@@ -1,7 +1,5 @@
 """Suites and shapes as data, and what is said of mistakes in them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -26,7 +24,7 @@ cases:
 """
 
 
-def read(tmp_path: Path, text: str, name: str = "mine.yaml") -> list[str]:
+def read(tmp_path, text, name="mine.yaml"):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
@@ -34,7 +32,7 @@ def read(tmp_path: Path, text: str, name: str = "mine.yaml") -> list[str]:
     return [f"{mistake.line}:{mistake.column}: {mistake.message}" for mistake in caught.value.mistakes]
 
 
-def test_a_suite_is_read_in_its_order(tmp_path: Path) -> None:
+def test_a_suite_is_read_in_its_order(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD)
     found = read_suite(path)
@@ -45,7 +43,7 @@ def test_a_suite_is_read_in_its_order(tmp_path: Path) -> None:
     assert case.choices[1].contract == "gemm_fp16_rcr_none"
 
 
-def test_a_case_over_files_of_shapes_is_a_case_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_over_files_of_shapes_is_a_case_for_each(tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "SHAPES", tmp_path)
     (tmp_path / "few_rows.yaml").write_text("[1x2x3, 2x2x3]")
     path = tmp_path / "mine.yaml"
@@ -72,7 +70,7 @@ def test_a_case_over_files_of_shapes_is_a_case_for_each(tmp_path: Path, monkeypa
     assert any("did you mean 'few_rows'?" in line for line in read(tmp_path, text.replace("few_rows", "fewrows")))
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_told_at_once(tmp_path):
     text = GOOD.replace("title:", "tittle:").replace("512x256x128", "0x1x1")
     assert len(read(tmp_path, text)) == 2
     assert any("listed twice" in line for line in read(tmp_path, GOOD + GOOD[GOOD.index("  - name") :]))
@@ -103,12 +101,12 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ("summary: two ways", "peer: cublas,cublas", "1:7: peer: a peer is named twice"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_mistake_is_told_with_its_place(tmp_path, old, new, message):
     assert old in GOOD
     assert any(found.startswith(message) for found in read(tmp_path, GOOD.replace(old, new, 1)))
 
 
-def test_a_missing_file_and_a_missing_suite(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_missing_suite(tmp_path):
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         read_suite(tmp_path / "none.yaml")
     with pytest.raises(CallError, match=r"no suite is named 'spin'; known: .*spine"):
@@ -119,7 +117,7 @@ def test_a_missing_file_and_a_missing_suite(tmp_path: Path) -> None:
         assert found("a/b") == Path("a/b") and found("b.yaml") == Path("b.yaml")
 
 
-def test_shapes_as_a_list_or_under_a_key(tmp_path: Path) -> None:
+def test_shapes_as_a_list_or_under_a_key(tmp_path):
     path = tmp_path / "shapes.json"
     case = {"name": "one", "kernels": [{"family": "ladder", "layout": "rcr"}], "shapes": [[8, 8, 8]]}
     path.write_text(json.dumps({"cases": [case]}))
@@ -129,14 +127,14 @@ def test_shapes_as_a_list_or_under_a_key(tmp_path: Path) -> None:
     assert Shape(4096, 4096, 4096) in read_shapes(find_shapes(DEFAULT_SHAPES))
 
 
-def test_kernels_of_another_rounding_are_not_compared_and_those_of_another_math_are(tmp_path: Path) -> None:
+def test_kernels_of_another_rounding_are_not_compared_and_those_of_another_math_are(tmp_path):
     exact = "summary: x\nlayout: rcr\ndtype: fp16\nepilogue: silu\n"
     specs = [tmp_path / f"{name}.yaml" for name in ("exact", "fast", "rounded")]
     for path, more in zip(specs, ("", "math: fast\n", "rounding: [late, torch]\n")):
         render_spec(tmp_path, path.stem, exact + more)
     families = Families(specs, tmp_path)
 
-    def planned(*choices: str) -> int:
+    def planned(*choices):
         path = tmp_path / "suite.yaml"
         lines = "".join(f"      - {{{choice}}}\n" for choice in choices)
         path.write_text(f"cases:\n  - name: one\n    kernels:\n{lines}    shapes: [8x8x8]\n")
@@ -152,7 +150,7 @@ def test_kernels_of_another_rounding_are_not_compared_and_those_of_another_math_
     assert len(of_specs(Families([tmp_path / "rounded.yaml"], tmp_path), (Shape(8, 8, 8),))) == 2
 
 
-def test_batches_are_timed_on_shapes_of_batches(tmp_path: Path) -> None:
+def test_batches_are_timed_on_shapes_of_batches(tmp_path):
     render_spec(tmp_path, "several", "summary: Batches.\nlayout: rcr\ndtype: fp16\nbatch: [none, strided]\n")
     families = Families([tmp_path / "several.yaml"], tmp_path)
     single, batch = Shape(8, 8, 8), Shape(8, 8, 8, batch=4)

@@ -1,13 +1,10 @@
 """The order of tiles: proved for every swizzle, refuted where it is wrong; what it takes from Triton is Triton's."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,7 +20,7 @@ TILES = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_mnk_"
 
 @pytest.mark.parametrize("swizzle", ["linear", "linearn", "grouped", "groupedn", "swizzle2d"])
 @pytest.mark.parametrize("group", [1, 3, 16])
-def test_the_order_is_proved_for_other_groups_than_those_shipped(tmp_path: Path, swizzle: str, group: int) -> None:
+def test_the_order_is_proved_for_other_groups_than_those_shipped(tmp_path, swizzle, group):
     groups = ((f'"GROUP_{letter}": 8', f'"GROUP_{letter}": {group}') for letter in "MN")
     text = (planted(TILES + swizzle)).replace(*next(groups)).replace(*next(groups))
     proof = proof_of(tmp_path, text)
@@ -31,20 +28,20 @@ def test_the_order_is_proved_for_other_groups_than_those_shipped(tmp_path: Path,
     assert {access.state for access in proof.accesses} == {"proved"}
 
 
-def triton_function(name: str) -> Any:
+def triton_function(name):
     """A function of Triton's standard library, run on whole numbers; Triton itself is not imported."""
     spec = importlib.util.find_spec("triton")
     assert spec is not None and spec.origin is not None
     tree = ast.parse((Path(spec.origin).parent / "language" / "standard.py").read_text())
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
     function.decorator_list = []
-    space: dict[str, Any] = {"core": SimpleNamespace(minimum=min)}
+    space = {"core": SimpleNamespace(minimum=min)}
     exec(compile(ast.Module([function], []), name, "exec"), space)
     return space[name]
 
 
 @pytest.mark.parametrize(("name", "arguments"), [("cdiv", "ab"), ("swizzle2d", "abcde")])
-def test_the_functions_are_those_of_triton(name: str, arguments: str) -> None:
+def test_the_functions_are_those_of_triton(name, arguments):
     place = ExecutionPoint(1, 0, (), frozenset())
     told = triton_semantics.FUNCTIONS[f"tl.{name}"](
         place, [LaneIntegers(variable(x), width="32") for x in arguments], {}

@@ -1,7 +1,5 @@
 """Helpers are known by their syntax trees: words and spelling are free, and nothing that means another thing passes."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from generator import runtime
-from generator.bounds import FileProof, NotUnderstood, prove
+from generator.bounds import NotUnderstood, prove
 from generator.bounds.patterns import assigned, dotted, expression, matches
 from generator.emit.syntax_digest import undocumented
 from tests.helpers.bounds import kernels
@@ -20,7 +18,7 @@ from tests.helpers.bounds.kernels import AUTO, planted, proof_of
 BATCHES = "batched/bmm_fp16_rcr_bias_relu__persistent_descriptor_auto_grouped"
 
 
-def tree(text: str) -> ast.stmt:
+def tree(text):
     (statement,) = ast.parse(text).body
     return statement
 
@@ -50,17 +48,17 @@ def tree(text: str) -> ast.stmt:
         ("HOLE", "$HOLE + 1"),
     ],
 )
-def test_another_tree(text: str, pattern: str) -> None:
+def test_another_tree(text, pattern):
     assert not matches(tree(text), pattern)
 
 
-def test_what_else_is_asked_of_trees() -> None:
+def test_what_else_is_asked_of_trees():
     body = ast.parse("'words'\nfor a, b[0] in c:\n    d += (e := 1)\n    def f(g):\n        del h\n").body
     assert assigned(body) == {"a", "d", "e", "f", "h"}
     assert [dotted(expression(x)) for x in ("a", "a.b.c", "a().b", "a[0]", "1")] == ["a", "a.b.c", "", "", ""]
 
 
-def proved(proof: FileProof) -> Counter[tuple[str, ...]]:
+def proved(proof):
     return Counter((access.operand, access.kind, access.state, str(access.row)) for access in proof.accesses)
 
 
@@ -71,7 +69,7 @@ KERNELS = (
 )
 
 
-def respelled(text: str) -> str:
+def respelled(text):
     """The same program: other words, no line breaks within statements, other quotes, comments, and parentheses."""
     module = ast.parse(text)
     for node in ast.walk(module):
@@ -84,7 +82,7 @@ def respelled(text: str) -> str:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.partition("__")[2])
-def test_words_and_spelling_are_free(kernel: str, tmp_path: Path) -> None:
+def test_words_and_spelling_are_free(kernel, tmp_path):
     text = planted(kernel)
     again = respelled(text)
     assert "((" in again and ast.dump(ast.parse(text)) != ast.dump(ast.parse(again))
@@ -104,7 +102,7 @@ def test_words_and_spelling_are_free(kernel: str, tmp_path: Path) -> None:
         ("tl = 1", "tl"),
     ],
 )
-def test_a_name_means_one_thing(line: str, name: str, tmp_path: Path) -> None:
+def test_a_name_means_one_thing(line, name, tmp_path):
     text = planted(AUTO)
     with pytest.raises(NotUnderstood, match=f"another {name}$"):
         proof_of(tmp_path, f"{text}\n\n{line}\n")
@@ -114,7 +112,7 @@ def test_a_name_means_one_thing(line: str, name: str, tmp_path: Path) -> None:
     )
 
 
-def test_another_library_is_not_understood(tmp_path: Path) -> None:
+def test_another_library_is_not_understood(tmp_path):
     library = tmp_path / "_runtime"
     shutil.copytree(Path(runtime.__file__).parent, library)
     module = library / "call.py"
@@ -129,7 +127,7 @@ def test_another_library_is_not_understood(tmp_path: Path) -> None:
     assert proof_of(tmp_path, planted(AUTO)).order.detail.endswith(told)
 
 
-def test_a_file_without_a_kernel_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_kernel_is_refused(tmp_path):
     path = tmp_path / "empty.py"
     path.write_text('"""Nothing."""\n\nimport triton.language as tl\n')
     with pytest.raises(NotUnderstood, match="no function gemm_kernel"):

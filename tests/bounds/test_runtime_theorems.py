@@ -1,10 +1,6 @@
 """What the proof takes from the runtime is what the runtime does, which is called here."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
 
 import pytest
 import torch
@@ -38,13 +34,13 @@ LAUNCH = Launch(
 
 
 @pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+def interpreted(monkeypatch):
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
 
 
-def call(*operands: Operand, **changes: Any) -> Call:
+def call(*operands, **changes):
     """A call of two operands and one result, with others behind."""
-    given: dict[str, Any] = {
+    given = {
         "operands": (Operand("a", "M K", torch.float32, unit=1), Operand("b", "K N", torch.float32, unit=0), *operands),
         "results": (Operand("out", "M N", torch.float32, unit=1),),
         "launches": (LAUNCH,),
@@ -52,16 +48,16 @@ def call(*operands: Operand, **changes: Any) -> Call:
     return Call(ROWS, **given | changes)
 
 
-def matrices(m: int, n: int, k: int) -> dict[str, torch.Tensor]:
+def matrices(m, n, k):
     return {"a": torch.zeros(m, k), "b": torch.zeros(n, k).T}
 
 
-def huge(*shape: int) -> torch.Tensor:
+def huge(*shape):
     """A tensor whose elements are all the same one."""
     return torch.zeros(1).expand(shape)
 
 
-def refused(run: Callable[[], Any], reason: str) -> None:
+def refused(run, reason):
     with pytest.raises(ValueError, match=reason):
         run()
 
@@ -83,19 +79,19 @@ def refused(run: Callable[[], Any], reason: str) -> None:
         (Occupancy, "shared registers interpreted"),
     ],
 )
-def test_no_field_is_passed_over(made: Any, known: str) -> None:
+def test_no_field_is_passed_over(made, known):
     """What a class has more, the reader in `call_reader` must learn to understand, or refuse."""
     assert {x.name for x in fields(made)} <= set(known.split())
 
 
 @pytest.mark.parametrize("name", [x for x in OPERATIONS if x.isidentifier()])
-def test_operations_are_those_of_the_runtime(name: str) -> None:
+def test_operations_are_those_of_the_runtime(name):
     of = runtime if hasattr(runtime, name) else arguments
     for left, right in ((0, 7), (1, 7), (7, 7), (100, 7), (33, 32)):
         assert OPERATIONS[name](left, right) == getattr(of, name)(left, right)
 
 
-def test_sizes_are_taken_from_the_operands_and_limited() -> None:
+def test_sizes_are_taken_from_the_operands_and_limited():
     """`Call.state`: every extent of an operand from which sizes are taken, and of `b`."""
     found = call().state(matrices(3, 5, 7)).numbers
     assert found == {"M": 3, "N": 5, "K": 7}
@@ -112,7 +108,7 @@ def test_sizes_are_taken_from_the_operands_and_limited() -> None:
     refused(lambda: call(operands=packed).state({"a": huge(3, 7), "b": huge(3, 5)}), "multiple of 2")
 
 
-def test_an_operand_that_is_left_out_has_the_size_of_another() -> None:
+def test_an_operand_that_is_left_out_has_the_size_of_another():
     operands = (
         Operand("a", "R K", torch.float32),
         Operand("b", "G K N", torch.float32),
@@ -126,7 +122,7 @@ def test_an_operand_that_is_left_out_has_the_size_of_another() -> None:
     assert absent(None, "none") is None and absent(huge(9), "none") == "none"
 
 
-def test_nothing_is_launched_for_an_empty_result_or_against_a_need() -> None:
+def test_nothing_is_launched_for_an_empty_result_or_against_a_need():
     plan = call().plan
     assert plan(**matrices(3, 5, 0)).launches and not plan(**matrices(0, 5, 7)).launches
     assert not plan(**matrices(3, 0, 7)).launches
@@ -139,7 +135,7 @@ def test_nothing_is_launched_for_an_empty_result_or_against_a_need() -> None:
 
 
 @pytest.mark.parametrize("choose", [None, lambda rows, sizes, device: rows[-1]])
-def test_a_configuration_that_is_launched_fits(choose: Any) -> None:
+def test_a_configuration_that_is_launched_fits(choose):
     fitted = call(
         fits=lambda M, N, BLOCK_M, BLOCK_N, **_: first(multiple(M, BLOCK_M, "it takes"), at_most(N, BLOCK_N, "it has")),
         choose=choose,
@@ -151,7 +147,7 @@ def test_a_configuration_that_is_launched_fits(choose: Any) -> None:
     refused(lambda: fitted.plan({"BLOCK_M": 8, "BLOCK_N": 8}, **matrices(16, 5, 7)), "config must be")
 
 
-def test_results_do_not_overlap_themselves() -> None:
+def test_results_do_not_overlap_themselves():
     plan = call(results=(Operand("out", "M N", torch.float32),)).plan
     for out in (
         torch.zeros(3, 1).expand(3, 5),
@@ -172,9 +168,7 @@ def test_results_do_not_overlap_themselves() -> None:
         (Workspace("x", "2*M*N", torch.float32, cleared=True), (1,)),
     ],
 )
-def test_memory_is_as_large_as_its_extents_and_has_the_unit_that_is_assumed(
-    made: Memory, strides: tuple[int, ...]
-) -> None:
+def test_memory_is_as_large_as_its_extents_and_has_the_unit_that_is_assumed(made, strides):
     x = call(memory=(made,)).plan(**matrices(3, 5, 2)).known["x"]
     known = {"K": poly(2), "M": poly(3), "N": poly(5)}
     operand = runtime_theorems.tensor(1, tensor_of(made), known)
@@ -184,20 +178,20 @@ def test_memory_is_as_large_as_its_extents_and_has_the_unit_that_is_assumed(
 
 
 @pytest.mark.parametrize(("unit", "strides"), [(1, (5, 1)), (0, (1, 3))])
-def test_a_result_is_made_with_the_unit_that_is_assumed(unit: int, strides: tuple[int, ...]) -> None:
+def test_a_result_is_made_with_the_unit_that_is_assumed(unit, strides):
     made = call(results=(Operand("out", "M N", torch.float32, unit=unit),)).plan(**matrices(3, 5, 7))
     assert made.results["out"].stride() == strides
 
 
 @pytest.mark.parametrize("kind", ["Result", "Memory"])
-def test_a_unit_that_no_new_tensor_has_is_not_understood(kind: str) -> None:
+def test_a_unit_that_no_new_tensor_has_is_not_understood(kind):
     names = {"B": poly(2), "M": poly(3), "N": poly(5)}
     with pytest.raises(NotUnderstood, match="the tensor x"):
         runtime_theorems.tensor(1, CallTensor(kind, "x", extents("B M N"), unit=0), names)
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_descriptor_has_the_shape_and_strides_of_its_tensor(turned: bool) -> None:
+def test_a_descriptor_has_the_shape_and_strides_of_its_tensor(turned):
     x = torch.zeros(6, 32)[:, :8]
     given = x.T if turned else x
     descriptor = described(given, 16, 32, turned=turned)
@@ -211,7 +205,7 @@ def test_a_descriptor_has_the_shape_and_strides_of_its_tensor(turned: bool) -> N
         assert (found.fault is None) == (given.stride(unit) == 1) and found.block == (16, 32)
 
 
-def test_offsets_have_64_bits_beyond_the_span() -> None:
+def test_offsets_have_64_bits_beyond_the_span():
     near, far, one = (
         torch.empty_strided((2,), (stride,), device="meta")
         for stride in (runtime_theorems.SPAN - 1, runtime_theorems.SPAN, 1)
@@ -219,7 +213,7 @@ def test_offsets_have_64_bits_beyond_the_span() -> None:
     assert str(index_type(near, one)) == "int32" and str(index_type(one, far)) == "int64"
 
 
-def test_programs_are_at_least_one() -> None:
+def test_programs_are_at_least_one():
     large = Occupancy(shared="BLOCK_M*2**40", registers="BLOCK_N*2**40")
     walking = call(
         launches=(Launch(None, grid=lambda PROGRAMS, **_: (PROGRAMS,), arguments=lambda **_: {}),), programs=large
@@ -227,7 +221,7 @@ def test_programs_are_at_least_one() -> None:
     assert walking.plan(0, **matrices(17, 33, 7)).launches[0].grid[0] >= 1
 
 
-def test_lanes_are_no_fewer_than_groups() -> None:
+def test_lanes_are_no_fewer_than_groups():
     for count in (1, 2, 31, 32, 33, 1000, 2**20):
         assert count <= next_power(count, 32) <= groups.MOST_LANES
     of_groups, of_rows = extents("next_power(G,32) next_power(T,32)")
@@ -238,7 +232,7 @@ def test_lanes_are_no_fewer_than_groups() -> None:
 @pytest.mark.parametrize(
     "words", ["2*N", "cdiv(M,BLOCK_M)*cdiv(N,16)", "(M+K)//2", "least(7,5)*M", "next_power(9,5)-3", "K//2"]
 )
-def test_numbers_are_what_the_runtime_makes_of_them(words: str) -> None:
+def test_numbers_are_what_the_runtime_makes_of_them(words):
     for m, n, k in ((1, 1, 0), (17, 33, 5), (64, 16, 8)):
         numbers = {"M": m, "N": n, "K": k, **ROWS[0]}
         names = {"BLOCK_M": poly(16)} | {name: variable(name) for name in "MNK"}
@@ -246,7 +240,7 @@ def test_numbers_are_what_the_runtime_makes_of_them(words: str) -> None:
         assert value(term(1, extents(words)[0], names), numbers) == expected
 
 
-def test_a_launch_has_the_grid_and_arguments_that_are_assumed() -> None:
+def test_a_launch_has_the_grid_and_arguments_that_are_assumed():
     (planned,) = call().plan(0, **matrices(17, 33, 7)).launches
     names = {"M": poly(17), "N": poly(33), "BLOCK_M": poly(16), "BLOCK_N": poly(32)}
     tiles = Amount("*", extents("cdiv(M,BLOCK_M) cdiv(N,BLOCK_N)"))
@@ -266,7 +260,7 @@ def test_a_launch_has_the_grid_and_arguments_that_are_assumed() -> None:
     assert walking.plan(0, **matrices(17, 33, 7)).launches[0].grid == (2,)
 
 
-def test_groups_have_no_more_tiles_than_programs() -> None:
+def test_groups_have_no_more_tiles_than_programs():
     for t, g, m in ((1, 5, 16), (100, 3, 16), (17, 17, 64)):
         numbers = {"T": t, "G": g, "N": 32, "BLOCK_M": m, "BLOCK_N": 32}
         names = {name: poly(number) for name, number in numbers.items()}
@@ -275,7 +269,7 @@ def test_groups_have_no_more_tiles_than_programs() -> None:
         assert most is not None and sum(-(-each // m) for each in rows) <= most
 
 
-def test_a_function_of_a_call_sees_its_arguments_alone() -> None:
+def test_a_function_of_a_call_sees_its_arguments_alone():
     kept = 3
     for function in (lambda M, x=kept: M, lambda M: M * kept, lambda M: M if M else 0, lambda M, **_: M.bit_length()):
         with pytest.raises(NotUnderstood):

@@ -1,9 +1,6 @@
 """Kernels as they are rendered, with one kernel in a file or two, and what the proof says of them."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +12,12 @@ from tests.helpers.bounds.kernels import planted, proof_of, wrong
 from tests.helpers.support import BASE, GENERATED, family_of, render_spec
 
 
-def files_of(family: Path) -> list[Path]:
+def files_of(family):
     rendered = read(family)
     return [rendered.file(name) for name in sorted(rendered.by_name)]
 
 
-def test_every_access_of_a_shipped_kernel_is_proved() -> None:
+def test_every_access_of_a_shipped_kernel_is_proved():
     """The others are proved by `verify --level bounds`; test_generated.py does a few of them by default."""
     for path in files_of(GENERATED / "ladder"):
         proof = prove(path)
@@ -34,7 +31,7 @@ def test_every_access_of_a_shipped_kernel_is_proved() -> None:
             assert access.detail != "never reached", (path.name, access)
 
 
-def test_every_access_is_listed_for_every_row() -> None:
+def test_every_access_is_listed_for_every_row():
     path = GENERATED / "fp16_rcr" / "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped.py"
     accesses = prove(path).accesses
     listed = Counter((access.operand, access.kind) for access in accesses)
@@ -53,7 +50,7 @@ select: autotune
 """
 
 
-def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path) -> None:
+def test_rows_that_a_tuner_tries_are_proved(tmp_path):
     paths = files_of(render_spec(tmp_path, "tuned", SPEC))
     schedules = {path.name.split("__")[1].split("_")[0] for path in paths}
     assert schedules == {"tiled", "persistent", "splitkatomic", "streamk"}
@@ -81,9 +78,7 @@ DENSE = (
         (kernels.DECODED_DESCRIPTORS, "(", DENSE),
     ],
 )
-def test_both_kernels_are_proved(
-    kernel: str, ends: str, expected: tuple[set[tuple[str, str]], ...], tmp_path: Path
-) -> None:
+def test_both_kernels_are_proved(kernel, ends, expected, tmp_path):
     text = planted(kernel)
     proof = proof_of(tmp_path, text)
     assert not wrong(proof)
@@ -98,7 +93,7 @@ TILES = "tile:\n  - {m: 64, n: 64, k: 64, warps: 4}\n  - {m: 128, n: 128, k: 64,
 
 
 @pytest.mark.parametrize("keys", ["", "masking: mn\n", "schedule: split_k\n", "batch: strided\n", "select: fixed\n"])
-def test_every_access_of_rows_alike_is_proved(keys: str, tmp_path: Path) -> None:
+def test_every_access_of_rows_alike_is_proved(keys, tmp_path):
     """Their choice of a configuration does not read M."""
     family = family_of(f"{BASE}{TILES}{keys}invariant: rows\n")
     (kernel,) = family.kernels

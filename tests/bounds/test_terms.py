@@ -1,14 +1,11 @@
 """Sums and conditions: one text for equal sums, and the same values however they are put together."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.bounds.rewriting import holds, replaced, value
 from generator.bounds.solve import smallest, together
 from generator.bounds.terms import (
-    Poly,
     Variable,
     at_most,
     below,
@@ -38,7 +35,7 @@ sums = st.recursive(
 )
 
 
-def test_a_sum_has_one_form() -> None:
+def test_a_sum_has_one_form():
     assert (X + Y) * (X - Y) == X * X - Y * Y
     assert X // Y * Y + X % Y == X
     assert str(X * 2 - Y + 3) == "3 + 2 * x - y"
@@ -46,7 +43,7 @@ def test_a_sum_has_one_form() -> None:
 
 
 @given(sums, sums, numbers, numbers)
-def test_sums_mean_what_they_say(a: Poly, b: Poly, x: int, y: int) -> None:
+def test_sums_mean_what_they_say(a, b, x, y):
     at = {"x": x, "y": y}
     assert value(a + b, at) == value(a, at) + value(b, at)
     assert value(a * b, at) == value(a, at) * value(b, at)
@@ -54,7 +51,7 @@ def test_sums_mean_what_they_say(a: Poly, b: Poly, x: int, y: int) -> None:
 
 
 @given(sums, sums, numbers, numbers)
-def test_conditions_mean_what_they_say(a: Poly, b: Poly, x: int, y: int) -> None:
+def test_conditions_mean_what_they_say(a, b, x, y):
     at = {"x": x, "y": y}
     assert holds(below(a, b), at) == (value(a, at) < value(b, at))
     assert holds(negation(equal(a, b)), at) == (value(a, at) != value(b, at))
@@ -62,14 +59,14 @@ def test_conditions_mean_what_they_say(a: Poly, b: Poly, x: int, y: int) -> None
     assert holds(either([below(a, b), below(b, a)]), at) == (value(a, at) != value(b, at))
 
 
-def test_the_solver_answers_alike_and_finds_the_smallest() -> None:
+def test_the_solver_answers_alike_and_finds_the_smallest():
     asked = [at_most(7, X * Y), at_most(0, Y), at_most(Y, 3), at_most(0, X)]
     found = smallest(asked, ["x", "y"])
     assert found.model == {"x": 3, "y": 3} and found == smallest(asked, ["x", "y"])
     assert together([*asked, at_most(X, 2)]).verdict == "impossible"
 
 
-def test_a_quotient_is_known_only_where_the_machine_defines_it() -> None:
+def test_a_quotient_is_known_only_where_the_machine_defines_it():
     half = X // Y
     assert together([at_most(0, X), at_most(1, Y), below(X, half * Y)]).verdict == "impossible"
     # Of a negative number, or by none, it may be anything.
@@ -77,7 +74,7 @@ def test_a_quotient_is_known_only_where_the_machine_defines_it() -> None:
     assert together([equal(X, 1), equal(Y, 0), equal(half, 5)]).verdict == "possible"
 
 
-def test_a_quotient_within_another_has_a_remainder_of_its_own() -> None:
+def test_a_quotient_within_another_has_a_remainder_of_its_own():
     steps = (X + 31) // 32
     # 33 has two steps of 32, of which 3 take one each: the remainders are 0 and 1.
     assert together([equal(X, 33), equal((steps + 2) // 3, 1)]).verdict == "possible"

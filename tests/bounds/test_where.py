@@ -1,11 +1,8 @@
 """`tl.where` over coordinates: as a conditional expression, but that both sides are computed; over data it is data."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,12 +12,12 @@ from generator.bounds.choices import where
 from generator.bounds.rewriting import holds, value
 from generator.bounds.sites import ExecutionPoint
 from generator.bounds.source import NotUnderstood
-from generator.bounds.symbolic_values import LaneConditions, LaneIntegers, Opaque, Pointer, Value, Width
+from generator.bounds.symbolic_values import LaneConditions, LaneIntegers, Opaque, Pointer
 from generator.bounds.terms import at_most, below, variable
 from tests.helpers.support import ROOT, python
 
 
-def test_a_function_is_run_as_the_machine_would() -> None:
+def test_a_function_is_run_as_the_machine_would():
     (function,) = ast.parse(
         "def f(x, y):\n    return tl.where(x > y, x, y), tl.where(y, x // y, 7), x // y if y else 7\n"
     ).body
@@ -56,7 +53,7 @@ pid_n = tl.where(pid_m % 2 == 1, num_n - 1 - pid_n, pid_n)
 """
 
 
-def test_an_order_that_somebody_adds_is_proved(tmp_path: Path) -> None:
+def test_an_order_that_somebody_adds_is_proved(tmp_path):
     for folder in ("generator", "templates"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     words, macros = tmp_path / "generator" / "language" / "vocabulary.py", tmp_path / "templates" / "swizzle.j2"
@@ -83,13 +80,9 @@ def test_an_order_that_somebody_adds_is_proved(tmp_path: Path) -> None:
 PLACE = ExecutionPoint(7, 0, (), frozenset())
 
 
-def test_it_is_numpy_s_where() -> None:
+def test_it_is_numpy_s_where():
     x, y = variable("x"), variable("y")
-    numbers: list[Value] = [
-        LaneIntegers(x, width="32"),
-        LaneIntegers(y - 1, width="32"),
-        LaneIntegers(x // 2, width="64"),
-    ]
+    numbers = [LaneIntegers(x, width="32"), LaneIntegers(y - 1, width="32"), LaneIntegers(x // 2, width="64")]
     for test, a, b in product([below(x, y), at_most(y, 3)], numbers, numbers):
         found = where(PLACE, [LaneConditions(test), a, b], {})
         truth = where(PLACE, [LaneConditions(test), LaneConditions(below(x, 2)), LaneConditions(below(y, 2))], {})
@@ -105,13 +98,13 @@ def test_it_is_numpy_s_where() -> None:
     ("a", "b", "width"),
     [("constant", "constant", "32"), ("32", "constant", "32"), ("constant", "64", "64"), ("32", "index", "index")],
 )
-def test_its_width_is_the_longer_one(a: Width, b: Width, width: Width) -> None:
+def test_its_width_is_the_longer_one(a, b, width):
     x, y = variable("x"), variable("y")
     found = where(PLACE, [LaneConditions(below(x, y)), LaneIntegers(x, width=a), LaneIntegers(y, width=b)], {})
     assert isinstance(found, LaneIntegers) and found.width == width
 
 
-def test_addresses_and_shapes_that_do_not_meet_are_not_understood() -> None:
+def test_addresses_and_shapes_that_do_not_meet_are_not_understood():
     x = variable("x")
     with pytest.raises(NotUnderstood, match="addresses"):
         where(PLACE, [LaneConditions(below(x, 1)), Pointer("a", x), Pointer("a", x + 1)], {})

@@ -1,9 +1,6 @@
 """Numbers that leave the width in which they are computed: refuted, and the numbers worked out again."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +20,7 @@ INDEX = "index_type(a, b, out)"
         ("    ldb = tl.cast(ldb, INDEX)\n", "", {"b"}),
     ],
 )
-def test_an_offset_that_can_pass_32_bits_is_refuted(tmp_path: Path, old: str, new: str, operands: set[str]) -> None:
+def test_an_offset_that_can_pass_32_bits_is_refuted(tmp_path, old, new, operands):
     refuted = [each for each in proof_of(tmp_path, planted(AUTO, (old, new))).accesses if each.state == "refuted"]
     assert {access.operand for access in refuted} == operands
     for access in refuted:
@@ -35,7 +32,7 @@ def test_an_offset_that_can_pass_32_bits_is_refuted(tmp_path: Path, old: str, ne
         assert times < at[shape[dimension]] and times * stride == length >= 2**31 > stride
 
 
-def test_sizes_of_a_larger_limit_would_be_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_of_a_larger_limit_would_be_refuted(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime_theorems, "LARGEST", 2**31 - 1)
     proof = proof_of(tmp_path, planted(AUTO))
     assert proof.order.state == "not proved"
@@ -44,7 +41,7 @@ def test_sizes_of_a_larger_limit_would_be_refuted(tmp_path: Path, monkeypatch: p
     assert store.state == "refuted" and size <= 2**31 - 1 < size + tile
 
 
-def test_coordinates_of_a_descriptor_must_fit_as_well(tmp_path: Path) -> None:
+def test_coordinates_of_a_descriptor_must_fit_as_well(tmp_path):
     text = planted(DESCRIPTOR, ("row = pid_m * BLOCK_M", "row = pid_m * BLOCK_M * 4"))
     load = next(access for access in proof_of(tmp_path, text).accesses if access.operand == "a")
     assert load.state == "refuted" and "does not fit 32 bits" in load.detail
@@ -53,7 +50,7 @@ def test_coordinates_of_a_descriptor_must_fit_as_well(tmp_path: Path) -> None:
 BANDS = "summary: x\nlayout: rcr\ndtype: bf16\ntile: [{m: 16, n: 32, k: 64, group: 64, warps: 4}]\n"
 
 
-def test_tiles_of_a_band_that_pass_32_bits_are_refused(tmp_path: Path) -> None:
+def test_tiles_of_a_band_that_pass_32_bits_are_refused(tmp_path):
     text = next(render_spec(tmp_path, "band", f"{BANDS}package: plain\n").glob("gemm_*.py")).read_text()
     fits = text[text.index("    fits=") : text.index("    needs=")]
     assert "at_most(GROUP_M * cdiv(N, BLOCK_N), 2**31 - 1" in fits
@@ -61,7 +58,7 @@ def test_tiles_of_a_band_that_pass_32_bits_are_refused(tmp_path: Path) -> None:
     assert proof_of(tmp_path, text.replace(fits, "")).order.state == "not proved"
 
 
-def test_a_file_that_stands_alone_refuses_such_a_band_too(tmp_path: Path) -> None:
+def test_a_file_that_stands_alone_refuses_such_a_band_too(tmp_path):
     file = load_kernel(next(render_spec(tmp_path, "alone", f"{BANDS}package: files\n").glob("gemm_*.py")))
     most = runtime_theorems.LARGEST
     assert "bits, are at most 2**31 - 1" in file._misfit(file.CONFIGS[0], M=16, N=most, K=64)

@@ -1,7 +1,5 @@
 """The analytic cost model: one source, for the choice in a kernel's file and for the ranking of the tuner."""
 
-from __future__ import annotations
-
 import textwrap
 from dataclasses import replace
 
@@ -9,7 +7,7 @@ import pytest
 
 from generator.cost import analytic
 from generator.language.built_in import chain_of
-from generator.language.model import Dtype, Layout, Variant
+from generator.language.model import Dtype, Layout
 from generator.language.spec import read
 from generator.plan import devices
 from generator.plan.expand import expand
@@ -20,7 +18,7 @@ H200 = devices.DEVICES["nvidia_h200"]
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "SPLIT": 4, "num_warps": 4, "num_stages": 3}
 
 
-def seconds(v: Variant, sizes: tuple[int, ...], **config: int) -> float:
+def seconds(v, sizes, **config):
     """The prediction for a kernel with `TILE`, changed by `config`."""
     return analytic.seconds(v, TILE | config, sizes, H200)
 
@@ -36,7 +34,7 @@ def seconds(v: Variant, sizes: tuple[int, ...], **config: int) -> float:
         ("stream_k", "gemm_fp16_rcr_none__streamk_pointer_auto_grouped"),
     ],
 )
-def test_a_kernels_file_computes_the_cost_by_the_lines_of_the_model(family: str, name: str) -> None:
+def test_a_kernels_file_computes_the_cost_by_the_lines_of_the_model(family, name):
     kernels = expand(read(ROOT / "specs" / f"{family}.yaml")).kernels
     (v,) = [kernel.variant for kernel in kernels if kernel.name == name]
     body = textwrap.indent("\n".join(analytic.cost_body(v)), "    ")
@@ -75,13 +73,11 @@ SUMS = 128 * 128 * 512
         pytest.param(variant(schedule="stream_k"), (1536, 1536, 4096), TWO * 70 * 64 + 4 * SUMS, id="70 steps each"),
     ],
 )
-def test_the_predicted_seconds_are_products_at_the_rate_of_the_device(
-    v: Variant, sizes: tuple[int, ...], products: float
-) -> None:
+def test_the_predicted_seconds_are_products_at_the_rate_of_the_device(v, sizes, products):
     assert seconds(v, sizes) == pytest.approx(products / 2.6e12)
 
 
-def test_the_rate_of_products_is_that_of_the_type() -> None:
+def test_the_rate_of_products_is_that_of_the_type():
     """fp8 is twice as fast as fp16 with as many bytes in a stage; fp32 without the matrix unit is slow.
 
     It is slower where B is column-major: it reads the columns of a tile from the same banks of shared memory.
@@ -94,7 +90,7 @@ def test_the_rate_of_products_is_that_of_the_type() -> None:
     assert 1.5 < seconds(fp32, sizes, BLOCK_K=32) / seconds(by_row, sizes, BLOCK_K=32) <= 1.6
 
 
-def test_the_tuner_counts_the_loads_of_kernels_whose_files_do_not() -> None:
+def test_the_tuner_counts_the_loads_of_kernels_whose_files_do_not():
     """Else it would prefer them to kernels by descriptors, which have the same loads."""
     pointer, descriptor, persistent = kinds = (
         variant(),
@@ -106,21 +102,21 @@ def test_the_tuner_counts_the_loads_of_kernels_whose_files_do_not() -> None:
     assert seconds(persistent, (128, 128, 4096)) == seconds(descriptor, (128, 128, 4096))
 
 
-def test_one_program_a_multiprocessor_needs_many_loads_in_flight() -> None:
+def test_one_program_a_multiprocessor_needs_many_loads_in_flight():
     """fp16 by descriptors, 128x3584x3584, tiles of 64x64x128: 13.2 µs with 4 stages on an H200, 10.6 with 7."""
     v, tile = variant(load="descriptor", store="pointer"), {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 128}
     slow, fast = (seconds(v, (128, 3584, 3584), **tile, num_stages=stages) for stages in (4, 7))
     assert 1.15 < slow / fast < 1.8
 
 
-def test_a_wide_result_needs_tiles_that_load_less() -> None:
+def test_a_wide_result_needs_tiles_that_load_less():
     """64x128 multiplies about as fast as 128x128 there, and loads half as much again, which made it slower."""
     v, sizes = variant(dtype=Dtype.of("fp8e4m3"), load="descriptor"), (8192, 8192, 2048)
     large, small = (seconds(v, sizes, BLOCK_M=m, BLOCK_K=128, num_stages=stages) for m, stages in ((128, 6), (64, 9)))
     assert large < small
 
 
-def test_few_tiles_with_a_long_k_are_faster_if_programs_share_k() -> None:
+def test_few_tiles_with_a_long_k_are_faster_if_programs_share_k():
     """fp16 by descriptors, 4x2048x8192: 12.3 µs by split-K on an H200, 14.3 µs by exchanged products."""
     sizes = 4, 2048, 8192
     split = variant(load="descriptor", schedule="split_k", store="pointer")
@@ -130,7 +126,7 @@ def test_few_tiles_with_a_long_k_are_faster_if_programs_share_k() -> None:
     assert seconds(split, (4096, 4096, 4096)) > seconds(variant(load="descriptor"), (4096, 4096, 4096))
 
 
-def test_columns_of_an_exchanged_product_fill_the_matrix_unit() -> None:
+def test_columns_of_an_exchanged_product_fill_the_matrix_unit():
     """Few rows of C leave most of the matrix unit's 64 rows empty, unless these are columns of C."""
     sizes, tile = (16, 2**20, 4096), {"BLOCK_M": 16, "BLOCK_N": 128, "num_stages": 6}
     assert seconds(variant(), sizes, **tile) > 1.1 * seconds(variant(product="exchanged"), sizes, **tile)

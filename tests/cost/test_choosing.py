@@ -1,13 +1,9 @@
 """What a family chooses by what was measured of it."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,10 +17,10 @@ NOT = (False, False)
 
 
 @pytest.fixture
-def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], ModuleType]]:
+def rendered(tmp_path, monkeypatch):
     """Renders a spec named `measured` with the file beside it, and imports the family on a device of that file."""
 
-    def render(text: str, found: str) -> ModuleType:
+    def render(text, found):
         (tmp_path / "found.json").write_text(found)
         render_spec(tmp_path, "measured", text)
         return importlib.import_module("measured")
@@ -39,17 +35,11 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 @pytest.fixture
-def family(rendered: Callable[[str, str], ModuleType]) -> ModuleType:
+def family(rendered):
     return rendered(f"{SPEC}epilogue: [none, bias]\n", GOOD)
 
 
-def chosen(
-    package: ModuleType,
-    sizes: tuple[int, int, int],
-    only: str = "",
-    contract: str = "gemm_fp16_rcr_none",
-    crossing: tuple[bool, bool] = NOT,
-) -> tuple[str, int] | None:
+def chosen(package, sizes, only="", contract="gemm_fp16_rcr_none", crossing=NOT):
     """The kernel, less its contract, and the row that are chosen among the kernels of a contract."""
     kernels = [package._kernel(name) for name in package._KERNELS[contract] if only in name]
     choose = importlib.import_module("measured._tuned").choose
@@ -60,12 +50,7 @@ def chosen(
     return kernel.__name__.rpartition("__")[2], kernel.CONFIGS.index(row)
 
 
-def modelled(
-    sizes: tuple[int, int, int],
-    only: str = "",
-    crossing: tuple[bool, bool] = NOT,
-    rates: Mapping[tuple[str, int], tuple[float, ...]] = RATES,
-) -> tuple[str, int]:
+def modelled(sizes, only="", crossing=NOT, rates=RATES):
     """The kernel and row that the model holds for the best, of those that take the sizes."""
     cost = {
         (how, row): one_seconds((SMALL, LARGE)[row], values, sizes, PROCESSORS, 2, crossing)
@@ -76,12 +61,12 @@ def modelled(
 
 
 @pytest.mark.parametrize("contract", ["gemm_fp16_rcr_none", "gemm_fp16_rcr_bias"])
-def test_a_size_that_was_measured_runs_what_won(family: ModuleType, contract: str) -> None:
+def test_a_size_that_was_measured_runs_what_won(family, contract):
     assert chosen(family, (4096, 4096, 64), contract=contract) == (AUTO, 0) != modelled((4096, 4096, 64))
     assert chosen(family, (128, 256, 512), contract=contract) == (NONE, 1)
 
 
-def test_another_size_runs_the_best_by_the_model(family: ModuleType) -> None:
+def test_another_size_runs_the_best_by_the_model(family):
     """Only the configurations are compared that may be as fast as the one last chosen for a similar M."""
     sizes = [(m, n, k) for m in (1, 64, 100, 1024, 4000) for n in (64, 1024, 4096) for k in (64, 4096)]
     found = {size: chosen(family, size) for size in sizes}
@@ -91,7 +76,7 @@ def test_another_size_runs_the_best_by_the_model(family: ModuleType) -> None:
         assert chosen(family, size, crossing=crossing) == modelled(size, crossing=crossing), size
 
 
-def test_row_pitches_slow_a_step_down_that_does_not_wait_for_something_else() -> None:
+def test_row_pitches_slow_a_step_down_that_does_not_wait_for_something_else():
     # A tile of 128 by 128 loads 256 lines for 128 bytes along K: 512 cycles of 1.5 GHz, and 819 where they cross.
     row, sizes = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}, (8192, 8192, 8192)
     for cycles, slower in {512: 1.6, 256: 1.6, 700: 819.2 / 700, 900: 1}.items():
@@ -101,11 +86,11 @@ def test_row_pitches_slow_a_step_down_that_does_not_wait_for_something_else() ->
         assert crossing / usual == pytest.approx(slower)
 
 
-def test_stored_weights_and_partial_sums_move_their_own_bytes() -> None:
+def test_stored_weights_and_partial_sums_move_their_own_bytes():
     """Where a product takes as long as its traffic: B of half the bytes, and sums of four elements of A each."""
     row, rates = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 64}, (1, 1e-12, 1e-12, 1e-12, 1e12, 1e-12, 0.0, 0.0)
 
-    def traffic(sizes: tuple[int, int, int], *moved: float, split: int = 1) -> float:
+    def traffic(sizes, *moved, split=1):
         rated = fitted.rated(row | {"SPLIT": split}, (*rates, *moved))
         return fitted.seconds([rated], sizes, 132, 2)[0]
 
@@ -116,13 +101,13 @@ def test_stored_weights_and_partial_sums_move_their_own_bytes() -> None:
 
 
 @pytest.mark.parametrize("crossing", [(True, False), (False, True), (True, True)])
-def test_lines_across_those_of_the_l2_are_left_to_the_model(family: ModuleType, crossing: tuple[bool, bool]) -> None:
+def test_lines_across_those_of_the_l2_are_left_to_the_model(family, crossing):
     sizes = (4096, 4096, 64)
     assert chosen(family, sizes, crossing=crossing) == modelled(sizes, crossing=crossing) != chosen(family, sizes)
 
 
-def test_a_tile_that_multiplies_less_than_it_loads_is_slowed_down_by_such_lines() -> None:
-    def slower(m: int, n: int, crossing: tuple[bool, bool]) -> float:
+def test_a_tile_that_multiplies_less_than_it_loads_is_slowed_down_by_such_lines():
+    def slower(m, n, crossing):
         row = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64}
         # Steps alone: no bytes, and nothing for a tile or a launch.
         plain, crossed = (
@@ -136,14 +121,14 @@ def test_a_tile_that_multiplies_less_than_it_loads_is_slowed_down_by_such_lines(
     assert slower(256, 256, (True, True)) == 1
 
 
-def test_a_kernel_that_refuses_the_operands_is_not_chosen(family: ModuleType) -> None:
+def test_a_kernel_that_refuses_the_operands_is_not_chosen(family):
     assert chosen(family, (128, 256, 512), only="auto") == modelled((128, 256, 512), only="auto")
     assert chosen(family, (1024, 1024, 1024)) == (NONE, 1)
     assert chosen(family, (1024, 1024, 1024), only="auto") == (AUTO, 1)
 
 
 @pytest.fixture
-def on_an_h20(rendered: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def on_an_h20(rendered, monkeypatch):
     """Stands in for a GPU of the H200's capability, with four times its clock and an eighth of its bandwidth."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H20")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
@@ -160,9 +145,7 @@ SOME_SIZES = [(m, n, k) for m in (1, 64, 1024, 4000) for n in (64, 1024, 4096) f
 
 
 @pytest.mark.usefixtures("on_an_h20")
-def test_a_device_of_the_same_capability_uses_the_rates_by_its_own_figures(
-    rendered: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_of_the_same_capability_uses_the_rates_by_its_own_figures(rendered, monkeypatch):
     package = rendered(f"{SPEC}epilogue: [none, bias]\n", json.dumps(measured() | {"device": "NVIDIA H200"}))
     by_figures = {size: modelled(size, rates=SCALED) for size in SOME_SIZES}
     assert {size: chosen(package, size) for size in SOME_SIZES} == by_figures
@@ -172,18 +155,14 @@ def test_a_device_of_the_same_capability_uses_the_rates_by_its_own_figures(
 
 
 @pytest.mark.usefixtures("on_an_h20")
-def test_a_device_of_another_vendor_does_not(
-    rendered: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_of_another_vendor_does_not(rendered, monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "7.0")
     package = rendered(SPEC, json.dumps(measured() | {"device": "NVIDIA H200"}))
     assert {chosen(package, size) for size in SOME_SIZES} == {None}
 
 
 @pytest.mark.usefixtures("on_an_h20")
-def test_some_winners_of_a_device_leave_the_other_sizes_to_the_rates_of_another(
-    rendered: Callable[[str, str], ModuleType], tmp_path: Path
-) -> None:
+def test_some_winners_of_a_device_leave_the_other_sizes_to_the_rates_of_another(rendered, tmp_path):
     few = measured("gemm_fp16_rcr_bias") | {"device": "NVIDIA H20", "rates": []}
     (tmp_path / "few.json").write_text(json.dumps(few))
     spec = SPEC.replace("found.json", "[found.json, few.json]")
@@ -195,16 +174,14 @@ def test_some_winners_of_a_device_leave_the_other_sizes_to_the_rates_of_another(
     assert chosen(package, (4096, 4096, 64), contract="gemm_fp16_rcr_bias") == (AUTO, 0)
 
 
-def test_a_configuration_that_the_device_lacks_is_not_chosen(
-    family: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configuration_that_the_device_lacks_is_not_chosen(family, monkeypatch):
     for name in family._KERNELS["gemm_fp16_rcr_none"]:
         kernel = family._kernel(name)
         monkeypatch.setitem(vars(kernel.CALL), "offered", lambda device, kernel=kernel: kernel.CONFIGS[:1])
     assert {found and found[1] for found in (chosen(family, size) for size in SOME_SIZES)} == {0}
 
 
-def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, str], ModuleType]) -> None:
+def test_a_row_is_the_one_measured_where_tables_differ(rendered):
     """With six stages a result has room in the place of the operands alone, which it has where there is an epilogue."""
     row = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}
     tiles = "".join(f"  - {{m: 128, n: 128, k: 32, warps: 4, stages: {stages}}}\n" for stages in (6, 3))
@@ -227,6 +204,6 @@ def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, 
     assert [len(table) for table in tables] == [1, 2]
 
 
-def test_on_another_device_nothing_is_chosen(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_another_device_nothing_is_chosen(family, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Another GPU")
     assert chosen(family, (4096, 4096, 64)) is None and chosen(family, (1024, 1024, 1024)) is None

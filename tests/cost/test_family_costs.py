@@ -1,14 +1,8 @@
 """`select: fastest` on GPUs without measurements: the analytic cost model compares the kernels of a contract."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +13,6 @@ from generator.emit.loading import load_family
 from generator.plan import legality
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
-from generator.plan.kernels import Family, Kernel
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers.support import BASE, family_of, forget, render_spec
 from tests.helpers.tuned_file import measured
@@ -43,38 +36,34 @@ SIZES = [
     *((8192, 8192, 512), (128, 128, 8192), (4000, 256, 16384)),
 ]
 
-Render = Callable[[str], ModuleType]
-
 
 @pytest.fixture
-def render(tmp_path: Path) -> Iterator[Render]:
+def render(tmp_path):
     """Renders a spec as the family `predicted`; its functions find the GPU that stands in."""
 
-    def package(text: str) -> ModuleType:
+    def package(text):
         return load_family(render_spec(tmp_path, "predicted", text))
 
     yield package
     forget("predicted")
 
 
-def chosen(
-    package: ModuleType, contract: str, sizes: tuple[int, ...], only: Callable[[str], object] = bool
-) -> tuple[str, dict[str, int]]:
+def chosen(package, contract, sizes, only=bool):
     """The kernel and the configuration that the model chooses among the kernels of a contract that `only` allows."""
     kernels = tuple(package._kernel(name) for name in package._KERNELS[contract] if only(name))
     kernel, row = importlib.import_module("predicted._analytic").choose(contract, kernels, sizes, CUDA)
     return kernel.__name__.partition(".")[2], row
 
 
-def ran(package: ModuleType, contract: str, m: int, n: int, k: int, **operands: Any) -> tuple[str, dict[str, int]]:
+def ran(package, contract, m, n, k, **operands):
     """The kernel and the configuration that a call on the GPU runs."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         a, b = (torch.empty(size, dtype=torch.half, device=CUDA) for size in ((m, k), (n, k)))
-        found: tuple[str, dict[str, int]] = getattr(package, contract).which(a, b.T, **operands)
+        found = getattr(package, contract).which(a, b.T, **operands)
     return found
 
 
-def offered(kernel: Kernel, device: Device, sizes: tuple[int, ...]) -> list[dict[str, int]]:
+def offered(kernel, device, sizes):
     """The configurations that the device can hold and that take the sizes."""
     refused = dict(kernel.not_offered).get(device.target, ())
     rows = [row for index, row in enumerate(configurations(kernel)) if index not in refused]
@@ -86,11 +75,11 @@ def offered(kernel: Kernel, device: Device, sizes: tuple[int, ...]) -> list[dict
     return rows
 
 
-def runs(kernel: Kernel, device: Device) -> bool:
+def runs(kernel, device):
     return legality.why_not_on(kernel.variant, device.target) is None
 
 
-def predictions(family: Family, contract: str, sizes: tuple[int, ...], device: Device) -> dict[tuple[str, str], float]:
+def predictions(family, contract, sizes, device):
     """Kernel and configuration -> the seconds that the model predicts, of the kernels that the device can run."""
     return {
         (kernel.name, str(row)): analytic.seconds(kernel.variant, row, sizes, device)
@@ -109,7 +98,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("text", "device"), CHOICES)
-def test_the_choice_has_the_least_predicted_seconds(render: Render, text: str, device: Device) -> None:
+def test_the_choice_has_the_least_predicted_seconds(render, text, device):
     package, family = render(text), family_of(text)
     known = {kernel.name for kernel in family.kernels if runs(kernel, device)}
     kernels = set()
@@ -123,7 +112,7 @@ def test_the_choice_has_the_least_predicted_seconds(render: Render, text: str, d
     assert len(kernels) > 2
 
 
-def test_kernels_without_tiles_are_not_chosen(render: Render) -> None:
+def test_kernels_without_tiles_are_not_chosen(render):
     package = render(f"{FASTEST}schedule: elementwise\n")
     with standing_in_for(A100):
         (name,) = package._KERNELS["gemm_fp16_rcr_none"]
@@ -132,7 +121,7 @@ def test_kernels_without_tiles_are_not_chosen(render: Render) -> None:
         assert ran(package, "gemm_fp16_rcr_none", 64, 64, 64)[0] == name
 
 
-def test_a_gated_linear_unit_is_compared_by_the_columns_of_its_result(render: Render) -> None:
+def test_a_gated_linear_unit_is_compared_by_the_columns_of_its_result(render):
     package, contract = render(f"{FASTEST}epilogue: swiglu\ntargets: [sm100]\n"), "gemm_fp16_rcr_swiglu"
     sizes = [(m, n, 4096) for m in (64, 256, 512) for n in (512, 1024, 2048, 4096)]
     with standing_in_for(B200):
@@ -142,7 +131,7 @@ def test_a_gated_linear_unit_is_compared_by_the_columns_of_its_result(render: Re
 
 
 @pytest.mark.parametrize(("n", "k"), [(4099, 4096), (4096, 4097), (4099, 4097)])
-def test_ragged_operands_are_compared_too(render: Render, n: int, k: int) -> None:
+def test_ragged_operands_are_compared_too(render, n, k):
     """A descriptor stores no odd N and reads no odd K; of the other kernels one with a plain store is as good."""
     package = render(f"{FASTEST}targets: [sm80, sm100]\n")
     with standing_in_for(B200):
@@ -153,7 +142,7 @@ def test_ragged_operands_are_compared_too(render: Render, n: int, k: int) -> Non
 
 
 @pytest.mark.parametrize("device", [A100, SMALL], ids=lambda device: device.name)
-def test_a_kernel_that_is_illegal_for_the_device_is_not_run(render: Render, device: Device) -> None:
+def test_a_kernel_that_is_illegal_for_the_device_is_not_run(render, device):
     """An exchanged product is for matrix instructions of 64 rows, and accepts the operands on any device."""
     package = render(f"{FASTEST}targets: [sm80, sm100]\n")
     contract = "gemm_fp16_rcr_none"
@@ -163,7 +152,7 @@ def test_a_kernel_that_is_illegal_for_the_device_is_not_run(render: Render, devi
             assert name == f"{contract}__tiled_pointer_auto_grouped"
 
 
-def test_measurements_come_first(render: Render, tmp_path: Path) -> None:
+def test_measurements_come_first(render, tmp_path):
     found = measured() | {"device": A100.name, "rates": []}
     (tmp_path / "found.json").write_text(json.dumps(found))
     tiles = "tile:\n  - {m: 64, n: 64, k: 64, warps: 4}\n  - {m: 128, n: 128, k: 64, warps: 8}\n"
@@ -177,14 +166,14 @@ def test_measurements_come_first(render: Render, tmp_path: Path) -> None:
         assert ran(package, "gemm_fp16_rcr_none", *other) == chosen(package, "gemm_fp16_rcr_none", other)
 
 
-def mean_slowdown(family: Family, n: int, k: int, device: Device) -> dict[tuple[str, str], float]:
+def mean_slowdown(family, n, k, device):
     """Kernel and configuration -> the sum over typical M of its predicted time relative to the least for that M."""
     found = [predictions(family, "gemm_fp16_rcr_none", (m, n, k), device) for m in analytic.TYPICAL_M]
     return {key: sum(each[key] / min(each.values()) for each in found) for key in found[0]}
 
 
 @pytest.mark.parametrize("device", [A100, B200], ids=lambda device: device.name)
-def test_rows_alike_have_the_choice_that_loses_least_over_all_m(render: Render, device: Device) -> None:
+def test_rows_alike_have_the_choice_that_loses_least_over_all_m(render, device):
     text = f"{FASTEST}targets: [{device.target}]\nbatch: [none, strided]\ninvariant: rows\n"
     package, family = render(text), family_of(text)
     with standing_in_for(device):

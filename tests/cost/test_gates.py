@@ -1,12 +1,6 @@
 """The choice of a kernel for gates and quantised results: by what was measured with them, or is as fast."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -41,17 +35,17 @@ AXES = "summary: x\nlayout: rcr\nselect: table\ntuned: found.json\ntargets: [sm9
 KERNELS = "schedule: [tiled, persistent]\nload: [pointer, descriptor]\ntile: [{m: 128, n: 64, k: 64, warps: 4}]\n"
 
 
-def found(*entries: tuple[str, str, dict[str, int], tuple[float, ...]], sizes: int = 8) -> str:
+def found(*entries, sizes=8):
     """A file with rates of these contracts' kernels, and with winners of as many sizes of each contract."""
     rated = [
         ({"contract": name, "kernel": f"{name}__{how}", "config": row}, rates) for name, how, row, rates in entries
     ]
     won = [entry | {"m": 64 * m, "n": 256, "k": 64} for entry, _ in rated for m in range(1, sizes + 1)]
-    file: dict[str, Any] = measured() | {"winners": won, "rates": [entry | {"rates": r} for entry, r in rated]}
+    file = measured() | {"winners": won, "rates": [entry | {"rates": r} for entry, r in rated]}
     return json.dumps(file)
 
 
-def rates_of(axes: str, file: str) -> dict[str, dict[str, str]]:
+def rates_of(axes, file):
     """Contract -> kernel -> the rates of its only configuration."""
     held = tuned.bake(family_of(f"{AXES}{KERNELS}{axes}", beside={"found.json": file}))
     return {contract: {how: rows[0][1] for how, rows in rates} for _, contract, rates in held.rates}
@@ -60,7 +54,7 @@ def rates_of(axes: str, file: str) -> dict[str, dict[str, str]]:
 PLAIN_RATES = [(PLAIN, how, WIDE, FAST) for how in (TILED, WALKING, POINTER)]
 
 
-def test_a_plain_product_says_nothing_of_a_persistent_kernel_with_two_accumulators() -> None:
+def test_a_plain_product_says_nothing_of_a_persistent_kernel_with_two_accumulators():
     file = found(*PLAIN_RATES)
     assert set(rates_of("dtype: fp16\nepilogue: swiglu\n", file)[GATE]) == {TILED, POINTER}
     # Of alternating columns there is one accumulator.
@@ -80,7 +74,7 @@ def test_a_plain_product_says_nothing_of_a_persistent_kernel_with_two_accumulato
         ("dtype: bf16\nepilogue: swiglu\n", "gemm_bf16_rcr_swiglu"),
     ],
 )
-def test_what_was_measured_with_the_gate_comes_first(axes: str, contract: str) -> None:
+def test_what_was_measured_with_the_gate_comes_first(axes, contract):
     """Its columns are not halved; the plain product counts for the kernels that were not measured with a gate."""
     file = found(*PLAIN_RATES, (GATE, TILED, HALF, SLOW), (GATE, WALKING, HALF, SLOW))
     rates = rates_of(axes, file)[contract]
@@ -89,12 +83,12 @@ def test_what_was_measured_with_the_gate_comes_first(axes: str, contract: str) -
 
 
 @pytest.fixture(scope="module")
-def grouped() -> Iterator[ModuleType]:
+def grouped():
     yield load_family(GENERATED / "grouped")
     forget("grouped")
 
 
-def which(package: ModuleType, sizes: tuple[int, ...], layout: str = "rcr") -> tuple[str, tuple[int, ...]]:
+def which(package, sizes, layout="rcr"):
     """The kernel, less its contract, and the tile, warps and stages of a call with aligned operands."""
     groups, m, n, k = sizes
     shape = (groups, 2 * n, k) if layout == "rcr" else (groups, k, 2 * n)
@@ -107,7 +101,7 @@ def which(package: ModuleType, sizes: tuple[int, ...], layout: str = "rcr") -> t
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr"])
-def test_no_gate_of_a_mixture_runs_products_that_wait(grouped: ModuleType, layout: str) -> None:
+def test_no_gate_of_a_mixture_runs_products_that_wait(grouped, layout):
     kernels = expand(read(ROOT / "specs" / "grouped.yaml")).contracts[f"gmm_bf16_{layout}_swiglu"]
     waits = {kernel.how: serialised(kernel.variant) for kernel in kernels}
     assert set(waits.values()) == {True, False}
@@ -128,13 +122,11 @@ def test_no_gate_of_a_mixture_runs_products_that_wait(grouped: ModuleType, layou
         ("grouped", f"gmm_bf16_rcr_scalem__{WALKING}"),
     ],
 )
-def test_products_wait_where_a_program_walks_tiles_with_two_accumulators(
-    family: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_products_wait_where_a_program_walks_tiles_with_two_accumulators(family, name, monkeypatch, tmp_path):
     """The assembler says so of the first configuration, and spills nothing."""
     # Nothing is assembled of what is cached. A knob that is set would keep its value when the patch is undone.
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    logs: list[str] = []
+    logs = []
     figures = machine_code._nvidia_registers
     monkeypatch.setattr(machine_code, "_nvidia_registers", lambda log: (logs.append(log), figures(log))[1])
     kernel = read_family(shipped.folder(family)).by_name[name]
@@ -160,9 +152,9 @@ BLOCK_FP8 = "layout: rcr\ndtype: {a: fp8e4m3, scales: {a: [1, 128], b: [128, 128
         ("layout: rcr\ndtype: fp8e4m3\ntargets: [sm90]\n", "[swiglu, {quantize: {to: fp8e4m3}}]"),
     ],
 )
-def test_the_fastest_kernels_have_tiles_of_whole_blocks(keys: str, last: str) -> None:
+def test_the_fastest_kernels_have_tiles_of_whole_blocks(keys, last):
     family = family_of(f"summary: x\n{keys}select: fastest\nepilogue: [{last}]\n")
-    block = family.kernels[0].variant.quantised.block  # type: ignore[union-attr]
+    block = family.kernels[0].variant.quantised.block
     copied = [kernel for kernel in family.kernels if kernel.variant.loading.descriptors]
     assert {"tiled"} <= {kernel.variant.schedule for kernel in copied}
     assert all(tile.n % block == 0 for kernel in family.kernels for tile in kernel.tiles)
@@ -170,7 +162,7 @@ def test_the_fastest_kernels_have_tiles_of_whole_blocks(keys: str, last: str) ->
     assert [left for left in family.left_out if "must be a multiple" in left.reason] == []
 
 
-def test_a_tile_of_more_columns_has_no_rates_of_the_one_that_was_measured() -> None:
+def test_a_tile_of_more_columns_has_no_rates_of_the_one_that_was_measured():
     family = family_of(f"summary: x\n{BLOCK_FP8}select: fastest\nepilogue: [[{{quantize: {{to: fp8e4m3}}}}]]\n")
     plain = family_of(f"summary: x\n{BLOCK_FP8}select: fastest\n")
     (measured,), (found,) = (
@@ -187,9 +179,7 @@ def test_a_tile_of_more_columns_has_no_rates_of_the_one_that_was_measured() -> N
 
 @pytest.mark.parametrize("select", ["fastest", "heuristic"])
 @pytest.mark.parametrize("last", ["[swiglu, {quantize: {to: fp8e4m3}}]", "swiglu", "[geglu, {quantize: {to: int8}}]"])
-def test_a_gate_of_block_fp8_runs_tiles_that_the_hardware_copies(
-    select: str, last: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gate_of_block_fp8_runs_tiles_that_the_hardware_copies(select, last, tmp_path, capsys):
     words = (
         "" if select == "fastest" else "schedule: [tiled, persistent]\nload: [pointer, descriptor]\nstore: pointer\n"
     )

@@ -1,12 +1,8 @@
 """The choice for groups, of which only the device knows the sizes: no way to spread rows over them may make it slow."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from types import ModuleType
 
 import pytest
 import torch
@@ -17,7 +13,6 @@ from generator.emit.loading import load_family
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
 from generator.plan.expand import expand
-from generator.plan.kernels import Family
 from generator.runtime import fitted, spreading
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers.support import forget, read_text, render_spec
@@ -42,7 +37,7 @@ OF_WEIGHTS = [(128, 2048, 1536, 4096), (128, 2048, 1536, 65536), (8, 4096, 28672
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ModuleType]]:
+def packages(tmp_path_factory):
     """By the device, with measurements or without: a family keeps what it found out about one."""
     found = {device.name: f"routed{number}" for number, device in enumerate((H200, B200))}
     folders = {device: render_spec(tmp_path_factory.mktemp(name), name, EXPERTS) for device, name in found.items()}
@@ -52,22 +47,22 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mod
 
 
 @pytest.fixture
-def experts(packages: dict[str, ModuleType]) -> ModuleType:
+def experts(packages):
     return packages[H200.name]
 
 
 @pytest.fixture(scope="module")
-def family() -> Family:
+def family():
     return expand(read_text(EXPERTS))
 
 
-def empty(*shape: int, column: bool = False) -> torch.Tensor:
+def empty(*shape, column=False):
     *front, rows, columns = shape
     found = torch.empty(*front, *((columns, rows) if column else (rows, columns)), dtype=torch.bfloat16, device="cuda")
     return found.mT if column else found
 
 
-def which(package: ModuleType, contract: str, sizes: tuple[int, ...]) -> tuple[str, Mapping[str, int]]:
+def which(package, contract, sizes):
     """The kernel, less its contract, and the configuration of a call with aligned operands."""
     g, m, n, k = sizes
     if contract.startswith("gmmk_"):
@@ -78,7 +73,7 @@ def which(package: ModuleType, contract: str, sizes: tuple[int, ...]) -> tuple[s
     return name.rpartition("__")[2], row
 
 
-def spread(contract: str, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+def spread(contract, sizes):
     """What the choice weighs, by the words of the documentation: all groups, the square root of so many, and one."""
     g, m, n, k = sizes
     if contract.startswith("gmmk_"):
@@ -87,9 +82,7 @@ def spread(contract: str, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [(count, math.ceil(m / count), n, k) for count in dict.fromkeys((busy, math.isqrt(busy), 1))]
 
 
-def times(
-    package: ModuleType, family: Family, contract: str, sizes: tuple[int, ...], device: Device
-) -> dict[tuple[str, str], list[float]]:
+def times(package, family, contract, sizes, device):
     """Kernel and configuration -> the seconds that the model of the device predicts for each way to spread rows."""
     found = {}
     tuned = importlib.import_module(f"{package.__name__}._tuned")
@@ -108,7 +101,7 @@ def times(
     return found
 
 
-def cautious(found: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str], float]:
+def cautious(found):
     """The weighted geometric mean of the ratio for equal groups and the worst ratio."""
     least = [min(each) for each in zip(*found.values())]
     ratios = {key: [cost / best for cost, best in zip(each, least)] for key, each in found.items()}
@@ -121,9 +114,7 @@ def cautious(found: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str],
     ids=str,
 )
 @pytest.mark.parametrize("device", [H200, B200], ids=lambda device: device.name)
-def test_products_and_their_gradients_run_what_the_model_calls_for(
-    packages: dict[str, ModuleType], family: Family, device: Device, contract: str, sizes: tuple[int, ...]
-) -> None:
+def test_products_and_their_gradients_run_what_the_model_calls_for(packages, family, device, contract, sizes):
     """By the model that is fitted to measurements, and on a device without any by the analytic one."""
     package = packages[device.name]
     with standing_in_for(device), FakeTensorMode(allow_non_fake_inputs=True):
@@ -132,7 +123,7 @@ def test_products_and_their_gradients_run_what_the_model_calls_for(
     assert found[how, str(row)] == pytest.approx(min(found.values()), rel=1e-9)
 
 
-def test_rows_that_are_named_count_in_place_of_those_of_a(experts: ModuleType) -> None:
+def test_rows_that_are_named_count_in_place_of_those_of_a(experts):
 
     with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
         tokens, weights = empty(64, 2048), empty(128, 2048, 1536, column=True)
@@ -141,14 +132,14 @@ def test_rows_that_are_named_count_in_place_of_those_of_a(experts: ModuleType) -
         assert row["BLOCK_M"] == 128 > getattr(experts, NONE).which(tokens, weights, offsets)[1]["BLOCK_M"]
 
 
-def test_the_choice_is_the_same_in_any_order(experts: ModuleType) -> None:
+def test_the_choice_is_the_same_in_any_order(experts):
     calls = [(NONE, sizes) for sizes in SIZES] + [(WEIGHTS, sizes) for sizes in OF_WEIGHTS]
     with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
         there = [which(experts, *call) for call in calls]
         assert [which(experts, *call) for call in reversed(calls)] == there[::-1]
 
 
-def test_a_worst_way_weighs_less_than_equal_groups() -> None:
+def test_a_worst_way_weighs_less_than_equal_groups():
     evenly, careful = [1.0, 1.05], [4.0, 1.0]
     assert min(spreading.scores([evenly, careful])) == spreading.scores([evenly, careful])[1]
     assert spreading.scores([[1.0, 1.3], careful])[0] == min(spreading.scores([[1.0, 1.3], careful]))
@@ -156,7 +147,7 @@ def test_a_worst_way_weighs_less_than_equal_groups() -> None:
     assert spreading.scores([[3.0, 2.0], [3.0, 2.0]]) == [3.0, 2.0]
 
 
-def test_no_groups_are_as_one_group(experts: ModuleType) -> None:
+def test_no_groups_are_as_one_group(experts):
     spread = importlib.import_module(f"{experts.__name__}._runtime.spreading").of_groups
     assert spread({"G": 0, "T": 64, "N": 64, "K": 0}) == [(1, 64, 64, 0)]
     assert spread({"G": 0, "T": 64, "M": 32, "N": 48}) == [(1, 32, 48, 64)]

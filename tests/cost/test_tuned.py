@@ -1,7 +1,5 @@
 """What was measured: the file that a spec names by `tuned`, and what of it a family's source holds."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,26 +10,26 @@ from generator.cost import tuned
 from generator.emit.render import TUNED
 from generator.language import tuned_file
 from generator.language.spec import read
-from tests.helpers.support import Cli, family_of, read_text
+from tests.helpers.support import family_of, read_text
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, SPEC, TILES, changed, measured
 
 
-def baked(text: str, found: str) -> tuned.Baked:
+def baked(text, found):
     return tuned.bake(family_of(text, beside={"found.json": found}))
 
 
-def like_of(held: tuned.Baked) -> dict[str, str]:
+def like_of(held):
     """Contract -> the contract whose measurements are used for it."""
     return {name: other for _, name, other in held.like}
 
 
-def test_the_digest_of_the_spec_is_of_the_measurements_too() -> None:
+def test_the_digest_of_the_spec_is_of_the_measurements_too():
     texts = [GOOD, GOOD + "\n", changed(lambda f: f.update(regret=0.06))]
     digests = {read_text(SPEC, beside={"found.json": text}).digest for text in (*texts, GOOD)}
     assert len(digests) == 3 and read_text(f"{SPEC}# again\n", beside={"found.json": GOOD}).digest not in digests
 
 
-def test_a_file_that_does_not_exist_yet_is_a_warning(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_yet_is_a_warning(cli, tmp_path):
     Path("family.yaml").write_text(SPEC.replace("found.json", "far/found.json"))
     spec = read(tmp_path / "family.yaml")
     assert spec.tuned == () and spec.tuned_files == (tmp_path / "far" / "found.json",)
@@ -43,7 +41,7 @@ def test_a_file_that_does_not_exist_yet_is_a_warning(cli: Cli, tmp_path: Path) -
     assert read(tmp_path / "family.yaml").tuned == (replace(tuned_file.parse(GOOD), file="far/found.json"),)
 
 
-def test_what_does_not_enter_a_family_is_reported(cli: Cli) -> None:
+def test_what_does_not_enter_a_family_is_reported(cli):
     Path("family.yaml").write_text(SPEC.replace("[auto, none]", "auto"))
     lacking = f"which lacks the kernels or configurations: {NONE} (2)"
     for found, told in (
@@ -68,9 +66,7 @@ def test_what_does_not_enter_a_family_is_reported(cli: Cli) -> None:
         ),
     ],
 )
-def test_a_winner_that_no_kernel_can_have_is_named(
-    cli: Cli, axes: str, contract: str, change: dict[str, object], sizes: str, told: str
-) -> None:
+def test_a_winner_that_no_kernel_can_have_is_named(cli, axes, contract, change, sizes, told):
     Path("family.yaml").write_text(axes + SPEC)
     found = measured(contract)
     for winner in found["winners"]:
@@ -92,9 +88,7 @@ def test_a_winner_that_no_kernel_can_have_is_named(
         (SPEC.replace("warps: 4", "warps: 2"), [(128, 256, 512)], {AUTO: [1], NONE: [1]}),
     ],
 )
-def test_what_names_no_kernel_or_row_of_the_family_is_left_out(
-    text: str, winners: list[tuple[int, int, int]], rates: dict[str, list[int]]
-) -> None:
+def test_what_names_no_kernel_or_row_of_the_family_is_left_out(text, winners, rates):
     held = baked(text, GOOD)
     ((device, contract, won),), ((_, _, fitted),) = held.won, held.rates
     assert (held.error, held.like, device, contract) == ("3.4%", (), DEVICE, "gemm_fp16_rcr_none")
@@ -122,7 +116,7 @@ def test_what_names_no_kernel_or_row_of_the_family_is_left_out(
         ("dtype: [fp16, tf32]", {}),
     ],
 )
-def test_measurements_stand_for_other_contracts(axes: str, like: dict[str, str]) -> None:
+def test_measurements_stand_for_other_contracts(axes, like):
     text = f"summary: x\nlayout: rcr\n{axes}\nmasking: [auto, none]\nselect: table\ntuned: found.json\n{TILES}"
     held = baked(text, GOOD)
     assert like_of(held) == like
@@ -130,7 +124,7 @@ def test_measurements_stand_for_other_contracts(axes: str, like: dict[str, str])
     assert set(like.values()) <= {won}
 
 
-def test_what_was_measured_of_a_contract_itself_comes_first() -> None:
+def test_what_was_measured_of_a_contract_itself_comes_first():
     both = [measured("gemm_fp16_rcr_none"), measured("gemm_fp16_rcr_bias")]
     found = both[0] | {key: both[0][key] + both[1][key] for key in ("winners", "rates")}
     held = baked(f"{SPEC}epilogue: [none, bias, relu]\n", json.dumps(found))
@@ -138,7 +132,7 @@ def test_what_was_measured_of_a_contract_itself_comes_first() -> None:
     assert [contract for _, contract, _ in held.won] == ["gemm_fp16_rcr_bias", "gemm_fp16_rcr_none"]
 
 
-def test_winners_without_rates_enter_beside_the_rates_of_a_similar_contract() -> None:
+def test_winners_without_rates_enter_beside_the_rates_of_a_similar_contract():
     found = measured()
     own = measured("gemm_fp16_rcr_bias")["winners"][:1]
     both = json.dumps(found | {"winners": found["winners"] + own})
@@ -152,7 +146,7 @@ def test_winners_without_rates_enter_beside_the_rates_of_a_similar_contract() ->
     assert [(name, len(won)) for _, name, won in alone.won] == [("gemm_fp16_rcr_bias", 1), ("gemm_fp16_rcr_relu", 2)]
 
 
-def test_rates_of_few_sizes_come_after_those_of_a_similar_contract() -> None:
+def test_rates_of_few_sizes_come_after_those_of_a_similar_contract():
     """Four sizes of a contract say little of others; eight say more than those of another contract."""
     found = measured()
     for sizes in (4, 8):
@@ -165,7 +159,7 @@ def test_rates_of_few_sizes_come_after_those_of_a_similar_contract() -> None:
         assert like_of(held) == expected[sizes]
 
 
-def test_measurements_of_one_device_hide_none_of_another() -> None:
+def test_measurements_of_one_device_hide_none_of_another():
     """One device has measurements of the contract itself, the other only of the plain product."""
     own = measured("gemm_fp16_rcr_relu") | {"device": "Another GPU"}
     own["winners"] = [own["winners"][0] | {"m": 64 * (1 + size)} for size in range(8)]
@@ -176,13 +170,13 @@ def test_measurements_of_one_device_hide_none_of_another() -> None:
     assert rated == [(DEVICE, "gemm_fp16_rcr_none"), ("Another GPU", "gemm_fp16_rcr_relu")]
 
 
-def test_the_error_told_is_of_files_of_which_something_entered() -> None:
+def test_the_error_told_is_of_files_of_which_something_entered():
     other = changed(lambda f: f.update(device="Another GPU", error=0.5, winners=[], rates=[]))
     text = SPEC.replace("found.json", "[found.json, other.json]")
     assert tuned.bake(family_of(text, beside={"found.json": GOOD, "other.json": other})).error == "3.4%"
 
 
-def test_of_two_files_the_first_counts() -> None:
+def test_of_two_files_the_first_counts():
     other = changed(lambda f: f["winners"][0].update(config=LARGE))
     for files in (["found.json", "other.json"], ["other.json", "found.json"]):
         text = SPEC.replace("found.json", f"[{', '.join(files)}]")
@@ -191,7 +185,7 @@ def test_of_two_files_the_first_counts() -> None:
         assert dict((sizes, row) for sizes, _, row in won)[4096, 4096, 64] == (files[0] == "other.json")
 
 
-def test_what_was_measured_of_the_same_type_comes_before_another_of_its_width() -> None:
+def test_what_was_measured_of_the_same_type_comes_before_another_of_its_width():
     both = [measured("gemm_fp16_rcr_none"), measured("gemm_bf16_rcr_none")]
     found = both[0] | {key: both[0][key] + both[1][key] for key in ("winners", "rates")}
     held = baked(SPEC.replace("dtype: fp16", "dtype: [fp16, bf16]\nepilogue: [none, bias]"), json.dumps(found))

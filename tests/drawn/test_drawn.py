@@ -1,12 +1,7 @@
 """Kernels of drawn specs pass every level: a few of them here, thousands with `-m drawn`."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +11,7 @@ from generator.cost import tuned
 from generator.verify.jobs import JobState
 from generator.verify.run_report import whole_text
 from generator.verify.verification_run import gpu
-from generator.verify.worker_pool import Pool, settled
+from generator.verify.worker_pool import settled
 
 from . import proving
 from .specs import contracts, families, legal, rendered
@@ -24,7 +19,7 @@ from .specs import contracts, families, legal, rendered
 TARGETS = ("sm80", "sm90", "sm100", "gfx942")
 
 
-def many(*values: object) -> Any:
+def many(*values):
     return pytest.param(*values, marks=pytest.mark.drawn)
 
 
@@ -37,9 +32,7 @@ def many(*values: object) -> Any:
         *(many(level, "sm90", 400, 1) for level in ("bounds", "interpret", *["gpu"] * (gpu() is not None))),
     ],
 )
-def test_drawn_kernels_pass(
-    level: str, target: str, wanted: int, number: int, tmp_path: Path, pools: Callable[[str], Pool]
-) -> None:
+def test_drawn_kernels_pass(level, target, wanted, number, tmp_path, pools):
     """At the compile level launches as they are foretold."""
     jobs = proving.jobs(level, rendered(tmp_path, target, number), target, wanted)
     results = [settled(future.result()) for future in [pools(level).submit(job) for job in jobs]]
@@ -49,11 +42,11 @@ def test_drawn_kernels_pass(
     assert sum(result.cases for result in results) >= wanted
 
 
-def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time() -> None:
+def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time():
     once, again = ([*itertools.islice(families("sm90", 3), count)] for count in (40, 6))
     texts = [text for text, _ in once]
     assert texts[:6] == [text for text, _ in again] and len(set(texts)) > 35
-    words: dict[str, Counter[str]] = {}
+    words = {}
     for _, family in once:
         for kernel in family.kernels:
             for axis, word in kernel.variant.words.items():
@@ -64,7 +57,7 @@ def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time() -> None:
 
 @given(contracts())
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
-def test_every_contract_with_a_kernel_has_a_fastest_portfolio(contract: dict[str, Any]) -> None:
+def test_every_contract_with_a_kernel_has_a_fastest_portfolio(contract):
     """The kernel that takes any operand is in it, whatever was measured, and the choice by measurements can be made."""
     plain, fastest = (legal(yaml.safe_dump(contract | {"select": select})) for select in ("heuristic", "fastest"))
     if plain is None:
@@ -81,6 +74,6 @@ def test_every_contract_with_a_kernel_has_a_fastest_portfolio(contract: dict[str
     assert bool(baked.rates) <= bool(fastest.measured)
 
 
-def test_what_the_generator_refuses_is_drawn_again() -> None:
+def test_what_the_generator_refuses_is_drawn_again():
     assert legal("summary: x\nlayout: rcr\ndtype: fp17\n") is None
     assert legal("summary: x\nlayout: rcr\ndtype: fp16\n") is not None

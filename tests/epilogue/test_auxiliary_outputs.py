@@ -1,9 +1,6 @@
 """Outputs beside C and C in place, as a spec has them: words, names, rules, the manifest, the launcher's text."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +14,7 @@ from tests.helpers.support import BASE, assert_formatted, family_of, render_spec
 CHAIN = "[[bias, {save: hidden}, gelu, save, row_sum, row_sum, {accumulate: {beta: 2}}]]"
 
 
-def test_outputs_are_in_the_order_of_the_chain_a_second_use_numbered() -> None:
+def test_outputs_are_in_the_order_of_the_chain_a_second_use_numbered():
     (kernel,) = family_of(f"{BASE}epilogue: {CHAIN}\n").kernels
     epilogue = kernel.variant.epilogue
     assert [output.name for output in epilogue.outputs] == ["hidden", "preact", "row_sum", "row_sum2"]
@@ -38,7 +35,7 @@ def test_outputs_are_in_the_order_of_the_chain_a_second_use_numbered() -> None:
         ("bias+silu+row_sum+col_sum", "tiled", 128),
     ],
 )
-def test_sums_along_both_sides_leave_registers_for_smaller_tiles(chain: str, schedule: str, most: int) -> None:
+def test_sums_along_both_sides_leave_registers_for_smaller_tiles(chain, schedule, most):
     (kernel,) = family_of(f"{BASE}epilogue: {chain}\nschedule: {schedule}\n").kernels
     assert max(tile.m * tile.n // (32 * tile.warps) for tile in kernel.tiles) == most
 
@@ -50,13 +47,13 @@ def test_sums_along_both_sides_leave_registers_for_smaller_tiles(chain: str, sch
         ("{a: fp16, out: fp8e4m3}", "save+row_sum", "_to_fp8e4m3(acc)", "torch.float8_e4m3fn", "acc"),
     ],
 )
-def test_what_is_saved_and_added_up_of_other_types(dtype: str, chain: str, saved: str, word: str, added: str) -> None:
+def test_what_is_saved_and_added_up_of_other_types(dtype, chain, saved, word, added):
     (kernel,) = family_of(f"{BASE.replace('fp16', dtype)}epilogue: {chain}\n").kernels
     assert [output.value for output in view(kernel).outputs] == [saved, added]
     assert call(kernel.variant).outputs[0].torch_dtype == word
 
 
-def test_a_result_of_8_bits_is_saved_as_it_is_stored() -> None:
+def test_a_result_of_8_bits_is_saved_as_it_is_stored():
     whole, mixed = family_of(f"{BASE.replace('fp16', '{a: int8, out: int8}')}epilogue: [save, save+scale]\n").kernels
     assert [view(whole).outputs[0].value, view(whole).result] == ["_to_int8(acc)"] * 2
     assert view(whole).helpers[-1] == "saturate_int8" and view(mixed).helpers[-1] == "to_int8"
@@ -64,7 +61,7 @@ def test_a_result_of_8_bits_is_saved_as_it_is_stored() -> None:
     assert [view(mixed).outputs[0].value, view(mixed).result] == ["_to_int8(acc.to(tl.float32))", "_to_int8(x)"]
 
 
-def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path: Path) -> None:
+def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path):
     text = f"{BASE}epilogue: {CHAIN[:-1]}, bias, [bias, {{amax: {{}}}}], swiglu+row_sum+accumulate]\n"
     path = render_spec(tmp_path, "several", text) / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -85,7 +82,7 @@ def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("layout", ["rcr", "rcc", "rrs"])
 @pytest.mark.parametrize("batch", ["none", "strided"])
-def test_long_names_keep_to_lines_of_a_file(tmp_path: Path, layout: str, batch: str) -> None:
+def test_long_names_keep_to_lines_of_a_file(tmp_path, layout, batch):
     # A name of the longest length, in every loop that indents it.
     long = "abcdefghijklm"
     chain = f"[[{{save: {long}1}}, {{row_sum: {long}2}}, {{col_sum: {long}3}}, {{row_amax: {long}4}}, accumulate]]"

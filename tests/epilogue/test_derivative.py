@@ -1,10 +1,7 @@
 """Derivatives: against torch's autograd, against finite differences, and as text; what chains make of them."""
 
-from __future__ import annotations
-
 import ast
 import time
-from collections.abc import Mapping
 
 import pytest
 import torch
@@ -12,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from generator.epilogue import constant_folding, formula
-from generator.epilogue.chain import Epilogue, Step
+from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import gradients, reads_sum
 from generator.epilogue.derivative import SLOPES, derivative
 from generator.epilogue.formula import DEEPEST, GATE, LONGEST, FormulaError, X
@@ -24,20 +21,19 @@ from tests.helpers.support import BASE, read_text
 from tests.helpers.verify.operation_values import WITNESSES, WRITTEN
 
 NAMES = frozenset({"x", "y"})
-Values = Mapping[str, torch.Tensor]
 
 
-def of(text: str, name: str = "x") -> ast.expr:
+def of(text, name="x"):
     return derivative(constant_folding.bind(text, NAMES), name)
 
 
-def at(tree: ast.expr, values: Values) -> torch.Tensor:
+def at(tree, values):
     """The value of a tree at `values`, which are broadcast together."""
     whole = torch.broadcast_tensors(*values.values())[0]
     return torch.as_tensor(formula.evaluate(tree, values, TORCH, float), dtype=whole.dtype).expand(whole.shape)
 
 
-def step_of(word: str) -> tuple[Step, Epilogue]:
+def step_of(word):
     """An operation with parameters, as a spec writes it."""
     (chain,) = read_text(f"{BASE}epilogue: [{WRITTEN[word]}]\n").axes["epilogue"]
     assert isinstance(chain, Epilogue)
@@ -45,7 +41,7 @@ def step_of(word: str) -> tuple[Step, Epilogue]:
 
 
 @pytest.mark.parametrize("word", [word for word in WITNESSES if "interleaved" not in word])
-def test_every_operation_has_the_derivatives_of_torch(word: str) -> None:
+def test_every_operation_has_the_derivatives_of_torch(word):
     step, chain = step_of(word)
     # The kinks, where functions of the others underflow or saturate, and where a factor of 0 meets a large one.
     points = [-3, -1, 0.1, 0.5, 1.6, 2.5, 3, 0, -0.0, 1e-300, 1e-8, 20, -20, 40, -40, 1000, -1000, 1e10, -1e10]
@@ -68,7 +64,7 @@ def test_every_operation_has_the_derivatives_of_torch(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["relu", "leaky_relu", "clamp(min=-1, max=2.5)", "tanh", "silu", "gelu", "sigmoid"])
-def test_nan_is_treated_as_by_torch(word: str) -> None:
+def test_nan_is_treated_as_by_torch(word):
     x = torch.tensor([[torch.nan]], dtype=torch.float64, requires_grad=True)
     (wanted,) = torch.autograd.grad(WITNESSES[word](x, {}).sum(), x)
     got = at(derivative(step_of(word)[0].tree, X), {X: x.detach()})
@@ -88,7 +84,7 @@ def test_nan_is_treated_as_by_torch(word: str) -> None:
         ("sqrt(where(x > 1, where(x > 2, 0, x), 5 * x))", 3, 0),
     ],
 )
-def test_where_there_is_no_derivative(text: str, x: float, expected: float) -> None:
+def test_where_there_is_no_derivative(text, x, expected):
     values = {"x": torch.tensor([x], dtype=torch.float64), "y": torch.tensor([torch.inf], dtype=torch.float64)}
     assert at(of(text), values).item() == expected
 
@@ -117,12 +113,12 @@ def test_where_there_is_no_derivative(text: str, x: float, expected: float) -> N
         ("softplus(y * x) / y", "x", "sigmoid(y * x)"),
     ],
 )
-def test_derivatives_are_simplified(text: str, name: str, expected: str) -> None:
+def test_derivatives_are_simplified(text, name, expected):
     assert ast.unparse(of(text, name)) == expected
 
 
 @pytest.mark.parametrize(("text", "least", "most"), [("tanh(x)", 4, 20), ("sigmoid(x)", 10, 80)])
-def test_tails_are_exact_in_fp32(text: str, least: float, most: float) -> None:
+def test_tails_are_exact_in_fp32(text, least, most):
     x = torch.linspace(least, most, 999, dtype=torch.float64).float()
     exact = at(of(text), {"x": x.double()})
     torch.testing.assert_close(at(of(text), {"x": x}).double(), exact, rtol=2e-5, atol=0)
@@ -131,7 +127,7 @@ def test_tails_are_exact_in_fp32(text: str, least: float, most: float) -> None:
     assert float((1 - value)[-1]) == 0
 
 
-def test_a_constant_that_fp32_cannot_hold_is_told() -> None:
+def test_a_constant_that_fp32_cannot_hold_is_told():
     with pytest.raises(FormulaError, match="not finite in fp32"):
         of("x * 1e30 * 1e30")
     with pytest.raises(FormulaError, match="is 0 in fp32"):
@@ -141,7 +137,7 @@ def test_a_constant_that_fp32_cannot_hold_is_told() -> None:
 @pytest.mark.parametrize(
     "text", ["tanh(%s)", "sigmoid(%s * x)", "(%s + x * x) ** 8", "max(%s, -(%s))", "sqrt(%s) / x", "abs(%s)"]
 )
-def test_the_derivative_of_the_longest_formula_is_made_and_written_in_seconds(text: str) -> None:
+def test_the_derivative_of_the_longest_formula_is_made_and_written_in_seconds(text):
     """Derived trees are longer and deeper than formulas may be; no part of them is built a second time."""
     whole = "x"
     while (longer := text.replace("%s", whole)).count("(") < DEEPEST // 2 and len(longer) < LONGEST:
@@ -154,7 +150,7 @@ def test_the_derivative_of_the_longest_formula_is_made_and_written_in_seconds(te
     assert len(ast.unparse(tree)) < 100 * len(whole)
 
 
-def test_every_function_and_operator_has_a_derivative() -> None:
+def test_every_function_and_operator_has_a_derivative():
     assert SLOPES.keys() == {*formula.FUNCTIONS, *formula.SYMBOLS}
 
 
@@ -163,7 +159,7 @@ _SMOOTH = ("exp", "exp2", "log", "sqrt", "rsqrt", "erf", "tanh", "sigmoid", "sof
 
 
 @st.composite
-def formulas(draw: st.DrawFn, depth: int = 3) -> str:
+def formulas(draw, depth=3):
     """A formula over `x` and `y` with every function and operator except rounding, which has no finite differences."""
     kind = draw(st.sampled_from(["leaf", "call", "sign", "power", "operator", "bound", "where"])) if depth else "leaf"
     if kind == "leaf":
@@ -189,7 +185,7 @@ _POINTS = st.floats(-3, 3).filter(lambda value: abs(value) > 0.05)
 
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(formulas(), _POINTS, _POINTS)
-def test_derivatives_are_finite_differences(text: str, x: float, y: float) -> None:
+def test_derivatives_are_finite_differences(text, x, y):
     try:
         tree = constant_folding.bind(text, NAMES)
         slope = derivative(tree, "x")
@@ -207,7 +203,7 @@ def test_derivatives_are_finite_differences(text: str, x: float, y: float) -> No
     assert [before, after] == pytest.approx([central] * 2, rel=1e-3, abs=1e-3)
 
 
-def test_a_maximum_alone_has_no_gradient() -> None:
+def test_a_maximum_alone_has_no_gradient():
     outputs = chain_of(["save", "row_sum", "col_sum", "row_amax"]).outputs
     assert [output.writer.differentiable for output in outputs] == [True, True, True, False]
 
@@ -220,11 +216,11 @@ def test_a_maximum_alone_has_no_gradient() -> None:
         ("row_amax", "", False),
     ],
 )
-def test_chains_whose_gradients_read_the_sum(operations: str, keywords: str, reads: bool) -> None:
+def test_chains_whose_gradients_read_the_sum(operations, keywords, reads):
     assert reads_sum(chain_of(operations.split()), keywords.split()) is reads
 
 
-def test_rounding_between_operations_passes_gradients_on() -> None:
+def test_rounding_between_operations_passes_gradients_on():
     chain = chain_of(["bias", "gelu", "add"]).rounded("fp32", "bf16")
     found = {gradient.step.operation: ast.unparse(gradient.values[X]) for gradient in gradients(chain)}
     assert found["bf16"] == found["add"] == found["bias"] == "1" and "erf" in found["gelu"]

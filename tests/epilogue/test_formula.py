@@ -1,14 +1,11 @@
 """The formula language: what is arithmetic is read and spelled, and nothing else is accepted."""
 
-from __future__ import annotations
-
 import ast
 import math
 import random
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
@@ -31,7 +28,7 @@ NAMES = frozenset({"x", "bias"})
         *("(" * 400 + "x" + ")" * 400, "-" * 400 + "x", "x" + " + 1" * 200),
     ],
 )
-def test_what_is_no_formula(text: str) -> None:
+def test_what_is_no_formula(text):
     with pytest.raises(FormulaError):
         constant_folding.bind(text, NAMES)
 
@@ -43,7 +40,7 @@ WORDS = (
 MORSELS = [*FUNCTIONS, *WORDS.split(" "), *(" ", "\n", "\r", "\0", "\u2028", "\uff08", "\ud800")]
 
 
-def hostile(count: int) -> Iterator[str]:
+def hostile(count):
     """Random strings, random words, and mutations of formulas: the same ones every time."""
     chance = random.Random(20)
     good = [operation.formula for operation in OPERATIONS.values()]
@@ -63,7 +60,7 @@ def hostile(count: int) -> Iterator[str]:
             yield text
 
 
-def fuzz(count: int) -> tuple[int, int]:
+def fuzz(count):
     """How many hostile strings are formulas and how many are refused; anything else is raised."""
     accepted = refused = 0
     for text in hostile(count):
@@ -90,14 +87,14 @@ SPELLED = {
 }
 
 
-def test_hostile_strings_are_formulas_or_refused_and_nothing_is_run() -> None:
-    touched: list[tuple[str, str]] = []
+def test_hostile_strings_are_formulas_or_refused_and_nothing_is_run():
+    touched = []
     watching = True
     # A formula is read in this thread; what another does is not its doing.
     here = threading.get_ident()
     events = ("exec", "open", "import", "os.system", "subprocess.Popen")
 
-    def audit(event: str, arguments: object) -> None:
+    def audit(event, arguments):
         if watching and threading.get_ident() == here and event in events:
             touched.append((event, repr(arguments)))
 
@@ -130,12 +127,12 @@ def test_hostile_strings_are_formulas_or_refused_and_nothing_is_run() -> None:
         *(("x + bf16(0.3)", "acc + 0.30078125"), ("x + where(1 > 2, 3, 2 ** 3)", "acc + 8.0")),
     ],
 )
-def test_spelling_in_a_kernel(text: str, spelled: str) -> None:
+def test_spelling_in_a_kernel(text, spelled):
     tree = constant_folding.bind(text, NAMES)
     assert formula_code.to_triton(tree, {"x": "acc", "bias": "bias[None, :]"}) == (f"x = {spelled}",)
 
 
-def test_a_long_formula_is_spelled_in_parts_whose_work_is_as_much_as_the_formula_says() -> None:
+def test_a_long_formula_is_spelled_in_parts_whose_work_is_as_much_as_the_formula_says():
     text = "x"
     while len(text) < 200:
         text = f"({text} * x + max({text}, bias)) ** 8"
@@ -144,7 +141,7 @@ def test_a_long_formula_is_spelled_in_parts_whose_work_is_as_much_as_the_formula
     )
     assert lines[0] == "x = acc.to(tl.float32)" and len(lines) < 40
     assert all(len(line) < 120 for line in lines)
-    written: set[str] = set()
+    written = set()
     for line in lines:
         name, _, value = line.partition(" = ")
         read = {node.id for node in ast.walk(ast.parse(value)) if isinstance(node, ast.Name)}
@@ -153,7 +150,7 @@ def test_a_long_formula_is_spelled_in_parts_whose_work_is_as_much_as_the_formula
     assert sum(line.count("_power") for line in lines) == text.count("**")
 
 
-def test_integers_stay_integers_where_they_can() -> None:
+def test_integers_stay_integers_where_they_can():
     tree = constant_folding.bind("max(x, -6)", NAMES)
     (line,) = formula_code.to_triton(tree, {"x": "acc"}, integer=True)
     assert line.startswith("x = tl.maximum(acc, -6, ")
@@ -168,12 +165,12 @@ def test_integers_stay_integers_where_they_can() -> None:
         ("x / 2; x * 0.5; max(x, 0.5); tanh(x); fp32(x)", False),
     ],
 )
-def test_keeps_integers(texts: str, keeps: bool) -> None:
+def test_keeps_integers(texts, keeps):
     for text in texts.split("; "):
         assert formula.keeps_integers(constant_folding.bind(text, NAMES)) is keeps, text
 
 
-def test_numbers_stand_for_parameters() -> None:
+def test_numbers_stand_for_parameters():
     names = frozenset({"x", "min", "max"})
     text = "min(max, max(min, x))"
     bound = {
@@ -183,23 +180,23 @@ def test_numbers_stand_for_parameters() -> None:
     assert list(bound.values()) == ["min(6, max(0, x))", "max(0, x)", "min(6, x)", "x"]
 
 
-def test_every_function_and_operator_has_its_meaning_of_numbers_and_its_spelling() -> None:
+def test_every_function_and_operator_has_its_meaning_of_numbers_and_its_spelling():
     expected = {*FUNCTIONS, *formula.SYMBOLS}
     assert constant_folding.NUMBERS.keys() == formula_code.TRITON.keys() == expected
 
 
 @pytest.mark.parametrize("zero", ["0", "0.0", "0e-999", ".0E5", "0e999"])
-def test_a_zero_may_be_written_in_any_way(zero: str) -> None:
+def test_a_zero_may_be_written_in_any_way(zero):
     assert formula.parse(f"x + {zero}", frozenset("x"))
 
 
-def test_every_operation_uses_x_and_each_of_its_names() -> None:
+def test_every_operation_uses_x_and_each_of_its_names():
     for operation in OPERATIONS.values():
         assert set(formula.used(formula.parse(operation.formula, operation.names))) == operation.names
         assert len(operation.formula) <= LONGEST
 
 
-def test_the_text_of_a_chain_does_not_outgrow_its_operations() -> None:
+def test_the_text_of_a_chain_does_not_outgrow_its_operations():
     twice = EpilogueOperation("x * x + s", {"s": ""})
     chain = Epilogue.chain([("twice", twice, ())] * 40)
     assert len(chain.text) < 40 * len("twice(, s40)") + len("A @ B")

@@ -1,7 +1,5 @@
 """Operations of a spec's own, gates among them: how they are read, what is wrong with them, what kernels need."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path
@@ -23,7 +21,6 @@ from generator.plan.resources import tensor_memory
 from generator.plan.shared_memory import shared_memory
 from tests.helpers.support import (
     BASE,
-    Cli,
     assert_formatted,
     contents,
     family_of,
@@ -34,7 +31,7 @@ from tests.helpers.support import (
 )
 
 
-def test_operations_of_a_spec() -> None:
+def test_operations_of_a_spec():
     text = (
         "f: {formula: x * s / 2 + p + q, operands: {s: []}, scalars: {p: 2.0, q: null}}, "
         "g: {formula: x * s, operands: {s: [1]}}"
@@ -59,7 +56,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_formula_is_refused_and_nothing_is_written(text: str, cli: Cli, tmp_path: Path) -> None:
+def test_a_hostile_formula_is_refused_and_nothing_is_written(text, cli, tmp_path):
     (tmp_path / "family.yaml").write_text(f"{BASE}ops:\n  f: {{formula: {json.dumps(text)}}}\nepilogue: f\n")
     said = cli("family.yaml")
     assert said.status == 2 and said.err.startswith("family.yaml:5:") and "Traceback" not in said.err
@@ -67,7 +64,7 @@ def test_a_hostile_formula_is_refused_and_nothing_is_written(text: str, cli: Cli
     assert list(contents(tmp_path)) == ["family.yaml"]
 
 
-def test_the_manifest_alone_tells_what_a_family_computes(tmp_path: Path) -> None:
+def test_the_manifest_alone_tells_what_a_family_computes(tmp_path):
     text = ops(
         "f: {formula: 'min(x * s, p) + q', operands: {s: [1]}, scalars: {p: .inf, q: null}}",
         "[[{f: {p: 2}}], [{clamp: {min: 0}}, leaky_relu]]",
@@ -83,7 +80,7 @@ def test_the_manifest_alone_tells_what_a_family_computes(tmp_path: Path) -> None
 LONG = "where(abs(x) > threshold_of_it, x, min(max(x * weights_of_rows + x ** 3, lowest), exp(x) * softplus(x)))"
 
 
-def test_long_formulas_and_names_are_written_as_a_formatter_would(tmp_path: Path) -> None:
+def test_long_formulas_and_names_are_written_as_a_formatter_would(tmp_path):
     first = f"{LONG} + " + LONG.replace("x", "(x - 1e-5)").replace("e(x - 1e-5)p", "exp").replace(
         "ma(x - 1e-5)(", "max("
     )
@@ -101,10 +98,10 @@ def test_long_formulas_and_names_are_written_as_a_formatter_would(tmp_path: Path
         assert all(len(line) <= 120 for line in lines)
 
 
-def test_one_entry_is_all_that_an_operation_takes(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_entry_is_all_that_an_operation_takes(cli, tmp_path, monkeypatch):
     """One more in the table, and the listing, the documentation, the launcher and the verification have it."""
     added = EpilogueOperation("sqrt(abs(x)) * offset + power", {"offset": "N"}, {"power": 3})
-    monkeypatch.setitem(OPERATIONS, "rooted", added)  # type: ignore[arg-type]
+    monkeypatch.setitem(OPERATIONS, "rooted", added)
     (found,) = mistakes_of(f"{BASE}epilogue: rootd\n")
     assert "did you mean 'rooted'? legal: none, bias" in found and ", rooted, accumulate" in found
     assert "| `rooted` | `sqrt(abs(x)) * offset + power` | `offset` [N] | `power` 3 |" in built_in.table()
@@ -120,11 +117,11 @@ def test_one_entry_is_all_that_an_operation_takes(cli: Cli, tmp_path: Path, monk
     assert said.status == 0, said.out + said.err
 
 
-def test_every_function_stands_in_the_documentation() -> None:
+def test_every_function_stands_in_the_documentation():
     assert [line.split("`")[1].partition("(")[0] for line in built_in.functions().splitlines()[2:]] == list(FUNCTIONS)
 
 
-def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path: Path) -> None:
+def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path):
     path = render_spec(tmp_path, "family", f"{BASE}epilogue: bias+relu\n") / "manifest.json"
     manifest = json.loads(path.read_text())
     steps = [step for kernel in manifest["kernels"].values() for step in kernel["axes"]["epilogue"]]
@@ -137,12 +134,12 @@ def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path: Path) -> No
 INTERLEAVED = "[{swiglu: {order: interleaved}}]"
 
 
-def gate(order: str = "concatenated") -> Epilogue:
+def gate(order="concatenated"):
     settings = () if order == "concatenated" else (("order", order),)
     return Epilogue.chain([("swiglu", OPERATIONS["swiglu"], settings)])
 
 
-def test_a_chain_with_a_gate() -> None:
+def test_a_chain_with_a_gate():
     family = family_of(f"{BASE}epilogue: [scale_m+bias+swiglu+bias+add, {INTERLEAVED}]\n")
     first, second = (kernel.variant.epilogue for kernel in family.kernels)
     assert {o.name: o.shape for o in first.operands} == {"scale_m": "M", "bias": "2N", "bias2": "N", "add": "MN"}
@@ -167,7 +164,7 @@ def test_a_chain_with_a_gate() -> None:
     assert told in properties(k)
 
 
-def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(tmp_path: Path) -> None:
+def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(tmp_path):
     ops = "ops: {own: {formula: 'min(gate, cap) * x', scalars: {cap: 7}}}\n"
     text = f"{BASE}{ops}epilogue: [bias+own, [bias, {{own: {{order: interleaved, cap: 3}}}}]]\n"
     folder = render_spec(tmp_path, "family", text)
@@ -183,7 +180,7 @@ def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("order", ["concatenated", "interleaved"])
-def test_two_halves_take_the_memory_of_twice_the_columns(order: str) -> None:
+def test_two_halves_take_the_memory_of_twice_the_columns(order):
     axes = {"dtype": Dtype.of("bf16"), "masking": "auto"}
     gated, plain = variant(epilogue=gate(order), **axes), variant(epilogue=chain_of(["bias"]), **axes)
     tile, wide = Tile(128, 64, 64, warps=4, stages=3), Tile(128, 128, 64, warps=4, stages=3)
@@ -194,6 +191,6 @@ def test_two_halves_take_the_memory_of_twice_the_columns(order: str) -> None:
     assert max(row.n * row.k for row in rows) <= max(row.n * row.k for row in others) // 2
 
 
-def test_a_gate_of_a_spec_s_own_is_one_entry() -> None:
+def test_a_gate_of_a_spec_s_own_is_one_entry():
     own = EpilogueOperation("max(gate, 0) ** 2 * x")
     assert own.gated and own.parameters == ("order",) and not EpilogueOperation("x * gated", {"gated": "N"}).gated

@@ -1,11 +1,8 @@
 """Reading within limits, writing whole, one writer at a time, and JSON that a schema describes."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,19 +45,19 @@ TIMES = Schema(
         ("[]", 1, "the value must be object, found []"),
     ],
 )
-def test_what_a_schema_refuses_with_its_line(text: str, line: int, words: str) -> None:
+def test_what_a_schema_refuses_with_its_line(text, line, words):
     with pytest.raises(Wrong) as error:
         TIMES.parse(text)
     assert (error.value.line, words in error.value.reason) == (line, True), error.value
 
 
-def test_what_a_schema_accepts() -> None:
+def test_what_a_schema_accepts():
     assert TIMES.parse('{"format": 2, "times": [1, 2.5], "sizes": {"m": 3}}')["times"] == [1, 2.5]
     with pytest.raises(Wrong, match=r"line 7: times\.0"):
         TIMES.parse('{"format": 2, "times": [0]}', first=7)
 
 
-def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
+def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
     file, pipe = tmp_path / "file", tmp_path / "pipe"
     file.write_bytes("\ufeffé".encode())
     assert read_text(file) == "é"
@@ -77,12 +74,12 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
         read_text(file)
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "file"
     write(path, "old")
     real = os.write
 
-    def full(handle: int, data: Any) -> int:
+    def full(handle, data):
         if len(data) < 3:
             raise OSError(28, "No space left on device")
         return real(handle, data[:1])
@@ -99,12 +96,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert is_temporary(".file.0123456789ab.new") and not is_temporary("file.new")
 
 
-def _add(path: Path, times: int) -> None:
+def _add(path, times):
     for _ in range(times):
         update(path, lambda: str(int(path.read_text()) + 1))
 
 
-def test_processes_that_name_a_file_by_a_link_wait_for_each_other(tmp_path: Path) -> None:
+def test_processes_that_name_a_file_by_a_link_wait_for_each_other(tmp_path):
     real, link = tmp_path / "real" / "count", tmp_path / "count"
     real.parent.mkdir()
     real.write_text("0")
@@ -113,13 +110,13 @@ def test_processes_that_name_a_file_by_a_link_wait_for_each_other(tmp_path: Path
     assert real.read_text() == "40" and link.is_symlink()
 
 
-def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_replaced(tmp_path):
     with pytest.raises(FileError, match="is a folder, not a file"):
         update(tmp_path, lambda: "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the folder has another place")
-def test_the_cache_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_is_the_platforms(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert user_cache() == tmp_path / "cache" / "gemm-generator"
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -1,7 +1,5 @@
 """The files that a command writes at its end, each known by whatever path."""
 
-from __future__ import annotations
-
 import os
 import threading
 from functools import partial
@@ -14,7 +12,7 @@ from generator.files.reading import FileError
 from tests.helpers.support import python
 
 
-def test_one_file_for_two_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_file_for_two_options(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("link").symlink_to("a")
@@ -25,7 +23,7 @@ def test_one_file_for_two_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert clash({"--junit": Path("/dev/null"), "--html": Path("/dev/null")}) is None
 
 
-def test_a_check_makes_the_folder_and_leaves_nothing_in_it(tmp_path: Path) -> None:
+def test_a_check_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
     check(tmp_path / "a" / "b" / "file")
     assert list((tmp_path / "a" / "b").iterdir()) == []
     (tmp_path / "file").write_text("before")
@@ -33,7 +31,7 @@ def test_a_check_makes_the_folder_and_leaves_nothing_in_it(tmp_path: Path) -> No
     assert (tmp_path / "file").read_text() == "before"
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_what_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     for path, reason in (
@@ -49,13 +47,13 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="everything may be written by this user")
-def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+def test_a_folder_that_may_not_be_written(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(FileError, match="cannot be written: Permission denied"):
         check(tmp_path / "file")
 
 
-def test_text_that_utf_8_lacks_and_a_link(tmp_path: Path) -> None:
+def test_text_that_utf_8_lacks_and_a_link(tmp_path):
     with pytest.raises(FileError, match=r"cannot be written: .*surrogates not allowed"):
         put(tmp_path / "file", "\udc80")
     assert list(tmp_path.iterdir()) == []
@@ -66,10 +64,10 @@ def test_text_that_utf_8_lacks_and_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
+def test_a_pipe_is_written_in_place(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    got: list[bytes] = []
+    got = []
     reader = threading.Thread(target=lambda: got.append(path.read_bytes()))
     reader.start()
     check(path)
@@ -79,7 +77,7 @@ def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="this system has no /dev/stdout")
-def test_the_standard_output_keeps_what_was_printed(tmp_path: Path) -> None:
+def test_the_standard_output_keeps_what_was_printed(tmp_path):
     code = "import pathlib\nfrom generator.files.output_files import check, put\nprint('first')\n"
     code += "check(pathlib.Path('/dev/stdout'))\nput(pathlib.Path('/dev/stdout'), 'report')"
     assert python("-c", code).stdout == "first\nreport"

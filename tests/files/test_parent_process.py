@@ -1,7 +1,5 @@
 """Workers end with the process that started them, whatever ends it, also within a call that returns to no Python."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -43,7 +41,7 @@ if __name__ == "__main__":
 """
 
 
-def runs(pid: int) -> bool:
+def runs(pid):
     """Whether a process runs; one that has ended and was not waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
@@ -51,7 +49,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-def ends(pid: int) -> bool:
+def ends(pid):
     # Less than a worker sleeps.
     deadline = time.monotonic() + LONGEST
     while runs(pid):
@@ -65,10 +63,9 @@ def ends(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize(
-    ("pools", "what"),
-    [("verify", "sleep"), ("verify", "hold_the_lock"), ("tune", "sleep"), ("fit", "hold_the_lock")],
+    ("pools", "what"), [("verify", "sleep"), ("verify", "hold_the_lock"), ("tune", "sleep"), ("fit", "hold_the_lock")]
 )
-def test_a_worker_ends_with_its_parent(tmp_path: Path, pools: str, what: str) -> None:
+def test_a_worker_ends_with_its_parent(tmp_path, pools, what):
     script = tmp_path / "parent.py"
     script.write_text(_PARENT, encoding="utf-8")
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -84,6 +81,6 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path, pools: str, what: str) ->
         assert parent.stdout.read() == b""
 
 
-def test_a_process_without_a_parent_goes_on() -> None:
+def test_a_process_without_a_parent_goes_on():
     code = "from generator.files.parent_process import end_with_parent; end_with_parent(); print('here')"
     assert python("-c", code).stdout == "here\n"

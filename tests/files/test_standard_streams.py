@@ -1,12 +1,9 @@
 """Streams that are closed, full, or without a reader: a process goes on; and text that XML and HTML can hold."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 
@@ -31,11 +28,11 @@ CLOSES = (
 )
 
 
-def reason(folder: Path) -> str:
+def reason(folder):
     return (folder / "reason").read_text()
 
 
-def test_what_is_written_is_what_was_printed() -> None:
+def test_what_is_written_is_what_was_printed():
     code = "import sys\nfrom generator.files import standard_streams\nprint('a')\nbefore = sys.stdout\n"
     code += "with standard_streams.replaced():\n    print('é', sys.stdout.isatty(), sys.stdout.fileno())\n"
     code += "    sys.stdout.buffer.write(b'raw\\n')\nprint('b', sys.stdout is before)\n"
@@ -44,7 +41,7 @@ def test_what_is_written_is_what_was_printed() -> None:
 
 
 @pytest.mark.parametrize("closed", ["0,1,2", "1", "2"])
-def test_a_closed_stream_is_no_reason_and_no_file_gets_its_number(tmp_path: Path, closed: str) -> None:
+def test_a_closed_stream_is_no_reason_and_no_file_gets_its_number(tmp_path, closed):
     # The number of a file that is opened within.
     code = PRINTS.replace("    reason =", "    open('first', 'w').write(str(os.open('.', os.O_RDONLY)))\n    reason =")
     ran = python("-c", CLOSES, closed, "import os\n" + code, cwd=tmp_path)
@@ -52,7 +49,7 @@ def test_a_closed_stream_is_no_reason_and_no_file_gets_its_number(tmp_path: Path
     assert int((tmp_path / "first").read_text()) > 2
 
 
-def test_a_pipe_that_does_not_block_is_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_that_does_not_block_is_waited_for(tmp_path):
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     call = [sys.executable, "-c", PRINTS.replace("sys.stdout, sys.stderr", "sys.stdout,")]
@@ -74,11 +71,11 @@ def test_a_pipe_that_does_not_block_is_waited_for(tmp_path: Path) -> None:
         ("\ud800 \udcff", "\\ud800 \\udcff"),
     ],
 )
-def test_what_cannot_be_represented_is_escaped(text: str, expected: str) -> None:
+def test_what_cannot_be_represented_is_escaped(text, expected):
     assert representable(text) == expected
 
 
-def test_every_character_can_be_read_back() -> None:
+def test_every_character_can_be_read_back():
     root = ET.Element("root")
     root.text = representable("".join(map(chr, range(0x11000))).replace("\r", ""))
     assert ET.fromstring(ET.tostring(root, encoding="utf-8")).text == root.text

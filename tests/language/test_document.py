@@ -1,7 +1,5 @@
 """Reading YAML: the scalars of the 1.2 core schema, positions, and files that are no spec at all."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path
@@ -15,7 +13,7 @@ from generator.language.spec import read
 from tests.helpers.support import BASE, mistakes_of, read_text
 
 
-def node(text: str) -> yaml.nodes.Node:
+def node(text):
     return compose(Path("spec.yaml"), text)
 
 
@@ -38,14 +36,14 @@ TEXTS = ["off", "on", "no", "yes", "y", "tRuE", "0b11", "-0x1", "1_000", "1:30:4
         ("9" * 5000, "9" * 5000),
     ],
 )
-def test_scalar(text: str, value: object) -> None:
+def test_scalar(text, value):
     found = node(text)
     assert isinstance(found, yaml.nodes.ScalarNode)
     assert scalar(found) == value and type(scalar(found)) is type(value)
 
 
-def test_nan_is_a_float_and_an_absent_value_is_null() -> None:
-    assert math.isnan(plain(node(".NaN")))  # type: ignore[arg-type]
+def test_nan_is_a_float_and_an_absent_value_is_null():
+    assert math.isnan(plain(node(".NaN")))
     assert plain(node("key:").value[0][1]) is None
 
 
@@ -68,7 +66,7 @@ def test_nan_is_a_float_and_an_absent_value_is_null() -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_text_that_is_none_or_too_much(data: bytes, place: str, words: str) -> None:
+def test_text_that_is_none_or_too_much(data, place, words):
     told = [line for line in mistakes_of(data) if line.startswith(f"family.yaml:{place}: ")]
     assert any(words in line for line in told), mistakes_of(data)[:3]
 
@@ -84,22 +82,22 @@ def test_text_that_is_none_or_too_much(data: bytes, place: str, words: str) -> N
     ],
     ids=["byte order mark", "CR LF", "document markers", "flow style", "alias"],
 )
-def test_other_spellings_of_one_spec(data: bytes) -> None:
+def test_other_spellings_of_one_spec(data):
     found, plain_spec = read_text(data), read_text(BASE)
     assert found.axes == plain_spec.axes and found.summary == plain_spec.summary
     assert b"*text" not in data or found.header == (plain_spec.summary,)
 
 
-def test_places_count_lines_of_a_file_with_crlf() -> None:
+def test_places_count_lines_of_a_file_with_crlf():
     assert mistakes_of(BASE.replace("\n", "\r\n") + "name: 5\r\n")[0].startswith("family.yaml:4:7:")
 
 
-def laughs(count: int, times: int) -> str:
+def laughs(count, times):
     """Lists of which each has the one before it so many times."""
     return "&l0 [ha]\n" + "".join(f"  - &l{i} [{', '.join([f'*l{i - 1}'] * times)}]\n" for i in range(1, count))
 
 
-def test_an_alias_counts_as_what_it_stands_for() -> None:
+def test_an_alias_counts_as_what_it_stands_for():
     """By the number of nodes, so that a short file takes no longer than a long one."""
     (line,) = mistakes_of(f"{BASE}exclude:\n  - {laughs(500, 9)}")
     place, _, message = line.partition(": ")
@@ -114,11 +112,11 @@ def test_an_alias_counts_as_what_it_stands_for() -> None:
     ("texts", "found"),
     [("1e999 -1e400 1e-400 -2.5E-400 .1e-999", True), ("0 0e5 0.0e-999 .inf -.inf .nan 1e-300 '1e999' [] 1e 5", False)],
 )
-def test_a_number_that_no_float_has_is_found(texts: str, found: bool) -> None:
+def test_a_number_that_no_float_has_is_found(texts, found):
     assert {rounded_away(node(text)) for text in texts.split()} == {found}
 
 
-def test_files_that_are_no_specs(tmp_path: Path) -> None:
+def test_files_that_are_no_specs(tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
     with (tmp_path / "large.yaml").open("wb") as file:
         # No block of the disk is used for it.
@@ -141,7 +139,7 @@ def test_files_that_are_no_specs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\nb.yaml", "a\x1b[31m.yaml", "a\udcff.yaml", "a\u2028.yaml", "a\0.yaml"])
-def test_a_mistake_is_one_line_whatever_the_files_name(tmp_path: Path, name: str) -> None:
+def test_a_mistake_is_one_line_whatever_the_files_name(tmp_path, name):
     if "\0" not in name:
         (tmp_path / name).write_text("x")
     with pytest.raises(SpecError) as caught:

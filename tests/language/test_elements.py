@@ -1,9 +1,6 @@
 """The records of types: that they agree with torch and with each other, and that a new one is enough."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,14 +15,14 @@ from generator.language.targets import TARGETS
 from generator.plan.target_rules import TARGET_RULES
 from generator.problem.element_types import torch_type
 from generator.problem.poisoned_operands import poison_byte
-from tests.helpers.support import Cli, mistakes_of, render_spec, variant
+from tests.helpers.support import mistakes_of, render_spec, variant
 
 #: The types that torch has itself.
 OWN = [word for word, element in ELEMENTS.items() if element.bits >= 8]
 
 
 @pytest.mark.parametrize("word", OWN)
-def test_the_numbers_of_a_type_are_those_of_torch(word: str) -> None:
+def test_the_numbers_of_a_type_are_those_of_torch(word):
     element, own = ELEMENTS[word], getattr(torch, ELEMENTS[word].torch)
     assert element.bits == 8 * own.itemsize and element.floating == own.is_floating_point
     numbers = torch.finfo(own) if element.floating else torch.iinfo(own)
@@ -38,7 +35,7 @@ def test_the_numbers_of_a_type_are_those_of_torch(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", [word for word, element in ELEMENTS.items() if element.bits == 4])
-def test_the_numbers_of_four_bits(word: str) -> None:
+def test_the_numbers_of_four_bits(word):
     element = ELEMENTS[word]
     found = [element.value(code) for code in range(16)]
     assert (min(found), max(found)) == (element.least, element.most)
@@ -48,7 +45,7 @@ def test_the_numbers_of_four_bits(word: str) -> None:
         assert found[:8] == [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0] and found[8:] == [-x for x in found[:8]]
 
 
-def test_records_name_what_exists() -> None:
+def test_records_name_what_exists():
     for element in ELEMENTS.values():
         assert element.multiplied | element.converted | element.written <= TARGETS.keys()
         assert {*element.accumulators, element.result, *element.others} <= ELEMENTS.keys()
@@ -59,17 +56,17 @@ def test_records_name_what_exists() -> None:
         assert ELEMENTS[format.scales[0]].scale
 
 
-def test_a_type_holds_another() -> None:
+def test_a_type_holds_another():
     held = {word: {other for other in ELEMENTS if ELEMENTS[word].holds(ELEMENTS[other])} for word in ELEMENTS}
     assert {"fp8e4m3", "fp8e5m2", "int8", "e2m1", "uint8"} <= held["bf16"] & held["fp16"]
     assert "fp16" in held["fp32"] and not {"bf16", "int32", "fp32"} & held["fp16"] and "int32" not in held["fp32"]
 
 
-def test_a_type_that_names_no_target_is_multiplied_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_that_names_no_target_is_multiplied_nowhere(monkeypatch):
     nowhere = ElementType(bits=8, torch="int8", triton="int8", least=0, most=1, accumulators=("int32",))
-    monkeypatch.setitem(ELEMENTS, "bool8", nowhere)  # type: ignore[misc]
+    monkeypatch.setitem(ELEMENTS, "bool8", nowhere)
 
-    def reasons(a: str, b: str, out: str = "bf16") -> dict[str, str]:
+    def reasons(a, b, out="bf16"):
         v = variant(dtype=Dtype(a, b, "fp32", out, None))
         found = {target: next(filter(None, (rule(v, target) for rule in TARGET_RULES)), None) for target in TARGETS}
         return {target: reason for target, reason in found.items() if reason is not None}
@@ -81,16 +78,16 @@ def test_a_type_that_names_no_target_is_multiplied_nowhere(monkeypatch: pytest.M
     assert reasons("fp16", "fp16", "fp8e4m3fnuz").keys() == TARGETS.keys()
 
 
-def test_a_type_that_the_product_would_round_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_that_the_product_would_round_is_refused(monkeypatch):
     wide = replace(ELEMENTS["int8"], bits=16, torch="int16", triton="int16", least=-(2**15), most=2**15 - 1)
-    monkeypatch.setitem(ELEMENTS, "int16", wide)  # type: ignore[misc]
+    monkeypatch.setitem(ELEMENTS, "int16", wide)
     monkeypatch.setattr(dtype_reader, "WEIGHTS", (*dtypes.WEIGHTS, "int16"))
     told = "3:21: dtype.b: 'int16' cannot be multiplied with an a of fp16; fp16 does not hold every number of int16"
     text = "summary: Whole numbers.\nlayout: rcr\ndtype: {a: fp16, b: int16}\n"
     assert mistakes_of(text) == [f"family.yaml:{told}"]
 
 
-def test_a_shorthand_that_is_added_renames_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shorthand_that_is_added_renames_nothing(monkeypatch):
     dtype = Dtype("fp16", "fp16", "fp32", "fp32", None)
     name = variant(dtype=dtype).name
     assert name.startswith("gemm_fp16_fp32_fp32_")
@@ -100,7 +97,7 @@ def test_a_shorthand_that_is_added_renames_nothing(monkeypatch: pytest.MonkeyPat
     assert Dtype.of("mixed") == dtype and variant(dtype=Dtype.of("mixed")).name == name
 
 
-def test_the_shorthands_of_names_are_those_of_the_first_release() -> None:
+def test_the_shorthands_of_names_are_those_of_the_first_release():
     naming = [word for word, each in DTYPE_SHORTHANDS.items() if each.naming]
     assert naming == ["fp16", "bf16", "fp32", "tf32", "tf32x3", "int8", "fp8e4m3", "fp8e5m2"]
 
@@ -113,7 +110,7 @@ targets: [gfx942]
 """
 
 
-def test_one_record_is_enough(cli: Cli, tmp_path: Path) -> None:
+def test_one_record_is_enough(cli, tmp_path):
     word, folder = "fp8e4m3fnuz", render_spec(tmp_path, "cdna3", SPEC)
     # A name has the types in full, since the shorthand is none of the first release.
     assert Dtype.of(word).word == f"{word}_fp32_bf16"

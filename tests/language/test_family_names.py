@@ -1,7 +1,5 @@
 """Names of families and packages: one rule, with the same verdict on every version of Python."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -13,11 +11,11 @@ from generator.emit.manifest_reader import read
 from generator.language.errors import CallError
 from generator.language.family_names import distribution, why_no_family, why_no_identifier, why_no_package
 from generator.language.spec import read as read_spec
-from tests.helpers.support import BASE, GENERATED, SPECS, Cli, mistakes_of, python
+from tests.helpers.support import BASE, GENERATED, SPECS, mistakes_of, python
 
 
 @pytest.mark.parametrize("name", ["torch", "triton", "types", "generator", "con", "lpt9", "binhex"])
-def test_a_name_that_would_hide_something_is_refused_everywhere(cli: Cli, tmp_path: Path, name: str) -> None:
+def test_a_name_that_would_hide_something_is_refused_everywhere(cli, tmp_path, name):
     reason = why_no_family(name)
     assert reason is not None and reason.endswith(f"choose another name, such as {name}_gemm")
     assert why_no_package(name) == reason
@@ -36,14 +34,14 @@ def test_a_name_that_would_hide_something_is_refused_everywhere(cli: Cli, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["ladder"]
 
 
-def test_names_of_modules_of_tools_and_of_what_python_looks_for_are_refused() -> None:
+def test_names_of_modules_of_tools_and_of_what_python_looks_for_are_refused():
     # Names that begin with _ or have a capital are no names of families at all.
     others = "numpy ast nul com1 compression test z3 ruff sitecustomize usercustomize"
     for name in (*sys.stdlib_module_names, *others.split()):
         assert why_no_family(name) is not None, name
 
 
-def test_every_name_in_use_is_a_name() -> None:
+def test_every_name_in_use_is_a_name():
     for path in SPECS:
         assert why_no_family(read_spec(path).name) is None, path
     # Soft keywords can be imported, and an operation hides nothing.
@@ -54,7 +52,7 @@ def test_every_name_in_use_is_a_name() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"), [("a__b", "a-b"), ("own_kernels", "own-kernels"), ("fp16_rcr", "fp16-rcr")]
 )
-def test_a_distribution_has_the_normal_name(name: str, expected: str) -> None:
+def test_a_distribution_has_the_normal_name(name, expected):
     assert why_no_package(name) is None and distribution(name) == expected
 
 
@@ -67,7 +65,7 @@ def test_a_distribution_has_the_normal_name(name: str, expected: str) -> None:
         ("a" * 81, "the name has 81 characters, at most 80 are allowed"),
     ],
 )
-def test_a_distribution_of_somebody_else_is_not_replaced(name: str, reason: str) -> None:
+def test_a_distribution_of_somebody_else_is_not_replaced(name, reason):
     assert reason in (why_no_package(name) or "")
 
 
@@ -92,7 +90,7 @@ assert vendored.HERE
 """
 
 
-def test_a_folder_of_any_name_is_loaded_and_hides_no_module(tmp_path: Path) -> None:
+def test_a_folder_of_any_name_is_loaded_and_hides_no_module(tmp_path):
     folders = ("torch", "types", "ast", "a.b", "a-b", "1", "vendored")
     for folder in folders:
         shutil.copytree(GENERATED / "ladder", tmp_path / "families" / folder)

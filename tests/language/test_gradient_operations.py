@@ -1,10 +1,7 @@
 """`grad(OP)` in a chain: how it is read, what is wrong with it, its name, the manifest, and its kernel."""
 
-from __future__ import annotations
-
 import ast
 import json
-from pathlib import Path
 
 import pytest
 
@@ -42,7 +39,7 @@ OPS = "ops: {soften: {formula: log(1 + exp(abs(x) / t)), scalars: {t: null}}}\n"
         ("[[{grad: {op: soften, t: 2}}]]", "grad(soften)(t=2)", "gradsoften_2_t", "preact", None),
     ],
 )
-def test_chains(chain: str, written: str, name: str, operands: str, tree: str | None) -> None:
+def test_chains(chain, written, name, operands, tree):
     (kernel,) = family_of(f"{BASE}{OPS}epilogue: {chain}\n").kernels
     found = kernel.variant.epilogue
     assert (found.word, found.written) == (written, name)
@@ -51,7 +48,7 @@ def test_chains(chain: str, written: str, name: str, operands: str, tree: str | 
     assert chain_of(json.loads(json.dumps(found.data))) == found
 
 
-def test_a_formula_of_any_length_has_a_gradient() -> None:
+def test_a_formula_of_any_length_has_a_gradient():
     text = "x"
     while len(text) < 300:
         text = f"tanh({text} * sigmoid(x))"
@@ -60,7 +57,7 @@ def test_a_formula_of_any_length_has_a_gradient() -> None:
     assert view(kernel).steps[0].lines[-1].startswith("x = ")
 
 
-def test_the_manifest_alone_tells_the_gradient(tmp_path: Path) -> None:
+def test_the_manifest_alone_tells_the_gradient(tmp_path):
     chain = "[[grad(silu), {grad: {op: clamp, max: 6}}, save, {grad: {op: soften, t: 3}}]]"
     text = f"{BASE}{OPS}epilogue: {chain}\n"
     folder = render_spec(tmp_path, "family", text)

@@ -1,11 +1,7 @@
 """What the language says for names that others give operations, types, keys and GPUs: what means the same."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import fastjsonschema
 import pytest
@@ -29,7 +25,7 @@ from tests.helpers.support import BASE, mistakes_of, read_text
 
 X = torch.linspace(-9, 9, 4001, dtype=torch.float64)
 #: Functions of torch, each by names that others give it.
-FUNCTIONS: dict[Callable[[torch.Tensor], Any], str] = {
+FUNCTIONS = {
     functional.silu: "swish nn.SiLU SILU",
     partial(functional.gelu, approximate="tanh"): "fast_gelu gelu_fast gelu_new GeluTanh gelu_pytorch_tanh gelu_taylor",
     functional.gelu: "F.gelu gelu_erf gelu_python",
@@ -51,7 +47,7 @@ FUNCTIONS: dict[Callable[[torch.Tensor], Any], str] = {
 CASES = [(name, function) for function, names in FUNCTIONS.items() for name in names.split()]
 
 
-def suggested(told: str) -> str:
+def suggested(told):
     """The keys of a spec that has what the end of a message says, and nothing else."""
     if found := re.match(r"define it under ops, as in (ops: \{(\w+): .*\}); legal: ", told):
         return f"{found[1]}\nepilogue: {found[2]}\n"
@@ -61,9 +57,7 @@ def suggested(told: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "function"), CASES, ids=[name for name, _ in CASES])
-def test_what_is_suggested_for_an_operation_computes_it(
-    name: str, function: Callable[[torch.Tensor], torch.Tensor]
-) -> None:
+def test_what_is_suggested_for_an_operation_computes_it(name, function):
     (told,) = mistakes_of(f"{BASE}epilogue: {name}\n")
     (epilogue,) = read_text(BASE + suggested(told.partition("; ")[2])).axes["epilogue"]
     found = torch_functions.apply(epilogue, X, {})
@@ -73,14 +67,14 @@ def test_what_is_suggested_for_an_operation_computes_it(
 @pytest.mark.parametrize(
     ("name", "word"), [("silu_and_mul", "swiglu"), ("glu", ""), ("prelu", ""), ("residual", "add")]
 )
-def test_what_has_operands_or_a_gate_is_told_too(name: str, word: str) -> None:
+def test_what_has_operands_or_a_gate_is_told_too(name, word):
     told = nearest_operation(name, BUILT_IN)
     assert told.startswith(f"did you mean '{word}'? " if word else f"define it under ops, as in ops: {{{name}: ")
     read_text(BASE + suggested(told))
 
 
 @pytest.mark.parametrize("name", ["softmax", "RMSNorm", "layer_norm"])
-def test_what_needs_whole_rows_is_no_operation(name: str) -> None:
+def test_what_needs_whole_rows_is_no_operation(name):
     assert nearest_operation(name, BUILT_IN).startswith("it needs whole rows, and ")
 
 
@@ -102,13 +96,13 @@ def test_what_needs_whole_rows_is_no_operation(name: str) -> None:
         ("nothing", "m", ""),
     ],
 )
-def test_where_a_key_belongs(key: str, legal: str, told: str) -> None:
+def test_where_a_key_belongs(key, legal, told):
     assert nearest_key(
         key, legal.split(", ")
     ) == f"{told}{'' if told[-1:] == '?' else ';'} legal: {legal}".removeprefix("; ")
 
 
-def test_spaces_beside_a_plus_do_not_count() -> None:
+def test_spaces_beside_a_plus_do_not_count():
     chains = (
         "bias+gelu_tanh",
         "bias + gelu_tanh",
@@ -135,7 +129,7 @@ STORED = {"int4": "int4 torch.int4 i4", "uint4": "uint4 u4", "mxfp4": "mxfp4", "
 
 
 @pytest.mark.parametrize(("word", "names"), NAMES.items())
-def test_a_name_of_a_library_leads_to_the_word(word: str, names: str) -> None:
+def test_a_name_of_a_library_leads_to_the_word(word, names):
     for name in names.split():
         (told,) = mistakes_of(BASE.replace("fp16", name))
         assert f"dtype: unknown value '{name}'; did you mean {word!r}? legal: fp16, bf16" in told
@@ -145,7 +139,7 @@ def test_a_name_of_a_library_leads_to_the_word(word: str, names: str) -> None:
 
 
 @pytest.mark.parametrize(("word", "names"), STORED.items())
-def test_a_type_of_stored_operands_is_shown_in_its_mapping(word: str, names: str) -> None:
+def test_a_type_of_stored_operands_is_shown_in_its_mapping(word, names):
     mapping = mapping_of(word)
     assert mapping is not None
     assert read_text(BASE.replace("dtype: fp16", f"dtype: {mapping}"))
@@ -154,7 +148,7 @@ def test_a_type_of_stored_operands_is_shown_in_its_mapping(word: str, names: str
         assert f"; {word} is a type of operands as they are stored: {mapping}; legal: fp16, " in told
 
 
-def test_a_type_of_b_is_no_type_of_a() -> None:
+def test_a_type_of_b_is_no_type_of_a():
     (told,) = mistakes_of(BASE.replace("fp16", "{a: int4}"))
     assert "'int4'; a B is stored so, and a has the type that it is multiplied in; legal: fp32, " in told
     (told,) = mistakes_of(BASE.replace("fp16", "{a: bf16, b: torch.int4, scales: {b: [128, 1]}}"))
@@ -164,7 +158,7 @@ def test_a_type_of_b_is_no_type_of_a() -> None:
     assert "dtype.out: unknown value 'half'; did you mean 'fp16'? " in other
 
 
-def test_every_word_of_the_project_stands_for_itself() -> None:
+def test_every_word_of_the_project_stands_for_itself():
     for word in (*DTYPE_SHORTHANDS, *WEIGHTS, *ELEMENTS, *FORMATS):
         assert type_of(word) == word
     assert type_of("fp16x") is None and type_of("") is None
@@ -192,18 +186,18 @@ GPUS = {
 
 
 @pytest.mark.parametrize("target", GPUS)
-def test_a_name_is_known(target: str) -> None:
+def test_a_name_is_known(target):
     for name in GPUS[target].split(", "):
         gpu = gpu_of(name)
         assert gpu is not None and gpu.architecture == target and gpu.supported == (target in TARGETS), name
 
 
 @pytest.mark.parametrize("name", ["", "h1000", "sm90", "gfx942", "banana", "nvidia", "100", "rtx", "a"])
-def test_other_words_are_no_gpus(name: str) -> None:
+def test_other_words_are_no_gpus(name):
     assert gpu_of(name) is None
 
 
-def test_each_name_has_one_architecture_that_exists() -> None:
+def test_each_name_has_one_architecture_that_exists():
     listed = [name for names in gpus._OF_ARCHITECTURE.values() for name in names.split()]
     assert len(listed) == len(set(listed)) and all(re.fullmatch("[a-z0-9]+", name) for name in listed)
     assert set(TARGETS) <= set(gpus._OF_ARCHITECTURE)
@@ -212,13 +206,13 @@ def test_each_name_has_one_architecture_that_exists() -> None:
         assert gpu is not None and gpu.architecture == device.target and named(device.name) is device
 
 
-def test_a_gpu_is_the_device_of_its_name() -> None:
+def test_a_gpu_is_the_device_of_its_name():
     slugs = {"nvidia_h100_80gb_hbm3": ("h100", "H100-SXM"), "nvidia_h200": ("NVIDIA H200", "nvidia_h200")}
     for slug, words in (*slugs.items(), ("nvidia_a100_sxm4_80gb", ("a100",))):
         assert [of_gpu(word) for word in words] == [DEVICES[slug]] * len(words)
 
 
-def test_gpu_gives_the_device() -> None:
+def test_gpu_gives_the_device():
     assert explain.parser().parse_args(["x", "--gpu", "h100"]).device == "nvidia_h100_80gb_hbm3"
     assert explain.parser().parse_args(["x"]).device == "nvidia_h200"
     assert tune.parse(["x.yaml", "--again", "--gpu", "A100"]).device == "nvidia_a100_sxm4_80gb"

@@ -1,13 +1,9 @@
 """Names: their grammar, the examples of the language, that no two kernels share one, and what no operand may have."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +13,7 @@ from generator.emit.kernel_names import ROLES, by_role
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient
-from generator.epilogue.operations import EpilogueOperation, Settings
+from generator.epilogue.operations import EpilogueOperation
 from generator.epilogue.quantisation import DEFAULT_BLOCK, FP32, QUANTIZE, SCALES
 from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
 from generator.language.dtypes import ACCUMULATORS, PRECISIONS, RESULTS
@@ -29,14 +25,14 @@ from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
 from generator.plan.expand import expand
 from tests.helpers import shipped
-from tests.helpers.support import ROOT, SPECS, Cli, ops, python, read_text
+from tests.helpers.support import ROOT, SPECS, ops, python, read_text
 
 GRAMMAR = re.compile(
     r"(gemm|bmm|gmmk?)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
 )
 
 
-def every_dtype() -> list[Dtype]:
+def every_dtype():
     """Every combination of types that a mapping could ever mean, built or not."""
     found = []
     for a, b in itertools.product(ACCUMULATORS, ACCUMULATORS):
@@ -50,12 +46,12 @@ def every_dtype() -> list[Dtype]:
 NUMBERS = [0, 1, -1, 10, 0.1, -0.1, 1e5, 1e-5, 1.5, 15, 1e-15, -1e-15, 1e20, 1e-20, 6, 6.25, 2.0**53, 3.4e38, 1e16]
 
 
-def settled_chains() -> list[Epilogue]:
+def settled_chains():
     """Chains whose operations have parameters, alone and beside others, ops named to be mistaken among them."""
     own = EpilogueOperation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
     named_alike = dict.fromkeys(("clamp1", "clamp_1_min", "max"), EpilogueOperation("x"))
     table = {**OPERATIONS, **named_alike, "own": own}
-    single: list[tuple[str, EpilogueOperation, Settings]] = []
+    single = []
     for name, operation in table.items():
         for keys in itertools.chain.from_iterable(itertools.combinations(operation.scalars, n) for n in range(4)):
             few = itertools.product(NUMBERS if len(keys) < 3 else NUMBERS[:4], repeat=len(keys))
@@ -75,7 +71,7 @@ def settled_chains() -> list[Epilogue]:
     return [Epilogue.chain(chain) for chain in chains]
 
 
-def quantised_chains() -> Iterator[Epilogue]:
+def quantised_chains():
     """Chains with every type, block and way to find a scale, behind nothing and behind an operation."""
     for to, block, scale in itertools.product(RESULT_TYPES, BLOCKS, SCALES):
         if to not in FORMATS or (block, scale) == (DEFAULT_BLOCK, FP32):
@@ -83,7 +79,7 @@ def quantised_chains() -> Iterator[Epilogue]:
             yield from (chain_of([entry]), chain_of(["bias", entry]))
 
 
-def test_no_two_variants_share_a_name() -> None:
+def test_no_two_variants_share_a_name():
     # All words of every axis, those still to come included; chains that could be read in two ways among the epilogues.
     words = [name for name, operation in BUILT_IN.items() if not operation.bounds and name != QUANTIZE]
     chains = [(), *((name,) for name in words), *itertools.product(words, repeat=2)]
@@ -117,13 +113,13 @@ def test_no_two_variants_share_a_name() -> None:
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_shipped_names(path) -> None:
+def test_shipped_names(path):
     names = [kernel.name for kernel in expand(read(path)).kernels]
     assert len(set(names)) == len(names)
     assert all(GRAMMAR.fullmatch(name) and len(name) < 200 for name in names)
 
 
-def names_of(source: str, *wanted: str) -> set[str]:
+def names_of(source, *wanted):
     """The names that functions of a file use, less the launcher's keywords, which no operand may have."""
     tree = ast.parse(source)
     by_role(tree)
@@ -138,9 +134,9 @@ def names_of(source: str, *wanted: str) -> set[str]:
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.product)], ids=["few", "all"])
-def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have(whole: bool) -> None:
+def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have(whole):
     """Of kernels that have every value of every axis, and on demand of all."""
-    seen: set[tuple[str, str]] = set()
+    seen = set()
     for folder in shipped.folders():
         family = manifest_reader.read(folder)
         for name, kernel in family.by_name.items():
@@ -151,13 +147,13 @@ def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have
                 assert names_of(source, "gemm_kernel", "sum_kernel", "plan", "refusal") == set(), name
 
 
-def test_names_that_an_operand_may_have() -> None:
+def test_names_that_an_operand_may_have():
     for name in ("s", "scale", "gamma", "weight", "cap", "slope", "zero_point", "residual", "amax"):
         assert not is_taken(name)
         assert read_text(ops(f"f: {{formula: x + {name}, operands: {{{name}: [N]}}}}", "f"))
 
 
-def test_operands_that_are_called_as_names_of_those_files(cli: Cli, tmp_path: Path) -> None:
+def test_operands_that_are_called_as_names_of_those_files(cli, tmp_path):
     """Rendered, and passed by the family's function, whose own files have these names."""
     operands = "{copy: [], found: [M], inside: [N], zero: [1]}"
     text = ops(f"f: {{formula: x * copy + found + inside - zero, operands: {operands}}}", "f")
@@ -175,7 +171,7 @@ def test_operands_that_are_called_as_names_of_those_files(cli: Cli, tmp_path: Pa
 
 
 @pytest.mark.parametrize("spec", ["autotune", "fast", "mx", "outputs", "paired", "split_k", "stored", "stream_k"])
-def test_names_of_a_file_that_stands_alone_are_taken(spec: str, tmp_path: Path) -> None:
+def test_names_of_a_file_that_stands_alone_are_taken(spec, tmp_path):
     assert main([str(ROOT / "specs" / f"{spec}.yaml"), "--package", "files", "--out", str(tmp_path)]) == 0
     for path in (tmp_path / spec).glob("*.py"):
         own = {path.stem, *(f"{path.stem}{end}" for end in ROLES.values())}

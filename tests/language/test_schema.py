@@ -1,18 +1,15 @@
 """The schema and the reader agree, but for mistakes that a schema cannot express: these are listed here."""
 
-from __future__ import annotations
-
 import copy
 import re
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import MappingNode, ScalarNode
 
 from generator.language import keys
 from generator.language.document import compose, scalar
@@ -21,13 +18,13 @@ from generator.language.schema import FILE, MODELINE, schema, text
 from generator.language.vocabulary import WORDS
 from tests import outcomes
 from tests.drawn.specs import LAYOUTS, contracts, specs
-from tests.helpers.support import BASE, ROOT, SPECS, Cli, Spoken, read_text
+from tests.helpers.support import BASE, ROOT, SPECS, Spoken, read_text
 
 SECTIONS = ("layouts", "types", "chains", "tiles", "keys and words", "the keys that every spec has", "formulas")
 VALIDATOR = jsonschema.Draft7Validator(schema())
 
 
-def value(node: Node) -> Any:
+def value(node):
     """A document as an editor's YAML reader sees it: lists, mappings and scalars of the core schema."""
     if isinstance(node, ScalarNode):
         return scalar(node)
@@ -36,12 +33,12 @@ def value(node: Node) -> Any:
     return [value(entry) for entry in node.value]
 
 
-def refused(text: str) -> list[str]:
+def refused(text):
     """What the schema says against a spec."""
     return [error.message for error in VALIDATOR.iter_errors(value(compose(Path("family.yaml"), text)))]
 
 
-def taken(text: str) -> bool:
+def taken(text):
     """Whether the reader takes a spec."""
     try:
         read_text(text)
@@ -50,23 +47,23 @@ def taken(text: str) -> bool:
     return True
 
 
-def test_it_is_a_schema() -> None:
+def test_it_is_a_schema():
     jsonschema.Draft7Validator.check_schema(schema())
     assert list(schema()["properties"]) == list(keys.KEYS)
 
 
-def test_the_committed_schema_is_the_languages() -> None:
+def test_the_committed_schema_is_the_languages():
     assert (ROOT / "specs" / FILE).read_text(encoding="utf-8") == text(), f"renew it: generator schema > specs/{FILE}"
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_a_shipped_spec_names_the_schema_and_passes(path: Path) -> None:
+def test_a_shipped_spec_names_the_schema_and_passes(path):
     found = path.read_text(encoding="utf-8")
     assert found.startswith(f"{MODELINE}\n")
     assert refused(found) == []
 
 
-def test_every_example_passes() -> None:
+def test_every_example_passes():
     """A key's example, in a spec that is otherwise the smallest, is taken by the reader and by the schema."""
     measured = dict.fromkeys(("tuned", "backends"), "select: fastest")
     beside = {**measured, "exclude": "schedule: [persistent, tiled]\nload: [pointer, descriptor]"}
@@ -105,27 +102,27 @@ NOT_EXPRESSED = {
 
 
 @pytest.mark.parametrize("spec", BAD)
-def test_a_mistake_is_refused_or_listed(spec: str) -> None:
+def test_a_mistake_is_refused_or_listed(spec):
     kinds = [kind for kind, messages in NOT_EXPRESSED.items() if re.search(messages, BAD[spec])]
     assert not taken(spec) or "no variant" in BAD[spec] or "family is empty" in BAD[spec] or "no target" in BAD[spec]
     assert refused(spec) or kinds
 
 
-def test_what_is_not_expressed_is_on_the_page_and_happens() -> None:
+def test_what_is_not_expressed_is_on_the_page_and_happens():
     page = (ROOT / "docs" / "editor.md").read_text(encoding="utf-8")
     let_through = [line for spec, line in BAD.items() if not refused(spec)]
     for kind, messages in NOT_EXPRESSED.items():
         assert f"- {kind}" in page and any(re.search(messages, line) for line in let_through), kind
 
 
-def agree(spec: str) -> None:
+def agree(spec):
     """The schema does not refuse what the reader takes."""
     assert not (taken(spec) and refused(spec)), spec
 
 
 @settings(max_examples=150, deadline=None)
 @given(specs("sm90") | contracts().map(yaml.safe_dump))
-def test_what_the_reader_takes_is_not_refused(spec: str) -> None:
+def test_what_the_reader_takes_is_not_refused(spec):
     agree(spec)
 
 
@@ -141,11 +138,11 @@ VALUES = st.one_of(
 
 
 @st.composite
-def altered(draw: st.DrawFn) -> str:
+def altered(draw):
     """A drawn spec with one to three of its values, or keys, replaced by others."""
-    root: dict[str, Any] = yaml.safe_load(draw(specs("sm90")))
+    root = yaml.safe_load(draw(specs("sm90")))
     for _ in range(draw(st.integers(1, 3))):
-        at: Any = root
+        at = root
         while True:
             key = draw(st.sampled_from([*at, *keys.KEYS] if at is root else list(at))) if isinstance(at, dict) else 0
             inner = at.get(key) if isinstance(at, dict) else at[0]
@@ -160,15 +157,15 @@ def altered(draw: st.DrawFn) -> str:
 
 @settings(max_examples=400, deadline=None)
 @given(altered())
-def test_an_altered_spec_is_not_refused_where_the_reader_takes_it(spec: str) -> None:
+def test_an_altered_spec_is_not_refused_where_the_reader_takes_it(spec):
     agree(spec)
 
 
-def test_an_editor_can_tell_what_each_word_means() -> None:
+def test_an_editor_can_tell_what_each_word_means():
     meanings = {entry.meaning for entries in WORDS.values() for entry in entries.values() if entry.available}
     assert [meaning for meaning in meanings if meaning not in text()] == []
 
 
-def test_the_command_prints_it(cli: Cli) -> None:
+def test_the_command_prints_it(cli):
     assert cli("schema") == Spoken(0, text(), "")
     assert cli("schema", "extra").status == 2

@@ -1,10 +1,7 @@
 """Formulas from Python functions: a trace means what the function computes; all else is refused with its line."""
 
-from __future__ import annotations
-
 import math
 import operator
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -17,9 +14,8 @@ from generator.epilogue.constant_folding import NUMBERS
 from generator.epilogue.formula import FUNCTIONS, evaluate, parse
 from generator.language.spec import read
 from generator.language.traced_formula import operation
-from tests.helpers.support import Cli
 
-OPERATORS: dict[str, Callable[..., object]] = {
+OPERATORS = {
     "+": lambda x, y: (x + y) + (2 + x) + (y + 0.5),
     "-": lambda x, y: (x - y) - (2 - (x - (y - 1e-7))),
     "*": lambda x, y: x * y * -2.0 * (3 * (x + 1)),
@@ -31,7 +27,7 @@ OPERATORS: dict[str, Callable[..., object]] = {
 }
 
 
-def _comparison(word: str) -> Callable[..., object]:
+def _comparison(word):
     compare = getattr(operator, word)
     return lambda x, y: formula.where(compare(x, y), x, 3) + formula.where(compare(y, 0.5), 1, 2)
 
@@ -39,7 +35,7 @@ def _comparison(word: str) -> Callable[..., object]:
 OPERATORS |= {word: _comparison(word) for word in ("lt", "le", "gt", "ge", "eq", "ne")}
 
 
-def _function(name: str) -> Callable[..., object]:
+def _function(name):
     function = getattr(formula, name)
     return {
         1: lambda x, y: function(x / y) - x,
@@ -50,7 +46,7 @@ def _function(name: str) -> Callable[..., object]:
 
 @pytest.mark.parametrize("name", [*OPERATORS, *FUNCTIONS])
 @pytest.mark.parametrize("values", [(0.5, 0.5), (1.75, 0.3), (0.2, 2.5)])
-def test_the_text_means_what_the_function_computes(name: str, values: tuple[float, float]) -> None:
+def test_the_text_means_what_the_function_computes(name, values):
     function = OPERATORS.get(name) or _function(name)
     tree = parse(formula(function), frozenset("xy"))
     assert evaluate(tree, dict(zip("xy", values)), NUMBERS, float) == function(*values)
@@ -65,21 +61,21 @@ def test_the_text_means_what_the_function_computes(name: str, values: tuple[floa
         lambda x, y: torch.nn.functional.softplus(x) * y,
     ],
 )
-def test_functions_of_torch_give_the_formula_of_what_they_compute(function: Callable[..., torch.Tensor]) -> None:
+def test_functions_of_torch_give_the_formula_of_what_they_compute(function):
     x, y = torch.rand(2, 50, dtype=torch.float64) + 0.1
     tree = parse(formula(function), frozenset("xy"))
     got = [evaluate(tree, dict(zip("xy", pair)), NUMBERS, float) for pair in zip(x.tolist(), y.tolist())]
     torch.testing.assert_close(torch.tensor(got, dtype=torch.float64), function(x, y))
 
 
-def _branches(x):  # type: ignore[no-untyped-def]
+def _branches(x):
     y = x + 1
     if y > 0:
         return y
     return 0
 
 
-def _doubles(x):  # type: ignore[no-untyped-def]
+def _doubles(x):
     for _ in range(64):
         x = x + x
     return x
@@ -113,9 +109,7 @@ def _doubles(x):  # type: ignore[no-untyped-def]
         (lambda x, *rest: x, 0, "'*rest' has no name"),
     ],
 )
-def test_what_is_not_in_the_language_is_refused_with_file_and_line(
-    function: Callable[..., object], line: int, message: str
-) -> None:
+def test_what_is_not_in_the_language_is_refused_with_file_and_line(function, line, message):
     code = function.__code__
     with pytest.raises(CallError) as raised:
         formula(function)
@@ -123,13 +117,13 @@ def test_what_is_not_in_the_language_is_refused_with_file_and_line(
 
 
 @pytest.mark.parametrize("value", [torch.sigmoid, 3, "x + 1"])
-def test_what_is_no_function_is_refused(value: Callable[..., object]) -> None:
+def test_what_is_no_function_is_refused(value):
     with pytest.raises(CallError, match="expected a Python function"):
         formula(value)
 
 
-def test_parameters_are_operands_by_their_shape_and_scalars_otherwise() -> None:
-    def scaled(x, row: "[N]", other: ["M", "N"], one: "1", weight, cap=30.0):  # type: ignore # noqa: F821, UP037
+def test_parameters_are_operands_by_their_shape_and_scalars_otherwise():
+    def scaled(x, row: "[N]", other: ["M", "N"], one: "1", weight, cap=30.0):  # noqa: F821
         return x * row + other * one * weight + cap
 
     entry = operation(scaled)
@@ -137,7 +131,7 @@ def test_parameters_are_operands_by_their_shape_and_scalars_otherwise() -> None:
     assert entry["scalars"] == {"weight": None, "cap": 30.0}
 
 
-def test_new_writes_the_operation_of_a_function(cli: Cli) -> None:
+def test_new_writes_the_operation_of_a_function(cli):
     Path("activations_of_mine.py").write_text(
         "import math\nfrom generator import formula\n"
         "def soft(x, cap=30.0): return cap * formula.tanh(x / cap)\n"
@@ -157,7 +151,7 @@ def test_new_writes_the_operation_of_a_function(cli: Cli) -> None:
     assert "No module named 'nowhere'" in cli("new", "other", "--epilogue", "nowhere:f").err
 
 
-def test_a_spec_never_imports_what_it_names(cli: Cli) -> None:
+def test_a_spec_never_imports_what_it_names(cli):
     Path("planted_module.py").write_text("raise SystemExit('was executed')")
     Path("s.yaml").write_text("summary: S.\nlayout: rcr\ndtype: fp16\nepilogue: planted_module:f\n")
     said = cli("s.yaml", "--list")

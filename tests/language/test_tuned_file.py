@@ -1,9 +1,6 @@
 """The file of winners that a spec names by `tuned`: what is read of it, and what is refused."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 
@@ -12,7 +9,7 @@ from generator.language.measured_winners import Fitted, Measured, Winner
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, changed
 
 
-def test_a_good_file() -> None:
+def test_a_good_file():
     contract = "gemm_fp16_rcr_none"
     assert tuned_file.parse(GOOD) == Measured(
         DEVICE,
@@ -26,16 +23,16 @@ def test_a_good_file() -> None:
     )
 
 
-def test_times_are_read_where_they_are_there() -> None:
-    def timed(found: dict[str, Any]) -> None:
+def test_times_are_read_where_they_are_there():
+    def timed(found):
         found["winners"][0] |= {"seconds": 4e-6, "library_seconds": 3e-6}
 
     first, second = tuned_file.parse(changed(timed)).winners
     assert [first.seconds, first.library_seconds, second.seconds, second.library_seconds] == [4e-6, 3e-6, None, None]
 
 
-def test_a_file_of_format_1_is_read_with_exponents_of_0() -> None:
-    def older(found: dict[str, Any]) -> None:
+def test_a_file_of_format_1_is_read_with_exponents_of_0():
+    def older(found):
         found["format"] = 1
         for entry in found["rates"]:
             del entry["rates"][6:]
@@ -47,7 +44,7 @@ def test_a_file_of_format_1_is_read_with_exponents_of_0() -> None:
 
 GONE = object()
 #: Places in the file, each with values that it cannot have and what is said of them.
-BAD: list[tuple[str, tuple[Any, ...], str]] = [
+BAD = [
     ("format", (3,), "format 3, this version reads 2"),
     *((key, (GONE,), f"must contain ['{key}'] properties") for key in ("format", "device", "rates")),
     # What is written into source.
@@ -82,12 +79,12 @@ BAD: list[tuple[str, tuple[Any, ...], str]] = [
 
 
 @pytest.mark.parametrize(("place", "values", "words"), BAD)
-def test_a_bad_file(place: str, values: tuple[Any, ...], words: str) -> None:
+def test_a_bad_file(place, values, words):
     *above, last = (int(key) if key.isdigit() else key for key in place.split("."))
     where = f"{last}.* " if words.startswith("must ") and values != (GONE,) else ""
     for value in values:
 
-        def change(found: Any, value: Any = value) -> None:
+        def change(found, value=value):
             for key in above:
                 found = found[key]
             if value is GONE:

@@ -1,9 +1,6 @@
 """Words handle what they claim and nothing else, and the legality table is closed by default."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +8,7 @@ import pytest
 from generator.language import vocabulary
 from generator.language.built_in import chain_of
 from generator.language.dtypes import DTYPE_SHORTHANDS
-from generator.language.model import Dtype, Layout, Variant
+from generator.language.model import Dtype, Layout
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import LOAD, MASKING, SCHEDULE, SWIZZLE, WORDS
 from generator.language.word_traits import Load, Masking
@@ -22,7 +19,7 @@ from tests.helpers.support import variant
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": (128, 1)})
 FP8 = Dtype("fp8e4m3", "fp8e4m3", "fp32", "bf16", "fast").scaled_by({"a": (1, 128), "b": (128, 128)})
 #: Of each axis the words that ask for features, the plainest first.
-ASKING: dict[str, tuple[object, ...]] = {
+ASKING = {
     "layout": tuple(map(Layout.of, ("rcr", "ccr", "crr", "scr"))),
     "dtype": (
         *(Dtype.of("fp16"), Dtype.of("tf32"), Dtype.of("fp32"), INT4, FP8),
@@ -44,7 +41,7 @@ ASKING: dict[str, tuple[object, ...]] = {
 }
 
 
-def variants(most: int = 3, **fixed: object) -> Iterator[Variant]:
+def variants(most=3, **fixed):
     """Variants with these words, in which at most so many other axes are not plain."""
     free = [axis for axis in ASKING if axis not in fixed]
     for count in range(most + 1):
@@ -60,7 +57,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("need", "axis", "word"), ASKED, ids=[f"{n.feature.name}-{word}" for n, _, word in ASKED])
-def test_a_word_handles_what_it_claims_and_nothing_else(need: claims.Need, axis: str, word: str) -> None:
+def test_a_word_handles_what_it_claims_and_nothing_else(need, axis, word):
     fixed = {"load": "descriptor", "store": "pointer"} if word == "paired" else {}
     legal = (v for v in variants(**fixed, **{axis: word}) if need.asked(v) and legality.why_not(v) is None)
     found = next(legal, None)
@@ -68,9 +65,9 @@ def test_a_word_handles_what_it_claims_and_nothing_else(need: claims.Need, axis:
 
 
 @pytest.mark.parametrize("axis", CLAIMING)
-def test_a_word_that_claims_nothing_handles_plain_products_alone(axis: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_that_claims_nothing_handles_plain_products_alone(axis, monkeypatch):
     plain = replace(WORDS[axis][vocabulary.DEFAULTS[axis]], handles=())
-    monkeypatch.setitem(WORDS[axis], "plain", plain)  # type: ignore[index]
+    monkeypatch.setitem(WORDS[axis], "plain", plain)
     reasons = {v: legality.why_not(v) for v in variants(**{axis: "plain"})}
     for v, reason in reasons.items():
         needs = [need for need in claims.asked(v) if axis in need.axes]
@@ -78,10 +75,10 @@ def test_a_word_that_claims_nothing_handles_plain_products_alone(axis: str, monk
     assert reasons[variant(masking="auto", **{axis: "plain"})] is None
 
 
-def test_the_reason_names_words_that_are_legal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SCHEDULE, "plain", replace(SCHEDULE["tiled"], handles=()))  # type: ignore[index]
-    monkeypatch.setitem(LOAD, "own", Load("of one's own"))  # type: ignore[index]
-    monkeypatch.setitem(SWIZZLE, "own", replace(SWIZZLE["linear"], handles=()))  # type: ignore[index]
+def test_the_reason_names_words_that_are_legal(monkeypatch):
+    monkeypatch.setitem(SCHEDULE, "plain", replace(SCHEDULE["tiled"], handles=()))
+    monkeypatch.setitem(LOAD, "own", Load("of one's own"))
+    monkeypatch.setitem(SWIZZLE, "own", replace(SWIZZLE["linear"], handles=()))
     for v, reason in (
         (variant(schedule="plain", dtype=INT4, product="exchanged"), "schedule plain handles no stored operands that"),
         (variant(load="own", epilogue=chain_of(("swiglu",))), "load own handles no gated linear units; use d"),
@@ -93,10 +90,10 @@ def test_the_reason_names_words_that_are_legal(monkeypatch: pytest.MonkeyPatch) 
     assert (legality.why_not(v) or "").endswith("; use tiled or split_k")
 
 
-def test_a_masking_says_which_dimensions_may_be_ragged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_masking_says_which_dimensions_may_be_ragged(monkeypatch):
     with pytest.raises(TypeError, match="ragged"):
-        Masking("of one's own")  # type: ignore[call-arg]
-    monkeypatch.setitem(MASKING, "m", Masking("M is any size", ragged="m"))  # type: ignore[index]
+        Masking("of one's own")
+    monkeypatch.setitem(MASKING, "m", Masking("M is any size", ragged="m"))
     assert legality.why_not(variant(masking="m")) is None
     assert "use mnk or auto" in (legality.why_not(variant(masking="m", load="descriptor")) or "")
 
@@ -105,7 +102,7 @@ def test_a_masking_says_which_dimensions_may_be_ragged(monkeypatch: pytest.Monke
 DTYPES = dict.fromkeys((*ASKING["dtype"], *(Dtype.of(word) for word, each in DTYPE_SHORTHANDS.items() if each.naming)))
 
 
-def without_default(v: Variant) -> bool:
+def without_default(v):
     """Whether no default tile has whole blocks of a result, few enough columns, or a place in shared memory."""
     gate = "tripled" in v.schedule and v.epilogue.gate is not None and "tf32" in v.dtype.word
     quantised = v.quantised is not None and v.schedule.startswith("split_k_")
@@ -113,7 +110,7 @@ def without_default(v: Variant) -> bool:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULE)
-def test_every_legal_variant_has_legal_default_configurations_of_which_some_fit(schedule: str) -> None:
+def test_every_legal_variant_has_legal_default_configurations_of_which_some_fit(schedule):
     for v in (v for dtype in DTYPES for v in variants(2, schedule=schedule, dtype=dtype)):
         if legality.why_not(v) is None and not without_default(v):
             rows = default_configurations.defaults(v)

@@ -1,10 +1,8 @@
 """What a call is given and returns, as it follows from a contract."""
 
-from __future__ import annotations
-
 import pytest
 
-from generator.plan.contract_call import Argument, Shape, call
+from generator.plan.contract_call import Argument, call
 from generator.plan.extents import B, K, N
 from tests.helpers.support import family_of
 
@@ -12,7 +10,7 @@ BASE = "name: one\nsummary: One.\nlayout: {layout}\ndtype: {dtype}\nbatch: {batc
 SIZES = {"B": 2, "M": 3, "N": 5, "K": 7}
 
 
-def listed(layout: str = "rcr", dtype: str = "bf16", batch: str = "none", epilogue: str = "none") -> list[str]:
+def listed(layout="rcr", dtype="bf16", batch="none", epilogue="none"):
     """Every argument of the contract's call: name, shape, type, and dimension of stride 1."""
     text = BASE.format(layout=layout, dtype=dtype, batch=batch, epilogue=epilogue)
     found = call(family_of(text).kernels[0].variant)
@@ -38,10 +36,10 @@ def listed(layout: str = "rcr", dtype: str = "bf16", batch: str = "none", epilog
         ),
     ],
 )
-def test_what_a_call_is_given_and_returns(words: dict[str, str], expected: str) -> None:
+def test_what_a_call_is_given_and_returns(words, expected):
     assert ", ".join(listed(**words)) == expected
 
 
 @pytest.mark.parametrize(("extents", "sizes"), [((), ()), ((1,), (1,)), ((2 * N,), (10,)), ((B, K, 2 * N), (2, 7, 10))])
-def test_extents_are_numbers_where_the_sizes_are(extents: Shape, sizes: tuple[int, ...]) -> None:
+def test_extents_are_numbers_where_the_sizes_are(extents, sizes):
     assert Argument("x", extents).sizes(SIZES) == sizes

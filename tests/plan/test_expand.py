@@ -1,7 +1,5 @@
 """From specs to their families: order, exclusions, what collapses, what is left out and why, and other words."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time
@@ -24,11 +22,11 @@ from generator.plan.wanted_variants import wanted_variants
 from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 
-def names(text: str) -> list[str]:
+def names(text):
     return [kernel.name for kernel in family_of(text).kernels]
 
 
-def test_the_order_is_that_of_the_axes_and_of_the_values() -> None:
+def test_the_order_is_that_of_the_axes_and_of_the_values():
     text = "summary: x\nlayout: [rrr, ccc]\ndtype: [bf16, fp16]\nepilogue: [relu, none]\nmasking: [mnk, none]\n"
     text += "swizzle: [linear_n, linear]\nschedule: [tiled, naive]\n"
     product = itertools.product(
@@ -37,14 +35,14 @@ def test_the_order_is_that_of_the_axes_and_of_the_values() -> None:
     assert names(text) == [f"gemm_{d}_{a}_{e}__{s}_pointer_{m}_{o}" for a, d, e, m, o, s in product]
 
 
-def test_the_range_of_triton_is_narrowed_by_what_a_kernel_uses() -> None:
+def test_the_range_of_triton_is_narrowed_by_what_a_kernel_uses():
     ranges = [SpecifierSet(kernel.triton) for kernel in family_of(f"{BASE}load: [pointer, block_pointer]\n").kernels]
     assert [[version in each for version in ("3.5", "3.8.1", "3.9.0")] for each in ranges] == [
         *([False, True, True], [False, True, False])
     ]
 
 
-def test_the_part_to_blame_for_a_large_family_is_found_in_seconds() -> None:
+def test_the_part_to_blame_for_a_large_family_is_found_in_seconds():
     layouts = ", ".join(a + b + c for a in "rcs" for b in "rcs" for c in "rcs")
     text = f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\nepilogue: [relu, bias, gelu, silu, tanh]\n"
     text += "masking: [none, k, mn, mnk, auto]\nswizzle: [linear, grouped]\nschedule: split_k_atomic\n"
@@ -56,7 +54,7 @@ def test_the_part_to_blame_for_a_large_family_is_found_in_seconds() -> None:
     assert time.process_time() - started < 60
 
 
-def test_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_has_a_limit(monkeypatch):
     assert LARGEST_FAMILY == 100_000
     monkeypatch.setattr(expand_module, "LARGEST_FAMILY", 3)
     assert len(names(f"{BASE}masking: [none, k, mn]\n")) == 3
@@ -64,7 +62,7 @@ def test_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         names(f"{BASE}masking: [none, k, mn, mnk]\n")
 
 
-def test_more_of_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_of_a_family_has_a_limit(monkeypatch):
     text = (
         f"{BASE}masking: [none, k, mn]\ntile: [{{m: 64, n: 64, k: 32, warps: 4}}, {{m: 32, n: 64, k: 32, warps: 4}}]\n"
     )
@@ -83,7 +81,7 @@ def test_more_of_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         names(f"{BASE}select: fastest\ntargets: [sm90]\n")
 
 
-def test_exclusions_are_found_together() -> None:
+def test_exclusions_are_found_together():
     """For every variant the indices of those that match it, as if each were tried by itself."""
     lists = "masking: [none, k, mnk]\nswizzle: [linear, grouped]\nschedule: [tiled, persistent]\n"
     pairs = itertools.product(("none", "[k, mnk]", "mnk"), ("linear", "[grouped]", "[linear, grouped]"))
@@ -95,7 +93,7 @@ def test_exclusions_are_found_together() -> None:
         assert together.matching(variant) == [index for index, matched in enumerate(matches) if matched]
 
 
-def test_too_large_a_product_is_answered_before_it_is_walked() -> None:
+def test_too_large_a_product_is_answered_before_it_is_walked():
     layouts = ", ".join(map("".join, itertools.product("rcs", repeat=3)))
     parts = ("bias", "add", "relu", "silu"), ("gelu", "tanh", "scale"), ("add", "relu", "bias", "gelu")
     chains = ", ".join(map("+".join, itertools.product(*parts)))
@@ -106,7 +104,7 @@ def test_too_large_a_product_is_answered_before_it_is_walked() -> None:
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_every_point_of_a_shipped_product_is_a_kernel_or_left_out_with_a_reason(path) -> None:
+def test_every_point_of_a_shipped_product_is_a_kernel_or_left_out_with_a_reason(path):
     family = expand(read(path))
     kernels = {kernel.name for kernel in family.kernels}
     left_out = {left.name for left in family.left_out if left.target is None and not left.reason.startswith("tile ")}
@@ -128,7 +126,7 @@ def test_every_point_of_a_shipped_product_is_a_kernel_or_left_out_with_a_reason(
     assert all(kernel.tiles and kernel.targets for kernel in family.kernels)
 
 
-def test_an_exclusion_that_matches_nothing() -> None:
+def test_an_exclusion_that_matches_nothing():
     spec = read_text(BASE)
     nothing = Exclusion((("masking", frozenset({"mnk"})),), "x")
     told = r":9:5: exclude: matches no variant of the family; correct it or take it out$"
@@ -137,7 +135,7 @@ def test_an_exclusion_that_matches_nothing() -> None:
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
-def test_a_target_with_little_shared_memory_has_a_default_configuration(target: str) -> None:
+def test_a_target_with_little_shared_memory_has_a_default_configuration(target):
     text = BASE.replace("fp16", '{a: fp16, sparsity: {b: "2:4"}}')
     (kernel,) = family_of(f"{text}targets: [sm80, {target}]\n").kernels
     assert kernel.targets == ("sm80", target)
@@ -145,11 +143,11 @@ def test_a_target_with_little_shared_memory_has_a_default_configuration(target: 
     assert own == [len(kernel.tiles) - 1]
 
 
-def names_of(*paths: Path) -> list[str]:
+def names_of(*paths):
     return [family.spec.name for family in families(paths)]
 
 
-def test_a_spec_under_several_paths_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spec_under_several_paths_is_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spec, other = tmp_path / "one.yaml", tmp_path / "folder"
     spec.write_text(BASE)
@@ -160,7 +158,7 @@ def test_a_spec_under_several_paths_is_one(tmp_path: Path, monkeypatch: pytest.M
     assert [family.spec.path for family in families(paths)] == [Path("one.yaml")]
 
 
-def test_a_link_of_another_name_is_another_spec(tmp_path: Path) -> None:
+def test_a_link_of_another_name_is_another_spec(tmp_path):
     spec, link = tmp_path / "one.yaml", tmp_path / "two.yaml"
     spec.write_text(BASE)
     link.symlink_to(spec)
@@ -170,7 +168,7 @@ def test_a_link_of_another_name_is_another_spec(tmp_path: Path) -> None:
     assert names_of(spec, link) == ["three"]
 
 
-def test_a_copy_is_another_spec_that_cannot_have_the_folder_and_a_mistake_is_said_once(tmp_path: Path) -> None:
+def test_a_copy_is_another_spec_that_cannot_have_the_folder_and_a_mistake_is_said_once(tmp_path):
     spec, copy = tmp_path / "one.yaml", tmp_path / "folder" / "one.yaml"
     copy.parent.mkdir()
     spec.write_text(BASE)
@@ -183,5 +181,5 @@ def test_a_copy_is_another_spec_that_cannot_have_the_folder_and_a_mistake_is_sai
     assert len(caught.value.mistakes) == 1
 
 
-def test_sums_that_do_not_repeat_are_never_chosen_unasked() -> None:
+def test_sums_that_do_not_repeat_are_never_chosen_unasked():
     assert "split_k_atomic" not in replacements._others("schedule")

@@ -1,7 +1,5 @@
 """What a backward pass needs: the contract of each product, what is kept of the sum, and what is refused."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 
@@ -11,7 +9,7 @@ from generator.emit.package_files import package_source
 from generator.language.model import Layout
 from generator.language.reserved_names import is_taken
 from generator.language.vocabulary import LAYOUT_LETTERS
-from generator.plan.gradients import ContractGradient, gradients
+from generator.plan.gradients import gradients
 from tests.helpers.support import family_of, mistakes_of, variant
 
 #: What the kernel of a gradient adds to the name of an operand.
@@ -24,13 +22,13 @@ OPERATION = "ops: {{mine: {{formula: x * {0}, operands: {{{0}: [N]}}}}}}\nepilog
 TRANSPOSED = {"r": "c", "c": "r", "s": "s"}
 
 
-def found(text: str) -> dict[str, ContractGradient]:
+def found(text):
     """The gradients of the family of a spec, by contract."""
     return {gradient.contract: gradient for gradient in family_of(text).gradients}
 
 
 @pytest.mark.parametrize("layout", list(map("".join, itertools.product(LAYOUT_LETTERS, repeat=3))))
-def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s(layout: str) -> None:
+def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s(layout):
     (gradient,) = gradients(variant(layout=Layout.of(layout)))
     a, b, _ = layout
     # dA = dS @ B^T and dB = A^T @ dS, where dS is row-major.
@@ -43,7 +41,7 @@ def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s
 
 
 @pytest.mark.parametrize("name", ["gradient", "gated", "weight", "up", "rate_up", "d_rate", "inside"])
-def test_other_names_of_operands_are_free(name: str) -> None:
+def test_other_names_of_operands_are_free(name):
     assert "gemm_bf16_rcr_mine" in found(BACKWARD + OPERATION.format(name))
 
 
@@ -57,7 +55,7 @@ epilogue: [bias+scale+swiglu+mul+own+save, bias_m+mul+gelu+scale_n+row_sum+col_s
 )
 
 
-def test_every_other_name_of_a_gradient_s_kernel_is_one_that_no_operand_has() -> None:
+def test_every_other_name_of_a_gradient_s_kernel_is_one_that_no_operand_has():
     family = family_of(EVERY)
     chained = [gradient for gradient in family.gradients if gradient.chain and gradient.chained]
     assert len(chained) == 4

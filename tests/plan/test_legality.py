@@ -1,7 +1,5 @@
 """The legality table: each rule refuses what it names, with its reason; what memory kernels need, and pairs of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from generator.language.built_in import chain_of
@@ -13,7 +11,7 @@ from tests.helpers.support import BASE, read_text, variant
 BIAS = chain_of(("bias",))
 
 
-def _naive_copies(*chain: str) -> dict[str, object]:
+def _naive_copies(*chain):
     return {"schedule": "naive", "load": "descriptor", "epilogue": chain_of(chain)}
 
 
@@ -61,12 +59,12 @@ def _naive_copies(*chain: str) -> dict[str, object]:
         ({"dtype": Dtype.of("tf32")}, "sm90", 3, 73728),
     ],
 )
-def test_shared_memory(axes: dict[str, object], target: str, stages: int, needed: int) -> None:
+def test_shared_memory(axes, target, stages, needed):
     tile = Tile(64, 128, 32, warps=4, stages=stages)
     assert legality.shared_memory(variant(**axes), tile, target) == needed
 
 
-def test_versions() -> None:
+def test_versions():
     allowed = read_text(f'{BASE}triton: ">=3.9"\n').triton
     assert legality.why_no_version(variant(), allowed) is None
     assert "needs Triton <3.9" in (legality.why_no_version(variant(load="block_pointer"), allowed) or "")
@@ -101,11 +99,11 @@ def test_versions() -> None:
         ({"epilogue": BIAS, "math": "fast"}, {"epilogue": BIAS}, False),
     ],
 )
-def test_effective_words(one: dict[str, object], other: dict[str, object], same: bool) -> None:
+def test_effective_words(one, other, same):
     assert (legality.effective_words(variant(**one)) == legality.effective_words(variant(**other))) is same
 
 
-def test_the_kernel_that_sums_parts_of_k_reads_no_matrix_of_the_epilogue() -> None:
+def test_the_kernel_that_sums_parts_of_k_reads_no_matrix_of_the_epilogue():
     """The one that adds them does, and has no operand tiles; with one stage the largest of both is a partial sum."""
     tile, chain = Tile(64, 128, 32, warps=4, stages=1), chain_of(("add",))
     whole, split = (variant(schedule=word, epilogue=chain) for word in ("tiled", "split_k"))
@@ -113,7 +111,7 @@ def test_the_kernel_that_sums_parts_of_k_reads_no_matrix_of_the_epilogue() -> No
     assert legality.shared_memory(whole, tile, "sm90") == 32768 + 64 * 32 * 2 + 32 * 128 * 2
 
 
-def test_the_kernel_that_adds_partial_sums_has_four_warps() -> None:
+def test_the_kernel_that_adds_partial_sums_has_four_warps():
     """They reduce rows together, where the tile's own kernel may have fewer."""
     chain = chain_of(("row_sum",))
     one, four = (Tile(16, 512, 16, warps=warps, stages=1) for warps in (1, 4))

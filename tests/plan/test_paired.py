@@ -1,7 +1,5 @@
 """Tiles of two and three blocks, with a whole K and a divided one: what a spec may ask of them, and their rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from generator.emit.render import kernel_sources
 from generator.language.built_in import BUILT_IN, chain_of
 from generator.language.dtypes import DTYPE_SHORTHANDS
-from generator.language.model import Dtype, Tile, Variant
+from generator.language.model import Dtype, Tile
 from generator.plan import default_configurations, legality
 from generator.plan.configurations import row_of_tile
 from generator.plan.resources import heights, matrix_instruction, tensor_memory, widths
@@ -17,12 +15,12 @@ from generator.plan.shared_memory import shared_memory
 from tests.helpers.support import BASE, family_of, variant
 
 
-def paired(**axes: object) -> Variant:
+def paired(**axes):
     return variant(**({"schedule": "paired", "load": "descriptor", "store": "pointer"} | axes))
 
 
 @pytest.mark.parametrize("size", [size for size in range(16, 273, 16) if size.bit_count() in (2, 3)])
-def test_the_blocks_of_a_size_are_powers_of_two_from_16_on(size: int) -> None:
+def test_the_blocks_of_a_size_are_powers_of_two_from_16_on(size):
     schedule = {2: "paired", 3: "tripled"}[size.bit_count()]
     columns, rows = paired(schedule=schedule), paired(schedule=f"{schedule}_m", product="exchanged")
     wide, high = Tile(64, size, 64, warps=8), Tile(size, 64, 64, warps=8)
@@ -34,7 +32,7 @@ def test_the_blocks_of_a_size_are_powers_of_two_from_16_on(size: int) -> None:
     assert [row[name] for name in rows.traits.columns] == list(blocks[:-1])
 
 
-def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b() -> None:
+def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b():
     blocks = paired(product="exchanged", dtype=Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]}))
     assert legality.why_not(blocks) is None
     assert legality.why_no_row(blocks, Tile(128, 128, 128, warps=4)) is None
@@ -46,7 +44,7 @@ def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b() -> None:
 @pytest.mark.parametrize("schedule", ["paired", "paired_m", "tripled", "tripled_m"])
 @pytest.mark.parametrize("product", ["direct", "exchanged"])
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPE_SHORTHANDS if dtype not in ("fp32", "tf32x3")])
-def test_every_row_of_its_tables_fits_the_reference_device(dtype: str, product: str, schedule: str) -> None:
+def test_every_row_of_its_tables_fits_the_reference_device(dtype, product, schedule):
     v = paired(dtype=Dtype.of(dtype), product=product, schedule=schedule)
     for each in (v, replace(v, schedule=f"split_k_{schedule}")):
         rows = default_configurations.defaults(each)
@@ -54,12 +52,12 @@ def test_every_row_of_its_tables_fits_the_reference_device(dtype: str, product: 
         assert {matrix_instruction(each, row, "sm90") for row in rows} == {"wgmma"}
 
 
-def test_most_operations_stand_in_its_epilogues() -> None:
+def test_most_operations_stand_in_its_epilogues():
     there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=chain_of((name,)))) is None}
     assert set(BUILT_IN) - there == {"row_sum", "col_sum", "row_amax", "amax", "quantize"}
 
 
-def test_its_sums_take_the_memory_of_their_own_widths() -> None:
+def test_its_sums_take_the_memory_of_their_own_widths():
     wide, half = Tile(128, 160, 64, warps=4, stages=4), Tile(64, 160, 64, warps=4, stages=4)
     assert tensor_memory(paired(), wide, "sm100") == 256 and tensor_memory(paired(), half, "sm100") == 128
     one = shared_memory(paired(schedule="tiled"), Tile(128, 128, 64, warps=4, stages=4), "sm90")
@@ -72,11 +70,11 @@ def test_its_sums_take_the_memory_of_their_own_widths() -> None:
 SPLIT = BASE + "schedule: split_k\nload: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]\n"
 
 
-def rows(*tiles: str) -> str:
+def rows(*tiles):
     return "tile:\n" + "".join(f"  - {{{tile}, k: 64, warps: 8, stages: 3}}\n" for tile in tiles)
 
 
-def test_the_loop_needs_as_much_shared_memory_as_where_k_is_whole() -> None:
+def test_the_loop_needs_as_much_shared_memory_as_where_k_is_whole():
     tile, words = Tile(272, 128, 64, warps=8, stages=4), ("paired_m", "split_k_paired_m")
     whole, divided = (variant(schedule=x, load="descriptor", store="pointer", product="exchanged") for x in words)
     assert shared_memory(divided, tile, "sm90") == shared_memory(whole, tile, "sm90")
@@ -86,7 +84,7 @@ def test_the_loop_needs_as_much_shared_memory_as_where_k_is_whole() -> None:
 
 
 @pytest.mark.parametrize("masking", ["none", "k"])
-def test_sums_of_blocks_of_columns_are_masked_though_the_tile_divides_n(masking: str) -> None:
+def test_sums_of_blocks_of_columns_are_masked_though_the_tile_divides_n(masking):
     """192 columns are one tile of the first kernel and one and a half of the second."""
     text = SPLIT.replace("exchanged", "direct").replace("load: descriptor\nstore: pointer", f"masking: {masking}")
     family = family_of(text + rows("m: 64, n: 192", "m: 192, n: 64"))

@@ -1,10 +1,6 @@
 """`select: fastest`: the implementations that measurements call for, where a spec leaves them open."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,11 +11,9 @@ from generator.language.model import Tile
 from generator.language.vocabulary import OPEN_AXES
 from generator.plan import portfolio
 from generator.plan.devices import DEVICES
-from generator.plan.kernels import Family, Kernel
 from tests.helpers.support import family_of, mistakes_of
 from tests.helpers.tuned_file import measured
 
-Ship = Callable[..., None]
 FASTEST = "summary: x\nlayout: rcr\ndtype: fp16\nselect: fastest\n"
 ANY = "tiled_pointer_auto_grouped"
 PLAIN = "gemm_fp16_rcr_none"
@@ -34,10 +28,10 @@ WALKING, AHEAD, DIVIDED = (
 
 
 @pytest.fixture
-def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ship:
+def shipped(monkeypatch, tmp_path):
     """Makes the package ship measurements of an H200 with these winners of one contract."""
 
-    def ship(*rows: tuple[str, dict[str, int]]) -> None:
+    def ship(*rows):
         found = measured(PLAIN) | {"device": "NVIDIA H200", "rates": []}
         found["winners"] = [won(how, row, m=64 * size) for size, (how, row) in enumerate(rows, 1)]
         file = tmp_path / "shipped" / "nvidia_h200" / "found.json"
@@ -50,20 +44,20 @@ def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ship:
     return ship
 
 
-def won(how: str, row: dict[str, int], contract: str = PLAIN, m: int = 64) -> dict[str, object]:
+def won(how, row, contract=PLAIN, m=64):
     return {"contract": contract, "m": m, "n": 64, "k": 64, "kernel": f"{contract}__{how}", "config": row}
 
 
-def hows(family: Family) -> list[str]:
+def hows(family):
     return [kernel.name.partition("__")[2] for kernel in family.kernels]
 
 
-def of(family: Family, how: str) -> Kernel:
+def of(family, how):
     (found,) = (kernel for kernel in family.kernels if kernel.name.endswith(f"__{how}"))
     return found
 
 
-def test_kernels_and_configurations_are_those_that_were_measured(shipped: Ship) -> None:
+def test_kernels_and_configurations_are_those_that_were_measured(shipped):
     shipped((WALKING, WIDE), (AHEAD, DEEP), (WALKING, WIDE | {"GROUP_M": 16}), (DIVIDED, SPLIT))
     family = family_of(f"{FASTEST}targets: [sm90]\n")
     # The last one takes any operand.
@@ -74,7 +68,7 @@ def test_kernels_and_configurations_are_those_that_were_measured(shipped: Ship) 
     assert [found.device for found in family.measured] == ["NVIDIA H200"]
 
 
-def test_a_target_without_measurements_adds_the_default_portfolio(shipped: Ship) -> None:
+def test_a_target_without_measurements_adds_the_default_portfolio(shipped):
     shipped((AHEAD, DEEP))
     assert hows(family_of(f"{FASTEST}targets: [sm90, sm80]\n")) == [AHEAD, ANY]
     alone = family_of(f"{FASTEST}targets: [sm80]\n")
@@ -94,7 +88,7 @@ def test_a_target_without_measurements_adds_the_default_portfolio(shipped: Ship)
         ("masking: mnk\nschedule: tiled", ["tiled_descriptor_mnk_grouped", "tiled_pointer_mnk_grouped"]),
     ],
 )
-def test_axes_that_the_spec_names_stay_as_named(shipped: Ship, keys: str, expected: list[str]) -> None:
+def test_axes_that_the_spec_names_stay_as_named(shipped, keys, expected):
     shipped((WALKING, WIDE), (AHEAD, DEEP), (DIVIDED, SPLIT))
     family = family_of(f"{FASTEST}targets: [sm90]\n{keys}\n")
     assert set(hows(family)) >= set(expected)
@@ -105,7 +99,7 @@ def test_axes_that_the_spec_names_stay_as_named(shipped: Ship, keys: str, expect
     assert {kernel.tiles for kernel in family.kernels} == {(Tile(64, 64, 64, warps=4),)}
 
 
-def test_another_contract_has_the_portfolio_of_the_most_similar(shipped: Ship) -> None:
+def test_another_contract_has_the_portfolio_of_the_most_similar(shipped):
     shipped((WALKING, WIDE), (AHEAD, DEEP))
     for axes in ("dtype: bf16", "epilogue: bias+relu", "batch: strided", "layout: rcc", "layout: crr"):
         key = axes.partition(":")[0]
@@ -113,7 +107,7 @@ def test_another_contract_has_the_portfolio_of_the_most_similar(shipped: Ship) -
         assert {AHEAD, ANY} <= set(hows(family_of(f"{text}\n{axes}\ntargets: [sm90]\n"))), axes
 
 
-def test_a_measured_configuration_that_a_gate_also_has_stands_for_half_of_it(shipped: Ship) -> None:
+def test_a_measured_configuration_that_a_gate_also_has_stands_for_half_of_it(shipped):
     """128x128 is half of 128x256, and 128x64 is half of 128x128."""
     shipped((AHEAD, WIDE), (AHEAD, WIDE | {"BLOCK_N": 128}))
     family = family_of(f"{FASTEST}epilogue: swiglu\ntargets: [sm90]\n")
@@ -122,13 +116,13 @@ def test_a_measured_configuration_that_a_gate_also_has_stands_for_half_of_it(shi
     assert held == (((64, 32, 64), AHEAD, 0), ((128, 32, 64), AHEAD, 1))
 
 
-def test_a_configuration_that_does_not_fit_has_fewer_stages(shipped: Ship) -> None:
+def test_a_configuration_that_does_not_fit_has_fewer_stages(shipped):
     shipped((AHEAD, DEEP | {"num_stages": 9}))
     (fewer,) = of(family_of(f"{FASTEST}targets: [sm90]\n"), AHEAD).tiles
     assert fewer.stages == 7
 
 
-def test_what_the_spec_names_comes_first_and_its_kernels_join(shipped: Ship) -> None:
+def test_what_the_spec_names_comes_first_and_its_kernels_join(shipped):
     shipped((AHEAD, DEEP))
     own = measured("gemm_fp16_rcr_bias") | {"device": "NVIDIA H200", "rates": []}
     own["winners"] = [won(WALKING, WIDE, "gemm_fp16_rcr_bias")]
@@ -138,7 +132,7 @@ def test_what_the_spec_names_comes_first_and_its_kernels_join(shipped: Ship) -> 
     assert [found.file for found in family.measured] == ["own.json", None]
 
 
-def test_the_spec_s_own_file_counts_on_targets_without_shipped_measurements(shipped: Ship) -> None:
+def test_the_spec_s_own_file_counts_on_targets_without_shipped_measurements(shipped):
     shipped((AHEAD, DEEP))
     own, how = measured() | {"device": "NVIDIA A100-SXM4-80GB", "rates": []}, "splitk_pointer_auto_grouped"
     own["winners"] = [won(how, SPLIT)]
@@ -156,15 +150,13 @@ def test_the_spec_s_own_file_counts_on_targets_without_shipped_measurements(ship
         ("a_schedule_of_another_version", WIDE, False),
     ],
 )
-def test_measurements_of_other_columns_or_kernels_do_no_harm(
-    shipped: Ship, how: str, row: dict[str, int], there: bool
-) -> None:
+def test_measurements_of_other_columns_or_kernels_do_no_harm(shipped, how, row, there):
     shipped((AHEAD, DEEP), (how, row))
     found = hows(family_of(f"{FASTEST}targets: [sm90]\n"))
     assert {AHEAD, ANY} <= set(found) and (how in found) == there
 
 
-def test_an_exclusion_of_a_word_that_the_portfolio_has(shipped: Ship) -> None:
+def test_an_exclusion_of_a_word_that_the_portfolio_has(shipped):
     shipped((WALKING, WIDE), (AHEAD, DEEP))
     family = family_of(f"{FASTEST}targets: [sm90]\nexclude:\n  - {{schedule: persistent, because: x}}\n")
     assert hows(family) == [AHEAD, ANY]
@@ -175,12 +167,12 @@ def test_an_exclusion_of_a_word_that_the_portfolio_has(shipped: Ship) -> None:
     assert line.startswith("family.yaml:7:28: exclude.dtype: the spec does not list 'bf16'")
 
 
-def test_backward_has_the_portfolio_of_the_contracts_that_it_needs() -> None:
+def test_backward_has_the_portfolio_of_the_contracts_that_it_needs():
     family = family_of(f"{FASTEST}epilogue: bias+gelu_tanh\nbackward: kernels\ntargets: [sm90]\n")
     assert len(family.contracts) == 4 and min(map(len, family.contracts.values())) > 4
 
 
-def test_a_file_of_an_unknown_device_is_not_shipped_and_a_wrong_one_is_told(shipped: Ship, tmp_path: Path) -> None:
+def test_a_file_of_an_unknown_device_is_not_shipped_and_a_wrong_one_is_told(shipped, tmp_path):
     shipped((AHEAD, DEEP))
     (tmp_path / "shipped" / "some_gpu").mkdir()
     (tmp_path / "shipped" / "some_gpu" / "found.json").write_text("nothing")
@@ -190,14 +182,14 @@ def test_a_file_of_an_unknown_device_is_not_shipped_and_a_wrong_one_is_told(ship
         family_of(FASTEST)
 
 
-def test_every_shipped_file_is_of_a_known_device_with_a_target_and_figures() -> None:
+def test_every_shipped_file_is_of_a_known_device_with_a_target_and_figures():
     assert portfolio.shipped()
     for device, found in portfolio.shipped():
         assert device == DEVICES[device.slug] and found.device == device.name
         assert device.clock and device.memory and device.capability != (0, 0)
 
 
-def test_every_shipped_kernel_is_found_by_its_name() -> None:
+def test_every_shipped_kernel_is_found_by_its_name():
     words = portfolio._words_of()
     axes = {"masking": "auto", "swizzle": "grouped", "schedule": "persistent", "load": "descriptor"}
     assert words[WALKING] == axes | {"store": "pointer", "product": "direct"} and set(words[WALKING]) == set(OPEN_AXES)

@@ -1,12 +1,7 @@
 """Quantised and symmetric results: what may have one, names, calls, tiles, targets and gradients."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
-from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Tile
 from generator.language.quantised_results import quantised_result
@@ -16,12 +11,12 @@ from generator.plan.gradients import gradients, why_none
 from tests.helpers.support import BASE, family_of, variant
 
 
-def chain(*before: str, to: str = "fp8e4m3", **settings: Any) -> Epilogue:
+def chain(*before, to="fp8e4m3", **settings):
     return chain_of([*before, {"operation": "quantize", "to": to, **settings}])
 
 
 @pytest.mark.parametrize("block", [16, 32, 64, 128, 256])
-def test_a_block_divides_the_columns_of_a_tile(block: int) -> None:
+def test_a_block_divides_the_columns_of_a_tile(block):
     v = variant(epilogue=chain(block=block))
     tiles = default_configurations.defaults(v)
     assert tiles and all(tile.n % block == 0 for tile in tiles)
@@ -40,9 +35,7 @@ def test_a_block_divides_the_columns_of_a_tile(block: int) -> None:
         (chain(to="nvfp4"), "none", ("uint8", "(M, N / 2)"), ("fp8e4m3", "(M, ceil(N / 16))")),
     ],
 )
-def test_a_call_returns_elements_and_scales(
-    epilogue: Epilogue, batch: str, out: tuple[str, str], scale: tuple[str, str]
-) -> None:
+def test_a_call_returns_elements_and_scales(epilogue, batch, out, scale):
     found = call(variant(epilogue=epilogue, batch=batch))
     assert (found.out.dtype, found.out.told) == out
     assert found.out_scale is not None and (found.out_scale.dtype, found.out_scale.told) == scale
@@ -53,7 +46,7 @@ def test_a_call_returns_elements_and_scales(
     assert found.results[1].dtype == "fp16"
 
 
-def test_a_block_of_a_format_may_be_said_and_changes_nothing() -> None:
+def test_a_block_of_a_format_may_be_said_and_changes_nothing():
     said, left = (
         family_of(f"{BASE}epilogue: [[{{quantize: {{to: mxfp4{more}}}}}]]\n").kernels for more in (", block: 32", "")
     )
@@ -61,14 +54,14 @@ def test_a_block_of_a_format_may_be_said_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("to", "limit"), [("fp8e4m3", 464), ("fp8e5m2", 61440), ("mxfp4", 7), ("int8", 127.5)])
-def test_the_limit_is_half_a_step_above_the_largest_number(to: str, limit: float) -> None:
+def test_the_limit_is_half_a_step_above_the_largest_number(to, limit):
     found = chain(to=to).quantisation
     assert found is not None and quantised_result(found).limit == limit
 
 
 @pytest.mark.parametrize("words", ["", "scale", "scale+add", "mul+gelu", "accumulate", "save+relu"])
 @pytest.mark.parametrize("schedule", ["tiled", "persistent", "split_k"])
-def test_what_has_one(words: str, schedule: str) -> None:
+def test_what_has_one(words, schedule):
     epilogue = chain_of(filter(None, words.split("+")))
     for dtype in ("bf16", "fp16", "tf32x3", "fp32"):
         axes = {"epilogue": epilogue, "schedule": schedule, "dtype": Dtype.of(dtype), "result": "symmetric"}
@@ -77,14 +70,14 @@ def test_what_has_one(words: str, schedule: str) -> None:
     assert (batch is None) is (schedule != "split_k")
 
 
-def test_m_is_the_only_name_of_both_sizes() -> None:
+def test_m_is_the_only_name_of_both_sizes():
     described = call(variant(result="symmetric", epilogue=chain_of(["add"]), batch="strided"))
     assert described.sizes == ("B", "M", "M", "K")
     shapes = [x.words for x in (described.a, described.b, *described.operands, described.out)]
     assert shapes == ["B M K", "B K M", "B M M", "B M M"]
 
 
-def test_gradients_are_of_full_products_and_of_what_is_above_the_diagonal() -> None:
+def test_gradients_are_of_full_products_and_of_what_is_above_the_diagonal():
     v = variant(result="symmetric", epilogue=chain_of(["scale", "gelu"]))
     assert why_none(v) is None
     found = gradients(v)

@@ -5,8 +5,6 @@ divided K, and weights in fragment order by Triton 3.7.1. The compile level hold
 version of Triton.
 """
 
-from __future__ import annotations
-
 import csv
 
 import pytest
@@ -23,8 +21,6 @@ from generator.plan.shared_memory import BARRIERS, shared_memory
 from tests.helpers import shipped
 from tests.helpers.support import ROOT
 
-Row = dict[str, str]
-
 with (ROOT / "measured" / "resources.csv").open() as file:
     ROWS = list(csv.DictReader(file))
 
@@ -37,7 +33,7 @@ SHIPPED = {
 }
 
 
-def dtype_of(word: str) -> Dtype:
+def dtype_of(word):
     """The type that a word of a name stands for."""
     if word in DTYPE_SHORTHANDS or word in SHIPPED:
         return SHIPPED[word] if word in SHIPPED else Dtype.of(word)
@@ -46,7 +42,7 @@ def dtype_of(word: str) -> Dtype:
     return Dtype(a, a, acc, out, precision[0] if precision else implied)
 
 
-def read(row: Row) -> tuple[Variant, Tile]:
+def read(row):
     operations = tuple(row["epilogue"].split("+")) if row["epilogue"] != "none" else ()
     layout, dtype = Layout.of(row["layout"]), dtype_of(row["dtype"])
     how = ("auto", "grouped", row["schedule"], row["load"], row["store"], row["product"])
@@ -55,7 +51,7 @@ def read(row: Row) -> tuple[Variant, Tile]:
 
 
 @pytest.mark.parametrize("target", sorted({row["target"] for row in ROWS}))
-def test_a_row_is_refused_where_it_does_not_fit_and_only_there(target: str) -> None:
+def test_a_row_is_refused_where_it_does_not_fit_and_only_there(target):
     limit = TARGETS[target].shared_memory
     rows = [row for row in ROWS if row["target"] == target]
     assert len(rows) > 10
@@ -65,7 +61,7 @@ def test_a_row_is_refused_where_it_does_not_fit_and_only_there(target: str) -> N
             assert (shared_memory(variant, tile, target) <= limit) == (int(row["shared"]) <= limit), row
 
 
-def test_shared_memory_is_a_bound_and_what_is_surely_needed_is_never_less() -> None:
+def test_shared_memory_is_a_bound_and_what_is_surely_needed_is_never_less():
     near = 0
     for row in ROWS:
         variant, tile = read(row)
@@ -77,7 +73,7 @@ def test_shared_memory_is_a_bound_and_what_is_surely_needed_is_never_less() -> N
     assert near > 0.65 * len(ROWS)
 
 
-def test_the_instruction_and_tensor_memory_are_exact_but_for_three_products() -> None:
+def test_the_instruction_and_tensor_memory_are_exact_but_for_three_products():
     counted = 0
     for row in ROWS:
         variant, tile = read(row)
@@ -100,12 +96,12 @@ def test_the_instruction_and_tensor_memory_are_exact_but_for_three_products() ->
         *(("tf32 ccr direct descriptor", None), ("fp16 ccr direct pointer", None)),
     ],
 )
-def test_the_operand_that_goes_through_registers(words: str, held: str | None) -> None:
+def test_the_operand_that_goes_through_registers(words, held):
     row = dict(zip(("dtype", "layout", "product", "load"), words.split()), schedule="tiled")
     assert through_registers(read(ROWS[0] | row)[0]) == held
 
 
-def test_the_record_covers_every_dtype_load_and_schedule_shipped() -> None:
+def test_the_record_covers_every_dtype_load_and_schedule_shipped():
     seen = {(row["dtype"], row["schedule"], row["load"]) for row in ROWS}
     assert {row["product"] for row in ROWS} == set(PRODUCT)
     for folder in shipped.folders():

@@ -1,7 +1,5 @@
 """Operands as they are stored, in fragment order too, or scaled by the matrix unit: kernels, configurations, calls."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -9,7 +7,7 @@ import pytest
 import torch
 
 from generator.language.built_in import chain_of
-from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.model import Dtype, Layout, Tile
 from generator.lowering.shuffled import shuffle_of
 from generator.plan import default_configurations, legality, portfolio
 from generator.plan.contract_call import call
@@ -25,20 +23,20 @@ NVFP4 = Dtype("nvfp4", "nvfp4", "fp32", "bf16", None)
 FP8 = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
 
 
-def stored(dtype: Dtype = INT4, **axes: object) -> Variant:
+def stored(dtype=INT4, **axes):
     return variant(**({"dtype": dtype} | axes))
 
 
 @pytest.mark.parametrize("dtype", [INT4, ZEROS, FP8, MX, SPARSE])
 @pytest.mark.parametrize("product", ["direct", "exchanged"])
 @pytest.mark.parametrize("schedule", ["tiled", "persistent", "split_k", "stream_k"])
-def test_descriptors_load_both_columns_of_a_gate(dtype: Dtype, product: str, schedule: str) -> None:
-    axes: dict[str, object] = {"load": "descriptor", "store": "pointer", "schedule": schedule, "product": product}
+def test_descriptors_load_both_columns_of_a_gate(dtype, product, schedule):
+    axes = {"load": "descriptor", "store": "pointer", "schedule": schedule, "product": product}
     for gate in ("swiglu", "geglu"):
         assert legality.why_not(stored(dtype, epilogue=chain_of((gate,)), **axes)) is None
 
 
-def test_a_step_has_one_scale() -> None:
+def test_a_step_has_one_scale():
     reason = legality.why_no_row(stored(), Tile(64, 64, 256, warps=4))
     assert reason == "k is 256, and a step has one scale of b, which is for 128 elements along K"
     assert legality.why_no_row(stored(), Tile(64, 64, 64, warps=4)) is None
@@ -75,19 +73,19 @@ BATCH = {"batch": "strided", "epilogue": chain_of(("swiglu",))}
     ],
     ids=lambda value: getattr(value, "word", ""),
 )
-def test_a_call_describes_containers_and_scales(dtype: Dtype, axes: dict[str, object], expected: str) -> None:
+def test_a_call_describes_containers_and_scales(dtype, axes, expected):
     made = call(stored(dtype, **axes))
     found = "; ".join(f"{x.name} {x.words} {x.torch_dtype}" for x in (made.b, *made.stored)).replace("torch.", "")
     assert found.replace("float8_e4m3fn", "fp8").replace("float8_e8m0fnu", "e8m0") == expected
     assert made.a.words.split()[-1] == ("K//2" if dtype.stored_a.packed == 2 else "K")
 
 
-def test_an_exchanged_product_reads_what_it_converts_from_registers() -> None:
+def test_an_exchanged_product_reads_what_it_converts_from_registers():
     assert in_registers(stored(product="exchanged")) == "b" and in_registers(stored()) is None
     assert in_registers(stored(FP8, product="exchanged")) is None
 
 
-def of_one_word(order: list[int], group: int, bits: int) -> bool:
+def of_one_word(order, group, bits):
     """Whether elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16, which a thread has, are of one word of 32 bits."""
     threads = itertools.product(range(0, len(order), group), range(4))
     words = [{order[start + 2 * i + at] * bits // 32 for at in range(group) if at % 8 < 2} for start, i in threads]
@@ -95,7 +93,7 @@ def of_one_word(order: list[int], group: int, bits: int) -> bool:
 
 
 @pytest.mark.parametrize(("dtype", "pairs"), [(INT4, 4), (Dtype("bf16", "int8", "fp32", "bf16", None), 2)])
-def test_the_order_of_k_is_one_of_each_group(dtype: Dtype, pairs: int) -> None:
+def test_the_order_of_k_is_one_of_each_group(dtype, pairs):
     v = stored(dtype, product="exchanged")
     found = shuffle_of(v, [Tile(16, 64, 64, warps=4)])
     assert found is not None and (found.words, found.pairs, found.group) == (4, pairs, 8 * pairs)
@@ -106,7 +104,7 @@ def test_the_order_of_k_is_one_of_each_group(dtype: Dtype, pairs: int) -> None:
     assert of_one_word(order, found.group, dtype.stored_b.bits)
 
 
-def test_of_few_rows_a_has_the_order_in_which_words_of_b_are_decoded() -> None:
+def test_of_few_rows_a_has_the_order_in_which_words_of_b_are_decoded():
     found = shuffle_of(stored(product="exchanged", load="descriptor"), [Tile(16, 64, 64, warps=4)])
     assert found is not None and found.few == "4 * BLOCK_M <= BLOCK_N"
     # Of each word of eight elements, those of two bytes that are two apart, first their last bits.
@@ -121,7 +119,7 @@ def test_of_few_rows_a_has_the_order_in_which_words_of_b_are_decoded() -> None:
     assert of_one_word(order, found.group, 4)
 
 
-def test_the_order_of_k_is_kept_where_it_is_of_no_use() -> None:
+def test_the_order_of_k_is_kept_where_it_is_of_no_use():
     tiles = [Tile(16, 64, 64, warps=4)]
     assert shuffle_of(stored(), tiles) is None
     int8 = Dtype("bf16", "int8", "fp32", "bf16", None)
@@ -135,7 +133,7 @@ def test_the_order_of_k_is_kept_where_it_is_of_no_use() -> None:
 
 
 @pytest.mark.parametrize(("depth", "pairs"), [(16, 2), (64, 8), (128, 16), (256, 16)])
-def test_a_thread_reads_whole_words_of_what_is_kept(depth: int, pairs: int) -> None:
+def test_a_thread_reads_whole_words_of_what_is_kept(depth, pairs):
     found = shuffle_of(stored(SPARSE, product="exchanged"), [Tile(16, 64, depth, warps=4)])
     assert found is not None and (found.words, found.pairs) == (4, pairs)
     order = [eval(found.offsets.partition(" = ")[2], {"offs_k": k}) for k in range(depth)]
@@ -150,7 +148,7 @@ MXFP8 = Dtype("mxfp8e4m3", "mxfp8e4m3", "fp32", "bf16", "full")
 MXFP4 = Dtype("mxfp4", "mxfp4", "fp32", "bf16", None)
 
 
-def test_scales_lie_beside_accumulators_in_tensor_memory() -> None:
+def test_scales_lie_beside_accumulators_in_tensor_memory():
     v, tile = variant(dtype=MXFP8, product="scaled"), Tile(128, 128, 128, warps=4)
     assert matrix_instruction(v, tile, "sm100") == "tcgen05"
     # 128 columns of sums, and 4 of scales for each operand: the hardware allocates powers of two.
@@ -158,7 +156,7 @@ def test_scales_lie_beside_accumulators_in_tensor_memory() -> None:
     assert tensor_memory(replace(v, product="direct"), tile, "sm100") == 128
 
 
-def test_elements_are_stored_alike_and_multiplied_otherwise() -> None:
+def test_elements_are_stored_alike_and_multiplied_otherwise():
     v = variant(dtype=MXFP4, product="scaled")
     assert v.dtype.stored_a.multiplied == "e2m1" and not v.dtype.stored_a.converted
     direct = replace(v, product="direct")
@@ -166,13 +164,13 @@ def test_elements_are_stored_alike_and_multiplied_otherwise() -> None:
     assert direct.contract == v.contract
 
 
-def test_a_portfolio_has_them_where_a_target_scales() -> None:
+def test_a_portfolio_has_them_where_a_target_scales():
     text = "summary: x.\nlayout: rcr\ndtype: {{a: mxfp4}}\nselect: fastest\ntargets: [{}]\n"
     assert "scaled" in {kernel.variant.product for kernel in family_of(text.format("sm100")).kernels}
     assert "scaled" not in {kernel.variant.product for kernel in family_of(text.format("sm90")).kernels}
 
 
-def test_a_step_has_whole_groups() -> None:
+def test_a_step_has_whole_groups():
     reason = legality.why_no_row(stored(INT4_WORDS), Tile(64, 64, 16, warps=4))
     assert reason == "k is 16, and b stores 32 elements along K together"
     assert legality.why_no_row(stored(INT8_WORDS), Tile(64, 64, 16, warps=4)) is None
@@ -188,19 +186,19 @@ def test_a_step_has_whole_groups() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "alone"), [(INT4_WORDS, True), (INT8_WORDS, False), (ZEROS_WORDS, False)])
-def test_elements_are_scaled_where_that_saves_a_sum(dtype: Dtype, alone: bool) -> None:
+def test_elements_are_scaled_where_that_saves_a_sum(dtype, alone):
     assert dtype.stored_b.scaled_alone == alone
     assert dtype.stored_b.scales_sums == (dtype is ZEROS_WORDS)
     assert not replace(dtype, fragments=False).stored_b.scaled_alone
 
 
-def test_measurements_without_this_order_stand_for_it() -> None:
+def test_measurements_without_this_order_stand_for_it():
     contracts = list(portfolio.similar(stored(INT4_WORDS)))
     assert contracts[0] == stored(INT4_WORDS).contract
     assert stored(replace(INT4_WORDS, fragments=False)).contract in contracts
 
 
-def test_the_bound_covers_scales_of_the_elements_type() -> None:
+def test_the_bound_covers_scales_of_the_elements_type():
     generator = torch.Generator().manual_seed(0)
     a = torch.randn(8, 256, generator=generator).bfloat16()
     b = torch.randint(-(2**31), 2**31, (32, 16), dtype=torch.int32, generator=generator)

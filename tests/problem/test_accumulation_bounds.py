@@ -1,7 +1,5 @@
 """Bounds on the accumulator against simulations of the arithmetic they are for."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -12,24 +10,24 @@ from generator.problem.element_types import half_ulp
 M, N, K = 24, 20, 300
 
 
-def factors(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+def factors(dtype):
     random = torch.Generator().manual_seed(3)
     a, b = torch.randn(M, K, generator=random), torch.randn(K, N, generator=random)
     return a.to(dtype).float(), b.to(dtype).float()
 
 
-def truncated(x: torch.Tensor, bits: int) -> torch.Tensor:
+def truncated(x, bits):
     """fp32 with the last `bits` bits cleared."""
     return (x.contiguous().view(torch.int32) & -(1 << bits)).view(torch.float32)
 
 
-def difference(computed: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def difference(computed, a, b):
     return (computed.double() - a.double() @ b.double()).abs()
 
 
 @pytest.mark.parametrize("word", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("order", ["forwards", "backwards"])
-def test_one_product_after_another_in_fp32(word: str, order: str) -> None:
+def test_one_product_after_another_in_fp32(word, order):
     a, b = factors({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[word])
     total = torch.zeros(M, N)
     for k in range(K) if order == "forwards" else reversed(range(K)):
@@ -38,14 +36,14 @@ def test_one_product_after_another_in_fp32(word: str, order: str) -> None:
     assert bool((difference(total, a, b) <= bound).all())
 
 
-def test_the_bound_leaves_a_rounding_of_fp16_visible_at_the_sizes_of_the_cases() -> None:
+def test_the_bound_leaves_a_rounding_of_fp16_visible_at_the_sizes_of_the_cases():
     a, b = (x.double() for x in factors(torch.float16))
     a, b = a[:, :127], b[:127]
     bound = accumulation_error(a, b, Dtype.of("fp16"), hardware=False)
     assert float(bound.median()) < float(half_ulp(a @ b, torch.float16).median()) / 2
 
 
-def test_truncating_sums() -> None:
+def test_truncating_sums():
     a, b = factors(torch.float16)
     total = torch.zeros(M, N)
     for k in range(K):
@@ -57,7 +55,7 @@ def test_truncating_sums() -> None:
     assert bool((difference(total, a, b) <= bound).all())
 
 
-def test_an_accumulator_of_fp16() -> None:
+def test_an_accumulator_of_fp16():
     a, b = factors(torch.float16)
     total = torch.zeros(M, N, dtype=torch.float16)
     for k in range(K):
@@ -67,7 +65,7 @@ def test_an_accumulator_of_fp16() -> None:
     assert bool((difference(total, a, b) <= bound).all())
 
 
-def test_tf32_drops_thirteen_bits_of_each_operand() -> None:
+def test_tf32_drops_thirteen_bits_of_each_operand():
     a, b = factors(torch.float32)
     computed = truncated(a, 13).double() @ truncated(b, 13).double()
     bound = accumulation_error(a.double(), b.double(), Dtype.of("tf32"), hardware=True)
@@ -77,7 +75,7 @@ def test_tf32_drops_thirteen_bits_of_each_operand() -> None:
     assert not bool((error <= interpreted).all())
 
 
-def test_tf32x3_leaves_out_the_product_of_the_small_parts() -> None:
+def test_tf32x3_leaves_out_the_product_of_the_small_parts():
     a, b = factors(torch.float32)
     big_a, big_b = truncated(a, 13), truncated(b, 13)
     small_a, small_b = truncated(a - big_a, 13), truncated(b - big_b, 13)
@@ -88,7 +86,7 @@ def test_tf32x3_leaves_out_the_product_of_the_small_parts() -> None:
 
 
 @pytest.mark.parametrize(("precision", "promotion"), [("full", 128), ("fast", K)])
-def test_the_short_accumulator_of_fp8(precision: str, promotion: int) -> None:
+def test_the_short_accumulator_of_fp8(precision, promotion):
     a, b = factors(torch.float8_e4m3fn)
     total, partial = torch.zeros(M, N, dtype=torch.float64), torch.zeros(M, N, dtype=torch.float64)
     for start in range(0, K, 32):
@@ -106,6 +104,6 @@ def test_the_short_accumulator_of_fp8(precision: str, promotion: int) -> None:
     assert float(bound.median()) < 60 * float(error.median())
 
 
-def test_integers_are_exact() -> None:
+def test_integers_are_exact():
     a = torch.randint(-128, 128, (M, K)).double()
     assert not bool(accumulation_error(a, a.t(), Dtype.of("int8"), hardware=True).any())

@@ -1,7 +1,5 @@
 """Random values: their magnitudes, what they may be, and the strides of what holds them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -25,7 +23,7 @@ DTYPES = {
 }
 
 
-def drawn(dtype: Dtype, spread: float, m: int = 64, n: int = 48, k: int = 512) -> tuple[torch.Tensor, torch.Tensor]:
+def drawn(dtype, spread, m=64, n=48, k=512):
     """The numbers that A (M, K) and B (K, N) stand for."""
     recipes = Draw(torch.Generator().manual_seed(3)).stored(dtype, spread)
     made = {}
@@ -48,30 +46,30 @@ def drawn(dtype: Dtype, spread: float, m: int = 64, n: int = 48, k: int = 512) -
 
 @pytest.mark.parametrize("spread", [1.0, 0.25])
 @pytest.mark.parametrize("word", DTYPES)
-def test_a_product_has_the_magnitude_that_is_asked_for(word: str, spread: float) -> None:
+def test_a_product_has_the_magnitude_that_is_asked_for(word, spread):
     a, b = drawn(DTYPES[word], spread)
     expected = spread**2 * 512**0.5 / (2**0.5 if word == "sparse" else 1.0)
     assert float((a @ b).square().mean().sqrt()) == pytest.approx(expected, rel=0.5), word
 
 
-def test_integers_have_their_whole_range() -> None:
+def test_integers_have_their_whole_range():
     found = Draw(torch.Generator().manual_seed(1)).plain((64, 64), torch.int8)
     assert found.unique().tolist() == list(range(-128, 128))
 
 
-def test_positions_are_two_ascending_ones_among_four() -> None:
+def test_positions_are_two_ascending_ones_among_four():
     found = Draw(torch.Generator().manual_seed(1)).positions((64, 64))
     pairs = {byte & 15 for byte in found.flatten().tolist()} | {byte >> 4 for byte in found.flatten().tolist()}
     assert pairs == {first | second << 2 for second in range(4) for first in range(second)}
 
 
-def test_nothing_is_drawn_without_a_generator() -> None:
+def test_nothing_is_drawn_without_a_generator():
     recipes = Draw(None, "meta").stored(DTYPES["uint4"])
     made = recipes["b"]((4, 8), torch.uint8), recipes["b_zero"]((1, 8), torch.float32)
     assert {each.device.type for each in made} == {"meta"}
 
 
-def test_strides_of_a_matrix() -> None:
+def test_strides_of_a_matrix():
     assert matrix_strides((3, 5), False) == (5, 1) and matrix_strides((3, 5), True) == (1, 3)
     assert matrix_strides((3, 5), False, pad=2, multiple=8, unit=2) == (16, 2)
     assert matrix_strides((0, 0), True, multiple=8) == (1, 8), "a line of nothing has a place of its own"

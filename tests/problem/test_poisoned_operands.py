@@ -1,7 +1,5 @@
 """Buffers with poisoned margins: what is placed where, and what a stray write leaves."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -15,9 +13,7 @@ TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torc
 @pytest.mark.parametrize(
     ("shape", "strides"), [((5, 7), (11, 1)), ((5, 7), (1, 9)), ((5, 7), (20, 2)), ((0, 7), (7, 1))]
 )
-def test_every_byte_but_the_elements_is_poison(
-    dtype: torch.dtype, shape: tuple[int, int], strides: tuple[int, int]
-) -> None:
+def test_every_byte_but_the_elements_is_poison(dtype, shape, strides):
     operand = place("x", shape, strides, dtype, CPU, offset=1, margin=30)
     assert operand.view.shape == shape
     assert not operand.view.numel() or operand.view.stride() == strides
@@ -32,7 +28,7 @@ def test_every_byte_but_the_elements_is_poison(
         assert bool(operand.storage[: 30 * width].view(dtype).isnan().all())
 
 
-def test_a_write_to_an_input_shows() -> None:
+def test_a_write_to_an_input_shows():
     operand = place("x", (3, 4), (6, 1), torch.float32, CPU, margin=8)
     fill(operand, torch.ones(3, 4))
     operand.view[1, 2] = 2.0
@@ -40,7 +36,7 @@ def test_a_write_to_an_input_shows() -> None:
 
 
 @pytest.mark.parametrize("where", ["before", "behind", "padding"])
-def test_a_write_around_an_output_shows(where: str) -> None:
+def test_a_write_around_an_output_shows(where):
     operand = place("out", (3, 4), (6, 1), torch.float32, CPU, margin=8)
     operand.view.fill_(1.0)
     assert operand.margins_changed() is None
@@ -50,12 +46,12 @@ def test_a_write_around_an_output_shows(where: str) -> None:
     assert operand.margins_changed() == "4 bytes outside the elements of out were written"
 
 
-def test_an_operand_is_aligned_unless_it_is_to_be_off() -> None:
+def test_an_operand_is_aligned_unless_it_is_to_be_off():
     assert place("x", (3, 4), (4, 1), torch.int8, CPU, margin=5).view.data_ptr() % 16 == 0
     assert place("x", (3, 4), (4, 1), torch.int8, CPU, margin=5, offset=1).view.data_ptr() % 16 == 1
 
 
-def test_gigabytes_are_virtual() -> None:
+def test_gigabytes_are_virtual():
     operand = place("x", (3, 3), (2**30, 1), torch.float32, CPU)
     assert operand.storage.numel() > LARGEST_POISONED
     operand.view.copy_(torch.ones(3, 3))
@@ -63,7 +59,7 @@ def test_gigabytes_are_virtual() -> None:
     assert float(operand.view.sum()) == 9
 
 
-def test_poison_of_a_view_leaves_its_neighbours() -> None:
+def test_poison_of_a_view_leaves_its_neighbours():
     x = torch.zeros(4, 4)
     poison(x[:, 1:3])
     assert x.isnan().sum() == 8 and bool((x[:, 0] == 0).all())

@@ -1,9 +1,5 @@
 """The reference against torch's own functions, and its bound against fp32 arithmetic."""
 
-from __future__ import annotations
-
-import ast
-
 import pytest
 import torch
 from torch.nn import functional
@@ -11,7 +7,7 @@ from torch.nn import functional
 from generator.epilogue import constant_folding, formula
 from generator.epilogue.derivative import derivative
 from generator.language.built_in import OPERATIONS, chain_of
-from generator.language.model import Dtype, Variant
+from generator.language.model import Dtype
 from generator.problem import torch_functions
 from generator.problem.compare import compare
 from generator.problem.error_propagation import FUNCTIONS, Bounded
@@ -20,15 +16,15 @@ from tests.helpers import support
 from tests.helpers.verify.operation_values import operands
 
 
-def variant(dtype: str = "fp32", *operations: str) -> Variant:
+def variant(dtype="fp32", *operations):
     return support.variant(dtype=Dtype.of(dtype), epilogue=chain_of(operations))
 
 
-def test_every_function_of_the_formula_language_has_a_reference() -> None:
+def test_every_function_of_the_formula_language_has_a_reference():
     assert FUNCTIONS.keys() == torch_functions.FUNCTIONS.keys() == {*formula.FUNCTIONS, *formula.SYMBOLS}
 
 
-def test_a_chain_is_applied_left_to_right_and_a_second_operand_is_its_own() -> None:
+def test_a_chain_is_applied_left_to_right_and_a_second_operand_is_its_own():
     chain = variant("fp32", "add", "relu", "add", "scale")
     given = operands(chain.epilogue, 3, 4)
     a, b = torch.randn(3, 5), torch.randn(5, 4)
@@ -40,18 +36,18 @@ def test_a_chain_is_applied_left_to_right_and_a_second_operand_is_its_own() -> N
 IN_FP32 = {**torch_functions.FUNCTIONS, "sigmoid": lambda x: 1 / (1 + torch.exp(-x))}
 
 
-def beside(x: torch.Tensor) -> dict[str, torch.Tensor]:
+def beside(x):
     """The value of a formula, and a gate's other one."""
     return {"x": x, "gate": x.flip(0)}
 
 
-def bounded(exact: torch.Tensor, error: torch.Tensor) -> dict[str, Bounded]:
+def bounded(exact, error):
     """The same with their bounds."""
     errors = beside(error)
     return {name: Bounded(value, errors[name]) for name, value in beside(exact).items()}
 
 
-def in_fp32(tree: ast.expr, x: torch.Tensor) -> torch.Tensor:
+def in_fp32(tree, x):
     """A formula over an fp32 tensor, each step rounded to fp32."""
     return formula.evaluate(tree, beside(x), IN_FP32, lambda value: torch.tensor(value, dtype=torch.float32))
 
@@ -86,9 +82,7 @@ FORMULAS = [
 
 @pytest.mark.parametrize("spread", [0.01, 1.0, 30.0])
 @pytest.mark.parametrize(("name", "tree"), FORMULAS)
-def test_the_bound_holds_for_fp32_arithmetic_on_an_inexact_accumulator(
-    name: str, tree: ast.expr, spread: float
-) -> None:
+def test_the_bound_holds_for_fp32_arithmetic_on_an_inexact_accumulator(name, tree, spread):
     random = torch.Generator().manual_seed(1)
     exact = torch.randn(20000, generator=random, dtype=torch.float64) * spread
     error = exact.abs() * 1e-6
@@ -101,7 +95,7 @@ def test_the_bound_holds_for_fp32_arithmetic_on_an_inexact_accumulator(
 
 
 @pytest.mark.parametrize(("name", "tree"), FORMULAS)
-def test_the_benchmark_s_formula_in_torch_is_the_reference_s(name: str, tree: ast.expr) -> None:
+def test_the_benchmark_s_formula_in_torch_is_the_reference_s(name, tree):
     random = torch.Generator().manual_seed(2)
     # Whole numbers among them: comparisons at their borders.
     x = torch.cat([torch.randn(300, generator=random, dtype=torch.float64), torch.arange(-50.0, 50.0).double()])
@@ -113,14 +107,14 @@ def test_the_benchmark_s_formula_in_torch_is_the_reference_s(name: str, tree: as
 
 
 @pytest.mark.parametrize(("name", "tree"), BUILT_IN)
-def test_the_bound_is_small_against_the_rounding_of_16_bits(name: str, tree: ast.expr) -> None:
+def test_the_bound_is_small_against_the_rounding_of_16_bits(name, tree):
     x = torch.randn(20000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected = evaluate(tree, bounded(x, torch.zeros_like(x)))
     assert bool((expected.error <= 1e-5 * expected.value.abs() + 2e-6).all())
 
 
 @pytest.mark.parametrize("operation", [name for name, _ in BUILT_IN])
-def test_what_is_nan_stays_nan_and_an_exact_infinity_is_no_excuse(operation: str) -> None:
+def test_what_is_nan_stays_nan_and_an_exact_infinity_is_no_excuse(operation):
     x = torch.tensor([[float("nan"), float("inf"), 1.0]], dtype=torch.float64)
     if OPERATIONS[operation].gated:
         x = torch.cat((x, x), -1)
@@ -132,7 +126,7 @@ def test_what_is_nan_stays_nan_and_an_exact_infinity_is_no_excuse(operation: str
     assert compare(wrong, expected).fault is not None
 
 
-def test_operands_are_read_as_fp32() -> None:
+def test_operands_are_read_as_fp32():
     third = torch.tensor([1 / 3], dtype=torch.float64)
     x = Bounded(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64))
     expected = finish(variant("fp32", "bias"), x, {"bias": third})
@@ -140,7 +134,7 @@ def test_operands_are_read_as_fp32() -> None:
     assert compare(third.half().float()[None], expected).fault is not None
 
 
-def test_a_comparison_in_doubt_allows_what_either_branch_gives() -> None:
+def test_a_comparison_in_doubt_allows_what_either_branch_gives():
     tree = constant_folding.bind("where(x > 1, 100, 0.5 * x)", frozenset({"x"}))
     x = torch.tensor([0.9, 1.0, 1.0 + 2e-7, 1.1], dtype=torch.float64)
     exact = evaluate(tree, {"x": Bounded(x, torch.zeros_like(x))})
@@ -167,7 +161,7 @@ def test_a_comparison_in_doubt_allows_what_either_branch_gives() -> None:
         ("fp16(x)", 70000.0, "inf"),
     ],
 )
-def test_what_is_infinite_or_nan_is_so_exactly(text: str, x: float, kind: str) -> None:
+def test_what_is_infinite_or_nan_is_so_exactly(text, x, kind):
     exact = torch.tensor([x], dtype=torch.float64)
     found = evaluate(constant_folding.bind(text, frozenset({"x"})), {"x": Bounded(exact, torch.zeros_like(exact))})
     assert str(float(found.value)) == kind and float(found.error) == 0.0
@@ -175,7 +169,7 @@ def test_what_is_infinite_or_nan_is_so_exactly(text: str, x: float, kind: str) -
         assert compare(torch.tensor([float(wrong)]), found).fault is not None
 
 
-def test_an_infinity_times_what_fp32_may_have_as_0_may_be_nan() -> None:
+def test_an_infinity_times_what_fp32_may_have_as_0_may_be_nan():
     gate, x = (torch.tensor([[value]], dtype=torch.float64) for value in (-200.0, torch.inf))
     found = evaluate(OPERATIONS["swiglu"].tree(), {"gate": Bounded(gate, 0 * gate), "x": Bounded(x, 0 * gate)})
     assert compare(torch.tensor([[torch.nan]]), found).fault is None
@@ -185,7 +179,7 @@ def test_an_infinity_times_what_fp32_may_have_as_0_may_be_nan() -> None:
     assert compare(torch.tensor([[torch.nan]]), found).fault is not None
 
 
-def test_integers_are_exact_until_an_operation_needs_fp32() -> None:
+def test_integers_are_exact_until_an_operation_needs_fp32():
     a, b = torch.full((2, 2000), 127, dtype=torch.int8), torch.full((2000, 2), 127, dtype=torch.int8)
     (exact,) = references(variant("int8", "relu"), a, b, {}, hardware=True)
     assert float(exact.value[0, 0]) == 2000 * 127 * 127

@@ -1,7 +1,5 @@
 """The numbers that stored operands stand for, and their product, against the definition of each format."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -18,7 +16,7 @@ INT8 = Dtype("fp16", "int8", "fp32", "fp16", None)
 MX = Dtype("mxfp4", "mxfp4", "fp32", "bf16", None)
 
 
-def test_every_byte_holds_two_elements() -> None:
+def test_every_byte_holds_two_elements():
     data = torch.arange(256, dtype=torch.uint8)[:, None]
     unsigned, signed = decoded(UINT4.stored_b, data, {})[:, 0], decoded(INT4.stored_b, data, {})[:, 0]
     for byte in range(256):
@@ -27,7 +25,7 @@ def test_every_byte_holds_two_elements() -> None:
         assert signed[2 * byte : 2 * byte + 2].tolist() == [low - 16 * (low > 7), high - 16 * (high > 7)]
 
 
-def test_every_code_of_e2m1_is_a_number_of_the_standard() -> None:
+def test_every_code_of_e2m1_is_a_number_of_the_standard():
     b = torch.arange(256, dtype=torch.uint8)[:, None]
     magnitudes = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
     expected = [-magnitudes[code - 8] if code > 7 else magnitudes[code] for code in range(16)]
@@ -40,12 +38,12 @@ def test_every_code_of_e2m1_is_a_number_of_the_standard() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float8_e8m0fnu])
-def test_scales_of_mx_are_powers_of_two(dtype: torch.dtype) -> None:
+def test_scales_of_mx_are_powers_of_two(dtype):
     found = scales(MX.stored_b, torch.arange(256, dtype=torch.uint8).view(dtype))
     assert found[:255].tolist() == [2.0 ** (byte - 127) for byte in range(255)] and bool(found[255].isnan())
 
 
-def test_every_byte_has_the_places_of_four_elements_among_eight() -> None:
+def test_every_byte_has_the_places_of_four_elements_among_eight():
     storage = replace(Dtype.of("fp16"), sparse=True).stored_b
     kept = torch.tensor([[1.0], [2.0], [3.0], [4.0]]).half()
     for first, second, third, fourth in itertools.product(range(4), repeat=4):
@@ -73,7 +71,7 @@ def test_every_byte_has_the_places_of_four_elements_among_eight() -> None:
     ],
     ids=lambda dtype: dtype.word,
 )
-def test_a_product_is_that_of_the_values(dtype: Dtype, depth: int) -> None:
+def test_a_product_is_that_of_the_values(dtype, depth):
     random = torch.Generator().manual_seed(depth)
     rows, columns = 5, 7
     a, b = dtype.stored
@@ -112,7 +110,7 @@ def test_a_product_is_that_of_the_values(dtype: Dtype, depth: int) -> None:
     assert exact.shape == error.shape == (rows, columns) and bool((error >= 0).all())
 
 
-def test_blocks_end_where_a_scale_changes() -> None:
+def test_blocks_end_where_a_scale_changes():
     dtype = Dtype.of("fp8e4m3").scaled_by({"a": [1, 32], "b": [48, 2]})
     assert blocks(dtype, 100) == [(0, 32), (32, 48), (48, 64), (64, 96), (96, 100)]
     assert blocks(dtype, 0) == [] and blocks(INT8.scaled_by({"b": [0, 1]}), 100) == [(0, 100)]

@@ -1,9 +1,6 @@
 """Sizes that calls and files give: ranges and names, read in one way, and refused with the size that is wrong."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +11,8 @@ from generator.language.call_numbers import sizes_of
 from generator.language.errors import CallError, SpecError
 from generator.problem.product import Shape
 from generator.problem.written_sizes import written_sizes
-from tests.helpers.support import BASE, GENERATED, Spoken, called
+from tests.helpers.support import BASE, GENERATED, called
 
-Cli = Callable[..., Spoken]
 POWERS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -33,7 +29,7 @@ POWERS = (1, 2, 4, 8, 16, 32, 64)
         ("5:6:*2", (5,)),
     ],
 )
-def test_a_range_has_both_its_ends(part: str, sizes: tuple[int, ...]) -> None:
+def test_a_range_has_both_its_ends(part, sizes):
     assert sizes_of([part]) == sizes
     assert written_sizes(f"{part}x16x32").m == written_sizes(f"K=32,M={part},N=16").m == sizes
     assert written_sizes(f"8x{part}x32").n == written_sizes(f"8x16x{part}").k == sizes
@@ -53,7 +49,7 @@ def test_a_range_has_both_its_ends(part: str, sizes: tuple[int, ...]) -> None:
         ("1:2x3x4+8", [Shape(1, 3, 4, 8), Shape(2, 3, 4, 8)]),
     ],
 )
-def test_a_text_is_all_combinations(text: str, shapes: list[Shape], tmp_path: Path) -> None:
+def test_a_text_is_all_combinations(text, shapes, tmp_path):
     assert list(written_sizes(text).shapes()) == list(given_shapes(text)) == shapes
     (tmp_path / "shapes.yaml").write_text(f"- {text}\n")
     assert list(read_shapes(tmp_path / "shapes.yaml")) == shapes
@@ -88,7 +84,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG)
-def test_a_wrong_size_is_told_with_its_place(text: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_size_is_told_with_its_place(text, message, tmp_path):
     with pytest.raises(CallError, match=r"^--shapes: " + re.escape(message)):
         given_shapes(text)
     path = tmp_path / "shapes.yaml"
@@ -97,7 +93,7 @@ def test_a_wrong_size_is_told_with_its_place(text: str, message: str, tmp_path: 
         read_shapes(path)
 
 
-def test_ranges_in_lists_and_suites(tmp_path: Path) -> None:
+def test_ranges_in_lists_and_suites(tmp_path):
     path = tmp_path / "shapes.json"
     path.write_text('[["1:2", 3, "4:8:*2"], [5, 6, 7, 8]]')
     four = tuple(Shape(m, 3, k) for k in (4, 8) for m in (1, 2))
@@ -111,7 +107,7 @@ def test_ranges_in_lists_and_suites(tmp_path: Path) -> None:
     assert own.shapes == (Shape(1, 3, 4), Shape(2, 3, 4)) and len(rows.shapes) > 5
 
 
-def test_a_size_that_is_listed_twice_is_one(tmp_path: Path) -> None:
+def test_a_size_that_is_listed_twice_is_one(tmp_path):
     path = tmp_path / "shapes.yaml"
     path.write_text("- 1:2x3x4\n- 2:3x3x4\n- 1x3x4\n")
     assert read_shapes(path) == (Shape(1, 3, 4), Shape(2, 3, 4), Shape(3, 3, 4))
@@ -127,7 +123,7 @@ def test_a_size_that_is_listed_twice_is_one(tmp_path: Path) -> None:
         "M=5,N=6,K=7\n8x9x10\n",
     ],
 )
-def test_sizes_as_other_tools_list_them(tmp_path: Path, text: str) -> None:
+def test_sizes_as_other_tools_list_them(tmp_path, text):
     path = tmp_path / "shapes.txt"
     path.write_text(text)
     assert read_shapes(path) == (Shape(5, 6, 7), Shape(8, 9, 10))
@@ -142,7 +138,7 @@ def test_sizes_as_other_tools_list_them(tmp_path: Path, text: str) -> None:
         ("m,n,k\n1,2\n", "2:3: shapes: K is missing"),
     ],
 )
-def test_what_is_no_size_is_named_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_no_size_is_named_with_its_line(tmp_path, text, told):
     path = tmp_path / "shapes.txt"
     path.write_text(text)
     with pytest.raises(SpecError, match=re.escape(f"{path}:{told}")):
@@ -162,12 +158,12 @@ def test_what_is_no_size_is_named_with_its_line(tmp_path: Path, text: str, told:
         ("B=3,M=1:2,N=8,K=16", [(3, 1, 8, 16), (3, 2, 8, 16)]),
     ],
 )
-def test_explain_takes_them_too(text: str, calls: list[tuple[int, ...]]) -> None:
+def test_explain_takes_them_too(text, calls):
     assert list(explain._sizes(text)) == calls
 
 
-def test_prepare_takes_them_too() -> None:
-    def shapes(text: str) -> list[tuple[int, int, tuple[int, ...]]]:
+def test_prepare_takes_them_too():
+    def shapes(text):
         return [(each.n, each.k, each.m) for each in prepare._shapes(text)]
 
     assert shapes("64x32,1:64:*2,100") == [(64, 32, (*POWERS, 100))]
@@ -175,16 +171,14 @@ def test_prepare_takes_them_too() -> None:
     assert shapes("64x32,1-2") == [(64, 32, (1, 2))]
 
 
-def test_prepare_refuses_with_the_line_of_a_size(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepare_refuses_with_the_line_of_a_size(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("shapes.txt").write_text("64x64,1\nM=2:1,N=8,K=8\n")
     said = called(capsys, "prepare", GENERATED / "ladder", "--gpu", "h200", "--shapes", "shapes.txt")
     assert said.status == 2 and "shapes.txt:2: M: the range '2:1' ends" in said.err and said.out == ""
 
 
-def test_tune_plans_a_range(cli: Cli) -> None:
+def test_tune_plans_a_range(cli):
     Path("family.yaml").write_text(BASE)
     cli("family.yaml")
     options = ("--dry-run", "--gpu", "h200", "--candidates", "1")

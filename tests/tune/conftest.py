@@ -1,10 +1,7 @@
 """A family with stand-ins for kernels, and calls of the command on a fake device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,43 +26,43 @@ class Bench:
     stop_after: int = 1000
 
     @property
-    def calls(self) -> list[Any]:
+    def calls(self):
         """The tasks of the last call: one asks a worker for its device, each other one measures a problem."""
         return self.executors[-1].calls
 
-    def said(self) -> Spoken:
+    def said(self):
         """What was printed since this was last asked for."""
         found = self.capsys.readouterr()
         return Spoken(0, found.out, found.err)
 
-    def cli(self, *arguments: object) -> Spoken:
+    def cli(self, *arguments):
         return called(self.capsys, *arguments)
 
-    def executor(self, *_: object) -> fakes.AtOnce:
+    def executor(self, *_):
         self.executors.append(fakes.AtOnce())
         self.executors[-1].stop_after, self.stop_after = self.stop_after, 1000
         return self.executors[-1]
 
-    def kernel(self, layout: str, swizzle: str) -> Path:
+    def kernel(self, layout, swizzle):
         """The file of one of the four kernels."""
         return self.folder / "generated" / "tiny" / f"gemm_fp16_{layout}_none__tiled_pointer_auto_{swizzle}.py"
 
     @property
-    def winners(self) -> Path:
+    def winners(self):
         return self.folder / "specs" / "tuned" / "nvidia_h200" / "tiny.json"
 
     @property
-    def journal(self) -> Path:
+    def journal(self):
         return self.folder / ".tune_cache" / "nvidia_h200.jsonl"
 
-    def tune(self, *arguments: str, factory: str = "tests.helpers.tune.fake_gpu:Device") -> int:
+    def tune(self, *arguments, factory="tests.helpers.tune.fake_gpu:Device"):
         """A call of the command on the fake device; raises what `main` would answer with exit status 2."""
         call = parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--workers", "0", *arguments])
         return tuning_call.tune(call, factory)
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
+def bench(tmp_path, monkeypatch, capsys):
     """The family rendered, its kernels replaced: linear ones take 5, 4 and 6 ms, grouped ones 3, 2 and 8."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -1,7 +1,5 @@
 """The command line of tune."""
 
-from __future__ import annotations
-
 import pytest
 
 from generator.commands.tune import parse
@@ -10,10 +8,8 @@ from generator.problem.product import Shape
 from generator.tune import tuning_call
 from tests.helpers.support import Spoken
 
-from .conftest import Bench
 
-
-def test_without_a_gpu_it_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_it_is_refused(bench, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     spoken = bench.cli("tune", "specs/tiny.yaml")
     assert (spoken.status, spoken.out) == (2, "")
@@ -22,7 +18,7 @@ def test_without_a_gpu_it_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPat
     assert not bench.journal.exists()
 
 
-def test_a_dry_run_lists_what_would_be_measured(bench: Bench) -> None:
+def test_a_dry_run_lists_what_would_be_measured(bench):
     arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--dry-run", "--device", "nvidia_h200"]
     spoken = bench.cli("tune", *arguments, "--candidates", "4")
     assert (spoken.status, spoken.err) == (0, "")
@@ -35,7 +31,7 @@ def test_a_dry_run_lists_what_would_be_measured(bench: Bench) -> None:
     assert not bench.journal.exists() and not bench.winners.exists()
 
 
-def test_shapes_come_from_several_files_each_once(bench: Bench) -> None:
+def test_shapes_come_from_several_files_each_once(bench):
     (bench.folder / "more.yaml").write_text("[32x32x32, 48x16x16, 64x64x64+8]")
     call = parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--shapes", "more.yaml", "--shapes", "squares"])
     shapes = tuning_call.shapes_of(call)
@@ -46,14 +42,14 @@ def test_shapes_come_from_several_files_each_once(bench: Bench) -> None:
         tuning_call.shapes_of(parse(["specs/tiny.yaml", "--shapes", "square"]))
 
 
-def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_gpus_than_there_are_is_refused(bench, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     with pytest.raises(CallError, match="--gpus: 2 requested, and torch finds 1"):
         tuning_call.tune(parse(["specs/tiny.yaml", "--gpus", "2"]))
 
 
-def test_a_mistake_is_told_before_anything_is_planned(bench: Bench) -> None:
+def test_a_mistake_is_told_before_anything_is_planned(bench):
     (bench.folder / "bad.yaml").write_text("[1x2]")
     for arguments, message in (
         (["--tuned", "x", "--journal", "specs/../x"], "--tuned and --journal name the same file"),
@@ -63,7 +59,7 @@ def test_a_mistake_is_told_before_anything_is_planned(bench: Bench) -> None:
         assert (spoken.status, spoken.out) == (2, "") and message in spoken.err
 
 
-def test_what_cannot_be_written_is_known_before_anything_is_measured(bench: Bench) -> None:
+def test_what_cannot_be_written_is_known_before_anything_is_measured(bench):
     why = "cannot be written: a part of its path is a file, where a folder must be"
     for option in ("--tuned", "--journal", "--regret"):
         spoken = bench.cli("tune", "specs/tiny.yaml", option, "specs/tiny.yaml/x")

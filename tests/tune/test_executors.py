@@ -1,9 +1,6 @@
 """Who works: processes that see one GPU each, and executors that the caller names, Dask's among them."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,6 @@ from tests.helpers.support import LONGEST, ROOT, python
 from tests.helpers.tune import fake_gpu as fakes
 from tests.helpers.tune import visible_devices as seen
 
-from .conftest import Bench
 from .test_tuning_run import ALL, winners_of
 
 #: The module of stand-ins, as `--executor` names it.
@@ -23,9 +19,7 @@ FAKES = "tests.helpers.tune.fake_gpu"
 
 
 @pytest.mark.parametrize(("visible", "expected"), [("", {"0", "1"}), ("4,GPU-b,6", {"4", "GPU-b"})])
-def test_each_process_sees_one_of_the_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, expected: set[str]
-) -> None:
+def test_each_process_sees_one_of_the_gpus(tmp_path, monkeypatch, visible, expected):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with workers.one_for_each(2) as executor:
         futures = [executor.submit(seen.devices, tmp_path, 2) for _ in range(2)]
@@ -37,19 +31,19 @@ REAL = workers.executor
 
 
 @pytest.fixture
-def processes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def processes(bench, monkeypatch):
     """Calls whose workers are what they are without a stand-in."""
     monkeypatch.setattr(workers, "executor", REAL)
     return bench
 
 
 @pytest.mark.parametrize("arguments", [("--gpus", "2"), ("--executor", f"{FAKES}:threads")])
-def test_two_processes_or_threads_tune(processes: Bench, arguments: tuple[str, ...]) -> None:
+def test_two_processes_or_threads_tune(processes, arguments):
     assert processes.tune(*arguments) == 0
     assert winners_of(processes.winners) == ALL
 
 
-def test_a_process_that_dies_ends_the_call(processes: Bench) -> None:
+def test_a_process_that_dies_ends_the_call(processes):
     fakes.write(processes.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "import os; os._exit(3)")
     assert processes.tune() == 1
     told = processes.said().err
@@ -57,7 +51,7 @@ def test_a_process_that_dies_ends_the_call(processes: Bench) -> None:
     assert not processes.winners.exists()
 
 
-def test_two_processes_of_dask_tune(processes: Bench) -> None:
+def test_two_processes_of_dask_tune(processes):
     try:
         assert processes.tune("--executor", f"{FAKES}:dasked", "--gpus", "2") == 0
     finally:
@@ -76,18 +70,18 @@ def test_two_processes_of_dask_tune(processes: Bench) -> None:
         (f"{FAKES}:no_executor", "returns str, not a concurrent.futures.Executor"),
     ],
 )
-def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
+def test_what_gives_no_executor_is_told(word, message):
     with pytest.raises(CallError) as caught:
         workers.executor(word, 1)
     assert str(caught.value).startswith("--executor: ") and message in str(caught.value)
 
 
-def test_a_worker_without_a_device_is_told(processes: Bench) -> None:
+def test_a_worker_without_a_device_is_told(processes):
     with pytest.raises(CallError, match="a worker has no device to measure on"):
         processes.tune("--executor", f"{FAKES}:threads", factory=f"{FAKES}:absent")
 
 
-def test_gates_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gates_are_tuned(tmp_path, monkeypatch):
     """B has 2N columns, and N is that of the result; the library's product is followed by the gate."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "specs").mkdir()

@@ -1,31 +1,27 @@
 """`explain` says what a spec renders and why, and what a call of its functions would run, on absent GPUs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from generator.commands.command_line import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.plan.devices import DEVICES
 from generator.tune.predicted_choice import choices
 from tests.helpers import shipped
-from tests.helpers.support import BASE, GENERATED, ROOT, Cli
+from tests.helpers.support import BASE, GENERATED, ROOT
 from tests.helpers.tuned_file import GOOD, SPEC
 
-Sizes = Callable[..., str]
 KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
-def test_a_spec_in_words(cli: Cli) -> None:
+def test_a_spec_in_words(cli):
     Path("family.yaml").write_text(
         f"{BASE}epilogue: [none, bias]\nmasking: [auto, none]\nload: [pointer, descriptor]\n"
     )
@@ -43,7 +39,7 @@ def test_a_spec_in_words(cli: Cli) -> None:
         assert f"{line}\n" in said.out
 
 
-def test_measurements_are_the_reason(cli: Cli) -> None:
+def test_measurements_are_the_reason(cli):
     Path("family.yaml").write_text(SPEC)
     Path("found.json").write_text(GOOD)
     assert cli("explain", "family.yaml").out.count("measured on Some GPU: the fastest at 1 of 2 sizes") == 2
@@ -53,7 +49,7 @@ def test_measurements_are_the_reason(cli: Cli) -> None:
     assert "measured on NVIDIA H200: the fastest at" in out
 
 
-def test_a_folder_and_a_kernel_without_their_spec(cli: Cli) -> None:
+def test_a_folder_and_a_kernel_without_their_spec(cli):
     said = cli("explain", GENERATED / "ladder" / f"{KERNEL}.py")
     assert said.status == 0 and said.out.startswith("ladder: 1 kernel of 1 contract\n")
     assert "    schedule naive: one program computes one tile, with all of K in one load\n" in said.out
@@ -61,31 +57,31 @@ def test_a_folder_and_a_kernel_without_their_spec(cli: Cli) -> None:
     assert said.out.startswith("ladder: 1 kernel of 1 contract\n") and "What is left out:\n  excluded: " in said.out
 
 
-def _without_interpreter() -> None:
+def _without_interpreter():
     os.environ.pop("TRITON_INTERPRET", None)
 
 
-def _explained(arguments: list[str]) -> tuple[int, str, str]:
+def _explained(arguments):
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         status = main(["explain", *arguments])
     return status, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
-def sizes() -> Iterator[Sizes]:
+def sizes():
     """What a call runs, in a process whose Triton is no interpreter."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, _without_interpreter) as process:
 
-        def explained(subject: Path, *arguments: str) -> str:
+        def explained(subject, *arguments):
             status, out, err = process.submit(_explained, [str(subject), *arguments]).result()
             assert (status, err) == (0, "")
-            return out[re.search(r"^(A call of|\d+ calls with)", out, re.M).start() :]  # type: ignore[union-attr]
+            return out[re.search(r"^(A call of|\d+ calls with)", out, re.M).start() :]
 
         yield explained
 
 
-def test_a_measured_size_and_another(sizes: Sizes) -> None:
+def test_a_measured_size_and_another(sizes):
     spec = ROOT / "specs" / "fp16_rcr.yaml"
     out = sizes(spec, "--sizes", "4096,4096,4096", "--only", "gemm_fp16_rcr_none")
     assert "chosen: it is the fastest of those measured at this size" in out
@@ -96,7 +92,7 @@ def test_a_measured_size_and_another(sizes: Sizes) -> None:
     assert "measured: nothing at this size" in out
 
 
-def test_what_is_not_chosen_by_measurements(sizes: Sizes, tmp_path: Path) -> None:
+def test_what_is_not_chosen_by_measurements(sizes, tmp_path):
     spec = tmp_path / "family.yaml"
     spec.write_text(BASE + "masking: none\n")
     assert "chosen: computed from M, N, K and the device" in sizes(spec, "--sizes", "4096,4096,4096")
@@ -108,12 +104,12 @@ def test_what_is_not_chosen_by_measurements(sizes: Sizes, tmp_path: Path) -> Non
     assert "chosen: nothing like it was measured on this device, so the analytic model decides" in out
 
 
-def test_a_call_that_goes_on_as_another_contract(sizes: Sizes) -> None:
+def test_a_call_that_goes_on_as_another_contract(sizes):
     out = sizes(shipped.folder("tf32"), "--sizes", "4096,4096,4096", "--only", "gemm_tf32_crr_none")
     assert "an operand is copied first" in out and "gemm_tf32_crr_none runs gemm_tf32_rrr_none__" in out
 
 
-def test_several_sizes_are_a_line_for_each_choice(sizes: Sizes) -> None:
+def test_several_sizes_are_a_line_for_each_choice(sizes):
     out = sizes(GENERATED / "fp16_rcr", "--sizes", "1:8192:*2,4096,4096", "--only", "gemm_fp16_rcr_none")
     head, contract, *lines = out.splitlines()
     assert head == "14 calls with contiguous operands on NVIDIA H200:" and contract == "  gemm_fp16_rcr_none"
@@ -123,14 +119,14 @@ def test_several_sizes_are_a_line_for_each_choice(sizes: Sizes) -> None:
     assert out.startswith("2 calls with contiguous operands on NVIDIA A100-SXM4-80GB:\n")
 
 
-def test_a_batch_and_a_gate(sizes: Sizes) -> None:
+def test_a_batch_and_a_gate(sizes):
     out = sizes(shipped.folder("batched"), "--sizes", "3,512,512,512", "--only", "bmm_bf16_rrr_none")
     assert "A call of 3x512x512x512" in out and "configuration: BLOCK_M" in out
     out = sizes(GENERATED / "fused", "--sizes", "4096,14336,4096", "--only", "*swiglu")
     assert "measured: " in out and "the vendor's library" in out
 
 
-def test_rows_of_groups_are_those_of_all_together(sizes: Sizes) -> None:
+def test_rows_of_groups_are_those_of_all_together(sizes):
     """481e9 products take an H200 more than 1 ms; of eight times as many rows they would take 8 ms."""
     out = sizes(GENERATED / "grouped", "--sizes", "8,4096,14336,4096", "--only", "gmm_bf16_rcr_swiglu")
     estimates = [float(line.split()[1]) for line in out.splitlines() if line.startswith("    estimate: ")]
@@ -138,7 +134,7 @@ def test_rows_of_groups_are_those_of_all_together(sizes: Sizes) -> None:
 
 
 @pytest.fixture(scope="module")
-def family() -> Rendered:
+def family():
     return read(GENERATED / "fp32")
 
 
@@ -156,9 +152,7 @@ def family() -> Rendered:
         *(("ccr", (63, 4096, 4096), "ccr"), ("ccr", (6, 45312, 8576), "ccr")),
     ],
 )
-def test_fp32_is_chosen_by_what_was_measured(
-    family: Rendered, layout: str, sizes: tuple[int, int, int], runs: str
-) -> None:
+def test_fp32_is_chosen_by_what_was_measured(family, layout, sizes, runs):
     name = f"gemm_fp32_{layout}_none"
     (found,) = choices(family.folder, [name], family.by_name, [sizes], DEVICES["nvidia_h200"])
     assert found.refused is None and found.contract == name

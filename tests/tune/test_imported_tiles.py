@@ -1,10 +1,7 @@
 """Tiles of vLLM: candidates beside those of the model, winners only where they are trusted, and told where unknown."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +9,6 @@ from generator.language import tuned_file
 from generator.language.errors import CallError
 from generator.problem.product import Shape
 from generator.tune import imported_tiles
-from tests.helpers.support import Cli, Spoken
 
 SPEC = (
     "summary: Layers.\nlayout: rcr\ndtype: bf16\nbatch: {batch}\nselect: table\ntuned: layers.json\nschedule: tiled\n"
@@ -25,12 +21,12 @@ BLOCKS = "N=2112,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,
 EXPERTS = "E=8,N=14336,device_name=NVIDIA_H200.json"
 
 
-def tile(m: int, n: int, k: int, group: int, warps: int, stages: int, **more: int) -> dict[str, int]:
+def tile(m, n, k, group, warps, stages, **more):
     names = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
     return {**dict(zip(names, (m, n, k, group, warps, stages))), **more}
 
 
-TILES: dict[str, Any] = {
+TILES = {
     "triton_version": "3.4.0",
     "1": tile(16, 64, 128, 1, 4, 3),
     "64": tile(64, 128, 64, 16, 4, 4, SPLIT_K=1),
@@ -40,12 +36,12 @@ LACKING = "no kernel has {m: 256, n: 128, k: 64, group: 8, warps: 8, stages: 3};
 
 
 @pytest.fixture
-def tune(cli: Cli) -> Cli:
+def tune(cli):
     """`tune` with a file of vLLM, for a family that is rendered beside it."""
     for name in (BLOCKS, EXPERTS):
         Path(name).write_text(json.dumps(TILES))
 
-    def run(file: str, *words: str, batch: str = "none") -> Spoken:
+    def run(file, *words, batch="none"):
         Path("layers.yaml").write_text(SPEC.format(batch=batch))
         assert cli("layers.yaml", "--out", "out").status == 0
         return cli("tune", "layers.yaml", "--out", "out", "--import", "vllm", file, "--device", "nvidia_h200", *words)
@@ -53,7 +49,7 @@ def tune(cli: Cli) -> Cli:
     return run
 
 
-def test_its_rows_are_measured_beside_the_models_candidates(tune: Cli) -> None:
+def test_its_rows_are_measured_beside_the_models_candidates(tune):
     said = tune(BLOCKS, "--dry-run", "--candidates", "1")
     assert said.status == 0
     found = said.out.split("gemm_bf16_rcr_none ")[1:]
@@ -64,7 +60,7 @@ def test_its_rows_are_measured_beside_the_models_candidates(tune: Cli) -> None:
     assert not Path("layers.json").exists()
 
 
-def test_only_trust_makes_winners_of_what_was_not_measured(tune: Cli, cli: Cli) -> None:
+def test_only_trust_makes_winners_of_what_was_not_measured(tune, cli):
     said = tune(BLOCKS, "--trust")
     assert (said.status, said.out) == (0, "layers.json: 2 winners, none of them measured\n") and LACKING in said.err
     found = tuned_file.parse(Path("layers.json").read_text())
@@ -80,7 +76,7 @@ def test_only_trust_makes_winners_of_what_was_not_measured(tune: Cli, cli: Cli) 
     assert Path("mine.json").read_text() == "{}"
 
 
-def test_fused_experts_need_sizes_and_take_the_row_of_the_nearest_m(tune: Cli) -> None:
+def test_fused_experts_need_sizes_and_take_the_row_of_the_nearest_m(tune):
     said = tune(EXPERTS, "--dry-run", batch="grouped")
     assert said.status == 2 and f"the name of {EXPERTS} has no N and K: give the sizes with --shapes" in said.err
     said = tune(EXPERTS, "--trust", "--shapes", "8g70x2048x4096", "--shapes", "8g300x2048x4096", batch="grouped")
@@ -89,13 +85,13 @@ def test_fused_experts_need_sizes_and_take_the_row_of_the_nearest_m(tune: Cli) -
     assert winner["config"]["BLOCK_M"] == 64 and (winner["divided"], winner["batch"]) == (True, 8)
 
 
-def test_nothing_that_fits_writes_nothing(tune: Cli) -> None:
+def test_nothing_that_fits_writes_nothing(tune):
     Path(BLOCKS).write_text(json.dumps({"512": tile(16, 64, 128, 1, 4, 3, kpack=2)}))
     said = tune(BLOCKS, "--trust")
     assert said.status == 1 and "kpack: 2}" in said.err and not Path("layers.json").exists()
 
 
-def test_a_kernel_without_bands_has_a_group_of_one() -> None:
+def test_a_kernel_without_bands_has_a_group_of_one():
     tiles = imported_tiles.ImportedTiles(Path(BLOCKS), {1: TILES["1"]})
     config = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "num_warps": 4, "num_stages": 3}
     assert tiles.takes(Shape(5, 5, 5), config) and not tiles.takes(Shape(5, 5, 5), {**config, "SPLIT": 2})
@@ -109,7 +105,7 @@ def test_a_kernel_without_bands_has_a_group_of_one() -> None:
         ("vllm", None, "there is no file"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, kind: str, text: str | None, message: str) -> None:
+def test_other_files_are_refused(tmp_path, kind, text, message):
     path = tmp_path / BLOCKS
     if text is not None:
         path.write_text(text)
@@ -125,6 +121,6 @@ def test_other_files_are_refused(tmp_path: Path, kind: str, text: str | None, me
         (("--import", "vllm", "f.json", "--again", "--device", "nvidia_h200"), "--import gives candidates"),
     ],
 )
-def test_options_that_do_not_go_together(cli: Cli, words: tuple[str, ...], message: str) -> None:
+def test_options_that_do_not_go_together(cli, words, message):
     said = cli("tune", "layers.yaml", *words)
     assert said.status == 2 and message in said.err

@@ -1,14 +1,10 @@
 """The journal: what a line holds, which outcomes replace which, and what a file of another format is told."""
 
-from __future__ import annotations
-
 import bz2
 import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +30,7 @@ OUTCOME = TrialOutcome(
 )
 
 
-def kept(path: Path, *appended: tuple[str, str, MeasurementSource, dict[str, str]]) -> list[str]:
+def kept(path, *appended):
     """The keys that a journal holds after outcomes were appended in a run that ended in good order."""
     with Journal(path) as journal:
         for key, about, place, kernels in appended:
@@ -43,12 +39,12 @@ def kept(path: Path, *appended: tuple[str, str, MeasurementSource, dict[str, str
     return list(Journal(path).outcomes)
 
 
-def _of(kernels: Mapping[str, str]) -> TrialOutcome:
+def _of(kernels):
     """The outcome, as if only these kernels had been measured."""
     return replace(_without(OUTCOME, {each.kernel for each in OUTCOME.times} - kernels.keys()), whole=True)
 
 
-def test_a_line_gives_back_the_outcome(tmp_path: Path) -> None:
+def test_a_line_gives_back_the_outcome(tmp_path):
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
         journal.append("first", ABOUT, OUTCOME, PLACE, KERNELS)
@@ -60,7 +56,7 @@ def test_a_line_gives_back_the_outcome(tmp_path: Path) -> None:
     assert path.read_text().count("BLOCK_M") == 4, "once for two rows; winner, runner-up and failure"
 
 
-def test_what_was_measured_of_other_code_or_elsewhere_is_kept_and_does_not_stand(tmp_path: Path) -> None:
+def test_what_was_measured_of_other_code_or_elsewhere_is_kept_and_does_not_stand(tmp_path):
     path = tmp_path / "journal.jsonl"
     elsewhere = ("b", ABOUT, replace(PLACE, triton="3.7.1"), KERNELS)
     part = ("c", ABOUT, PLACE, {**KERNELS, "gemm__two": "other code"})
@@ -74,7 +70,7 @@ def test_what_was_measured_of_other_code_or_elsewhere_is_kept_and_does_not_stand
     assert Journal(path).places == [elsewhere[2], PLACE]
 
 
-def test_of_equal_keys_the_last_line_counts(tmp_path: Path) -> None:
+def test_of_equal_keys_the_last_line_counts(tmp_path):
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
         journal.append("a", ABOUT, OUTCOME, PLACE, KERNELS)
@@ -84,13 +80,13 @@ def test_of_equal_keys_the_last_line_counts(tmp_path: Path) -> None:
     assert Journal(path).outcomes == {"b": Journal(path).outcomes["b"], "a": TrialOutcome(lost="no answer")}
 
 
-def _append(path: Path, name: str, count: int) -> None:
+def _append(path, name, count):
     with Journal(path) as journal:
         for number in range(count):
             journal.append(f"{name}{number}", f"family/gemm {name}{number}", OUTCOME, PLACE, KERNELS)
 
 
-def test_several_processes_append_to_one_journal(tmp_path: Path) -> None:
+def test_several_processes_append_to_one_journal(tmp_path):
     path = tmp_path / "journal.jsonl"
     assert side_by_side(_append, (path, "a", 8), (path, "b", 8)) == [0, 0]
     wanted = {f"{name}{number}" for name in "ab" for number in range(8)}
@@ -98,7 +94,7 @@ def test_several_processes_append_to_one_journal(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["journal.jsonl"]
 
 
-def test_a_run_sees_what_another_has_appended(tmp_path: Path) -> None:
+def test_a_run_sees_what_another_has_appended(tmp_path):
     path = tmp_path / "journal.jsonl"
     with Journal(path) as first, Journal(path) as second:
         first.append("a", ABOUT, OUTCOME, PLACE, KERNELS)
@@ -109,7 +105,7 @@ def test_a_run_sees_what_another_has_appended(tmp_path: Path) -> None:
         assert list(first.outcomes) == ["b"], "somebody has deleted a line"
 
 
-def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path: Path) -> None:
+def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path):
     path = tmp_path / "journal.jsonl"
     assert kept(path, ("a", ABOUT, PLACE, KERNELS)) == ["a"]
     line = path.read_text()
@@ -131,7 +127,7 @@ def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path: Path) -> N
         ("\n", ":1: is no outcome: is not JSON"),
     ],
 )
-def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: str, words: str) -> None:
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path, text, words):
     path = tmp_path / "notes.txt"
     path.write_text(text)
     with pytest.raises(CallError, match=re.escape(f"--journal: {path}") + ".*" + re.escape(words)):
@@ -139,7 +135,7 @@ def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: str
     assert path.read_text() == text
 
 
-def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
+def test_what_no_reader_would_accept_is_not_written(tmp_path):
     path = tmp_path / "journal.jsonl"
     wrong = replace(OUTCOME, times=(Timed("gemm__one", ROWS[0], math.nan),), winner=None)
     with Journal(path) as journal:
@@ -149,7 +145,7 @@ def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
     assert Journal(path).outcomes == {"b": TrialOutcome(lost="half of ?")}
 
 
-def test_a_link_to_a_journal_stays_one(tmp_path: Path) -> None:
+def test_a_link_to_a_journal_stays_one(tmp_path):
     real, link = tmp_path / "real" / "journal.jsonl", tmp_path / "journal.jsonl"
     real.parent.mkdir()
     with Journal(real):
@@ -160,7 +156,7 @@ def test_a_link_to_a_journal_stays_one(tmp_path: Path) -> None:
     assert link.is_symlink() and list(Journal(real).outcomes) == ["a"]
 
 
-def test_a_packed_journal_is_read_and_not_added_to(tmp_path: Path) -> None:
+def test_a_packed_journal_is_read_and_not_added_to(tmp_path):
     plain, packed = tmp_path / "journal.jsonl", tmp_path / "journal.jsonl.bz2"
     kept(plain, ("first", ABOUT, PLACE, KERNELS))
     packed.write_bytes(bz2.compress(plain.read_bytes()))

@@ -1,7 +1,5 @@
 """The smallest portfolio: what is taken out loses little everywhere, and nothing more can be taken out."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics
@@ -9,7 +7,7 @@ import statistics
 from generator.plan import devices
 from generator.problem.product import Shape
 from generator.runtime import fitted
-from generator.tune.outcome import ConfirmedWinner, Row, Timed, row_of
+from generator.tune.outcome import ConfirmedWinner, Timed, row_of
 from generator.tune.pruning import LARGEST, MEAN, MODELLED, portfolio, predicted, pruned
 from generator.tune.rate_fit import RateFit
 from generator.tune.samples import Sample
@@ -20,11 +18,11 @@ CONTRACT = "gemm_fp16_rcr_none"
 SIZES = [(m, 1024, 1024) for m in range(1, 41)]
 
 
-def row(kernel: str, m: int) -> Row:
+def row(kernel, m):
     return row_of(CONTRACT, f"{CONTRACT}__{kernel}", {"BLOCK_M": m})
 
 
-def samples(times: dict[Row, list[float]]) -> list[Sample]:
+def samples(times):
     """The seconds of each configuration at each of the sizes; NaN for sizes at which it was not measured."""
     return [
         Sample(row, size, 2, seconds)
@@ -34,7 +32,7 @@ def samples(times: dict[Row, list[float]]) -> list[Sample]:
     ]
 
 
-def losses(kept: frozenset[Row], measured: list[Sample]) -> list[float]:
+def losses(kept, measured):
     found = []
     for size in sorted({sample.sizes for sample in measured}):
         own = [sample for sample in measured if sample.sizes == size]
@@ -43,7 +41,7 @@ def losses(kept: frozenset[Row], measured: list[Sample]) -> list[float]:
     return found
 
 
-def test_what_never_wins_goes_first_and_what_alone_was_measured_stays() -> None:
+def test_what_never_wins_goes_first_and_what_alone_was_measured_stays():
     best, near, slow, alone = row("a", 16), row("a", 32), row("b", 16), row("c", 16)
     nothing = math.nan
     times = {
@@ -55,13 +53,13 @@ def test_what_never_wins_goes_first_and_what_alone_was_measured_stays() -> None:
     assert portfolio(samples(times)) == {best, alone}
 
 
-def test_one_size_that_would_lose_too_much_keeps_its_configuration() -> None:
+def test_one_size_that_would_lose_too_much_keeps_its_configuration():
     usual, rare = row("a", 16), row("b", 16)
     for loss, kept in ((LARGEST * 0.99, {usual}), (LARGEST * 1.01, {usual, rare})):
         assert portfolio(samples({usual: [1.0] * 39 + [1 + loss], rare: [2.0] * 39 + [1.0]})) == kept
 
 
-def test_a_whole_kernel_goes_before_single_configurations() -> None:
+def test_a_whole_kernel_goes_before_single_configurations():
     """Without either kernel the other has all that is needed: one of the two remains, not half of each."""
     times = {
         row(kernel, m): [1.0 if size % 2 == m // 32 else 1.5 for size in range(40)] for kernel in "ab" for m in (16, 32)
@@ -70,7 +68,7 @@ def test_a_whole_kernel_goes_before_single_configurations() -> None:
     assert len(kept) == 2 and len({kernel for _, kernel, _ in kept}) == 1
 
 
-def test_what_remains_of_random_times_loses_little_and_cannot_be_less() -> None:
+def test_what_remains_of_random_times_loses_little_and_cannot_be_less():
     draw = random.Random(0)
     times = {row(kernel, m): [draw.uniform(1.0, 1.2) for _ in SIZES] for kernel in "abc" for m in range(16, 26)}
     measured = samples(times)
@@ -84,7 +82,7 @@ def test_what_remains_of_random_times_loses_little_and_cannot_be_less() -> None:
     assert portfolio(measured) == kept
 
 
-def test_what_one_contract_needs_the_others_keep() -> None:
+def test_what_one_contract_needs_the_others_keep():
     one = samples({row("a", 16): [1.0] * 40, row("a", 32): [1.1] * 40, row("a", 64): [1.2] * 40})
     other = [Sample(("gemm_fp16_rrr_none", *each.row[1:]), each.sizes, 2, 1 / each.seconds) for each in one[:80]]
     assert {(contract, config) for contract, _, config in portfolio(one + other)} == {
@@ -92,12 +90,12 @@ def test_what_one_contract_needs_the_others_keep() -> None:
     }
 
 
-def test_modelled_times_keep_what_no_measured_size_needs() -> None:
+def test_modelled_times_keep_what_no_measured_size_needs():
     best, other = row("a", 16), row("a", 32)
     measured = samples({best: [1.0] * 40, other: [1.2] * 40})
     assert portfolio(measured) == {best}
 
-    def elsewhere(loss: float) -> list[Sample]:
+    def elsewhere(loss):
         sizes = [(m, 64, 65536) for m in (1, 2)]
         return [Sample(each, size, 2, 1 + loss * (each == best)) for each in (best, other) for size in sizes]
 
@@ -108,7 +106,7 @@ def test_modelled_times_keep_what_no_measured_size_needs() -> None:
     assert portfolio(measured, near) == {best} and portfolio(measured + near) == {best, other}
 
 
-def test_times_are_modelled_of_what_was_measured_often_at_sizes_that_were_not() -> None:
+def test_times_are_modelled_of_what_was_measured_often_at_sizes_that_were_not():
     rates = (1, 1e-6, 1e-6, 1e-6, 4e12, 2e-6, 0.0, 0.0)
     config = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
     often, seldom = (row_of(CONTRACT, f"{CONTRACT}__a", config | {"BLOCK_M": m}) for m in (64, 32))
@@ -121,7 +119,7 @@ def test_times_are_modelled_of_what_was_measured_often_at_sizes_that_were_not() 
     assert [found.seconds] == fitted.seconds([fitted.rated(config, rates)], found.sizes, device.multiprocessors, 2)
 
 
-def test_a_winner_that_is_taken_out_is_replaced_by_the_fastest_that_remains() -> None:
+def test_a_winner_that_is_taken_out_is_replaced_by_the_fastest_that_remains():
     out, second, third = (row("a", m) for m in (16, 32, 64))
     measured = samples({out: [1.0], second: [1.01], third: [1.02]})
     size = Shape(*SIZES[0])

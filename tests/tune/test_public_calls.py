@@ -1,11 +1,7 @@
 """From a spec that names a file of winners which does not exist yet to a function that runs them."""
 
-from __future__ import annotations
-
 import json
 import re
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,8 +17,6 @@ from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers.support import ROOT, forget, python
 from tests.helpers.tune import fake_gpu as fakes
 
-from .conftest import Bench
-
 OWN = (
     "summary: A layer of one's own.\nlayout: rcr\ndtype: fp16\nepilogue: bias+own\nmasking: mnk\nswizzle: linear\n"
     "schedule: tiled\nload: pointer\nproduct: direct\nSELECT\ntuned: found/mine.json\n"
@@ -32,7 +26,7 @@ OWN = (
 CONTRACT = "gemm_fp16_rcr_bias_own"
 
 
-def tuned_in(folder: Path, shapes: str) -> subprocess.CompletedProcess[str]:
+def tuned_in(folder, shapes):
     """A call that tunes the spec of a folder at the shapes, its kernels interpreted."""
     (folder / "shapes.yaml").write_text(shapes)
     path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
@@ -43,7 +37,7 @@ def tuned_in(folder: Path, shapes: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("select", ["table", pytest.param("fastest", marks=pytest.mark.product)])
-def test_one_call_renders_measures_writes_and_renders_again(tmp_path: Path, select: str) -> None:
+def test_one_call_renders_measures_writes_and_renders_again(tmp_path, select):
     (tmp_path / "own.yaml").write_text(OWN.replace("SELECT", f"select: {select}"))
     lines = tuned_in(tmp_path, "[16x32x16, 48x16x32]").stdout.splitlines()
     found = json.loads((tmp_path / "found" / "mine.json").read_text())
@@ -71,7 +65,7 @@ def test_one_call_renders_measures_writes_and_renders_again(tmp_path: Path, sele
     forget("own")
 
 
-def test_a_spec_that_does_not_name_the_file_is_told(bench: Bench) -> None:
+def test_a_spec_that_does_not_name_the_file_is_told(bench):
     for file in bench.folder.glob("generated/tiny/gemm*"):
         fakes.write(file, "5e-3, 4e-3, 6e-3")
     assert bench.tune() == 0
@@ -81,7 +75,7 @@ def test_a_spec_that_does_not_name_the_file_is_told(bench: Bench) -> None:
     assert f"specs/tiny.yaml does not name specs/tuned/nvidia_h200/tiny.json: {named}" in said.out
 
 
-def test_a_file_that_is_shared_with_another_family_is_not_written(bench: Bench) -> None:
+def test_a_file_that_is_shared_with_another_family_is_not_written(bench):
     """`tiny` names a file of more contracts than it has: its winners go to a file of its own."""
     assert bench.tune() == 0
     shared = bench.folder / "specs" / "shared.json"
@@ -104,7 +98,7 @@ def test_a_file_that_is_shared_with_another_family_is_not_written(bench: Bench) 
     assert shared.read_bytes() == before
 
 
-def test_a_family_that_is_not_rendered_loses_no_winners(bench: Bench) -> None:
+def test_a_family_that_is_not_rendered_loses_no_winners(bench):
     assert bench.tune() == 0
     before = bench.winners.read_bytes()
     arguments = ["specs/tiny.yaml", "--again", "--device", "nvidia_h200", "--out", "nowhere"]
@@ -116,7 +110,7 @@ def test_a_family_that_is_not_rendered_loses_no_winners(bench: Bench) -> None:
     assert bench.winners.read_bytes() == before
 
 
-def test_the_smallest_portfolio_keeps_what_the_journal_does_not_have(bench: Bench) -> None:
+def test_the_smallest_portfolio_keeps_what_the_journal_does_not_have(bench):
     assert bench.tune() == 0
     before = json.loads(bench.winners.read_text())
     lines = bench.journal.read_text().splitlines(keepends=True)
@@ -129,7 +123,7 @@ def test_the_smallest_portfolio_keeps_what_the_journal_does_not_have(bench: Benc
     assert [w["config"] for w in after["winners"]] == [w["config"] for w in before["winners"]]
 
 
-def test_a_second_device_borrows_what_the_first_one_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_device_borrows_what_the_first_one_measured(bench, monkeypatch):
     # Two sizes are enough, in this process.
     monkeypatch.setattr("generator.tune.rate_fit._FEWEST", 2)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
@@ -154,14 +148,12 @@ def test_a_second_device_borrows_what_the_first_one_measured(bench: Bench, monke
             tuning_call.again(parse([*arguments, "--also", wrong]))
 
 
-def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lost(*arguments: object) -> None:
+def test_a_device_that_is_lost_while_functions_are_compared_is_reported(bench, monkeypatch):
+    def lost(*arguments):
         raise RuntimeError("the device is lost")
 
     monkeypatch.setattr(trial_worker, "functions", lost)
-    pair = public_calls.Pair("gemm_fp16_rcr_none", SimpleNamespace(shape="32x32x32"), *[None] * 2)  # type: ignore[arg-type]
+    pair = public_calls.Pair("gemm_fp16_rcr_none", SimpleNamespace(shape="32x32x32"), *[None] * 2)
     assert public_calls.compare([pair, pair], fakes.AtOnce(), float("inf"))
     assert bench.said().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
 
@@ -178,9 +170,7 @@ def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
         ("grouped_k", "[4g16x16x32, 5g32x16x3]", {(4, 16, 16, 8): (4, 16, 16, 32), (5, 32, 16, 1): (5, 32, 16, 3)}),
     ],
 )
-def test_groups_are_tuned_and_what_won_is_run(
-    tmp_path: Path, batch: str, shapes: str, calls: dict[tuple[int, ...], tuple[int, ...]]
-) -> None:
+def test_groups_are_tuned_and_what_won_is_run(tmp_path, batch, shapes, calls):
     """A size has one winner for all routings that were measured, and none without equal groups."""
     inner = batch == "grouped_k"
     spec = OWN.replace("epilogue: bias+own", f"batch: {batch}\nstore: pointer").partition("ops:")

@@ -3,11 +3,8 @@
 The function takes the first kernel, whose order of tiles is grouped, and its first configuration.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,22 +24,20 @@ from generator.tune.trial_selection import Candidate, Trial
 from generator.tune.winners import MeasurementSource
 from tests.helpers.tune import fake_gpu as fakes
 
-from .conftest import Bench
-
 FILE = Path("regret.json")
 PLACE = MeasurementSource("NVIDIA H200", 132, "2.11.0", "3.7.1")
 
 
-def sizes_of(bench: Bench) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((bench.folder / FILE).read_text())["sizes"]
+def sizes_of(bench):
+    found = json.loads((bench.folder / FILE).read_text())["sizes"]
     return found
 
 
-def measured(bench: Bench, *arguments: str) -> int:
+def measured(bench, *arguments):
     return bench.tune("--regret", str(FILE), *arguments)
 
 
-def test_the_choice_is_timed_beside_the_fastest(bench: Bench) -> None:
+def test_the_choice_is_timed_beside_the_fastest(bench):
     """3 ms are chosen; 2 ms are the best."""
     assert measured(bench) == 0
     assert not bench.winners.exists() and len(Journal(bench.journal).outcomes) == 4
@@ -65,7 +60,7 @@ def test_the_choice_is_timed_beside_the_fastest(bench: Bench) -> None:
     assert "regret 50.0%" in spoken.err
 
 
-def test_a_second_call_measures_nothing_and_writes_the_same(bench: Bench) -> None:
+def test_a_second_call_measures_nothing_and_writes_the_same(bench):
     bench.stop_after = 3
     with pytest.raises(KeyboardInterrupt):
         measured(bench)
@@ -81,7 +76,7 @@ def test_a_second_call_measures_nothing_and_writes_the_same(bench: Bench) -> Non
     assert "<title>regret</title>" in Path("regret.html").read_text()
 
 
-def test_another_choice_is_measured_again(bench: Bench) -> None:
+def test_another_choice_is_measured_again(bench):
     """What is chosen depends on every file of the family, as `_tuned.py` where there is one."""
     measured(bench)
     chooser = bench.folder / "generated" / "tiny" / "_runtime" / "launch.py"
@@ -100,9 +95,7 @@ def test_another_choice_is_measured_again(bench: Bench) -> None:
         ("3e-3, 4e-3, 6e-3", 2, ("--candidates", "1"), (1, 6e-3, 3e-3, True, 1)),
     ],
 )
-def test_a_choice_is_timed_as_a_candidate_or_by_its_call(
-    bench: Bench, costs: str, chosen: int, candidates: tuple[str, ...], expected: tuple[object, ...]
-) -> None:
+def test_a_choice_is_timed_as_a_candidate_or_by_its_call(bench, costs, chosen, candidates, expected):
     for layout in ("rcr", "rrr"):
         fakes.write(bench.kernel(layout, "grouped"), costs, chosen=chosen)
     assert measured(bench, *candidates) == 0
@@ -112,14 +105,14 @@ def test_a_choice_is_timed_as_a_candidate_or_by_its_call(
 
 
 @pytest.mark.parametrize("body", ["out.copy_(result * 1.02)", "raise RuntimeError('no such instruction')"])
-def test_a_wrong_choice_is_a_fault_without_regret(bench: Bench, body: str) -> None:
+def test_a_wrong_choice_is_a_fault_without_regret(bench, body):
     fakes.write(bench.kernel("rcr", "grouped"), "3e-3, 2e-3, 8e-3", body)
     assert measured(bench) == 1
     assert [each["contract"] for each in sizes_of(bench)] == ["gemm_fp16_rrr_none"] * 2
     assert "tune: gemm_fp16_rcr_none 32x32x32: gemm_fp16_rcr_none__" in bench.said().err
 
 
-def test_every_configuration_is_measured_in_groups(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_configuration_is_measured_in_groups(bench, monkeypatch):
     """The best of a group meets the next group in the same rounds, and its memory is given back between groups."""
     measured(bench)
     whole = sizes_of(bench)
@@ -131,11 +124,11 @@ def test_every_configuration_is_measured_in_groups(bench: Bench, monkeypatch: py
     assert fakes.freed == 4 * (2 + 2), "between three groups, before the last pass and at the end"
 
 
-def test_a_group_is_small_if_partial_sums_are_large() -> None:
+def test_a_group_is_small_if_partial_sums_are_large():
     """8192x8192 in fp32 is 268 MB; 16 parts of it are 4.3 GB, and 8 GB are recorded at a time."""
     contestant = Contestant("", "tiny", "k__a", Path("k.py"), "", Layout.of("rcr"))
 
-    def sizes(split: int, size: int) -> list[int]:
+    def sizes(split, size):
         config = {"BLOCK_M": 16} | ({"SPLIT": split} if split else {})
         candidates = tuple(Candidate(contestant, index, config, 1.0) for index in range(70))
         problem = Problem(Shape(size, size, 64), Dtype.of("fp16"), Layout.of("rcr"), Epilogue())
@@ -148,7 +141,7 @@ def test_a_group_is_small_if_partial_sums_are_large() -> None:
     assert sizes(8, 8192) == [3] * 23 + [1]
 
 
-def test_regret_is_of_all_kernels_of_a_contract(bench: Bench) -> None:
+def test_regret_is_of_all_kernels_of_a_contract(bench):
     with pytest.raises(CallError, match="--regret compares with all kernels of a contract; --only omits some of gemm"):
         measured(bench, "--only", "*_linear")
     assert not bench.journal.exists()
@@ -156,7 +149,7 @@ def test_regret_is_of_all_kernels_of_a_contract(bench: Bench) -> None:
     assert {each["contract"] for each in sizes_of(bench)} == {"gemm_fp16_rrr_none"}
 
 
-def test_unseen_sizes_have_regret_and_no_winner(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unseen_sizes_have_regret_and_no_winner(bench, monkeypatch):
     monkeypatch.setattr(suite, "_unseen", lambda: (Shape(16, 64, 32), Shape(32, 32, 32)))
     assert measured(bench) == 0
     assert len(sizes_of(bench)) == 4
@@ -165,12 +158,12 @@ def test_unseen_sizes_have_regret_and_no_winner(bench: Bench, monkeypatch: pytes
     assert "which has 4 outcomes: 4 of sizes that nothing is fitted to" in bench.said().err
 
 
-def lines_of(*found: Regret) -> list[str]:
+def lines_of(*found):
     return tuning_report.of_regret(RegretResults(PLACE, found)).markdown().splitlines()
 
 
-def test_the_report_has_means_by_m() -> None:
-    def one(m: int, excess: float, contract: str = "gemm_fp16_rcr_none") -> Regret:
+def test_the_report_has_means_by_m():
+    def one(m, excess, contract="gemm_fp16_rcr_none"):
         chosen = Chosen("k__a", {"BLOCK_M": 16}, 1 + excess)
         return Regret("tiny", contract, Shape(m, 256, 512), excess, chosen, Timed("k__b", {"BLOCK_M": 16}, 1.0), 6)
 
@@ -186,7 +179,7 @@ def test_the_report_has_means_by_m() -> None:
     assert every.startswith("| all | 6 |") and lines_of()[4:] == ["| all | 0 | — | — | — | — | — |"]
 
 
-def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_file_is_read_as_it_was_written(tmp_path):
     chosen, best = Chosen("k__a", {"BLOCK_M": 16}, 2e-3, True), Timed("bmm_fp16_rcr_none__b", {"BLOCK_M": 32}, 1e-3)
     kept = RegretResults(
         PLACE, (Regret("tiny", "bmm_fp16_rcr_none", Shape(1, 2, 3, batch=4), 1.0, chosen, best, 6, 3e-3),)

@@ -1,12 +1,9 @@
 """Measured times as samples: several outcomes of a size are combined, and unaligned operands are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
-from generator.language.model import Variant
 from generator.plan.expand import expand
 from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome, outcome_of, plain, row_of
 from generator.tune.samples import Sample, all_round, moved_by, samples_of
@@ -15,31 +12,31 @@ from tests.helpers.support import BASE, read_text
 KERNEL = "tiled_pointer_auto_grouped"
 
 
-def variants(layout: str) -> dict[str, Variant]:
+def variants(layout):
     spec = read_text(BASE.replace("layout: rcr", f"layout: {layout}"))
     return {kernel.name: kernel.variant for kernel in expand(spec).kernels}
 
 
-def outcome(contract: str, sizes: tuple[int, int, int], times: dict[int, float]) -> TrialOutcome:
+def outcome(contract, sizes, times):
     """Times by BLOCK_M."""
     timed = tuple(Timed(f"{contract}__{KERNEL}", {"BLOCK_M": m}, seconds) for m, seconds in times.items())
     best = min(timed, key=lambda each: each.seconds)
     return TrialOutcome(timed, (), ConfirmedWinner(contract, *sizes, best.kernel, best.config, best.seconds))
 
 
-def times_of(outcomes: list[TrialOutcome], layout: str = "rcr") -> dict[int, float]:
+def times_of(outcomes, layout="rcr"):
     found = list(samples_of(outcomes, variants(layout)))
     assert len({sample.row for sample in found}) == len(found) and {sample.width for sample in found} == {2}
     return {dict(sample.row[2])["BLOCK_M"]: sample.seconds for sample in found}
 
 
-def test_of_several_outcomes_of_a_size_the_median_counts() -> None:
+def test_of_several_outcomes_of_a_size_the_median_counts():
     several = {16: 1e-6, 32: 2e-6}, {16: 3e-6}, {16: 2e-6, 64: 3e-6}
     found = times_of([outcome("gemm_fp16_rcr_none", (64, 64, 64), each) for each in several])
     assert found == {16: 2e-6, 32: 2e-6, 64: 3e-6}
 
 
-def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
+def test_what_has_no_winner_or_is_of_another_contract_is_no_sample():
     own = outcome("gemm_fp16_rrr_none", (64, 64, 64), {16: 1e-6})
     assert not list(samples_of([own, TrialOutcome()], variants("rcr")))
 
@@ -55,7 +52,7 @@ def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
         *(("ccr", (8, 64, 4096), False), ("ccr", (16, 64, 4096), True), ("ccr", (96, 64, 4096), False)),
     ],
 )
-def test_unaligned_operands_are_known(layout: str, sizes: tuple[int, int, int], aligned: bool) -> None:
+def test_unaligned_operands_are_known(layout, sizes, aligned):
     (sample,) = samples_of([outcome(f"gemm_fp16_{layout}_none", sizes, {16: 1e-6})], variants(layout))
     assert sample.aligned == aligned
 
@@ -75,7 +72,7 @@ def test_unaligned_operands_are_known(layout: str, sizes: tuple[int, int, int], 
         ("{a: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}", "tiled", ()),
     ],
 )
-def test_a_sample_knows_what_is_moved(dtype: str, schedule: str, moved: tuple[float, ...]) -> None:
+def test_a_sample_knows_what_is_moved(dtype, schedule, moved):
     target = "sm90" if "fp8" in dtype else "sm80"
     words = f"schedule: {schedule}\nload: pointer\nstore: pointer\ntargets: [{target}]\n"
     text = BASE.replace("dtype: fp16", f"dtype: {dtype}") + words
@@ -88,7 +85,7 @@ def test_a_sample_knows_what_is_moved(dtype: str, schedule: str, moved: tuple[fl
     assert sample.moved == moved
 
 
-def of_groups(times: dict[str, dict[int, float]]) -> tuple[ConfirmedWinner, list[Sample]]:
+def of_groups(times):
     """The winner for equal groups, and the samples of a size of groups: the seconds by routing and BLOCK_M."""
     contract, found = "gmm_fp16_rcr_none", []
     for routing, own in times.items():
@@ -116,9 +113,7 @@ def of_groups(times: dict[str, dict[int, float]]) -> tuple[ConfirmedWinner, list
         ({16: 1.0, 64: 1.05}, {}, {64: 1.0}, 64),  # Failed.
     ],
 )
-def test_one_winner_of_several_routings(
-    uniform: dict[int, float], zipf: dict[int, float], one: dict[int, float], best: int
-) -> None:
+def test_one_winner_of_several_routings(uniform, zipf, one, best):
     times = {"uniform": uniform, "zipf": zipf, "one": one}
     winner, samples = of_groups({routing: each for routing, each in times.items() if each})
     found = all_round(winner, samples)
@@ -127,7 +122,7 @@ def test_one_winner_of_several_routings(
     assert (found == winner) == (best == 16) and (found.runner_up is None) == (best == 16)
 
 
-def test_a_routing_is_kept_with_an_outcome_and_makes_a_sample_of_its_own() -> None:
+def test_a_routing_is_kept_with_an_outcome_and_makes_a_sample_of_its_own():
     winner, _ = of_groups({"uniform": {16: 1.0}})
     skewed = TrialOutcome((Timed(winner.kernel, winner.config, 4.0),), (), replace(winner, routing="zipf", seconds=4.0))
     assert outcome_of(plain(skewed)) == skewed and skewed.winner is not None

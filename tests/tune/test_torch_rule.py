@@ -1,7 +1,5 @@
 """`tune --torch`: the rules by which torch's own product is taken."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from generator.commands import tune
 from generator.language import tuned_file
 from generator.language.errors import CallError
-from generator.runtime.aten_product import Rule, faster, features
+from generator.runtime.aten_product import faster, features
 from generator.tune import torch_rule, winners
 from generator.tune.torch_rule import ComparedSize, fit, halves
 from tests.helpers.support import ROOT
@@ -20,23 +18,23 @@ MEASURED = ROOT / "measured" / "nvidia_h200"
 FP8 = MEASURED / "bench_unseen_fp8.json"
 
 
-def compared(M: int, N: int, K: int, ratio: float, alignment: int = 16) -> ComparedSize:
+def compared(M, N, K, ratio, alignment=16):
     found = features((M, N, K), alignment, a_column=False, b_row=False)
     return ComparedSize((N, K), found, math.log(ratio))
 
 
-def says(rule: Rule, *sizes: int, alignment: int = 16) -> str:
+def says(rule, *sizes, alignment=16):
     return faster(rule, features(sizes, alignment, a_column=False, b_row=False))
 
 
-def test_features_are_those_that_a_file_may_name() -> None:
+def test_features_are_those_that_a_file_may_name():
     assert tuple(features((3, 5, 7), 2, a_column=True, b_row=False)) == tuned_file.FEATURES
     found = features((2, 300, 256, 64), 48, a_column=False, b_row=True)
     assert (found["work"], found["tiles"], found["aligned"], found["b_row"]) == (2 * 300 * 256 * 64, 12, 16, True)
     assert found["intensity"] == pytest.approx(1 / (1 / 256 + 1 / 300 + 1 / 64))
 
 
-def test_a_rule_finds_where_it_turns() -> None:
+def test_a_rule_finds_where_it_turns():
     sizes = [(M, N, 4096) for M in (1, 4, 16, 48, 100, 300, 1000, 4000) for N in (1024, 2048, 4096, 8192)]
     rule = fit([compared(*each, 1.05 if each[0] < 64 else 0.9) for each in sizes])
     assert len(rule) < torch_rule._ENDS
@@ -48,19 +46,19 @@ def test_a_rule_finds_where_it_turns() -> None:
     assert [says(rule, 100, 3072, 4096, alignment=each) for each in (2, 16)] == ["triton", "aten"]
 
 
-def test_a_loss_counts_more_than_a_gain() -> None:
+def test_a_loss_counts_more_than_a_gain():
     even = [compared(M, 1024, 1024, ratio) for M in range(1, 41) for ratio in (1.05, 0.96)]
     assert says(fit(even), 9, 1024, 1024) == "aten"
     better = [compared(M, 1024, 1024, ratio) for M in range(1, 41) for ratio in (1.05, 0.98)]
     assert says(fit(better), 9, 1024, 1024) == "triton"
 
 
-def test_the_order_makes_no_difference() -> None:
+def test_the_order_makes_no_difference():
     own = [compared(M, N, 512, 1 + (M * N % 7 - 3) / 50) for M in (1, 9, 70, 600) for N in range(256, 4096, 256)]
     assert fit(own) == fit(own[::-1])
 
 
-def test_halves_are_judged_by_the_other_half() -> None:
+def test_halves_are_judged_by_the_other_half():
     own = [compared(M, N, 512, 1.1 if M < 64 else 0.8) for M in (1, 8, 16, 90, 300, 900) for N in range(256, 8192, 256)]
     held = halves(own)
     assert len(held.ours) == len(held.both) == len(own)
@@ -70,7 +68,7 @@ def test_halves_are_judged_by_the_other_half() -> None:
     assert len(halves(lone).both) == len(lone)
 
 
-def test_a_file_is_fitted_and_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_fitted_and_read(tmp_path, capsys):
     out = tmp_path / "torch.json"
     assert tune.main(["--torch", str(FP8), "--tuned", str(out)]) == 0
     told = capsys.readouterr().out
@@ -93,13 +91,13 @@ def test_a_file_is_fitted_and_read(tmp_path: Path, capsys: pytest.CaptureFixture
         ([], "must contain at least 1 items"),
     ],
 )
-def test_a_wrong_rule_is_refused(rule: object, message: str) -> None:
+def test_a_wrong_rule_is_refused(rule, message):
     data = {"format": 2, "device": "x", "error": 0.0, "regret": 0.0, "winners": [], "rates": []}
     with pytest.raises(ValueError, match=message):
         tuned_file.parse(json.dumps({**data, "aten": {"gemm_fp16": rule}}))
 
 
-def test_wrong_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_calls(tmp_path, capsys):
     out = str(tmp_path / "torch.json")
     both = [str(FP8), str(MEASURED.parent / "nvidia_h100_80gb_hbm3" / "bench_unseen_fp8.json")]
     with pytest.raises(CallError, match="results of one device are needed"):
@@ -112,7 +110,7 @@ def test_wrong_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert "--torch reads results of bench" in capsys.readouterr().err
 
 
-def test_what_is_shipped_is_fitted_to_what_is_committed(tmp_path: Path) -> None:
+def test_what_is_shipped_is_fitted_to_what_is_committed(tmp_path):
     """The command of docs/choosing.md."""
     for device, more in (("nvidia_h200", []), ("nvidia_h100_80gb_hbm3", ["bench_models.json"])):
         folder = ROOT / "measured" / device

@@ -1,7 +1,5 @@
 """What is measured and what is not: legality, the model's order, and the calls that compile the same code."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +9,9 @@ from generator.bench.comparison_plan import Families
 from generator.commands import command_line
 from generator.cost import analytic
 from generator.language.errors import CallError
-from generator.language.model import Variant
 from generator.plan import devices
 from generator.problem.product import Shape
-from generator.tune.trial_selection import TrialPlan, calls, plan
+from generator.tune.trial_selection import calls, plan
 
 H200 = devices.DEVICES["nvidia_h200"]
 TRITON = "3.7.1"
@@ -35,7 +32,7 @@ exclude: [{masking: none, load: [descriptor, block_pointer], because: "one unmas
 
 
 @pytest.fixture
-def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mixed(tmp_path, monkeypatch):
     """A folder with the family `mixed`, rendered."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mixed.yaml").write_text(SPEC)
@@ -43,15 +40,13 @@ def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def planned(
-    *shapes: Shape, device: devices.Device = H200, triton: str = TRITON, most: int = 100, only: str | None = None
-) -> TrialPlan:
+def planned(*shapes, device=H200, triton=TRITON, most=100, only=None):
     return plan(Families([Path("mixed.yaml")], Path("generated")), shapes, device, triton, most, only)
 
 
-def offered(found: TrialPlan) -> dict[str, list[int]]:
+def offered(found):
     """The rows that are to be measured by kernel, less the words that all share."""
-    rows: dict[str, list[int]] = {}
+    rows = {}
     for candidate in found.trials[0].candidates:
         name = candidate.contestant.kernel.partition("__tiled_")[2].removesuffix("_grouped")
         rows.setdefault(name, []).append(candidate.index)
@@ -70,16 +65,14 @@ def offered(found: TrialPlan) -> dict[str, list[int]]:
         ((256, 256, 256), "sm90", "3.9.0", "blockpointer_auto", None, "not for Triton 3.9.0"),
     ],
 )
-def test_what_cannot_run_is_left_out_with_its_reason(
-    mixed: Path, shape: tuple[int, int, int], target: str, triton: str, kernel: str, rows: list[int] | None, reason: str
-) -> None:
+def test_what_cannot_run_is_left_out_with_its_reason(mixed, shape, target, triton, kernel, rows, reason):
     found = planned(Shape(*shape), device=replace(H200, target=target), triton=triton)
     assert offered(found).get(kernel) == rows
     assert found.left_out[reason] > 0
 
 
-def test_the_best_by_the_model_come_first(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(v: Variant, config: object, sizes: object, device: object) -> float:
+def test_the_best_by_the_model_come_first(mixed, monkeypatch):
+    def seconds(v, config, sizes, device):
         return {"pointer": 1.0, "descriptor": 7.9, "block_pointer": 8.1}[v.load]
 
     monkeypatch.setattr(analytic, "seconds", seconds)
@@ -88,7 +81,7 @@ def test_the_best_by_the_model_come_first(mixed: Path, monkeypatch: pytest.Monke
     assert few.left_out["not among the best by the model"] == 8
 
 
-def test_a_plan_of_nothing_is_refused(mixed: Path) -> None:
+def test_a_plan_of_nothing_is_refused(mixed):
     with pytest.raises(CallError, match=r"no configuration of any kernel can run on NVIDIA H200 \(gfx942\)"):
         planned(Shape(256, 256, 256), device=replace(H200, target="gfx942"))
     with pytest.raises(CallError, match="no configuration of any kernel can run on NVIDIA H200"):
@@ -97,14 +90,14 @@ def test_a_plan_of_nothing_is_refused(mixed: Path) -> None:
         plan(Families([Path("mixed.yaml")], Path("elsewhere")), (Shape(1, 1, 1),), H200, TRITON, 12)
 
 
-def test_files_of_an_older_spec_are_refused(mixed: Path) -> None:
+def test_files_of_an_older_spec_are_refused(mixed):
     shorter = SPEC.replace("  - {m: 64, n: 64, k: 64, warps: 4, stages: 3}\n", "")
     (mixed / "mixed.yaml").write_text(shorter)
     with pytest.raises(CallError, match="is not what the spec renders now; render the family again"):
         planned(Shape(256, 256, 256))
 
 
-def test_calls_that_compile_the_same_code_are_made_once_on_the_least_work(mixed: Path) -> None:
+def test_calls_that_compile_the_same_code_are_made_once_on_the_least_work(mixed):
     shapes = [Shape(4096, 512, 512), Shape(256, 512, 512), Shape(2048, 512, 512), Shape(1, 512, 512)]
     found = planned(*shapes, only="*pointer_auto_grouped", triton="3.9.0")
     jobs = calls(found.trials)
@@ -114,7 +107,7 @@ def test_calls_that_compile_the_same_code_are_made_once_on_the_least_work(mixed:
     assert len(calls(ragged.trials)) == 5, "a row of 64 divides both, one of 128 only the second"
 
 
-def test_both_halves_of_a_gates_operand_count_for_its_offsets(mixed: Path) -> None:
+def test_both_halves_of_a_gates_operand_count_for_its_offsets(mixed):
     """Of the wider, K times N is under 2**31 and K times 2N is not."""
     lines = ["summary: x", "name: mixed", "layout: rcr", "dtype: fp16", "epilogue: swiglu"]
     (mixed / "mixed.yaml").write_text("\n".join([*lines, "tile: [{m: 64, n: 64, k: 64, warps: 4}]"]) + "\n")

@@ -1,27 +1,21 @@
 """A call from specs to the file of winners: what wins, what is kept, what a stopped call leaves, what is told."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
 from generator.bench import competitor, suite
-from generator.bench.peers import Peer
 from generator.bench.stored_products import NoPeer
 from generator.commands import command_line, tune
 from generator.language import tuned_file
 from generator.language.errors import CallError
-from generator.problem.product import Problem, Shape
+from generator.problem.product import Shape
 from generator.tune import trial_worker
 from generator.tune.journal import Journal
 from tests.helpers.tune import fake_gpu as fakes
 
-from .conftest import Bench
 
-
-def winners_of(path: Path) -> list[tuple[str, int, int, int, str, int]]:
+def winners_of(path):
     """Each winner of a file: contract, sizes, the order of tiles, and BLOCK_M of its row."""
     entries = json.loads(path.read_text())["winners"]
     return [
@@ -37,7 +31,7 @@ ALL = [
 AGAIN = ["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]
 
 
-def test_the_fastest_of_each_size_is_kept(bench: Bench) -> None:
+def test_the_fastest_of_each_size_is_kept(bench):
     assert bench.tune() == 0
     assert winners_of(bench.winners) == ALL
     data = json.loads(bench.winners.read_text())
@@ -53,7 +47,7 @@ def test_the_fastest_of_each_size_is_kept(bench: Bench) -> None:
     assert (bench.winners.read_bytes(), bench.journal.read_bytes()) == before
 
 
-def test_every_configuration_is_measured_for_the_fit_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_configuration_is_measured_for_the_fit_alone(bench, monkeypatch):
     monkeypatch.setattr("generator.tune.tuning_call.CANDIDATES", 1)
     assert bench.tune("--complete") == 0
     outcomes = [*Journal(bench.journal).outcomes.values()]
@@ -65,7 +59,7 @@ def test_every_configuration_is_measured_for_the_fit_alone(bench: Bench, monkeyp
     assert [each[-1] for each in winners_of(bench.winners)] == [16] * 4
 
 
-def test_a_stopped_call_goes_on_where_it_stopped(bench: Bench) -> None:
+def test_a_stopped_call_goes_on_where_it_stopped(bench):
     bench.stop_after = 3
     with pytest.raises(KeyboardInterrupt):
         bench.tune()
@@ -79,7 +73,7 @@ def test_a_stopped_call_goes_on_where_it_stopped(bench: Bench) -> None:
     assert len(Journal(bench.journal).outcomes) == 4
 
 
-def test_a_spent_budget_ends_in_good_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spent_budget_ends_in_good_order(bench, monkeypatch):
     ticks = iter(range(1000))
     monkeypatch.setattr("generator.tune.tuning_run.time.monotonic", lambda: float(next(ticks)))
     assert bench.tune("--budget", "3") == 0
@@ -90,7 +84,7 @@ def test_a_spent_budget_ends_in_good_order(bench: Bench, monkeypatch: pytest.Mon
     assert len(winners_of(bench.winners)) == done and set(winners_of(bench.winners)) < set(ALL)
 
 
-def test_the_second_run_decides(bench: Bench) -> None:
+def test_the_second_run_decides(bench):
     """Fast in the first run alone: memory is given back between the two, which the stand-in sees."""
     fakes.freed = 0
     fakes.write(bench.kernel("rcr", "grouped"), "3e-3, (4e-3 if fakes.freed % 2 else 1e-3), 8e-3")
@@ -110,7 +104,7 @@ def test_the_second_run_decides(bench: Bench) -> None:
         ("raise type('OutOfResources', (Exception,), {})('shared memory')", None, 0),
     ],
 )
-def test_what_is_wrong_or_refused_wins_nothing(bench: Bench, body: str, message: str | None, status: int) -> None:
+def test_what_is_wrong_or_refused_wins_nothing(bench, body, message, status):
     for layout in ("rcr", "rrr"):
         fakes.write(bench.kernel(layout, "grouped"), "3e-3, 2e-3, 8e-3", body)
     assert bench.tune() == status
@@ -119,8 +113,8 @@ def test_what_is_wrong_or_refused_wins_nothing(bench: Bench, body: str, message:
     assert (message in told) if message is not None else ("tune: gemm" not in told)
 
 
-def test_a_winner_may_have_neither_rival_nor_library(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(problem: Problem) -> Peer:
+def test_a_winner_may_have_neither_rival_nor_library(bench, monkeypatch):
+    def none(problem):
         raise NoPeer("not on this device")
 
     monkeypatch.setattr(competitor, "PEERS", {"cublas": none})
@@ -129,9 +123,7 @@ def test_a_winner_may_have_neither_rival_nor_library(bench: Bench, monkeypatch: 
         assert winner["library_seconds"] is None and winner["runner_up"] is None
 
 
-def test_a_lost_device_ends_the_call_and_its_trial_is_not_tried_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_device_ends_the_call_and_its_trial_is_not_tried_again(bench, monkeypatch):
     monkeypatch.setattr(fakes, "raised", [])
     fakes.write(bench.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "fakes.raised.append(1); raise RuntimeError('x')")
     assert bench.tune(factory="tests.helpers.tune.fake_gpu:LosesIt") == 1
@@ -144,7 +136,7 @@ def test_a_lost_device_ends_the_call_and_its_trial_is_not_tried_again(
     assert len(bench.calls) == 1 + 1, "the one that lost it is not tried again, the other of its contract is"
 
 
-def test_winners_of_other_sizes_stay_and_stale_ones_go(bench: Bench) -> None:
+def test_winners_of_other_sizes_stay_and_stale_ones_go(bench):
     bench.tune()
     (bench.folder / "shapes.yaml").write_text("[48x16x16]")
     bench.tune("--only", "*rcr*")
@@ -157,7 +149,7 @@ def test_winners_of_other_sizes_stay_and_stale_ones_go(bench: Bench) -> None:
     assert "dropped 2 winners whose kernels have changed since: gemm_fp16_rrr_none__" in bench.said().out
 
 
-def test_a_file_of_another_place_is_refused_before_anything_is_measured(bench: Bench) -> None:
+def test_a_file_of_another_place_is_refused_before_anything_is_measured(bench):
     bench.tune()
     bench.winners.write_text(bench.winners.read_text().replace('"triton": "3.7.1"', '"triton": "3.6.0"'))
     bench.journal.unlink()
@@ -172,7 +164,7 @@ def test_a_file_of_another_place_is_refused_before_anything_is_measured(bench: B
     assert bench.winners.read_text() == "[]"
 
 
-def test_a_change_of_kernel_or_device_is_measured_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_kernel_or_device_is_measured_again(bench, monkeypatch):
     bench.tune()
     fakes.write(bench.kernel("rcr", "linear"), "5e-4, 4e-3, 6e-3")
     bench.tune()
@@ -183,7 +175,7 @@ def test_a_change_of_kernel_or_device_is_measured_again(bench: Bench, monkeypatc
     assert len(bench.calls) == 1 + 4
 
 
-def test_again_chooses_from_the_journal_alone(bench: Bench) -> None:
+def test_again_chooses_from_the_journal_alone(bench):
     bench.tune()
     before = bench.winners.read_bytes()
     bench.winners.unlink()
@@ -193,7 +185,7 @@ def test_again_chooses_from_the_journal_alone(bench: Bench) -> None:
     assert "has no measurement of nvidia_a100" in bench.said().err
 
 
-def test_nothing_is_fitted_to_what_is_unseen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_fitted_to_what_is_unseen(bench, monkeypatch):
     """Neither a journal with measurements of such a size counts, nor can a call name one, in a file of any name."""
     bench.tune()
     bench.winners.unlink()
@@ -205,7 +197,7 @@ def test_nothing_is_fitted_to_what_is_unseen(bench: Bench, monkeypatch: pytest.M
     assert not any(executor.calls for executor in bench.executors[1:])
 
 
-def test_kernels_measured_one_after_the_other_have_a_winner(bench: Bench) -> None:
+def test_kernels_measured_one_after_the_other_have_a_winner(bench):
     """Some kernels alone have times and no winner; of one that has changed, only that is measured again."""
     assert bench.tune("--only", "*_linear") == 0
     assert not bench.winners.exists()
@@ -214,7 +206,7 @@ def test_kernels_measured_one_after_the_other_have_a_winner(bench: Bench) -> Non
     assert winners_of(bench.winners) == ALL
 
 
-def test_what_another_family_measured_has_times_and_no_winner(bench: Bench) -> None:
+def test_what_another_family_measured_has_times_and_no_winner(bench):
     """It may have other kernels of the contract: what won there need not win here."""
     bench.tune()
     bench.winners.unlink()
@@ -223,7 +215,7 @@ def test_what_another_family_measured_has_times_and_no_winner(bench: Bench) -> N
     assert not bench.winners.exists() and "4 of another family" in bench.said().err
 
 
-def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench) -> None:
+def test_refine_also_tries_what_the_fitted_rates_promise(bench):
     shapes = ", ".join(f"{16 * i}x{64 * i}x{64 * i}" for i in range(1, 6))
     (bench.folder / "shapes.yaml").write_text(f"[{shapes}]")
     bench.tune("--candidates", "6")
@@ -235,7 +227,7 @@ def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench) -> None:
     assert found and all(len({(row.kernel, str(row.config)) for row in o.times}) == 2 for o in found)
 
 
-def test_a_batch_is_a_size_of_its_own(bench: Bench) -> None:
+def test_a_batch_is_a_size_of_its_own(bench):
     spec = bench.folder / "specs" / "tiny.yaml"
     spec.write_text(fakes.SPEC.replace("dtype: fp16\n", "dtype: fp16\nbatch: strided\n"))
     assert command_line.main([str(spec), "--force"]) == 0

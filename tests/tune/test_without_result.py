@@ -1,11 +1,6 @@
 """A call that was asked for a result and has none says so with the reason, and does not end with status 0."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import Timeout
@@ -17,11 +12,10 @@ from generator.tune.journal import Journal
 from tests.helpers.support import called
 from tests.helpers.tune import fake_gpu as fakes
 
-from .conftest import Bench
 from .test_tuning_run import AGAIN, ALL, winners_of
 
 
-def _partial(outcome: dict[str, Any]) -> None:
+def _partial(outcome):
     """Of a contract, one of its two kernels."""
     outcome["times"] = [each for each in outcome["times"] if each["kernel"] == outcome["winner"]["kernel"]]
     outcome["winner"]["runner_up"] = None
@@ -29,7 +23,7 @@ def _partial(outcome: dict[str, Any]) -> None:
 
 
 #: How the outcomes of a journal are changed, and the reason that is given for them.
-REASONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+REASONS = {
     "changed": (lambda o: o.update(kernels=dict.fromkeys(o["kernels"], "old")), "of kernels that have changed since"),
     "partial": (_partial, "of only some kernels of a contract"),
     "lost": (lambda o: o.update(winner=None, times=[], lost="no answer"), "that lost the GPU or the worker"),
@@ -38,7 +32,7 @@ REASONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_again_says_why_no_winner_stands(bench: Bench, reason: str) -> None:
+def test_again_says_why_no_winner_stands(bench, reason):
     assert bench.tune() == 0
     bench.winners.unlink()
     change, words = REASONS[reason]
@@ -52,7 +46,7 @@ def test_again_says_why_no_winner_stands(bench: Bench, reason: str) -> None:
     assert told in said.err
 
 
-def test_again_with_other_versions_says_which(bench: Bench) -> None:
+def test_again_with_other_versions_says_which(bench):
     assert bench.tune() == 0
     lines = bench.journal.read_text().splitlines()
     bench.journal.write_text(f"{lines[0]}\n{lines[1].replace('3.7.1', '3.6.0')}\n")
@@ -60,7 +54,7 @@ def test_again_with_other_versions_says_which(bench: Bench) -> None:
     assert said.status == 2 and "triton 3.6.0" in said.err, "those that were measured last count"
 
 
-def test_tune_without_a_winner_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_without_a_winner_says_why(bench, monkeypatch):
     """A device whose times are no times: nothing of it gets into a file."""
     monkeypatch.setattr(fakes, "spent", 0.0)
     for layout in ("rcr", "rrr"):
@@ -74,7 +68,7 @@ def test_tune_without_a_winner_says_why(bench: Bench, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ["tuned", "regret"])
-def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_report_of_nothing(tmp_path, capsys, name):
     head = {"device": "NVIDIA H200", "multiprocessors": 132, "torch": "2.11.0", "triton": "3.6.0"}
     tuned = {"format": 2, **head, "error": 0, "regret": 0, "kernels": {}, "winners": [], "rates": []}
     path = tmp_path / "file.json"
@@ -84,17 +78,17 @@ def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str],
     assert (said.status, said.out, said.err) == (1, "", f"tune: {path} {words}\n")
 
 
-def test_regret_without_a_size(bench: Bench) -> None:
+def test_regret_without_a_size(bench):
     assert bench.tune("--regret", "regret.json", "--budget", "1e-9") == 1
     assert "no size has times of the choice and of a candidate; 0 of 4 problems were measured" in bench.said().err
     assert not (bench.folder / "regret.json").exists()
 
 
-def test_no_other_run_writes_the_file_while_winners_are_chosen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_run_writes_the_file_while_winners_are_chosen(bench, monkeypatch):
     assert bench.tune() == 0
     held = []
 
-    def fitted(*arguments: Any) -> Any:
+    def fitted(*arguments):
         with pytest.raises(Timeout):
             lock_of(bench.winners.parent).acquire(blocking=False)
         held.append(True)
@@ -105,13 +99,13 @@ def test_no_other_run_writes_the_file_while_winners_are_chosen(bench: Bench, mon
     assert held == [True] and winners_of(bench.winners) == ALL
 
 
-def test_what_another_run_has_measured_meanwhile_is_not_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_run_has_measured_meanwhile_is_not_measured(bench, monkeypatch):
     assert bench.tune() == 0
     lines = bench.journal.read_text().splitlines(keepends=True)
     bench.journal.unlink()
     append = Journal.append
 
-    def and_another(journal: Journal, *arguments: Any) -> None:
+    def and_another(journal, *arguments):
         append(journal, *arguments)
         with bench.journal.open("a") as file:
             file.writelines(line for line in lines[2:] if line not in bench.journal.read_text())

@@ -2,31 +2,25 @@
 a browser.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from generator.emit.manifest_reader import Rendered
 from generator.pytest_plugin import Outcomes
 from generator.verify import worker_pool
-from generator.verify.jobs import Job, JobResult
-from generator.verify.worker_pool import Pool, _initialize
+from generator.verify.worker_pool import _initialize
 from tests.helpers.support import GENERATED
 from tests.helpers.verify.browser import browse, chromium  # noqa: F401
 from tests.helpers.verify.rendered import rendered
 
-_OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
+_OUTCOMES = pytest.StashKey()
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish(session):
     """Begin with the kernels of every spec (test_generated.py), so that they are proved beside the other tests.
 
     Where pytest-xdist runs several processes, the one that is given the file begins when it comes to it.
@@ -38,21 +32,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _begin(outcomes)
 
 
-def _begin(outcomes: Outcomes) -> None:
+def _begin(outcomes):
     """Work on everything but what needs the GPU, which is for one test at a time."""
     levels = dict.fromkeys(job.level for job in outcomes.jobs if job.level != "gpu")
     if levels and not outcomes.begun:
         outcomes.begin(tuple(levels))
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
+def pytest_unconfigure(config):
     """End the workers, whatever ended the session."""
     if _OUTCOMES in config.stash:
         config.stash[_OUTCOMES].close()
 
 
 @pytest.fixture(scope="session")
-def outcome(request: pytest.FixtureRequest) -> Callable[[Job], JobResult]:
+def outcome(request):
     """What becomes of a job of test_generated.py, once it is done."""
     outcomes = request.config.stash[_OUTCOMES]
     _begin(outcomes)
@@ -60,23 +54,23 @@ def outcome(request: pytest.FixtureRequest) -> Callable[[Job], JobResult]:
 
 
 @pytest.fixture
-def shared_workers(pools: Callable[[str], Pool], monkeypatch: pytest.MonkeyPatch) -> None:
+def shared_workers(pools, monkeypatch):
     """Has `verify` in this process use the workers that all tests share: new ones take seconds to import torch.
 
     Not for tests of what ends a worker.
     """
 
     class Shared:
-        def __init__(self, level: str, workers: int) -> None:
+        def __init__(self, level, workers):
             self.submit = pools(level).submit
 
-        def close(self) -> None:
+        def close(self):
             pass
 
     monkeypatch.setattr(worker_pool, "Pool", Shared)
 
 
-def _interpreting() -> Iterator[Callable[..., Any]]:
+def _interpreting():
     """Call a function of a module in a process with Triton's interpreter."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=_initialize, initargs=("interpret", context.Semaphore(1))) as pool:
@@ -89,14 +83,14 @@ unguarded = pytest.fixture(scope="module")(_interpreting)
 
 
 @pytest.fixture(scope="module")
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+def family(request, tmp_path_factory):
     """The family of the module's SPEC."""
     name = request.module.__name__.rpartition("test_")[2]
     return rendered(tmp_path_factory.mktemp(name), name, request.module.SPEC)
 
 
 @pytest.fixture
-def ladder(tmp_path: Path) -> Path:
+def ladder(tmp_path):
     """A copy of the family ladder."""
     ignored = shutil.ignore_patterns("__pycache__")
     return Path(shutil.copytree(GENERATED / "ladder", tmp_path / "ladder", ignore=ignored))

@@ -1,11 +1,7 @@
 """`python -m generator prepare`: a cache that is filled without a GPU, and that launches on the GPU find."""
 
-from __future__ import annotations
-
 import re
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 import triton
@@ -16,7 +12,7 @@ from generator.emit.manifest_reader import read
 from generator.verify.launches import launches
 from generator.verify.specialise import gpu_target, specialise
 from tests.helpers import shipped
-from tests.helpers.support import GENERATED, ROOT, Cli, forget, python
+from tests.helpers.support import GENERATED, ROOT, forget, python
 from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
@@ -32,11 +28,11 @@ targets: [sm90]
 
 
 @pytest.fixture
-def family(tmp_path: Path) -> Path:
+def family(tmp_path):
     return rendered(tmp_path, "ahead", SPEC).folder
 
 
-def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
+def test_a_second_run_compiles_nothing(family, tmp_path):
     (tmp_path / "shapes.txt").write_text("32x32,16  # aligned\n\n32x48,1-2,16\n")
     command = ("-m", "generator", "prepare", family, "--device", "nvidia_h200", "--aligned", "--cache", "cache")
     outputs = []
@@ -55,9 +51,7 @@ def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
     ("words", "compiled"),
     [("schedule: tiled", 2), ("schedule: split_k", 4), ("schedule: decoded\ndtype: {a: fp16, b: fp8e5m2}", 4)],
 )
-def test_the_launch_of_a_call_finds_what_was_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, words: str, compiled: int
-) -> None:
+def test_the_launch_of_a_call_finds_what_was_compiled(tmp_path, monkeypatch, cli, words, compiled):
     """By what Triton's launch path makes of a call of the kernel's own file, at another path."""
     kept = SPEC.replace("dtype: fp16\n", "") if "dtype" in words else SPEC
     family, cache = rendered(tmp_path, "ahead", f"{kept}{words}\n").folder, tmp_path / "cache"
@@ -65,7 +59,7 @@ def test_the_launch_of_a_call_finds_what_was_compiled(
     said = cli("prepare", family, "--device", "nvidia_h200", "--shapes", "32x32,32", "--aligned")
     forget("ahead")
     assert said.status == 0 and said.out.startswith(f"{compiled} kernels compiled")
-    hits: list[bool] = []
+    hits = []
     monkeypatch.setattr(triton.knobs.compilation, "listener", lambda *, cache_hit, **_: hits.append(cache_hit))
     shutil.copytree(family, tmp_path / "elsewhere")
     for kernel in read(family).by_name.values():
@@ -76,12 +70,12 @@ def test_the_launch_of_a_call_finds_what_was_compiled(
         (launch,) = [launch for launch in launches(kernel, "sm90") if launch.case.name == "aligned"]
         assert launch.case.sizes == (32, 32, 32)
         for wanted in specialise(module, kernel, launch, "sm90"):
-            source: Any = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
+            source = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
             triton.compile(source, target=gpu_target("sm90"), options=wanted.options)
     assert hits == [True] * compiled
 
 
-def test_sizes_are_those_of_each_contract(cli: Cli, tmp_path: Path) -> None:
+def test_sizes_are_those_of_each_contract(cli, tmp_path):
     """A batch is that of the contracts that have one, and of a symmetric result M is N."""
     rendered(tmp_path, "ahead", f"{SPEC}batch: [none, strided]\nresult: symmetric\n")
     told = []
@@ -107,7 +101,7 @@ targets: [sm90]
 """
 
 
-def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(cli: Cli, tmp_path: Path) -> None:
+def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(cli, tmp_path):
     """They do not compile there; nothing is said of that in Triton's words."""
     family = rendered(tmp_path, "lacking", LACKING).folder
     reason = "Triton cannot convert results to fp8e4m3 on sm80; use int8"
@@ -124,14 +118,14 @@ def test_contracts_that_no_kernel_computes_on_the_device_are_left_out(cli: Cli, 
     forget("lacking")
 
 
-def test_the_interpreter_compiles_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interpreter_compiles_nothing(cli, monkeypatch):
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     said = cli("prepare", GENERATED / "fp16_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
     assert said.status == 2 and "unset TRITON_INTERPRET" in said.err
 
 
 @pytest.mark.parametrize("package", ["plain", "files"])
-def test_a_family_without_prepare(cli: Cli, tmp_path: Path, package: str) -> None:
+def test_a_family_without_prepare(cli, tmp_path, package):
     cli(ROOT / "specs/fp32_rcr.yaml", "--package", package, "--out", tmp_path)
     said = cli("prepare", tmp_path / "fp32_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
     told = f"is rendered with 'package: {package}', which has no prepare; render it with 'package: torch'"
@@ -139,7 +133,7 @@ def test_a_family_without_prepare(cli: Cli, tmp_path: Path, package: str) -> Non
 
 
 @pytest.mark.parametrize("sizes", ["64,4096,4096", "1:64:*8,4096,4096"])
-def test_explain_says_what_the_device_cannot_run(cli: Cli, sizes: str) -> None:
+def test_explain_says_what_the_device_cannot_run(cli, sizes):
     said = cli("explain", shipped.folder("fp8e4m3_rcr"), "--only", "*e?m?_rcr_none*", "--sizes", sizes, "--gpu", "a100")
     assert said.status == 0 and said.out.count("cannot run") == 2 and "estimate" not in said.out
     assert said.out.count("sm80 does not multiply fp8e") == 2

@@ -1,16 +1,10 @@
 """The fast forms of functions, on every value of fp16 and bf16: how far they are off, and that kernels say so."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from generator.emit.manifest_reader import Rendered
 from generator.language import schema
 from generator.language.built_in import OPERATIONS
 from generator.language.vocabulary import MATH
@@ -32,7 +26,7 @@ SPEC = (
 )
 
 
-def test_the_schema_says_of_auto_what_it_computes_in_fast_forms() -> None:
+def test_the_schema_says_of_auto_what_it_computes_in_fast_forms():
     told = MATH["auto"].meaning
     listed = re.search(r"the built-in (.*?), if every output has (\d+) bits or fewer", told)
     assert listed is not None and int(listed[2]) == approximate_math._WIDEST
@@ -44,7 +38,7 @@ def test_the_schema_says_of_auto_what_it_computes_in_fast_forms() -> None:
 
 
 @pytest.mark.parametrize(("gate", "of"), [("swiglu", "silu"), ("geglu_tanh", "gelu_tanh")])
-def test_a_gate_is_as_exact_as_the_function_that_it_is_a_product_of(gate: str, of: str) -> None:
+def test_a_gate_is_as_exact_as_the_function_that_it_is_a_product_of(gate, of):
     assert OPERATIONS[gate].formula == re.sub(r"\bx\b", "gate", OPERATIONS[of].formula) + " * x"
 
 
@@ -72,7 +66,7 @@ SOFT_CAP = 'ops: {soft_cap: {formula: "30 * tanh(x / 30)"}}\n'
         ("bf16", "soft_cap+silu", SOFT_CAP, True),
     ],
 )
-def test_what_auto_computes_in_fast_forms(dtype: str, epilogue: str, more: str, cheaper: bool, tmp_path: Path) -> None:
+def test_what_auto_computes_in_fast_forms(dtype, epilogue, more, cheaper, tmp_path):
     family = rendered(tmp_path, "s", f"summary: S.\nlayout: rrr\ndtype: {dtype}\nepilogue: {epilogue}\n{more}")
     text = family.file(family.kernels[0].name).read_text()
     assert ("APPROX: tl.constexpr" in text, "fast form" in text) == (cheaper, cheaper)
@@ -81,9 +75,7 @@ def test_what_auto_computes_in_fast_forms(dtype: str, epilogue: str, more: str, 
 
 
 @pytest.mark.parametrize("operation", approximate_math.ERRORS)
-def test_the_table_is_what_every_value_comes_to(
-    operation: str, family: Rendered, interpreted: Callable[..., Any]
-) -> None:
+def test_the_table_is_what_every_value_comes_to(operation, family, interpreted):
     kernels = [k for k in family.kernels if k.variant.epilogue.word == operation and k.variant.dtype.out == "fp32"]
     found = [interpreted(fast_errors, family.folder, kernel.name) for kernel in kernels]
     assert len(found) == len(DTYPES)
@@ -97,29 +89,29 @@ def test_the_table_is_what_every_value_comes_to(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("operation", approximate_math.ERRORS)
-def test_every_value(operation: str, dtype: str, family: Rendered, interpreted: Callable[..., Any]) -> None:
+def test_every_value(operation, dtype, family, interpreted):
     """Within the bounds that the reference has for the form, NaN and infinities among the values."""
     kernels = (k for k in family.kernels if k.variant.epilogue.word == operation and k.variant.dtype.a == dtype)
     for kernel in kernels:
         assert interpreted(every_value, family.folder, kernel.name) == []
 
 
-def test_a_tanh_of_the_hardware_is_for_types_that_hold_less_than_it() -> None:
+def test_a_tanh_of_the_hardware_is_for_types_that_hold_less_than_it():
     types = ("fp32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8")
     assert [out for out in types if approximate_math.coarse(out)] == [*types[2:]]
     # A number has at most 2**8 units of bf16's last place.
     assert approximate_math.TANH_APPROX * 2**8 < HALF < approximate_math.TANH_APPROX * 2**11
 
 
-def fast_sigmoid(x: torch.Tensor) -> torch.Tensor:
+def fast_sigmoid(x):
     return 1 / (1 + torch.exp2(x * -1.4426950408889634))
 
 
-def fast_tanh(x: torch.Tensor) -> torch.Tensor:
+def fast_tanh(x):
     return torch.where(x.abs() < 2.0**-7, x, 1 - 2 * (1 / (torch.exp2(x * 2.8853900817779268) + 1)))
 
 
-def coarse_tanh(x: torch.Tensor) -> torch.Tensor:
+def coarse_tanh(x):
     """As far off as the hardware's own may be, to either side by turns."""
     sides = torch.arange(len(x)) % 2 * 2 - 1
     return (torch.tanh(x.double()) * (1 + sides * approximate_math.TANH_APPROX)).float()
@@ -135,9 +127,7 @@ def coarse_tanh(x: torch.Tensor) -> torch.Tensor:
         ("tanh", "bf16", True, coarse_tanh),
     ],
 )
-def test_the_bound_holds_for_a_form_of_an_inexact_accumulator(
-    function: str, out: str, hardware: bool, form: Callable[[torch.Tensor], torch.Tensor], spread: float
-) -> None:
+def test_the_bound_holds_for_a_form_of_an_inexact_accumulator(function, out, hardware, form, spread):
     random = torch.Generator().manual_seed(1)
     exact = torch.randn(20000, generator=random, dtype=torch.float64) * spread
     computed = (exact * (1 + 1e-6 * (2 * torch.rand(20000, generator=random, dtype=torch.float64) - 1))).float()

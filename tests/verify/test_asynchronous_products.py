@@ -1,7 +1,5 @@
 """Registers that an asynchronous product still reads are not written to: from machine code, and in it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import re
 from concurrent.futures import ProcessPoolExecutor
@@ -27,23 +25,23 @@ AGAIN = "@!P0 BRA `(.L_x_0)"
 LOAD = "LDS R40, [R2]"
 
 
-def sass(*lines: str) -> str:
+def sass(*lines):
     """As nvdisasm prints it: names of labels end with a colon, instructions have their numbers for addresses."""
     return "\n".join(
         line if line.endswith(":") else f"        /*{number:04x}*/        {line} ;" for number, line in enumerate(lines)
     )
 
 
-def found(*lines: str) -> list[int]:
+def found(*lines):
     """The numbers of the lines that write to what a product may still read."""
     return [int(each.split()[0], 16) for each in overwriting(sass(*lines))]
 
 
-def test_a_loop_that_waits_for_its_products_is_right() -> None:
+def test_a_loop_that_waits_for_its_products_is_right():
     assert found(".L_x_0:", LOAD, PRODUCT, WAIT, AGAIN, LOAD, "EXIT") == []
 
 
-def test_the_next_step_must_not_write_what_the_last_one_reads() -> None:
+def test_the_next_step_must_not_write_what_the_last_one_reads():
     assert found(".L_x_0:", LOAD, PRODUCT, AGAIN, WAIT, "EXIT") == [1]
     assert found(".L_x_0:", LOAD, PRODUCT, WAIT_1, AGAIN, WAIT, "EXIT") == [1]
     # With steps by turns in other registers the older one has been waited for.
@@ -52,7 +50,7 @@ def test_the_next_step_must_not_write_what_the_last_one_reads() -> None:
     assert found(*turns[:6], *turns[7:]) == [1]
 
 
-def test_a_wait_leaves_as_many_of_the_youngest_products_as_it_says() -> None:
+def test_a_wait_leaves_as_many_of_the_youngest_products_as_it_says():
     assert found(PRODUCT, OTHER, WAIT_1, LOAD) == []
     assert found(PRODUCT, OTHER, WAIT_1, "LDS R44, [R2]") == [3]
     assert found(PRODUCT, OTHER, "WARPGROUP.DEPBAR.LE gsb0, 0x2", LOAD) == [3]
@@ -84,17 +82,17 @@ BAR.SYNC.DEFER_BLOCKING R40, 0x80 ; NOP
 
 
 @pytest.mark.parametrize("writing", [True, False])
-def test_what_an_instruction_writes_to(writing: bool) -> None:
+def test_what_an_instruction_writes_to(writing):
     for line in re.split(r" ; |\n", (WRITING if writing else OTHERS).strip()):
         assert found(PRODUCT, line, WAIT) == ([1] if writing else []), line
 
 
-def test_products_of_shared_memory_and_sums_do_not_count() -> None:
+def test_products_of_shared_memory_and_sums_do_not_count():
     assert found(PRODUCT, WAIT, SHARED, LOAD, "LDS R8, [R2]") == []
     assert found(PRODUCT, SHARED, WAIT) == []
 
 
-def test_every_path_is_followed() -> None:
+def test_every_path_is_followed():
     # Past a wait, by a branch forward or by a guard.
     assert found(PRODUCT, "@P0 BRA `(.L_x_1)", WAIT, ".L_x_1:", LOAD) == [4]
     assert found(PRODUCT, "BRA.U UP0, `(.L_x_1)", WAIT, ".L_x_1:", LOAD) == [4]
@@ -124,7 +122,7 @@ def test_every_path_is_followed() -> None:
         (sass(PRODUCT, "?"), "an instruction that cannot be read"),
     ],
 )
-def test_what_cannot_be_read_is_an_error(text: str, words: str) -> None:
+def test_what_cannot_be_read_is_an_error(text, words):
     with pytest.raises(ValueError, match=words):
         overwriting(text)
 
@@ -132,15 +130,13 @@ def test_what_cannot_be_read_is_an_error(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "words"), [("/nowhere/nvdisasm", "No such file"), ("true", "no product"), ("false", "is unknown")]
 )
-def test_a_disassembler_that_prints_nothing_is_a_failure(
-    tool: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disassembler_that_prints_nothing_is_a_failure(tool, words, monkeypatch):
     monkeypatch.setattr(triton.knobs.nvidia.nvdisasm, "path", tool)
     with pytest.raises(CompileError, match=words):
         _overwriting(b"")
 
 
-def test_either_kernel_of_a_launch_may_be_wrong_and_the_figures_stay() -> None:
+def test_either_kernel_of_a_launch_may_be_wrong_and_the_figures_stay():
     right = MachineCode(1, 0, 1, 0, {}, "first")
     wrong = MachineCode(1, 0, 1, 0, {}, "second", ("0040 LDS R40, [R2]",))
     assert right.beside(wrong).overwriting == wrong.beside(right).overwriting == wrong.overwriting
@@ -150,7 +146,7 @@ def test_either_kernel_of_a_launch_may_be_wrong_and_the_figures_stay() -> None:
     assert "1 instructions write" in message and "0040 LDS R40, [R2]" in message and "issue 9433" in message
 
 
-def test_compiled_kernels_are_right_where_each_step_waits() -> None:
+def test_compiled_kernels_are_right_where_each_step_waits():
     context = multiprocessing.get_context("spawn")
     arguments = ("compile", context.Semaphore(1))
     with ProcessPoolExecutor(1, context, initializer=_initialize, initargs=arguments) as executor:

@@ -1,25 +1,23 @@
 """Outputs beside C: their reference and their bounds; test_planted.py plants mistakes in them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
 
 from generator.language.built_in import chain_of
-from generator.language.model import Dtype, Variant
+from generator.language.model import Dtype
 from generator.problem.compare import compare
 from generator.problem.error_propagation import Bounded, sum_along
 from generator.problem.reference import references
 from tests.helpers import support
 
 
-def variant(chain: tuple[str, ...], dtype: str = "fp32") -> Variant:
+def variant(chain, dtype="fp32"):
     return support.variant(dtype=Dtype.of(dtype), epilogue=chain_of(chain))
 
 
-def test_what_outputs_are_of_the_chain() -> None:
+def test_what_outputs_are_of_the_chain():
     a, b = torch.tensor([[1.0, 2.0], [3.0, -7.0]]), torch.eye(2)
     v = variant(("save", "relu", "save", "row_sum", "col_sum", "accumulate", "row_amax"))
     c = torch.full((2, 2), -2.0, dtype=torch.float64)
@@ -28,7 +26,7 @@ def test_what_outputs_are_of_the_chain() -> None:
     assert [x.value.tolist() for x in found] == expected
 
 
-def test_a_maximum_of_absolute_values_is_nan_where_one_is() -> None:
+def test_a_maximum_of_absolute_values_is_nan_where_one_is():
     a = torch.tensor([[math.nan, 1.0], [-math.inf, 1.0], [-0.0, 0.0]])
     *_, largest = references(variant(("row_amax",)), a, torch.eye(2), {}, hardware=False)
     assert largest.value.isnan().tolist() == [True, True, False] and largest.value[2] == 0
@@ -37,7 +35,7 @@ def test_a_maximum_of_absolute_values_is_nan_where_one_is() -> None:
 
 
 @pytest.mark.parametrize("order", ["along", "against", "halves"])
-def test_the_bound_of_a_sum_holds_in_whichever_order_it_is_made(order: str) -> None:
+def test_the_bound_of_a_sum_holds_in_whichever_order_it_is_made(order):
     terms = torch.randn(64, 1000, generator=torch.Generator().manual_seed(7)) * 100
     exact = sum_along(Bounded(terms.double(), torch.zeros(64, 1000, dtype=torch.float64)), -1)
     if order == "halves":
@@ -52,7 +50,7 @@ def test_the_bound_of_a_sum_holds_in_whichever_order_it_is_made(order: str) -> N
     assert compare(got - 10, exact).fault is not None
 
 
-def test_a_sum_past_fp32_bounds_nothing_and_one_of_infinities_is_exact() -> None:
+def test_a_sum_past_fp32_bounds_nothing_and_one_of_infinities_is_exact():
     zero = torch.zeros(1, 3, dtype=torch.float64)
     past = sum_along(Bounded(torch.tensor([[3e38, 3e38, -3e38]], dtype=torch.float64), zero), -1)
     assert past.error.isnan().all()

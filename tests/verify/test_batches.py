@@ -1,10 +1,7 @@
 """Batches of products: their cases, launches and bounds; test_planted.py runs kernels."""
 
-from __future__ import annotations
-
 import torch
 
-from generator.emit.manifest_reader import Rendered
 from generator.language.model import Dtype
 from generator.problem.accumulation_bounds import accumulation_error
 from generator.verify.case_setup import prepare
@@ -26,7 +23,7 @@ DESCRIPTORS = "bmm_bf16_rcr_bias_add__tiled_descriptor_auto_grouped"
 WALKED = "bmm_bf16_rcr_bias_add__persistent_pointer_auto_grouped"
 
 
-def test_operands_lie_as_their_case_says(family: Rendered) -> None:
+def test_operands_lie_as_their_case_says(family):
     kernel = family.by_name[TILED]
     found = {case.name: case for case in cases(kernel, hardware=False)}
     setups = {name: prepare(kernel, case, torch.device("meta")) for name, case in found.items() if "batch" in name}
@@ -40,7 +37,7 @@ def test_operands_lie_as_their_case_says(family: Rendered) -> None:
     assert setups["batch-huge-add"].tensors["add"].view.stride(0) == far.stride(0)
 
 
-def test_launches_know_of_batches(family: Rendered) -> None:
+def test_launches_know_of_batches(family):
     named = {launch.case.name for launch in launches(family.by_name[TILED], "sm90")}
     assert {"batch-wide", "batch-wide-stride", "batch-repeats", "batch-unaligned"} <= named
     assert "batch-one" not in named
@@ -49,7 +46,7 @@ def test_launches_know_of_batches(family: Rendered) -> None:
     assert "batch-one" in {launch.case.name for launch in launches(family.by_name[WALKED], "sm90")}
 
 
-def test_the_bound_of_a_batch_is_that_of_each_matrix() -> None:
+def test_the_bound_of_a_batch_is_that_of_each_matrix():
     random = torch.Generator().manual_seed(3)
     a = torch.randn((3, 4, 70), generator=random, dtype=torch.float64)
     b = torch.randn((3, 70, 5), generator=random, dtype=torch.float64)

@@ -4,11 +4,8 @@
 and the like a part.
 """
 
-from __future__ import annotations
-
 import math
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -16,24 +13,15 @@ import pytest
 
 from generator.emit.job import RenderingJob as Rendering
 from generator.emit.job import render
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.language.built_in import BUILT_IN
-from generator.language.model import Variant
 from generator.language.vocabulary import SCHEDULE
-from generator.plan.kernels import Family
 from generator.pytest_plugin import Outcomes
 from generator.verify.job_selection import plan
-from generator.verify.jobs import LEVELS, Job, JobResult, JobState
+from generator.verify.jobs import LEVELS, JobState
 from generator.verify.run_report import summary, whole_text
 from generator.verify.verification_run import default_levels, gpu
 from tests.helpers.support import family_of
-
-#: An operation, the type of A and B, a schedule.
-Combination = tuple[str, str, str]
-#: A level and a combination.
-Point = tuple[str, Combination]
-#: What becomes of the jobs of a point.
-Prove = Callable[[Point], list[JobResult]]
 
 #: The product alone is among the operations: a schedule may have no other epilogue.
 #: `quantize` needs a type: tests/verify/test_quantised_blocks.py.
@@ -50,7 +38,7 @@ SCHEDULES = tuple(
 PRIMARY = "sm90"
 
 
-def written(name: str) -> str:
+def written(name):
     """An operation as a spec writes it, with every bound of which it needs one."""
     operation = BUILT_IN.get(name)
     if operation is None or not operation.bounds:
@@ -76,12 +64,12 @@ tile: [{{m: 64, n: 32, k: 32, group: 2, warps: 4, split: 2}}, {{m: 64, n: 48, k:
 """
 
 
-def combination(variant: Variant) -> Combination:
+def combination(variant):
     steps = variant.epilogue.steps
     return steps[0].operation if steps else "none", variant.dtype.a, variant.schedule
 
 
-def family() -> Family:
+def family():
     """Of each combination, by each load, the first kernel: int8 sums stay int32 where they can, stores are as loads."""
     whole = family_of(SPEC, "product.yaml")
     first = {(combination(kernel.variant), kernel.variant.load): kernel.name for kernel in reversed(whole.kernels)}
@@ -94,32 +82,32 @@ FAMILY = family()
 COMBINATIONS = {kernel.name: combination(kernel.variant) for kernel in FAMILY.kernels}
 
 
-def points() -> list[Point]:
+def points():
     """Each level that this machine has, in their order, with each combination."""
     levels = sorted({*default_levels(gpu()), "compile"}, key=LEVELS.index)
     return [*product(levels, dict.fromkeys(COMBINATIONS.values()))]
 
 
-def label(point: Point) -> str:
+def label(point):
     level, each = point
     return "-".join([level, *each])
 
 
 @pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+def rendered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("product")
     assert render([Rendering(FAMILY, folder)])
     return read(folder / FAMILY.spec.name)
 
 
 @pytest.fixture(scope="module")
-def proved(request: pytest.FixtureRequest, rendered: Rendered) -> Iterator[Prove]:
+def proved(request, rendered):
     """The results of a point's jobs, those of all points that were selected worked out side by side.
 
     At the end it is told what was proved, and what could not be.
     """
     started = time.monotonic()
-    jobs: dict[Point, list[Job]] = {}
+    jobs = {}
     # Of each kernel one launch.
     compiled = plan([rendered], ("compile",), case="*-aligned", targets=(PRIMARY,))
     for each in [*plan([rendered], [level for level in LEVELS if level != "compile"]), *compiled]:
@@ -138,7 +126,7 @@ def proved(request: pytest.FixtureRequest, rendered: Rendered) -> Iterator[Prove
 
 @pytest.mark.product
 @pytest.mark.parametrize("point", points(), ids=label)
-def test_proved(point: Point, proved: Prove) -> None:
+def test_proved(point, proved):
     results = proved(point)
     assert results
     for result in results:

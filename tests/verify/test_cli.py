@@ -1,7 +1,5 @@
 """The command: what it runs, what it says, its exit status and the files it writes."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -10,20 +8,18 @@ import shutil
 import signal
 import threading
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from generator.commands.verify import main
 from generator.emit.code_parts import of_file
-from generator.emit.manifest_reader import Rendered
 from generator.files import output_files
 from generator.files.reading import FileError
 from generator.verify import result_cache, worker_pool
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import cost, covered, plan, rendered, shard
-from generator.verify.jobs import LEVELS, Failure, Job, JobResult, command
+from generator.verify.jobs import LEVELS, Failure, Job, command
 from generator.verify.launches import launches
 from tests.helpers.support import ROOT, contents, unread
 
@@ -31,21 +27,19 @@ SPEC = ROOT / "specs" / "fp16_rcr.yaml"
 KERNEL = "gemm_fp16_rcr_bias_silu__tiled_pointer_auto_grouped"
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
-Call = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def call(call_alone: Call, shared_workers: None) -> Call:
+def call(call_alone, shared_workers):
     """`verify` in this process, with the workers that tests share."""
     return call_alone
 
 
 @pytest.fixture
-def call_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+def call_alone(capsys, monkeypatch, tmp_path):
     """`verify` in this process, with workers of its own."""
     monkeypatch.chdir(ROOT)
 
-    def run(*arguments: object) -> tuple[int, str, str]:
+    def run(*arguments):
         try:
             status = main([str(argument) for argument in arguments] + ["--fresh", "--cache", str(tmp_path / "cache")])
         except SystemExit as error:
@@ -56,7 +50,7 @@ def call_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
     return run
 
 
-def test_a_kernel_passes_and_the_closing_line_counts(call: Call, tmp_path: Path) -> None:
+def test_a_kernel_passes_and_the_closing_line_counts(call, tmp_path):
     results, junit = tmp_path / "results.json", tmp_path / "junit.xml"
     status, out, _ = call(
         SPEC, "--only", KERNEL, "--level", "static", "--level", "interpret", "--results", results, "--junit", junit
@@ -80,7 +74,7 @@ def test_a_kernel_passes_and_the_closing_line_counts(call: Call, tmp_path: Path)
     assert [suite.get("name") for suite in ET.parse(junit).getroot()] == ["static", "interpret"]
 
 
-def test_a_failure_names_file_case_and_the_command_that_repeats_it(call: Call, tmp_path: Path) -> None:
+def test_a_failure_names_file_case_and_the_command_that_repeats_it(call, tmp_path):
     folder = tmp_path / "fp16_rcr"
     shutil.copytree(ROOT / "generated" / "fp16_rcr", folder)
     file = folder / f"{KERNEL}.py"
@@ -95,13 +89,11 @@ def test_a_failure_names_file_case_and_the_command_that_repeats_it(call: Call, t
     assert status == 1 and "1 of 1 failed" in again
 
 
-def test_a_run_that_is_stopped_keeps_what_passed(
-    call_alone: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_that_is_stopped_keeps_what_passed(call_alone, capsys, monkeypatch, tmp_path):
     """A signal ends the workers within their jobs; the files have what passed, and the same call runs the rest."""
     every, handler, others = worker_pool.results, signal.getsignal(signal.SIGTERM), multiprocessing.active_children()
 
-    def stopped(level: str, jobs: Sequence[Job], workers: int) -> Iterator[JobResult]:
+    def stopped(level, jobs, workers):
         for number, result in enumerate(every(level, jobs, workers)):
             if number == 1:
                 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -123,13 +115,13 @@ def test_a_run_that_is_stopped_keeps_what_passed(
     assert total - left <= int(cached) < total
 
 
-def test_a_file_that_raises_is_a_failure(call: Call, ladder: Path) -> None:
+def test_a_file_that_raises_is_a_failure(call, ladder):
     (ladder / f"{NAIVE}.py").write_text("raise RuntimeError('no luck')\n")
     status, out, _ = call(ladder, "--only", NAIVE, "--level", "interpret")
     assert status == 1 and "RuntimeError: no luck" in out
 
 
-def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call, tmp_path: Path) -> None:
+def test_missing_files_are_answered_with_the_command_that_makes_them(call, tmp_path):
     status, _, err = call(SPEC, "--level", "static", "--out", tmp_path)
     assert status == 2
     assert f"render it first: python -m generator {SPEC} --out {tmp_path}" in err
@@ -138,17 +130,17 @@ def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call,
 REPORTS = ("junit", "html", "results")
 
 
-def options(folder: Path) -> list[object]:
+def options(folder):
     """The options of all reports, each into a file of its name."""
     return [word for option in REPORTS for word in (f"--{option}", folder / option)]
 
 
-def test_a_run_goes_on_and_writes_its_reports_whoever_reads(ladder: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_and_writes_its_reports_whoever_reads(ladder, tmp_path):
     file = ladder / f"{NAIVE}.py"
     # Workers print into the same pipe.
     prints = "\n\nimport sys\n\nprint(1, flush=True)\nprint(1, file=sys.stderr, flush=True)\n"
     file.write_text(file.read_text() + prints)
-    call: tuple[object, ...] = ("verify", ladder, "--only", NAIVE, "--level", "interpret", "--case", "primes")
+    call = ("verify", ladder, "--only", NAIVE, "--level", "interpret", "--case", "primes")
     assert unread(*call, *options(tmp_path / "right"), cwd=tmp_path, both=True) == 0
     file.write_text(file.read_text().replace("offs_m < M", "offs_m <= M"))
     call += ("--level", "static")
@@ -161,9 +153,7 @@ def test_a_run_goes_on_and_writes_its_reports_whoever_reads(ladder: Path, tmp_pa
 
 
 @pytest.mark.parametrize("option", REPORTS)
-def test_a_report_that_cannot_be_written_is_known_before_any_proof(
-    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
-) -> None:
+def test_a_report_that_cannot_be_written_is_known_before_any_proof(call, monkeypatch, tmp_path, option):
     monkeypatch.setattr("generator.verify.verification_run._run", lambda *_, **__: pytest.fail("something is proved"))
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
@@ -172,7 +162,7 @@ def test_a_report_that_cannot_be_written_is_known_before_any_proof(
         assert (status, out) == (1, "") and str(path) in err and err.count("\n") == 1
 
 
-def test_a_report_is_not_written_over_or_into_what_is_proved(call: Call, ladder: Path) -> None:
+def test_a_report_is_not_written_over_or_into_what_is_proved(call, ladder):
     before = contents(ladder)
     for name in ("manifest.json", f"{NAIVE}.py", "__init__.py", "report.py", "nn/__init__.py", "../ladder/x.xml"):
         status, _, err = call(ladder, "--level", "static", "--html", ladder / name)
@@ -182,12 +172,10 @@ def test_a_report_is_not_written_over_or_into_what_is_proved(call: Call, ladder:
     assert contents(ladder) == before
 
 
-def test_of_several_reports_one_cannot_be_written_at_the_end(
-    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_of_several_reports_one_cannot_be_written_at_the_end(call, monkeypatch, tmp_path):
     put = output_files.put
 
-    def failing(path: Path, data: str | bytes) -> None:
+    def failing(path, data):
         if path.name in ("junit", "html"):
             raise FileError(path, "cannot be written: No space left on device")
         put(path, data)
@@ -201,7 +189,7 @@ def test_of_several_reports_one_cannot_be_written_at_the_end(
     assert (tmp_path / "results").is_file()
 
 
-def test_reports_of_two_folders_of_one_name(call: Call, tmp_path: Path) -> None:
+def test_reports_of_two_folders_of_one_name(call, tmp_path):
     # Characters that XML does not have, and a byte that is not UTF-8.
     strange = "\ufffe\uffff\x01\udcff"
     folders = [tmp_path / name / "ladder" for name in ("a", f"b{strange}")]
@@ -216,14 +204,14 @@ def test_reports_of_two_folders_of_one_name(call: Call, tmp_path: Path) -> None:
     assert "&#6553" not in page and "&#5" not in page
 
 
-def test_a_wrong_spec_is_status_2_with_its_place(call: Call, tmp_path: Path) -> None:
+def test_a_wrong_spec_is_status_2_with_its_place(call, tmp_path):
     spec = tmp_path / "wrong.yaml"
     spec.write_text("summary: s\nlayout: rcr\ndtype: fp17\n")
     status, _, err = call(spec)
     assert status == 2 and err.startswith(f"{spec}:3:8: ")
 
 
-def test_a_family_rendered_from_another_spec_is_status_2(call: Call, tmp_path: Path) -> None:
+def test_a_family_rendered_from_another_spec_is_status_2(call, tmp_path):
     spec = tmp_path / "fp16_rcr.yaml"
     measured = "select: table\nwith: prepare\ntuned: tuned/nvidia_h200/gemm16.json\n"
     spec.write_text(SPEC.read_text().replace(measured, "select: fixed\n"))
@@ -232,18 +220,18 @@ def test_a_family_rendered_from_another_spec_is_status_2(call: Call, tmp_path: P
     assert status == 2 and "is out of date with" in err and f"python -m generator {spec}" in err
 
 
-def family() -> list[Rendered]:
+def family():
     return rendered([SPEC], ROOT / "generated")
 
 
-def test_shards_are_disjoint_and_together_everything() -> None:
+def test_shards_are_disjoint_and_together_everything():
     jobs = plan(family(), ("static", "interpret", "compile"))
     parts = [shard(jobs, index, 3, cost) for index in (1, 2, 3)]
     assert {job for part in parts for job in part} == set(jobs)
     assert sum(map(len, parts)) == len(jobs)
 
 
-def test_shards_cost_alike() -> None:
+def test_shards_cost_alike():
     costs = [30.0, 1.0, 1.0, 1.0, 27.0, 2.0, 2.0, 1.0, 25.0, 5.0]
     jobs = [Job("interpret", Path("x"), f"kernel{number}") for number in range(len(costs))]
     of = dict(zip(jobs, costs, strict=True)).__getitem__
@@ -251,7 +239,7 @@ def test_shards_cost_alike() -> None:
     assert max(loads) - min(loads) <= 2
 
 
-def test_pairs_keep_every_value_of_every_axis() -> None:
+def test_pairs_keep_every_value_of_every_axis():
     found = family()
     jobs = plan(found, ("compile", "interpret"))
     chosen, choices = covered(jobs, found, Coverage("pairs"))
@@ -266,7 +254,7 @@ def test_pairs_keep_every_value_of_every_axis() -> None:
             assert {v.word(axis) for v in members} == {k.variant.word(axis) for k in found[0].kernels}
 
 
-def test_the_kernels_chosen_are_the_same_at_every_level_and_one_launch_of_each_is_compiled() -> None:
+def test_the_kernels_chosen_are_the_same_at_every_level_and_one_launch_of_each_is_compiled():
     found = family()
     jobs = plan(found, ("interpret", "compile"), targets=("sm90",))
     chosen, choices = covered(jobs, found, Coverage("kernels"))
@@ -280,7 +268,7 @@ def test_the_kernels_chosen_are_the_same_at_every_level_and_one_launch_of_each_i
     assert {job.name for job in chosen if job.contract} == {kernels[name].variant.contract for name in compiled}
 
 
-def test_the_kernels_chosen_for_several_targets_are_compiled_for_each() -> None:
+def test_the_kernels_chosen_for_several_targets_are_compiled_for_each():
     found = family()
     chosen, _ = covered(plan(found, ("compile",), targets=("sm90", "gfx942")), found, Coverage("kernels"))
     for target in ("sm90", "gfx942"):
@@ -292,7 +280,7 @@ def test_the_kernels_chosen_for_several_targets_are_compiled_for_each() -> None:
 JOB = Job("gpu", Path("elsewhere/x"), "gemm__x")
 
 
-def test_the_command_repeats_exactly_the_job() -> None:
+def test_the_command_repeats_exactly_the_job():
     assert (
         command(JOB, Failure("huge-a", "r", "m"))
         == "python -m generator verify elsewhere/x --only gemm__x --level gpu --case huge-a"
@@ -301,7 +289,7 @@ def test_the_command_repeats_exactly_the_job() -> None:
     assert command(compiled) == "python -m generator verify 'x y' --only gemm__x --level compile --target sm90"
 
 
-def test_a_spec_and_its_folder_under_several_paths_are_one_family(call: Call, tmp_path: Path) -> None:
+def test_a_spec_and_its_folder_under_several_paths_are_one_family(call, tmp_path):
     spec, folder = ROOT / "specs" / "ladder.yaml", ROOT / "generated" / "ladder"
     (tmp_path / "other").symlink_to(folder)
     once = call(spec, "--level", "static")
@@ -312,7 +300,7 @@ def test_a_spec_and_its_folder_under_several_paths_are_one_family(call: Call, tm
     assert words.findall(out) == words.findall(once[1]) != []
 
 
-def static(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+def static(capsys, *arguments):
     status = main([*map(str, arguments), "--level", "static"])
     said = capsys.readouterr()
     return status, said.out, said.err
@@ -322,9 +310,7 @@ def static(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int,
     "options",
     [(), ("--only", "*__tiled_*"), ("--shard", "2/2"), ("--coverage", "50%"), ("--coverage", "kernels"), ("--fresh",)],
 )
-def test_no_choice_of_jobs_hides_what_is_wrong_with_a_helper(
-    ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_no_choice_of_jobs_hides_what_is_wrong_with_a_helper(ladder, capsys, tmp_path, options):
     assert static(capsys, ladder)[0] == 0
     (ladder / "nn.py").unlink()
     for _ in range(2):
@@ -337,9 +323,7 @@ def test_no_choice_of_jobs_hides_what_is_wrong_with_a_helper(
     assert static(capsys, ladder, *options)[0] == 0
 
 
-def test_a_kernel_without_its_file_has_failed_at_every_level(
-    ladder: Path, call: Call, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kernel_without_its_file_has_failed_at_every_level(ladder, call, capsys):
     (ladder / f"{NAIVE}.py").unlink()
     levels = [word for level in ("static", "bounds", "interpret") for word in ("--level", level)]
     status, out, _ = call(ladder, "--only", NAIVE, *levels)
@@ -348,15 +332,13 @@ def test_a_kernel_without_its_file_has_failed_at_every_level(
 
 
 @pytest.mark.parametrize("text", ["x = " + "(" * 5000 + "1" + ")" * 5000, "x = " + "-" * 50_000 + "1", "\xff\0"])
-def test_a_file_that_no_parser_reads_is_a_failure(ladder: Path, call: Call, text: str) -> None:
+def test_a_file_that_no_parser_reads_is_a_failure(ladder, call, text):
     (ladder / f"{NAIVE}.py").write_bytes(text.encode("latin-1"))
     status, out, error = call(ladder, "--only", NAIVE, "--level", "static", "--level", "bounds")
     assert status == 1 and re.search(r"^2 of 2 failed", out, re.M) and not error
 
 
-def test_a_second_run_proves_nothing_unless_it_is_fresh(
-    ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_second_run_proves_nothing_unless_it_is_fresh(ladder, capsys, tmp_path):
     call = (ladder, "--cache", tmp_path / "cache")
     cached = re.compile(r"^static +4 +0 +4 +0 +0 +0 +(\d) ", re.M)
     for options, count in ((), "0"), ((), "4"), (("--fresh",), "0"), ((), "4"):
@@ -368,9 +350,7 @@ def test_a_second_run_proves_nothing_unless_it_is_fresh(
         assert status == 1 and re.search(r"^1 of 4 failed", out, re.M)
 
 
-def test_the_cache_is_the_users(
-    ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_is_the_users(ladder, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
     assert static(capsys, "ladder")[0] == 0
@@ -379,13 +359,7 @@ def test_the_cache_is_the_users(
 
 
 @pytest.mark.parametrize("fresh", [(), ("--fresh",)])
-def test_a_cache_that_cannot_be_used_stops_no_proof(
-    ladder: Path,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fresh: tuple[str, ...],
-) -> None:
+def test_a_cache_that_cannot_be_used_stops_no_proof(ladder, capsys, tmp_path, monkeypatch, fresh):
     static(capsys, ladder, "--cache", tmp_path / "cache")
     file = tmp_path / "cache" / result_cache.NAME
     file.unlink()

@@ -1,10 +1,7 @@
 """A package of cubins launches what a call from Python does: the same images, grids, arguments and tensor maps."""
 
-from __future__ import annotations
-
 import gc
 import struct
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -33,7 +30,7 @@ N, K, COUNT, STREAM = 96, 64, 2, 0x5EAF
 
 TILE = "tile: [{m: 32, n: 32, k: 32, warps: 4, stages: 2}]\n"
 #: What is launched -> the spec, without its summary.
-SPECS: Mapping[str, str] = {
+SPECS = {
     "pointer": f"layout: rcr\ndtype: fp16\nload: pointer\n{TILE}",
     "chain": f"layout: rcr\ndtype: bf16\nepilogue: bias+gelu_tanh\nload: [descriptor, pointer]\n{TILE}",
     "batch": f"layout: rrr\ndtype: fp16\nbatch: strided\nepilogue: bias+add\nload: [descriptor, pointer]\n{TILE}",
@@ -64,12 +61,12 @@ class Case:
     built: Built
 
     @property
-    def kernels(self) -> list[Any]:
+    def kernels(self):
         return [self.module._kernel(name) for name in self.module._KERNELS[self.contract]]
 
 
 @pytest.fixture(autouse=True)
-def without_collection() -> Iterator[None]:
+def without_collection():
     """Python 3.11 fails in `ast.parse`, by which Triton reads a kernel, if garbage is collected at a bad moment."""
     gc.disable()
     yield
@@ -77,12 +74,12 @@ def without_collection() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(tmp_path_factory):
     return fake_driver(tmp_path_factory.mktemp("fake"))
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest, tmp_path: Path, driver: Path) -> Iterator[Case]:
+def case(request, tmp_path, driver):
     """The package of a spec of SPECS; a test gives the name."""
     text = f"summary: Launched without Python.\ntargets: [sm90]\n{SPECS[request.param]}"
     family = rendered(tmp_path, f"packed_{request.param}", text)
@@ -105,7 +102,7 @@ class Given:
     aligned: bool = True
 
 
-def given(case: Case, m: int, pad: int, offset: int) -> Given:
+def given(case, m, pad, offset):
     """Operands whose lines are `pad` elements longer, `offset` elements behind an aligned address."""
     (contract,) = case.built.package.contracts
     numbers = {"M": m, "N": N, "K": K, "B": COUNT, "G": COUNT, "T": m, "R": m, "S": m}
@@ -140,7 +137,7 @@ def given(case: Case, m: int, pad: int, offset: int) -> Given:
     return found
 
 
-def expected(case: Case, call: Given) -> tuple[Any, list[Any]]:
+def expected(case, call):
     """What the family launches: the plan of the first kernel that takes the operands, and its compiled kernels."""
     state = case.kernels[0].CALL.state(call.tensors)
     kernel = next(each for each in case.kernels if each.CALL.reason(state) is None)
@@ -148,12 +145,12 @@ def expected(case: Case, call: Given) -> tuple[Any, list[Any]]:
     return plan, [each.kernel.warmup(grid=each.grid, **each.arguments) for each in plan.launches]
 
 
-def packed(kind: str, value: Any) -> str:
+def packed(kind, value):
     """An argument as the kernel reads it."""
     return struct.pack({"i32": "<i", "i64": "<q", "fp32": "<f"}[kind], value).hex()
 
 
-def arguments_of(launch: Any, compiled: Any, addresses: Mapping[int, int]) -> tuple[list[str], list[list[str]]]:
+def arguments_of(launch, compiled, addresses):
     """The bytes of all arguments, and the words of each tensor map, as Triton's own launcher makes them."""
     found, maps = [], []
     metas = iter(compiled.metadata.tensordesc_meta or ())
@@ -179,7 +176,7 @@ def arguments_of(launch: Any, compiled: Any, addresses: Mapping[int, int]) -> tu
 
 
 @pytest.mark.parametrize("case", SPECS, indirect=True)
-def test_what_is_launched(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_launched(case, monkeypatch):
     # Contiguous; longer lines, of which a descriptor can address those of whole 16 bytes; odd ones, at odd addresses.
     placings = [(0, 0), (16, 0), (8, 0), (3, 1)]
     (contract,) = case.built.package.contracts
@@ -232,7 +229,7 @@ def test_what_is_launched(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 WORKSPACE = 1 << 50
 
 
-def addresses_of(case: Case, call: Given, plan: Any) -> dict[int, int]:
+def addresses_of(case, call, plan):
     """The addresses of operands, and of the parts of the workspace one behind the other, by the tensors."""
     found, at = {id(plan.known[name]): address for name, address in call.addresses.items()}, WORKSPACE
     for x in (plan.known[x.name] for x in case.kernels[0].CALL.memory):
@@ -242,7 +239,7 @@ def addresses_of(case: Case, call: Given, plan: Any) -> dict[int, int]:
     return found
 
 
-def cleared_ones(case: Case, call: Given, lines: list[list[str]]) -> None:
+def cleared_ones(case, call, lines):
     """What a kernel adds to, and counters, are zero before it."""
     table = case.kernels[0].CALL
     counters = [x for x in table.memory if getattr(x, "cleared", False)]
@@ -256,12 +253,12 @@ def cleared_ones(case: Case, call: Given, lines: list[list[str]]) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_ctas", 2), ("launch_pdl", True), ("global_scratch_size", 64)])
-def test_what_a_plain_launch_does_not_have_is_refused(name: str, value: object) -> None:
+def test_what_a_plain_launch_does_not_have_is_refused(name, value):
     with pytest.raises(Unpackable, match=f"{name} {value}"):
         image_of(SimpleNamespace(metadata=SimpleNamespace(**{name: value})))
 
 
-def test_a_tuned_family_takes_the_kernels_that_its_function_takes(tmp_path: Path, driver: Path) -> None:
+def test_a_tuned_family_takes_the_kernels_that_its_function_takes(tmp_path, driver):
     folder = Path(__file__).resolve().parents[2] / "generated" / "fp16_rcr"
     name, rows = "gemm_fp16_rcr_bias", (1, 64, 1000, 4096)
     package = compiled_package(read(folder), "tuned", H200, [ProductSizes(4096, 4096, rows)], only=name, count=1)
@@ -277,5 +274,5 @@ def test_a_tuned_family_takes_the_kernels_that_its_function_takes(tmp_path: Path
     ]
 
 
-def _rows(m: int) -> torch.Tensor:
+def _rows(m):
     return memoryless.tensor(torch.float16, _DEVICE, (m, 4096), (4096, 1))

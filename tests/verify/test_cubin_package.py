@@ -1,23 +1,18 @@
 """`package --format cubin`: the files, what is refused and why, and the statuses of calls that cannot be launched."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from generator.emit.cubin import sources
-from generator.emit.cubin.contracts import CubinPackage
 from generator.emit.cubin.example import example_of
 from generator.emit.cubin.sources import STATUSES, files
 from generator.language.errors import CallError
@@ -25,10 +20,8 @@ from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import ProductSizes
 from generator.verify.cubin_package import compiled_package
 from tests.helpers.emit.cubins import STRICT, Built, compiled_with, fake_driver, of_kind
-from tests.helpers.support import GENERATED, ROOT, Spoken, contents, python
+from tests.helpers.support import GENERATED, ROOT, contents, python
 from tests.helpers.verify.rendered import rendered
-
-Cli = Callable[..., Spoken]
 
 TILE = "tile: [{m: 32, n: 32, k: 32, warps: 4, stages: 2}]\n"
 SPECS = {
@@ -40,7 +33,7 @@ SPECS = {
 N, K, ROWS = 64, 32, (1, 32, 33, 34)
 
 
-def package_of(name: str, folder: Path) -> CubinPackage:
+def package_of(name, folder):
     """The package `packed` of a spec of SPECS, rendered into a folder."""
     family = rendered(folder, f"packed_{name}", f"summary: For C.\ntargets: [sm90]\n{SPECS[name]}")
     shapes, count = [ProductSizes(N, K, ROWS)], 1 + ("batch:" in SPECS[name])
@@ -48,14 +41,14 @@ def package_of(name: str, folder: Path) -> CubinPackage:
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
+def builds(tmp_path_factory):
     driver = fake_driver(tmp_path_factory.mktemp("fake"))
     folders = {name: tmp_path_factory.mktemp(name) for name in SPECS}
     return {name: Built(folder / "made", package_of(name, folder), driver) for name, folder in folders.items()}
 
 
 #: The fields of a call of each contract, with aligned addresses.
-FIELDS: dict[str, dict[str, Any]] = {
+FIELDS = {
     "plain": {"a": 1 << 40, "b": 1 << 41, "bias": 1 << 42, "out": 1 << 43},
     "batch": {"a": 1 << 40, "b": 1 << 41, "scale": 2.0, "add": 1 << 42, "out": 1 << 43, "batch": 2}
     | {"a_batch": 32 * K, "b_batch": N * K, "add_batch": 32 * N, "out_batch": 32 * N},
@@ -67,7 +60,7 @@ C, CPP = ("gcc", "-std=c11", *STRICT), ("g++", "-x", "c++", "-std=c++17", *STRIC
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_the_sources_compile_without_a_warning(builds: dict[str, Built], name: str, tmp_path: Path) -> None:
+def test_the_sources_compile_without_a_warning(builds, name, tmp_path):
     # The header needs nothing in front of it.
     (tmp_path / "alone.c").write_text('#include "packed.h"\n')
     folder = builds[name].folder
@@ -76,7 +69,7 @@ def test_the_sources_compile_without_a_warning(builds: dict[str, Built], name: s
             compiled_with(*language, "-O2", f"-I{folder}", "-c", source, "-o", tmp_path / "made.o")
 
 
-def test_the_call_of_the_documentation_compiles(cli: Cli, tmp_path: Path) -> None:
+def test_the_call_of_the_documentation_compiles(cli, tmp_path):
     page = (ROOT / "docs" / "without_python.md").read_text()
     (shown,) = re.findall(r"```c\n(.*?)```", page, re.S)
     (command,) = re.findall(r"^\$ python -m generator (package .*)$", page, re.M)
@@ -87,7 +80,7 @@ def test_the_call_of_the_documentation_compiles(cli: Cli, tmp_path: Path) -> Non
         compiled_with(*language, f"-I{tmp_path / 'linear'}", "-c", tmp_path / "shown.c", "-o", tmp_path / "shown.o")
 
 
-def test_the_example_says_whether_known_results_are_right(builds: dict[str, Built], tmp_path: Path) -> None:
+def test_the_example_says_whether_known_results_are_right(builds, tmp_path):
     """On the GPU it runs what was compiled. Here a driver in C computes the product that each launch asks for."""
     built, program = builds["plain"], tmp_path / "example"
     compiled_with("gcc", "-O2", built.folder / "example.c", built.folder / "packed.c", "-o", program)
@@ -108,11 +101,11 @@ def test_the_example_says_whether_known_results_are_right(builds: dict[str, Buil
     assert (done.returncode, done.stderr) == (2, "the CUDA driver lacks cuInit\n")
 
 
-def test_known_results_are_those_of_products_in_float64(builds: dict[str, Built]) -> None:
+def test_known_results_are_those_of_products_in_float64(builds):
     example, numbers = example_of(builds["batch"].package.contracts[0], 2), torch.arange(-8, 9).double() / 8
     assert example is not None
 
-    def made(place: int, *shape: int) -> torch.Tensor:
+    def made(place, *shape):
         return numbers[(5 * torch.arange(math.prod(shape)) + place) % 17].reshape(shape)
 
     for (m, n, k, count), checks in example.cases:
@@ -122,7 +115,7 @@ def test_known_results_are_those_of_products_in_float64(builds: dict[str, Built]
         assert all(least <= int(bits[at]) & 0xFFFF <= largest for at, least, largest in checks)
 
 
-def _no_driver(folder: Path) -> Path:
+def _no_driver(folder):
     """A folder with a library of the driver's name that has no functions."""
     made = folder / "empty"
     made.mkdir(exist_ok=True)
@@ -130,7 +123,7 @@ def _no_driver(folder: Path) -> Path:
     return made
 
 
-def test_the_library_has_no_state_and_no_name_without_its_own(builds: dict[str, Built], tmp_path: Path) -> None:
+def test_the_library_has_no_state_and_no_name_without_its_own(builds, tmp_path):
     compiled_with(*C, "-fno-pic", "-c", builds["plain"].folder / "packed.c", "-o", tmp_path / "made.o")
     listed = subprocess.run(["nm", "--defined-only", tmp_path / "made.o"], capture_output=True, text=True, check=True)
     symbols = [line.split()[1:] for line in listed.stdout.splitlines()]
@@ -139,19 +132,19 @@ def test_the_library_has_no_state_and_no_name_without_its_own(builds: dict[str, 
     assert {kind.lower() for kind, _ in symbols} == {"t", "r"}
 
 
-def status(name: str) -> list[object]:
+def status(name):
     """A status and its words, as a call answers."""
     return [[*STATUSES].index(name), STATUSES[name]]
 
 
-def called(builds: dict[str, Built], package: str, *changes: dict[str, int], **later: Any) -> Any:
+def called(builds, package, *changes, **later):
     """Answers and lines of calls that are right but for the changes of each."""
     name, own = builds[package].package.contracts[0].name, {"m": 32, "n": N, "k": K, **FIELDS[package]}
     return builds[package].called(*[(name, 0, own | fields) for fields in changes], **later)
 
 
 #: Package -> the status of a call with other fields.
-WRONG: dict[str, list[tuple[str, dict[str, int]]]] = {
+WRONG = {
     "plain": [
         *[("SIZES", fields) for fields in ({"m": 2}, {"n": 32}, {"k": 64}, {"m": -1}, {"m": 35})],
         *[("NO_ADDRESS", {name: 0}) for name in ("a", "out")],
@@ -172,13 +165,13 @@ WRONG: dict[str, list[tuple[str, dict[str, int]]]] = {
 
 
 @pytest.mark.parametrize("package", WRONG)
-def test_a_wrong_call_is_not_launched(builds: dict[str, Built], package: str) -> None:
+def test_a_wrong_call_is_not_launched(builds, package):
     answers, (_, right, *lines, _) = called(builds, package, {}, *(fields for _, fields in WRONG[package]))
     assert answers == [[0, None], *(status(name) for name, _ in WRONG[package])]
     assert of_kind(right, "cuLaunchKernel") and not any(lines)
 
 
-def test_padded_and_repeated_operands_are_launched(builds: dict[str, Built]) -> None:
+def test_padded_and_repeated_operands_are_launched(builds):
     others = [{"a_ld": K + 1}, {"a": (1 << 40) + 2}, {"bias": (1 << 42) + 2}, {"out_ld": 2 * N}]
     answers, lines = called(builds, "plain", *others)
     assert answers == [[0, None]] * 4
@@ -186,12 +179,12 @@ def test_padded_and_repeated_operands_are_launched(builds: dict[str, Built]) -> 
 
 
 @pytest.mark.parametrize(("package", "size"), [("plain", "m"), ("plain", "n"), ("batch", "batch"), ("split", "m")])
-def test_nothing_is_launched_for_an_empty_result(builds: dict[str, Built], package: str, size: str) -> None:
+def test_nothing_is_launched_for_an_empty_result(builds, package, size):
     answers, lines = called(builds, package, {size: 0})
     assert answers == [[0, None]] and not lines[1]
 
 
-def test_the_workspace_is_as_large_as_the_call_needs(builds: dict[str, Built]) -> None:
+def test_the_workspace_is_as_large_as_the_call_needs(builds):
     for package, parts in (("split", 2), ("plain", 0)):
         name = f"{builds[package].package.contracts[0].name}_workspace"
         answers, _ = builds[package].called(*[(name, None, {"m": m, "n": N, "k": K}) for m in (1, 32, 33, 0, 2)])
@@ -209,9 +202,7 @@ def test_the_workspace_is_as_large_as_the_call_needs(builds: dict[str, Built]) -
         ("plain", {"FAKE_CUDA_FAIL": "cuModuleGetFunction 500"}, 500),
     ],
 )
-def test_what_cannot_be_loaded_is_unloaded(
-    builds: dict[str, Built], package: str, environment: dict[str, str], wanted: str | int
-) -> None:
+def test_what_cannot_be_loaded_is_unloaded(builds, package, environment, wanted):
     (answer,), lines = builds[package].called(environment=environment)
     if isinstance(wanted, str):
         assert answer == status(wanted)
@@ -220,7 +211,7 @@ def test_what_cannot_be_loaded_is_unloaded(
     assert len(of_kind(lines[0], "cuModuleUnload")) == len(of_kind(lines[0], "cuModuleLoadData"))
 
 
-def test_a_driver_that_lacks_a_function_and_null_in_place_of_pointers(builds: dict[str, Built], tmp_path: Path) -> None:
+def test_a_driver_that_lacks_a_function_and_null_in_place_of_pointers(builds, tmp_path):
     empty = replace(builds["plain"], driver=_no_driver(tmp_path), folder=tmp_path / "again")
     assert empty.called() == ([status("OLD_DRIVER")], [[]])
     library = ctypes.CDLL(str(builds["plain"].library))
@@ -234,7 +225,7 @@ def test_a_driver_that_lacks_a_function_and_null_in_place_of_pointers(builds: di
     assert call(None, None, None) == [*STATUSES].index("NO_CALL")
 
 
-def test_errors_of_the_driver_are_those_of_the_call(builds: dict[str, Built]) -> None:
+def test_errors_of_the_driver_are_those_of_the_call(builds):
     for package, function in (
         ("plain", "cuLaunchKernel"),
         ("batch", "cuTensorMapEncodeTiled"),
@@ -247,14 +238,14 @@ def test_errors_of_the_driver_are_those_of_the_call(builds: dict[str, Built]) ->
     assert answers == [status("OTHER_CONTEXT")] * 2 and not of_kind(lines[1], "cuLaunchKernel")
 
 
-def test_shared_memory_beyond_48_kib_is_asked_for(builds: dict[str, Built]) -> None:
+def test_shared_memory_beyond_48_kib_is_asked_for(builds):
     _, (lines, _) = builds["large"].called()
     images, optin, reserved = range(len(builds["large"].package.images)), 232448, 16
     assert of_kind(lines, "cuFuncSetAttribute") == [[str(i), "8", str(optin - reserved)] for i in images]
     assert of_kind(lines, "cuFuncSetCacheConfig") == [[str(i), "1"] for i in images]
 
 
-def test_the_same_family_gives_the_same_bytes_anywhere(builds: dict[str, Built], tmp_path: Path) -> None:
+def test_the_same_family_gives_the_same_bytes_anywhere(builds, tmp_path):
     folder = tmp_path / "another" / "place"
     folder.mkdir(parents=True)
     again = dict(files(package_of("plain", folder)))
@@ -262,13 +253,13 @@ def test_the_same_family_gives_the_same_bytes_anywhere(builds: dict[str, Built],
     assert str(tmp_path) not in "".join(again.values())
 
 
-def test_more_than_a_c_file_holds_is_refused(builds: dict[str, Built], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_c_file_holds_is_refused(builds, monkeypatch):
     monkeypatch.setattr(sources, "MOST_BYTES", 1000)
     with pytest.raises(CallError, match="a C file may have 1000: give fewer --shapes, or select contracts by --only"):
         [*files(builds["plain"].package)]
 
 
-def test_the_command(cli: Cli, tmp_path: Path) -> None:
+def test_the_command(cli, tmp_path):
     Path("own.yaml").write_text(f"summary: For C.\ntargets: [sm90]\nname: own\n{SPECS['plain']}")
     assert cli("own.yaml").status == 0
     call = ("package", "generated/own", "--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x32,32")
@@ -281,7 +272,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     assert said.status == 1 and "is not empty, and nothing is overwritten" in said.err
 
 
-def test_families_of_files_are_refused(cli: Cli) -> None:
+def test_families_of_files_are_refused(cli):
     Path("own.yaml").write_text(f"summary: For C.\npackage: files\n{SPECS['plain']}")
     assert cli("own.yaml").status == 0
     call = ("--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x64,32", "--out", "made")
@@ -289,7 +280,7 @@ def test_families_of_files_are_refused(cli: Cli) -> None:
     assert said.status == 2 and "has no functions, which choose among kernels" in said.err
 
 
-def test_names_of_c_and_of_other_fields_are_made_others(cli: Cli, tmp_path: Path) -> None:
+def test_names_of_c_and_of_other_fields_are_made_others(cli, tmp_path):
     Path("own.yaml").write_text(
         "summary: For C.\ntargets: [sm90]\nlayout: rcr\ndtype: fp16\nload: pointer\n"
         "ops:\n  odd: {formula: 'x * int + a_ld + register', operands: {int: [M, N], a_ld: [N], register: []}}\n"
@@ -305,7 +296,7 @@ def test_names_of_c_and_of_other_fields_are_made_others(cli: Cli, tmp_path: Path
         compiled_with(*C, "-c", tmp_path / "made" / source, "-o", tmp_path / "made.o")
 
 
-def test_a_machine_without_torch_is_told_what_to_install(tmp_path: Path) -> None:
+def test_a_machine_without_torch_is_told_what_to_install(tmp_path):
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
     call = ("package", GENERATED / "split_k", "--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x64,1")
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from generator.commands.command_line import main; "

@@ -1,9 +1,5 @@
 """A kernel that decodes B: the bound of its rounding; test_planted.py runs kernels."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import torch
 
 from generator.language.model import Dtype
@@ -25,11 +21,11 @@ targets: [sm90]
 WHOLE = "gemm_bf16xint8_fp32_bf16_ballx1_rcr_none__decoded_descriptor_auto_grouped"
 
 
-def test_the_bound_counts_the_rounding_of_each_value() -> None:
+def test_the_bound_counts_the_rounding_of_each_value():
     """A product with a row of ones is the sum of what is rounded: half a unit in the last place of bf16 each."""
     dtype = Dtype("bf16", "int8", "fp32", "bf16", None).scaled_by({"b": (0, 1)})
     a, b = torch.ones(1, 64, dtype=torch.bfloat16), torch.full((64, 1), 127, dtype=torch.int8)
-    read: dict[str, torch.Tensor | float] = {"b_scale": torch.full((1, 1), 0.0078)}
+    read = {"b_scale": torch.full((1, 1), 0.0078)}
     exact, fused = stored_values.product(dtype, a, b, read, hardware=False)
     value, bound = stored_values.product_of_decoded(dtype, a, b, read, hardware=False)
     assert torch.allclose(exact, value) and float(fused) < 0.001
@@ -39,7 +35,7 @@ def test_the_bound_counts_the_rounding_of_each_value() -> None:
     assert float((a.double() @ rounded - value).abs()) <= float(bound)
 
 
-def test_a_function_is_held_to_the_rounding_of_the_kernel_that_it_runs(tmp_path: Path) -> None:
+def test_a_function_is_held_to_the_rounding_of_the_kernel_that_it_runs(tmp_path):
     """Where only some kernels of a contract decode B, and round it once more."""
     several = rendered(tmp_path, "several", SPEC)
     among = {name: kernel for name, kernel in several.by_name.items() if "rcr_none" in name}
@@ -49,7 +45,7 @@ def test_a_function_is_held_to_the_rounding_of_the_kernel_that_it_runs(tmp_path:
 
     class Function:
         @staticmethod
-        def which(a: torch.Tensor, b: torch.Tensor, **others: object) -> tuple[str, dict[str, int]]:
+        def which(a, b, **others):
             asked.append(sorted(others))
             return WHOLE, {}
 

@@ -9,9 +9,6 @@ was interpreted as it is, on each Triton version, is there too, and tests/test_d
 runs as many as one likes.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -22,10 +19,9 @@ from generator.emit.manifest_reader import remembered
 from generator.verify import proof_records
 from generator.verify.coverage import Coverage, choose
 from generator.verify.job_selection import covered, plan, rendered
-from generator.verify.jobs import Job, JobResult, JobState, Subject
+from generator.verify.jobs import JobState, Subject
 from generator.verify.run_report import whole_text
 from generator.verify.verification_run import default_levels, gpu
-from generator.verify.worker_pool import Pool
 from tests.helpers import shipped
 from tests.helpers.support import ROOT
 
@@ -37,7 +33,7 @@ LONG = ("layout", "dtype", "epilogue")
 FOR_EPILOGUES = "[ps]*"
 
 
-def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
+def few(points, *, pairs):
     """The places of points that have every value of every axis, and with `pairs` all pairs of values of the short."""
     short = [{axis: word for axis, word in point.items() if axis not in LONG} for point in points]
     chosen = list(choose(short, Coverage("pairs")).indices) if pairs else []
@@ -52,7 +48,7 @@ def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
 FAMILIES = rendered(shipped.folders(), shipped.GENERATED)
 
 
-def jobs() -> tuple[list[Job], list[Job], list[Job], list[Job]]:
+def jobs():
     """Every kernel at the quick level and where there is a GPU, and at the slow levels a few; the same again; others.
 
     The few have every value of every axis, and those that run with the long tests all pairs of values of the short
@@ -90,7 +86,7 @@ def jobs() -> tuple[list[Job], list[Job], list[Job], list[Job]]:
 
 
 @cache
-def recorded(level: str) -> set[Subject]:
+def recorded(level):
     """The code of which measured/proofs has a whole proof of a level, on any machine."""
     records = [proof_records.read(path) for path in (ROOT / "measured" / "proofs").glob("*.json")]
     return {
@@ -101,7 +97,7 @@ def recorded(level: str) -> set[Subject]:
     }
 
 
-def is_recorded(job: Job) -> bool:
+def is_recorded(job):
     """Whether measured/proofs has a proof of what a job proves."""
     return not job.contract and Subject.of(job, of_file(job.file)) in recorded(job.label)
 
@@ -109,12 +105,12 @@ def is_recorded(job: Job) -> bool:
 JOBS, AGAIN, PAIRS, ON_DEMAND = jobs()
 
 
-def label(job: Job) -> str:
+def label(job):
     return f"{job.label}-{job.folder.name}-{job.name}{'-some' if job.case else ''}"
 
 
 @pytest.mark.parametrize("level", ["bounds", "interpret", "compile"])
-def test_the_few_have_every_value_of_every_axis(level: str) -> None:
+def test_the_few_have_every_value_of_every_axis(level):
     words = {
         (job.folder, kernel.name): kernel.variant.words.items()
         for job in JOBS
@@ -137,9 +133,7 @@ def test_the_few_have_every_value_of_every_axis(level: str) -> None:
     ],
     ids=label,
 )
-def test_verified(
-    job: Job, outcome: Callable[[Job], JobResult], record_property: Callable[[str, object], None]
-) -> None:
+def test_verified(job, outcome, record_property):
     result = outcome(job)
     if result.state is JobState.LEFT_OUT:
         record_property("left_out", result.left_out)
@@ -147,7 +141,7 @@ def test_verified(
     assert result.state is JobState.PASSED, whole_text(result) or result
 
 
-def test_every_other_kernel_was_proved_for_any_size_or_is(pools: Callable[[str], Pool]) -> None:
+def test_every_other_kernel_was_proved_for_any_size_or_is(pools):
     proved = recorded("bounds")
     chosen = {job for job in [*JOBS, *AGAIN, *PAIRS] if job.level == "bounds"}
     others = {Subject.of(job, of_file(job.file)): job for job in plan(FAMILIES, ("bounds",)) if job not in chosen}

@@ -1,13 +1,8 @@
 """Groups of rows: their reference, cases, launches and order of tiles; test_planted.py runs kernels."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import torch
 
 from generator.bounds import prove
-from generator.emit.manifest_reader import Rendered
 from generator.problem.grouping import spans
 from generator.problem.reference import references
 from generator.verify.case_setup import prepare
@@ -30,7 +25,7 @@ TILED = "gmm_bf16_rcr_bias_scalem_add_save__tiled_pointer_auto_grouped_storepoin
 DESCRIPTORS = "gmm_bf16_rcr_bias_scalem_add_save__tiled_descriptor_auto_grouped_storepointer"
 
 
-def test_the_reference_is_that_of_each_group(family: Rendered) -> None:
+def test_the_reference_is_that_of_each_group(family):
     kernel = family.by_name[TILED]
     case = next(case for case in cases(kernel, hardware=False) if case.name == "groups-descending")
     setup = prepare(kernel, case, torch.device("cpu"))
@@ -46,7 +41,7 @@ def test_the_reference_is_that_of_each_group(family: Rendered) -> None:
     assert offsets == [5, 3, -1, 32, 59, 4] and len(a) == 52
 
 
-def test_cases_and_launches_know_of_groups(family: Rendered) -> None:
+def test_cases_and_launches_know_of_groups(family):
     named = {case.name: case for case in cases(family.by_name[TILED], hardware=False)}
     assert {"groups-none", "groups-many", "groups-descending", "groups-one-has-all"} <= named.keys()
     assert len(named["groups-many"].offsets(52)) == 65
@@ -56,7 +51,7 @@ def test_cases_and_launches_know_of_groups(family: Rendered) -> None:
     assert {"groups-one", "groups-many"} <= found
 
 
-def test_groups_come_one_after_the_other(family: Rendered) -> None:
+def test_groups_come_one_after_the_other(family):
     kernel = family.by_name[TILED]
     tile, groups = kernel.tiles[0], [(0, 3), (3, 3), (3, 20)]
     right = [(0, 0), (0, 32), (3, 0), (19, 0), (3, 32), (19, 32)]
@@ -67,7 +62,7 @@ def test_groups_come_one_after_the_other(family: Rendered) -> None:
     )
 
 
-def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> None:
+def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path):
     """Which sizes a configuration takes depends on M and N alone."""
     spec = "summary: Whole tiles.\nlayout: crr\ndtype: fp16\nbatch: grouped_k\nmasking: k\ntargets: [sm90]\n"
     found = rendered(tmp_path, "whole", f"{spec}tile: [{{m: 16, n: 32, k: 32, warps: 4}}]\n")

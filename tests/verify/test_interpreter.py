@@ -1,18 +1,11 @@
 """The interpreter, mended and guarded: what is stray is caught, what is right passes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tests.helpers.verify import kernels
 
-Interpreted = Callable[..., Any]
 
-
-def test_what_stays_inside_passes(interpreted: Interpreted) -> None:
+def test_what_stays_inside_passes(interpreted):
     assert interpreted(kernels.run_copy, 0, 9, 4) is None
     assert interpreted(kernels.run_shift, 0) is None and interpreted(kernels.run_atomic, 0) is None
     # Offsets of gigabytes cost nothing.
@@ -33,20 +26,18 @@ def test_what_stays_inside_passes(interpreted: Interpreted) -> None:
         *((each, (), "stray load") for each in (kernels.read_another_tensor, kernels.read_another_type)),
     ],
 )
-def test_what_is_stray_is_caught(
-    interpreted: Interpreted, function: Callable[..., Any], arguments: tuple[int, ...], access: str
-) -> None:
+def test_what_is_stray_is_caught(interpreted, function, arguments, access):
     fault = interpreted(function, *arguments)
     assert fault is not None and fault.startswith("StrayAccess") and access in fault
 
 
-def test_masked_lanes_without_other_hold_poison_and_what_was_not_written_is_known(interpreted: Interpreted) -> None:
+def test_masked_lanes_without_other_hold_poison_and_what_was_not_written_is_known(interpreted):
     assert interpreted(kernels.missing_other, True)
     assert not interpreted(kernels.missing_other, False)
     assert interpreted(kernels.written) == (2, 2)
 
 
 @pytest.mark.parametrize("function", [kernels.conversions, kernels.products])
-def test_rounding_and_products_are_mended(interpreted: Interpreted, function: Callable[..., Any]) -> None:
+def test_rounding_and_products_are_mended(interpreted, function):
     found = interpreted(function)
     assert all(found.values()), found

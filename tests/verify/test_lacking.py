@@ -1,26 +1,21 @@
 """What a record lacks is proved alone: kernels, and configurations of a kernel whose code is the same."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.verify import proof_records, verification_run, worker
 from generator.verify.job_inputs import InputReader
 from generator.verify.job_selection import plan
-from generator.verify.jobs import Job, JobResult, Recorded, subject
+from generator.verify.jobs import JobResult, Recorded, subject
 from generator.verify.launches import launches
 from generator.verify.proof_records import lacking
 from generator.verify.result_cache import ResultCache
-from tests.helpers.support import Cli, render_spec
+from tests.helpers.support import render_spec
 
 SPEC = (
     "name: some\nsummary: Some.\nlayout: rcr\ndtype: fp16\nload: pointer\nselect: heuristic\ntargets: [sm90]\ntile:\n"
@@ -32,11 +27,11 @@ PLACE = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), (
 
 
 @pytest.fixture
-def rendered(tmp_path: Path) -> Callable[..., Rendered]:
+def rendered(tmp_path):
     """Renders a kernel with these configurations, each time in another folder, as workers remember a manifest."""
     numbers = itertools.count()
 
-    def of(*tiles: str) -> Rendered:
+    def of(*tiles):
         rows = "".join(f"  - {{{tile}{'' if 'stages' in tile else ', stages: 3'}, warps: 4}}\n" for tile in tiles)
         out = tmp_path / str(next(numbers))
         out.mkdir()
@@ -45,28 +40,26 @@ def rendered(tmp_path: Path) -> Callable[..., Rendered]:
     return of
 
 
-def job_of(family: Rendered, level: str = "interpret") -> Job:
+def job_of(family, level="interpret"):
     (job,) = [job for job in plan([family], [level], targets=("sm90",)) if not job.contract]
     return job
 
 
-def left_of(family: Rendered, path: Path, level: str = "interpret") -> list[Job]:
+def left_of(family, path, level="interpret"):
     return lacking([job_of(family, level)], [family], proof_records.read(path))
 
 
-def figures_of(family: Rendered, path: Path, level: str = "interpret") -> Any:
+def figures_of(family, path, level="interpret"):
     found = subject(job_of(family, level))
     assert found is not None
     return proof_records.read(path).proved[found][level]
 
 
-def run(job: Job) -> JobResult:
+def run(job):
     return worker.run(job, contextlib.nullcontext())
 
 
-def test_of_a_new_table_only_new_configurations_run(
-    rendered: Callable[..., Rendered], interpreted: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_of_a_new_table_only_new_configurations_run(rendered, interpreted, tmp_path):
     """The record is then that of a whole run. Of configurations that differ in stages the interpreter runs one."""
     path, other = tmp_path / "record.json", tmp_path / "other.json"
     whole = interpreted(run, job_of(rendered(SMALL)))
@@ -84,7 +77,7 @@ def test_of_a_new_table_only_new_configurations_run(
     assert left_of(family, path) == []
 
 
-def passed(job: Job, worst: float = 0.5, **rows: int) -> JobResult:
+def passed(job, worst=0.5, **rows):
     """A run that passed, of configurations by their labels; the first has the full list."""
     found = tuple(rows.items())
     return JobResult(
@@ -92,7 +85,7 @@ def passed(job: Job, worst: float = 0.5, **rows: int) -> JobResult:
     )
 
 
-def test_what_is_recorded_of_several_tables_counts_for_one(rendered: Callable[..., Rendered], tmp_path: Path) -> None:
+def test_what_is_recorded_of_several_tables_counts_for_one(rendered, tmp_path):
     path = tmp_path / "record.json"
     proof_records.write(path, [passed(job_of(rendered(SMALL, WIDE)), 0.25, **{LABEL: 40, "16,16,32,8,3,4": 2})])
     proof_records.write(path, [passed(job_of(rendered(SMALL, DEEP)), 0.75, **{LABEL: 40, "16,16,16,8,4,4": 0})])
@@ -120,9 +113,7 @@ CODE = {
 
 
 @pytest.mark.parametrize("other", [*CODE, "the full list", "no counts by configurations", "a case is not proved"])
-def test_a_whole_run_where_the_record_is_of_something_else_or_says_too_little(
-    rendered: Callable[..., Rendered], tmp_path: Path, other: str
-) -> None:
+def test_a_whole_run_where_the_record_is_of_something_else_or_says_too_little(rendered, tmp_path, other):
     path, full = tmp_path / "record.json", other == "the full list"
     job = job_of(rendered(WIDE if full else SMALL))
     if other in CODE:
@@ -141,7 +132,7 @@ def test_a_whole_run_where_the_record_is_of_something_else_or_says_too_little(
     assert left_of(family, path) == [job_of(family)]
 
 
-def test_part_of_the_launches_is_no_record_of_all(rendered: Callable[..., Rendered], tmp_path: Path) -> None:
+def test_part_of_the_launches_is_no_record_of_all(rendered, tmp_path):
     path = tmp_path / "record.json"
     family = rendered(SMALL)
     job = job_of(family, "compile")
@@ -156,7 +147,7 @@ def test_part_of_the_launches_is_no_record_of_all(rendered: Callable[..., Render
         assert lacking([own], [family], proof_records.read(path)) == []
 
 
-def test_a_part_of_a_run_is_no_cached_result(rendered: Callable[..., Rendered], tmp_path: Path) -> None:
+def test_a_part_of_a_run_is_no_cached_result(rendered, tmp_path):
     family = rendered(SMALL)
     job = replace(job_of(family), recorded=Recorded(((LABEL, 40),)))
     for stored in (job, job_of(family)):
@@ -168,9 +159,7 @@ def test_a_part_of_a_run_is_no_cached_result(rendered: Callable[..., Rendered], 
         assert [(each.rows, each.full) for each in results] == ([] if stored is job else [(((LABEL, 3),), LABEL)])
 
 
-def test_the_command_line_says_what_is_recorded(
-    rendered: Callable[..., Rendered], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_says_what_is_recorded(rendered, tmp_path, cli, monkeypatch):
     path = tmp_path / "record.json"
     job = job_of(rendered(SMALL), "bounds")
     call = ("verify", job.folder, "--level", "bounds", "--only", "*__*", "--lacking", "--results", path)

@@ -1,16 +1,13 @@
 """The classes of launches, and what Triton is told of each: as the launch path itself has it."""
 
-from __future__ import annotations
-
 import pytest
 
 from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import read
 from generator.language.targets import TARGETS
 from generator.plan import legality
-from generator.plan.kernels import Kernel
-from generator.verify.launches import REFUSED, CompiledLaunch, launches, left_out
-from generator.verify.specialise import Specialisation, specialise
+from generator.verify.launches import REFUSED, launches, left_out
+from generator.verify.specialise import specialise
 from tests.helpers import shipped
 from tests.helpers.support import ROOT
 
@@ -19,28 +16,28 @@ AUTO = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
 NONE = "gemm_fp16_rcr_bias_relu__tiled_pointer_none_grouped"
 
 
-def classes(kernel: Kernel, target: str = "sm90", row: int = 0) -> dict[str, CompiledLaunch]:
+def classes(kernel, target="sm90", row=0):
     return {launch.case.name: launch for launch in launches(kernel, target) if launch.row == row}
 
 
-def specialised(name: str, case: str, target: str = "sm90") -> Specialisation:
+def specialised(name, case, target="sm90"):
     kernel = FP16.by_name[name]
     (found,) = specialise(load_kernel(FP16.file(name)), kernel, classes(kernel, target)[case], target)
     return found
 
 
-def test_a_kernel_for_any_size_is_launched_in_every_class() -> None:
+def test_a_kernel_for_any_size_is_launched_in_every_class():
     assert classes(FP16.by_name[AUTO]).keys() == {
         "aligned", "ragged", "unit", "unaligned", "wide", "wide-stride", "operands",
         "ragged-m", "ragged-n", "ragged-k", "ragged-mn", "ragged-mk", "ragged-nk",
     }  # fmt: skip
 
 
-def test_a_kernel_for_whole_tiles_is_never_ragged() -> None:
+def test_a_kernel_for_whole_tiles_is_never_ragged():
     assert classes(FP16.by_name[NONE]).keys() == {"aligned", "unaligned", "wide", "operands"}
 
 
-def test_every_row_is_launched_on_every_target_that_holds_it() -> None:
+def test_every_row_is_launched_on_every_target_that_holds_it():
     for target in TARGETS:
         for kernel in FP16.kernels:
             found = launches(kernel, target)
@@ -54,7 +51,7 @@ def test_every_row_is_launched_on_every_target_that_holds_it() -> None:
                 assert (names == {REFUSED}) == (not fits)
 
 
-def test_whole_aligned_tiles_are_known_to_be_multiples_of_16() -> None:
+def test_whole_aligned_tiles_are_known_to_be_multiples_of_16():
     found = specialised(AUTO, "aligned")
     names = list(found.signature)
     multiples = {names[path[0]] for path, known in found.known.items() if known}
@@ -70,7 +67,7 @@ def test_whole_aligned_tiles_are_known_to_be_multiples_of_16() -> None:
     ("case", "even"),
     [("ragged", ""), ("ragged-m", "nk"), ("ragged-nk", "m"), ("ragged-k", "mn"), ("unaligned", "mnk"), ("unit", "")],
 )
-def test_each_class_is_what_its_name_says(case: str, even: str) -> None:
+def test_each_class_is_what_its_name_says(case, even):
     found = specialised(AUTO, case)
     names = list(found.signature)
     constants = {names[path[0]]: value for path, value in found.constants.items()}
@@ -81,7 +78,7 @@ def test_each_class_is_what_its_name_says(case: str, even: str) -> None:
     assert (found.signature["M"] == "constexpr") == (case == "unit")
 
 
-def test_offsets_past_31_bits_are_wide() -> None:
+def test_offsets_past_31_bits_are_wide():
     for case, stride in (("wide", "i32"), ("wide-stride", "i64")):
         found = specialised(AUTO, case)
         names = list(found.signature)
@@ -90,12 +87,12 @@ def test_offsets_past_31_bits_are_wide() -> None:
         assert found.signature["lda"] == stride
 
 
-def test_amd_is_told_the_reach_of_pointers() -> None:
+def test_amd_is_told_the_reach_of_pointers():
     known = [entry for entries in specialised(AUTO, "aligned", "gfx942").known.values() for entry in entries]
     assert ["tt.pointer_range", 32] in known
 
 
-def test_a_class_that_is_another_again_is_not_launched_twice() -> None:
+def test_a_class_that_is_another_again_is_not_launched_twice():
     for family in ("ladder", "layouts", "dtypes"):
         for kernel in read(shipped.folder(family)).kernels:
             found = launches(kernel, "sm90")

@@ -1,14 +1,11 @@
 """Families and kernels are loaded from their text: bytecode beside it may be of another one."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect
 import os
 import py_compile
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +18,12 @@ KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
+def forgotten():
     yield
     forget("ladder")
 
 
-def compiled(file: Path, text: str, mode: py_compile.PycInvalidationMode) -> None:
+def compiled(file, text, mode):
     """Bytecode of another text that Python takes for that of the file."""
     other = file.with_name("other_text.py")
     other.write_text(text)
@@ -43,9 +40,7 @@ def compiled(file: Path, text: str, mode: py_compile.PycInvalidationMode) -> Non
 
 
 @pytest.mark.parametrize("mode", list(py_compile.PycInvalidationMode), ids=lambda mode: mode.name)
-def test_bytecode_of_another_text_is_not_run_and_is_a_failure(
-    ladder: Path, mode: py_compile.PycInvalidationMode
-) -> None:
+def test_bytecode_of_another_text_is_not_run_and_is_a_failure(ladder, mode):
     for name in (f"{KERNEL}.py", "nn.py", "__init__.py", "_runtime/launch.py"):
         compiled(ladder / name, "raise SystemExit('bytecode')\n", mode)
         assert load_kernel(ladder / f"{KERNEL}.py").CONFIGS
@@ -57,7 +52,7 @@ def test_bytecode_of_another_text_is_not_run_and_is_a_failure(
         shutil.rmtree((ladder / name).parent / "__pycache__")
 
 
-def test_bytecode_that_python_has_made_is_none(ladder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytecode_that_python_has_made_is_none(ladder, monkeypatch):
     for name in (f"{KERNEL}.py", "nn.py"):
         for mode in (py_compile.PycInvalidationMode.TIMESTAMP, py_compile.PycInvalidationMode.CHECKED_HASH):
             for level in (0, 1, 2):
@@ -69,14 +64,14 @@ def test_bytecode_that_python_has_made_is_none(ladder: Path, monkeypatch: pytest
     assert not [failure for failure in folder_files.failures(family) if "__pycache__" in failure.message]
 
 
-def test_a_module_below_folders_is_found(ladder: Path) -> None:
+def test_a_module_below_folders_is_found(ladder):
     (ladder / "a" / "b").mkdir(parents=True)
     (ladder / "a" / "b" / "c.py").write_text("")
     family = importlib.import_module("generator.emit.manifest_reader").read(ladder)
     assert folder_files.unlisted(family) == ["a"]
 
 
-def test_triton_reads_the_text_that_is_loaded_whatever_its_times(tmp_path: Path) -> None:
+def test_triton_reads_the_text_that_is_loaded_whatever_its_times(tmp_path):
     """It takes a function's text from the cache of `linecache`, which goes by size and time."""
     file = tmp_path / "kernel.py"
     for number in (1, 2):

@@ -1,13 +1,7 @@
 """Each built-in operation on every value of fp16 and bf16, against its formula and against torch's own function."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import OPERATIONS
 from tests.helpers.verify.operation_values import WITNESSES, WRITTEN, every_value
 
@@ -23,10 +17,10 @@ SPEC = (
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("word", WITNESSES)
-def test_every_value(word: str, dtype: str, family: Rendered, interpreted: Callable[..., Any]) -> None:
+def test_every_value(word, dtype, family, interpreted):
     (kernel,) = (k for k in family.kernels if k.variant.epilogue.word == word and k.variant.dtype.a == dtype)
     assert interpreted(every_value, family.folder, kernel.name) == []
 
 
-def test_every_operation_has_a_witness() -> None:
+def test_every_operation_has_a_witness():
     assert {word.partition("(")[0] for word in WITNESSES} == set(OPERATIONS)

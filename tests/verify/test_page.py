@@ -1,17 +1,14 @@
 """The report of a run of `verify`, and its page as text."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from generator.emit.code_parts import Parts
-from generator.emit.manifest_reader import Rendered, read
-from generator.emit.report import Cell, Row, RunReport, page
+from generator.emit.manifest_reader import read
+from generator.emit.report import Cell, Row, page
 from generator.plan.kernels import LeftOut
 from generator.verify.jobs import Failure, Job, JobResult, Subject, command
 from generator.verify.page import report
@@ -26,12 +23,12 @@ MESSAGE = "CompileError: PassManager::run failed\n" + "\n".join(
 )
 
 
-def family(name: str) -> Rendered:
+def family(name):
     """A shipped family, under the folder that a call in the checkout names."""
     return replace(read(shipped.folder(name)), folder=Path("generated", name))
 
 
-def sample() -> tuple[list[JobResult], list[Rendered]]:
+def sample():
     """Two small families and a result of each kind that there is."""
     ladder, autotune = family("ladder"), family("autotune")
     run = (("device", "interpreter"), *PLACE)
@@ -39,7 +36,7 @@ def sample() -> tuple[list[JobResult], list[Rendered]]:
     for level in ("static", "bounds", "interpret", "compile", "gpu"):
         for one in (autotune, ladder):
             for place, kernel in enumerate(one.kernels):
-                targets: Sequence[str | None] = kernel.targets if level == "compile" else (None,)
+                targets = kernel.targets if level == "compile" else (None,)
                 for target in targets:
                     job = Job(level, one.folder, kernel.name, target=target)
                     result = JobResult(job, 1, subject=Subject.of(job, Parts("0123456789abcdef" * 2, "f" * 32, "")))
@@ -79,29 +76,29 @@ def sample() -> tuple[list[JobResult], list[Rendered]]:
     return [result for result in results if (result.job.level, result.job.name) != ("gpu", gone)], [autotune, ladder]
 
 
-def row(found: RunReport, name: str) -> Row:
+def row(found, name):
     """The row of a kernel or a contract's function."""
     rows = [each for each in found.table.rows if isinstance(each, Row)]
     return next(each for each in rows if each.cells[0] == name)
 
 
-def cell(found: RunReport, name: str, column: str) -> Cell:
+def cell(found, name, column):
     """What the table shows of it in a column."""
     shown = row(found, name).cells[list(found.table.columns).index(column)]
     return shown if isinstance(shown, Cell) else Cell(shown)
 
 
-def told(found: RunReport, name: str) -> list[str]:
+def told(found, name):
     """What its opened row tells."""
     return [block.text for block in row(found, name).details]
 
 
 @pytest.fixture(scope="module")
-def found() -> RunReport:
+def found():
     return report(*sample())
 
 
-def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(found: RunReport) -> None:
+def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(found):
     ladder, autotune = family("ladder"), family("autotune")
     levels = ["static", "bounds", "interpret", "compile sm80", "compile sm90", "gpu"]
     columns = list(found.table.columns)
@@ -115,7 +112,7 @@ def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(found:
     assert all(f"{axis} {kernel.variant.words[axis]}" in same for axis in kernel.variant.words.keys() - words.keys())
 
 
-def test_a_cell_has_its_state_and_its_number(found: RunReport) -> None:
+def test_a_cell_has_its_state_and_its_number(found):
     ladder, autotune = family("ladder"), family("autotune")
     for name, column, text, state in (
         (ladder.kernels[1].name, "interpret", "✓ 40", "passed"),
@@ -132,7 +129,7 @@ def test_a_cell_has_its_state_and_its_number(found: RunReport) -> None:
     assert left_out == Cell("- left out", "left out", "Triton's autotuner needs a GPU")
 
 
-def test_what_a_family_leaves_out_is_told(found: RunReport) -> None:
+def test_what_a_family_leaves_out_is_told(found):
     families = [family("ladder"), family("autotune")]
     (descriptor, *_) = [entry for entry in families[1].left_out if entry.target == "sm80"]
     assert cell(found, descriptor.name, "compile sm80") == Cell("- left out", "left out", descriptor.reason)
@@ -141,7 +138,7 @@ def test_what_a_family_leaves_out_is_told(found: RunReport) -> None:
     assert listed == {(e.target or "every target", e.reason, e.name) for one in families for e in one.left_out}
 
 
-def test_an_opened_row_says_what_the_terminal_says(found: RunReport) -> None:
+def test_an_opened_row_says_what_the_terminal_says(found):
     for result in sample()[0]:
         for failure in result.failures:
             said = told(found, result.job.name)
@@ -158,7 +155,7 @@ def test_an_opened_row_says_what_the_terminal_says(found: RunReport) -> None:
     assert told(found, family("ladder").kernels[2].name).count(MESSAGE) == 1
 
 
-def test_the_summary_counts_each_column_and_links_to_what_is_wrong(found: RunReport) -> None:
+def test_the_summary_counts_each_column_and_links_to_what_is_wrong(found):
     (table,) = found.summaries
     place = "python 3.11.7, torch 2.13.0, triton 3.7.1"
     assert f"interpreter, {place}" in found.notes and place in found.notes
@@ -177,7 +174,7 @@ def test_the_summary_counts_each_column_and_links_to_what_is_wrong(found: RunRep
     assert found.verdict == Cell("3 of 58 failed, 2 not proved (4 cases)", "failed")
 
 
-def hostile() -> tuple[list[JobResult], list[Rendered]]:
+def hostile():
     """Every text that comes from a spec, a compiler or a machine is one that would run."""
     ladder = family("ladder")
     ladder = replace(ladder, left_out=(*ladder.left_out, LeftOut(HOSTILE, HOSTILE)))
@@ -191,20 +188,20 @@ def hostile() -> tuple[list[JobResult], list[Rendered]]:
     ], [ladder]
 
 
-def test_a_text_never_becomes_markup() -> None:
+def test_a_text_never_becomes_markup():
     html = page(report(*hostile()))
     assert html.count("<script") == html.count("</script>") == 1 + html.count('<script type="application/json"')
     assert "<img" not in html and "window.owned=1</" not in html
 
 
-def test_the_page_needs_nothing_from_anywhere_and_is_the_same_each_time() -> None:
+def test_the_page_needs_nothing_from_anywhere_and_is_the_same_each_time():
     html = page(report(*sample()))
     assert not re.search(r"https?:|//\w+\.|@import|url\(|<link|\ssrc=|<iframe", html)
     assert "default-src 'none'" in html and html.isascii() and page(report(*sample())) == html
     assert str(ROOT) not in html and not re.search(r"\b20\d\d-\d\d-\d\d", html)
 
 
-def test_what_is_no_text_and_no_number_does_not_break_the_page() -> None:
+def test_what_is_no_text_and_no_number_does_not_break_the_page():
     ladder = family("ladder")
     job = Job("gpu", ladder.folder, ladder.kernels[0].name)
     broken = (Failure("prime", "primes", "not text: \udcff \x00"),)
@@ -213,7 +210,7 @@ def test_what_is_no_text_and_no_number_does_not_break_the_page() -> None:
     assert facts in told(found, job.name) and "not text: \udcff \x00" in told(found, job.name) and page(found)
 
 
-def test_a_flood_of_failures_is_cut_and_counted() -> None:
+def test_a_flood_of_failures_is_cut_and_counted():
     ladder = family("ladder")
     job = Job("gpu", ladder.folder, ladder.kernels[0].name)
     failures = tuple(Failure(f"case{number}", "one of many", "x" * 20_000) for number in range(1000))
@@ -223,12 +220,12 @@ def test_a_flood_of_failures_is_cut_and_counted() -> None:
     assert "[12000 more characters]" in html and len(html) < 100_000
 
 
-def test_a_result_of_no_family_is_an_error_not_a_gap() -> None:
+def test_a_result_of_no_family_is_an_error_not_a_gap():
     with pytest.raises(ValueError, match="results of names that no family has: gemm_elsewhere"):
         report([JobResult(Job("static", Path("generated/ladder"), "gemm_elsewhere"), 1)], [family("ladder")])
 
 
-def test_the_price_of_a_kernel_is_small() -> None:
+def test_the_price_of_a_kernel_is_small():
     results, families = sample()
     copies = [replace(one, folder=one.folder / str(number)) for number in range(40) for one in families]
     many = [

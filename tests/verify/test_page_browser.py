@@ -3,11 +3,6 @@
 `pytest -m browser tests/verify/test_page_browser.py` runs these. A missing browser fails them: nothing is skipped.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from generator.bench import results_report
@@ -16,7 +11,6 @@ from generator.emit.report import page
 from generator.verify.jobs import command
 from generator.verify.page import report
 from tests.helpers.support import ROOT
-from tests.helpers.verify.browser import Open
 
 from .test_page import HOSTILE, MESSAGE, hostile, sample
 
@@ -26,51 +20,51 @@ MEASURED = ROOT / "measured" / "nvidia_h200" / "bench_fused.json"
 
 
 @pytest.fixture(scope="module")
-def html() -> str:
+def html():
     return page(report(*sample()))
 
 
 @pytest.fixture(scope="module")
-def measurements() -> str:
+def measurements():
     results = load(MEASURED)
     return page(results_report.report(results, results.records))
 
 
-def texts(driver: Any, selector: str) -> list[str]:
+def texts(driver, selector):
     """The texts of elements."""
     return list(
         driver.execute_script("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector)
     )
 
 
-def shown(driver: Any) -> list[str]:
+def shown(driver):
     """The first cells of the table's rows."""
     return list(
         driver.execute_script("return [...document.querySelectorAll('#rows tbody th')].map(e => e.textContent)")
     )
 
 
-def choose(driver: Any, name: str, value: str) -> None:
+def choose(driver, name, value):
     from selenium.webdriver.support.select import Select
 
     Select(driver.find_element("name", name)).select_by_value(value)
 
 
-def opened(driver: Any, name: str) -> Any:
+def opened(driver, name):
     """What a row shows once its button is pressed by the keyboard."""
     (button,) = [each for each in driver.find_elements("css selector", "#rows tbody button") if each.text == name]
     button.send_keys("\ue007")
     return driver.find_element("css selector", "tr.opened")
 
 
-def until(driver: Any, holds: Callable[[], bool]) -> None:
+def until(driver, holds):
     """Wait for what a link to a new hash brings, of which the browser tells the page in a later task."""
     from selenium.webdriver.support.wait import WebDriverWait
 
     WebDriverWait(driver, 10).until(lambda _: holds())
 
 
-def test_filters_leave_the_rows_that_they_say_and_are_in_the_link(browse: Open, html: str) -> None:
+def test_filters_leave_the_rows_that_they_say_and_are_in_the_link(browse, html):
     driver = browse(html)
     names = [name for family in sample()[1] for name in family.by_name]
     assert driver.title == "3 of 58 failed, 2 not proved (4 cases) - verification"
@@ -90,7 +84,7 @@ def test_filters_leave_the_rows_that_they_say_and_are_in_the_link(browse: Open, 
     until(driver, lambda: len(shown(driver)) == 1)
 
 
-def test_a_row_opens_to_the_message_and_the_command_that_repeats_it(browse: Open, html: str) -> None:
+def test_a_row_opens_to_the_message_and_the_command_that_repeats_it(browse, html):
     driver = browse(html)
     result = next(result for result in sample()[0] if result.failures and result.job.level == "compile")
     told = opened(driver, result.job.name)
@@ -101,7 +95,7 @@ def test_a_row_opens_to_the_message_and_the_command_that_repeats_it(browse: Open
     assert driver.find_elements("css selector", "tr.opened") == []
 
 
-def test_a_text_that_would_run_is_shown_as_text(browse: Open) -> None:
+def test_a_text_that_would_run_is_shown_as_text(browse):
     results, families = hostile()
     driver = browse(page(report(results, families)))
     assert opened(driver, results[0].job.name).text.count("window.owned=1") == 7
@@ -109,7 +103,7 @@ def test_a_text_that_would_run_is_shown_as_text(browse: Open) -> None:
     assert HOSTILE in driver.execute_script("return document.body.textContent")
 
 
-def test_measurements_are_sorted_filtered_and_plotted(browse: Open, measurements: str) -> None:
+def test_measurements_are_sorted_filtered_and_plotted(browse, measurements):
     driver = browse(measurements, "#case=swiglu&order=-ratio")
     cells = "return [...document.querySelectorAll('#rows tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
     place = texts(driver, "#rows thead th").index("ratio \u2193")

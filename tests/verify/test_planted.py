@@ -7,19 +7,15 @@ Without a name it is of the kernel before it; `*` is every kernel, or where they
 pair of words, with the functions, which `functions` are alone.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import covered, plan
-from generator.verify.jobs import Job, JobResult, JobState
-from generator.verify.worker_pool import Pool
+from generator.verify.jobs import Job, JobState
 from tests.helpers import shipped
 from tests.helpers.changes import sections
 from tests.helpers.verify.rendered import changed, rendered
@@ -29,7 +25,7 @@ SECTIONS = sections(Path(__file__).with_name("planted.txt"))
 FIGURES = {"shared", "tensor_memory", "registers", "spilled", "plain max"}
 
 
-def jobs_of(family: Rendered, folder: Path, name: str, level: str, case: str = "") -> Iterator[Job]:
+def jobs_of(family, folder, name, level, case=""):
     """The jobs of one line of a case."""
     if level == "compile":
         target, _, launch = case.partition(" ")
@@ -43,7 +39,7 @@ def jobs_of(family: Rendered, folder: Path, name: str, level: str, case: str = "
         yield from (job for job in jobs if (job.contract if name == "functions" else fnmatchcase(job.name, name)))
 
 
-def assert_told(verdict: str, result: JobResult, *, any_case: bool) -> None:
+def assert_told(verdict, result, *, any_case):
     word, _, rest = verdict.partition(" ")
     said = "\n".join(failure.message for failure in result.failures)
     if word == "leaves":
@@ -65,7 +61,7 @@ def assert_told(verdict: str, result: JobResult, *, any_case: bool) -> None:
 @pytest.mark.parametrize(
     "section", [pytest.param(x, marks=[pytest.mark.product] * x.startswith("on demand")) for x in SECTIONS]
 )
-def test_planted(section: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
+def test_planted(section, tmp_path, pools):
     spec, cases = SECTIONS[section].preface, SECTIONS[section].cases
     own = rendered(tmp_path, "planted", spec) if spec else None
     waiting, title = [], ""

@@ -1,14 +1,11 @@
 """The pytest plugin: a vendored family is proved by its manifest alone."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +20,7 @@ from tests.helpers.verify.rendered import rendered
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder, *arguments):
     """`pytest` in `folder`, with the plugin of the checkout and no other, by itself wherever this test runs."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     variables = {**inherited, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -32,12 +29,12 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def vendored(tmp_path: Path) -> Path:
+def vendored(tmp_path):
     shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "kernels" / "ladder")
     return tmp_path
 
 
-def test_every_kernel_is_a_test_at_every_level(vendored: Path) -> None:
+def test_every_kernel_is_a_test_at_every_level(vendored):
     done = run(vendored, "--gemm-family", "kernels/ladder", "--collect-only")
     assert done.returncode == 0, done.stdout + done.stderr
     for label in ("static", "bounds", "interpret", "compile sm90"):
@@ -45,7 +42,7 @@ def test_every_kernel_is_a_test_at_every_level(vendored: Path) -> None:
     assert "ladder::interpret::gemm_fp16_rcr_none\n" in done.stdout
 
 
-def test_no_two_families_share_an_id_and_any_name_of_a_folder_is_reported(vendored: Path) -> None:
+def test_no_two_families_share_an_id_and_any_name_of_a_folder_is_reported(vendored):
     for name in ("other", "strange\x01\ufffe\udcff"):
         shutil.copytree(vendored / "kernels" / "ladder", vendored / name / "ladder")
     folders = ("kernels/ladder", "other/ladder", "strange\x01\ufffe\udcff/ladder")
@@ -58,7 +55,7 @@ def test_no_two_families_share_an_id_and_any_name_of_a_folder_is_reported(vendor
     assert len({(case["classname"], case["name"]) for case in cases}) == 3
 
 
-def test_what_is_wrong_with_a_helper_fails_whatever_k_chooses(vendored: Path) -> None:
+def test_what_is_wrong_with_a_helper_fails_whatever_k_chooses(vendored):
     (vendored / "kernels" / "ladder" / "nn.py").unlink()
     for chosen in ("naive", "tiled"):
         done = run(vendored, "--gemm-family", "kernels/ladder", "--gemm-level", "static", "-k", chosen)
@@ -66,7 +63,7 @@ def test_what_is_wrong_with_a_helper_fails_whatever_k_chooses(vendored: Path) ->
         assert "nn.py does not exist, but the family's manifest lists it" in done.stdout
 
 
-def test_what_is_wrong_fails_with_the_command_that_repeats_it(vendored: Path) -> None:
+def test_what_is_wrong_fails_with_the_command_that_repeats_it(vendored):
     file = vendored / "kernels" / "ladder" / f"{NAIVE}.py"
     text = file.read_text()
     assert text.count("offs_m < M") == 1
@@ -78,7 +75,7 @@ def test_what_is_wrong_fails_with_the_command_that_repeats_it(vendored: Path) ->
     assert "Traceback" not in done.stdout
 
 
-def test_what_is_not_proved_fails_unless_that_is_allowed(vendored: Path) -> None:
+def test_what_is_not_proved_fails_unless_that_is_allowed(vendored):
     file = vendored / "kernels" / "ladder" / f"{NAIVE}.py"
     text = file.read_text()
     assert text.count("pid_m = pid // num_n") == 1
@@ -95,13 +92,13 @@ def test_what_is_not_proved_fails_unless_that_is_allowed(vendored: Path) -> None
 _CACHED = re.compile(r"^gemm-generator: (\d+) of (\d+) proofs are cached; --gemm-fresh runs them again$", re.M)
 
 
-def cached(done: subprocess.CompletedProcess[str]) -> tuple[str, ...] | None:
+def cached(done):
     """How many proofs are cached, of how many, as the summary says it."""
     found = _CACHED.search(done.stdout)
     return None if found is None else found.groups()
 
 
-def test_a_second_session_proves_what_has_changed(vendored: Path) -> None:
+def test_a_second_session_proves_what_has_changed(vendored):
     levels = [word for level in ("static", "bounds") for word in ("--gemm-level", level)]
     call = ("--gemm-family", "kernels/ladder", *levels, "-k", "naive")
     assert cached(run(vendored, *call)) is None
@@ -118,14 +115,14 @@ def test_a_second_session_proves_what_has_changed(vendored: Path) -> None:
         assert wrong.returncode == 1 and cached(wrong) is None and "2 failed" in wrong.stdout
 
 
-def test_it_is_the_cache_of_verify(vendored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_the_cache_of_verify(vendored, monkeypatch):
     monkeypatch.chdir(vendored)
     assert main(["verify", "kernels/ladder", "--level", "bounds"]) == 0
     done = run(vendored, "--gemm-family", "kernels/ladder", "--gemm-level", "bounds")
     assert cached(done) == ("4", "4"), done.stdout + done.stderr
 
 
-def test_launches_that_are_cached_are_not_compiled_again(vendored: Path) -> None:
+def test_launches_that_are_cached_are_not_compiled_again(vendored):
     call = ("--gemm-family", "kernels/ladder", "--gemm-level", "compile", "--gemm-target", "sm80")
     assert cached(run(vendored, *call, "--gemm-coverage", "3%")) is None
     done = run(vendored, *call, "--gemm-coverage", "3%")
@@ -133,14 +130,14 @@ def test_launches_that_are_cached_are_not_compiled_again(vendored: Path) -> None
     assert done.returncode == 0 and found is not None and found[0] == found[1], done.stdout + done.stderr
 
 
-def test_processes_of_xdist_share_it(vendored: Path) -> None:
+def test_processes_of_xdist_share_it(vendored):
     call = ("-p", "xdist", "-n", "2", "--gemm-family", "kernels/ladder", "--gemm-level", "static")
     first, second = run(vendored, *call), run(vendored, *call)
     assert first.returncode == second.returncode == 0, first.stdout + first.stderr
     assert cached(first) is None and cached(second) == ("4", "4"), second.stdout + second.stderr
 
 
-def test_a_cache_that_cannot_be_used_is_a_warning(vendored: Path) -> None:
+def test_a_cache_that_cannot_be_used_is_a_warning(vendored):
     (vendored / "file").touch()
     call = ("--gemm-family", "kernels/ladder", "--gemm-level", "static", "-k", "naive", "-s")
     done = run(vendored, *call, "--gemm-cache", "file/cache")
@@ -149,7 +146,7 @@ def test_a_cache_that_cannot_be_used_is_a_warning(vendored: Path) -> None:
     assert done.returncode == pytest.ExitCode.USAGE_ERROR and "expected the path of a folder" in done.stderr
 
 
-def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
+def test_a_level_that_leaves_everything_out_fails(tmp_path):
     rendered(tmp_path, "family", "summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\ntargets: [sm90]\n")
     call = ("--gemm-family", "family", "--gemm-level", "static", "--gemm-level", "compile", "--gemm-target", "sm80")
     done = run(tmp_path, *call)
@@ -172,28 +169,24 @@ def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
         (["--gemm-family", "kernels/ladder", "--gemm-level", "static", "--gemm-target", "sm90"], "goes with"),
     ],
 )
-def test_a_wrong_call_is_a_usage_error(
-    vendored: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_call_is_a_usage_error(vendored, arguments, words, monkeypatch):
     """In this process, which has imported what a session imports; the test below has a session of its own."""
     monkeypatch.chdir(vendored)
     parser = Parser(_ispytest=True)
     pytest_plugin.pytest_addoption(parser)
     options = vars(parser.parse(arguments))
-    config: Any = SimpleNamespace(
-        getoption=lambda name: options[name.lstrip("-").replace("-", "_")], stash=pytest.Stash()
-    )
+    config = SimpleNamespace(getoption=lambda name: options[name.lstrip("-").replace("-", "_")], stash=pytest.Stash())
     with pytest.raises(pytest.UsageError, match=re.escape(words)):
         pytest_plugin.pytest_collection_modifyitems(Any, config, [])
 
 
-def test_a_wrong_call_ends_a_session_with_its_status(vendored: Path) -> None:
+def test_a_wrong_call_ends_a_session_with_its_status(vendored):
     done = run(vendored, "--gemm-family", "nowhere")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "nowhere is not the folder of a rendered family" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_session_without_the_option_is_left_alone(tmp_path: Path) -> None:
+def test_a_session_without_the_option_is_left_alone(tmp_path):
     (tmp_path / "test_one.py").write_text(
         "import sys\n\n\ndef test_one():\n    assert not {'torch', 'triton', 'generator.verify'} & sys.modules.keys()\n"
     )

@@ -1,7 +1,5 @@
 """The record of what was proved: joined over runs on one machine, and told as a table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,16 +14,16 @@ CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("t
 GPU = (("device", "a GPU"), ("python", "3.12.3"), ("torch", "2.11.0"), ("triton", "3.6.0"))
 
 
-def subject(name: str, *, host: bool = True) -> Subject:
+def subject(name, *, host=True):
     """What is proved of a kernel; at the compile level without the host's code."""
     return Subject(name, f"device code of {name}", f"host code of {name}" if host else "")
 
 
-def interpreted(name: str, place: tuple[tuple[str, str], ...] = CPU) -> JobResult:
+def interpreted(name, place=CPU):
     return JobResult(Job("interpret", Path("f"), name), 5, worst_error=0.51234, subject=subject(name), place=place)
 
 
-def compiled(name: str) -> JobResult:
+def compiled(name):
     job = Job("compile", Path("f"), name, target="sm90")
     figures = [("row0-aligned", 98304, 100), ("row1-aligned", 4096, 180), ("row2-refused", 10**6, 255)]
     measured = tuple(
@@ -35,7 +33,7 @@ def compiled(name: str) -> JobResult:
     return JobResult(job, 3, measured=measured, subject=subject(name, host=False), place=CPU[1:])
 
 
-def test_runs_on_one_machine_are_joined(tmp_path: Path) -> None:
+def test_runs_on_one_machine_are_joined(tmp_path):
     path = tmp_path / "r.json"
     write(path, [interpreted("one")])
     write(path, [compiled("one"), interpreted("two")])
@@ -48,12 +46,12 @@ def test_runs_on_one_machine_are_joined(tmp_path: Path) -> None:
     }
 
 
-def part_of(result: JobResult, *chosen: str) -> JobResult:
+def part_of(result, *chosen):
     """The result where those launches alone were chosen."""
     return replace(result, job=replace(result.job, chosen=chosen), cases=len(chosen), measured=result.measured[:1])
 
 
-def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path: Path) -> None:
+def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path):
     path = tmp_path / "r.json"
     assert write(path, [compiled("one"), compiled("two")]) == []
     before = read(path)
@@ -70,7 +68,7 @@ def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path: Path) -> No
     assert after.items() >= before.proved.items() and "interpret" in after[subject("two")]
 
 
-def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path: Path) -> None:
+def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path):
     """A whole run does so whatever it comes to: the harness may have fewer cases than it had."""
     path = tmp_path / "r.json"
     some = part_of(compiled("one"), "row0-aligned")
@@ -90,7 +88,7 @@ def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path: Path) -> No
     assert read(path).cases(subject("one", host=False), "compile sm80") == 1
 
 
-def test_what_had_no_memory_leaves_what_had(tmp_path: Path) -> None:
+def test_what_had_no_memory_leaves_what_had(tmp_path):
     path = tmp_path / "r.json"
     write(path, [interpreted("one")])
     less = replace(interpreted("one"), cases=4, not_proved=(("huge-c", "no memory"),))
@@ -104,7 +102,7 @@ def test_what_had_no_memory_leaves_what_had(tmp_path: Path) -> None:
     assert read(path).cases(subject("one"), "bounds") == 4
 
 
-def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(tmp_path: Path) -> None:
+def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(tmp_path):
     path = tmp_path / "r.json"
     one = interpreted("one")
     write(path, [one])
@@ -114,7 +112,7 @@ def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(tmp_path: Path) 
     assert read(path) == before
 
 
-def test_runs_on_two_machines_are_not(tmp_path: Path) -> None:
+def test_runs_on_two_machines_are_not(tmp_path):
     path = tmp_path / "r.json"
     write(path, [interpreted("one")])
     before = path.read_text()
@@ -123,7 +121,7 @@ def test_runs_on_two_machines_are_not(tmp_path: Path) -> None:
     assert path.read_text() == before
 
 
-def test_a_run_over_all_kernels_keeps_what_was_proved_besides_of_those_that_are_left(tmp_path: Path) -> None:
+def test_a_run_over_all_kernels_keeps_what_was_proved_besides_of_those_that_are_left(tmp_path):
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     write(old, [interpreted("one"), compiled("one"), interpreted("gone")])
     write(new, [replace(interpreted("one"), cases=7), interpreted("two")])
@@ -133,7 +131,7 @@ def test_a_run_over_all_kernels_keeps_what_was_proved_besides_of_those_that_are_
     assert found.cases(subject("one"), "interpret") == 7
 
 
-def test_a_run_over_all_kernels_replaces_what_was_proved_by_other_versions(tmp_path: Path) -> None:
+def test_a_run_over_all_kernels_replaces_what_was_proved_by_other_versions(tmp_path):
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     write(old, [interpreted("one"), compiled("one")])
     later = dict(CPU) | {"torch": "2.14.0"}
@@ -145,7 +143,7 @@ def test_a_run_over_all_kernels_replaces_what_was_proved_by_other_versions(tmp_p
     assert read(old) == read(new)
 
 
-def test_the_table_counts_what_is_current(tmp_path: Path) -> None:
+def test_the_table_counts_what_is_current(tmp_path):
     write(tmp_path / "cpu.json", [interpreted("one"), interpreted("two"), compiled("one")])
     gpu = JobResult(Job("gpu", Path("f"), "one"), 9, subject=subject("one"), place=GPU)
     write(tmp_path / "gpu.json", [gpu])
@@ -157,7 +155,7 @@ def test_the_table_counts_what_is_current(tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_compiled_stands_beside_other_code_of_the_host(tmp_path: Path) -> None:
+def test_what_was_compiled_stands_beside_other_code_of_the_host(tmp_path):
     path = tmp_path / "r.json"
     other = replace(subject("one"), host="other host code of one")
     write(path, [interpreted("one"), compiled("one")])
@@ -174,7 +172,7 @@ def test_what_was_compiled_stands_beside_other_code_of_the_host(tmp_path: Path) 
     assert read(path).proved.keys() == {other, subject("one", host=False)}
 
 
-def test_another_kernel_of_the_same_code_is_another(tmp_path: Path) -> None:
+def test_another_kernel_of_the_same_code_is_another(tmp_path):
     """Types of operands are in the name, and not always in what the compiler sees."""
     path = tmp_path / "r.json"
     write(path, [compiled("one")])
@@ -182,7 +180,7 @@ def test_another_kernel_of_the_same_code_is_another(tmp_path: Path) -> None:
     assert len(table([path], current).splitlines()) == 2
 
 
-def test_static_and_functions_of_contracts_are_not_recorded(tmp_path: Path) -> None:
+def test_static_and_functions_of_contracts_are_not_recorded(tmp_path):
     path = tmp_path / "r.json"
     static = JobResult(Job("static", Path("f"), "one"), 1)
     function = JobResult(Job("interpret", Path("f"), "one", contract=True), 4)
@@ -191,7 +189,7 @@ def test_static_and_functions_of_contracts_are_not_recorded(tmp_path: Path) -> N
     assert read(path).proved == {}
 
 
-def test_a_table_without_a_row_says_why(tmp_path: Path) -> None:
+def test_a_table_without_a_row_says_why(tmp_path):
     path = tmp_path / "r.json"
     write(path, [])
     assert why_no_row([path], {subject("one")}) == f"--table: {path}: no proof is recorded"
@@ -201,12 +199,12 @@ def test_a_table_without_a_row_says_why(tmp_path: Path) -> None:
     assert told is not None and "none of 1 recorded proofs counts: 1 are of code" in told
 
 
-def _write(path: Path, name: str) -> None:
+def _write(path, name):
     for number in range(4):
         write(path, [interpreted(f"{name}{number}")])
 
 
-def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
+def test_several_processes_add_to_one_file(tmp_path):
     path = tmp_path / "r.json"
     assert side_by_side(_write, (path, "a"), (path, "b")) == [0, 0]
     assert {each.kernel for each in read(path).proved} == {f"{name}{number}" for name in "ab" for number in range(4)}

@@ -1,14 +1,8 @@
 """Results in int8 and fp8: what kernel, reference and torch make of each number, and what the comparison lets pass."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 
-from generator.emit.manifest_reader import Rendered
 from generator.language.dtypes import QUANTISED
 from generator.problem.compare import compare
 from generator.problem.element_types import SATURATED, quantise, torch_type
@@ -28,15 +22,13 @@ SPEC = (
 )
 
 
-def names(family: Rendered, a: str, out: str) -> list[str]:
+def names(family, a, out):
     return [k.name for k in family.kernels if (k.variant.dtype.a, k.variant.dtype.out) == (a, out)]
 
 
 @pytest.mark.parametrize("out", RENDERED)
 @pytest.mark.parametrize("a", ["fp16", "fp32"])
-def test_every_number_is_quantised_as_torch_does(
-    a: str, out: str, family: Rendered, unguarded: Callable[..., Any]
-) -> None:
+def test_every_number_is_quantised_as_torch_does(a, out, family, unguarded):
     for name in names(family, a, out):
         assert unguarded(every_number, family.folder, name) == []
 
@@ -56,13 +48,13 @@ def test_every_number_is_quantised_as_torch_does(
         ("fp8e5m2", "0x38800000", "0x39000000"),
     ],
 )
-def test_a_planted_mistake_shows(out: str, old: str, new: str, family: Rendered, unguarded: Callable[..., Any]) -> None:
+def test_a_planted_mistake_shows(out, old, new, family, unguarded):
     (name,) = (name for name in names(family, "fp32", out) if "tiled" in name)
     assert unguarded(planted, family.folder, name, old, new) != []
 
 
 @pytest.mark.parametrize("out", TYPES)
-def test_the_reference_is_torchs_rounding(out: str) -> None:
+def test_the_reference_is_torchs_rounding(out):
     x = numbers(torch.float32, TYPES[out])
     mine, theirs = quantise(x.double(), TYPES[out]), as_torch(x, TYPES[out]).float().double()
     assert torch.equal(mine.nan_to_num(-1.5), theirs.nan_to_num(-1.5))
@@ -73,7 +65,7 @@ def test_the_reference_is_torchs_rounding(out: str) -> None:
 
 
 @pytest.mark.parametrize("out", TYPES)
-def test_either_neighbour_passes_near_a_boundary_alone(out: str) -> None:
+def test_either_neighbour_passes_near_a_boundary_alone(out):
     dtype = TYPES[out]
     got = torch.tensor([[2.0, 3.0, 3.0]]).to(dtype)
     value = torch.tensor([[2.5, 2.5, 3.0]], dtype=torch.float64)
@@ -89,7 +81,7 @@ def test_either_neighbour_passes_near_a_boundary_alone(out: str) -> None:
 
 
 @pytest.mark.parametrize("out", TYPES)
-def test_what_is_past_the_ends_is_at_them_and_nan_is_as_stated(out: str) -> None:
+def test_what_is_past_the_ends_is_at_them_and_nan_is_as_stated(out):
     dtype, (least, most) = TYPES[out], SATURATED[TYPES[out]]
     value = torch.tensor([[1e9, -1e9, torch.inf, -torch.inf, torch.nan]], dtype=torch.float64)
     exact = Bounded(value, torch.zeros_like(value))

@@ -1,11 +1,7 @@
 """Results quantised under scales of blocks: bit for bit what the library makes of each number, and what is let pass."""
 
-from __future__ import annotations
-
 import multiprocessing
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +9,7 @@ import triton
 from triton.compiler import ASTSource
 
 from generator.emit.loading import load_kernel
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.epilogue.quantisation import quantisation
 from generator.language.elements import FORMATS
 from generator.language.quantised_results import RESULT_TYPES, quantised_result
@@ -35,7 +31,7 @@ KINDS = [
 ]
 
 
-def element(word: str, block: int, scale: str) -> str:
+def element(word, block, scale):
     """The last element of a chain."""
     settings = [f"to: {word}", *([f"block: {block}"] if block != 128 else [])]
     return f"{{quantize: {{{', '.join([*settings, *(['scale: pow2'] if scale == 'pow2' else [])])}}}}}"
@@ -50,9 +46,7 @@ SPEC = (
 
 @pytest.mark.parametrize("of", ["bfloat16", "float16"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)))
-def test_every_number_of_16_bits_is_quantised_as_the_library_does(
-    kind: tuple[str, int, str], of: str, family: Rendered, unguarded: Callable[..., Any]
-) -> None:
+def test_every_number_of_16_bits_is_quantised_as_the_library_does(kind, of, family, unguarded):
     found = quantised_result(quantisation(*kind))
     (name,) = (k.name for k in family.kernels if k.variant.quantised == found)
     # 250 columns end within a block of any size.
@@ -62,9 +56,7 @@ def test_every_number_of_16_bits_is_quantised_as_the_library_does(
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[1:] == (32, "fp32")], ids=lambda kind: kind[0])
-def test_quotients_that_are_hard_to_round_are_those_of_the_library(
-    kind: tuple[str, int, str], fused: bool, family: Rendered, unguarded: Callable[..., Any]
-) -> None:
+def test_quotients_that_are_hard_to_round_are_those_of_the_library(kind, fused, family, unguarded):
     """In the interpreter as it is, which may round a product before it adds to it, and corrected, as a GPU does it."""
     found = quantised_result(quantisation(*kind))
     (name,) = (k.name for k in family.kernels if k.variant.quantised == found)
@@ -86,7 +78,7 @@ def test_quotients_that_are_hard_to_round_are_those_of_the_library(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[2] != "pow2"], ids=lambda kind: kind[0])
-def test_the_rule_is_that_of_weights(kind: tuple[str, int, str]) -> None:
+def test_the_rule_is_that_of_weights(kind):
     found = quantised_result(quantisation(*kind))
     torch.manual_seed(0)
     word, x = found.format or found.kind, torch.randn(8, 256)
@@ -107,7 +99,7 @@ def test_the_rule_is_that_of_weights(kind: tuple[str, int, str]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)))
-def test_the_comparison_takes_what_the_rule_finds_and_nothing_else(kind: tuple[str, int, str]) -> None:
+def test_the_comparison_takes_what_the_rule_finds_and_nothing_else(kind):
     found = quantised_result(quantisation(*kind))
     torch.manual_seed(1)
     x = torch.randn(4, 256) * torch.tensor([[1.0], [1e-3], [100.0], [0.0]])
@@ -122,7 +114,7 @@ def test_the_comparison_takes_what_the_rule_finds_and_nothing_else(kind: tuple[s
     assert compare_elements(changed.view(elements.dtype), scales, value, found).fault is not None
 
 
-def test_a_block_with_nan_has_a_scale_of_nan_and_one_of_zeros_a_scale_above_zero() -> None:
+def test_a_block_with_nan_has_a_scale_of_nan_and_one_of_zeros_a_scale_above_zero():
     for kind in KINDS:
         found = quantised_result(quantisation(*kind))
         x = torch.zeros(2, 256)
@@ -134,7 +126,7 @@ def test_a_block_with_nan_has_a_scale_of_nan_and_one_of_zeros_a_scale_above_zero
         assert compare_scales(scales.flip(0), value, found).fault is not None
 
 
-def test_a_compiled_kernel_divides_for_scales_and_not_for_elements() -> None:
+def test_a_compiled_kernel_divides_for_scales_and_not_for_elements():
     name = "gemm_bf16_rcr_quantize_fp8e4m3__persistent_descriptor_auto_grouped"
     kernel = read(shipped.folder("quantised_blocks")).by_name[name]
     launch = next(each for each in launches(kernel, "sm90") if "aligned" in each.name)

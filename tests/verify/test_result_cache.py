@@ -1,18 +1,15 @@
 """The result cache: what passed is cached; a change to what the verdict has read, or another version, runs it again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.verify import job_inputs, result_cache, static_checks, worker_pool
 from generator.verify.job_inputs import PACKAGES, InputReader, installed, run_with_inputs
 from generator.verify.job_selection import plan
@@ -24,44 +21,44 @@ OTHER = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
 @pytest.fixture
-def family(ladder: Path) -> Rendered:
+def family(ladder):
     return read(ladder)
 
 
-def store(tmp_path: Path, family: Rendered, device: str | None = None) -> ResultCache:
+def store(tmp_path, family, device=None):
     return ResultCache(tmp_path / "cache", [family], device)
 
 
-def known(tmp_path: Path, family: Rendered, job: Job, device: str | None = None) -> JobResult | None:
+def known(tmp_path, family, job, device=None):
     """The result of a job in another run."""
     results, left = store(tmp_path, family, device).cached([job])
     assert len(results) + len(left) == 1
     return results[0] if results else None
 
 
-def passed(family: Rendered, job: Job, **rest: object) -> JobResult:
+def passed(family, job, **rest):
     """The result of a job that has passed on the files as they are."""
-    return JobResult(job, cases=7, inputs=InputReader().of(job, family).digest, **rest)  # type: ignore[arg-type]
+    return JobResult(job, cases=7, inputs=InputReader().of(job, family).digest, **rest)
 
 
-def keep(tmp_path: Path, family: Rendered, result: JobResult, device: str | None = None) -> None:
+def keep(tmp_path, family, result, device=None):
     cache = store(tmp_path, family, device)
     cache.store(result)
     cache.flush()
 
 
-def change(file: Path, old: str, new: str) -> None:
+def change(file, old, new):
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
-def job_of(family: Rendered, level: str = "interpret", **rest: object) -> Job:
+def job_of(family, level="interpret", **rest):
     target = "sm90" if level == "compile" else None
-    return Job(level, family.folder, KERNEL, target=target, **rest)  # type: ignore[arg-type]
+    return Job(level, family.folder, KERNEL, target=target, **rest)
 
 
-def test_what_passed_is_known_again(tmp_path: Path, family: Rendered) -> None:
+def test_what_passed_is_known_again(tmp_path, family):
     job = job_of(family)
     measured = (("aligned", (("shared", 1024), ("registers", 32))),)
     rest = {"place": (("triton", "3.7.1"),), "rows": (("64x64", 7),), "rows_left_out": ((1, "too large"),)}
@@ -81,24 +78,20 @@ def test_what_passed_is_known_again(tmp_path: Path, family: Rendered) -> None:
         {"inputs": ""},
     ],
 )
-def test_what_did_not_pass_on_known_bytes_is_done_again(
-    tmp_path: Path, family: Rendered, result: dict[str, object]
-) -> None:
+def test_what_did_not_pass_on_known_bytes_is_done_again(tmp_path, family, result):
     job = job_of(family)
-    keep(tmp_path, family, replace(passed(family, job), **result))  # type: ignore[arg-type]
+    keep(tmp_path, family, replace(passed(family, job), **result))
     assert known(tmp_path, family, job) is None
 
 
-def test_a_part_of_a_job_is_not_the_whole(tmp_path: Path, family: Rendered) -> None:
+def test_a_part_of_a_job_is_not_the_whole(tmp_path, family):
     for part in (job_of(family, case="primes"), job_of(family, "compile", chosen=("one",))):
         keep(tmp_path, family, passed(family, part))
         assert known(tmp_path, family, part)
         assert known(tmp_path, family, replace(part, case=None, chosen=())) is None
 
 
-def test_another_manifest_package_version_or_device_is_unknown(
-    tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_manifest_package_version_or_device_is_unknown(tmp_path, family, monkeypatch):
     job = job_of(family, "gpu")
     keep(tmp_path, family, passed(family, job), "a GPU")
     assert known(tmp_path, family, job, "a GPU")
@@ -125,14 +118,12 @@ def test_another_manifest_package_version_or_device_is_unknown(
     assert known(tmp_path, family, job, "a GPU")
 
 
-EMPTIED: Callable[[Path], object] = lambda file: file.write_text("")  # noqa: E731
+EMPTIED = lambda file: file.write_text("")  # noqa: E731
 
 
 @pytest.mark.parametrize("name", [f"{KERNEL}.py", "_runtime/call.py", "_shared_memory.py", "__init__.py", "py.typed"])
 @pytest.mark.parametrize("edit", [EMPTIED, Path.unlink, lambda file: file.write_bytes(file.read_bytes() + b"#")])
-def test_each_file_that_is_read_counts_and_a_missing_one_is_not_an_empty_one(
-    name: str, edit: Callable[[Path], object], tmp_path: Path, family: Rendered
-) -> None:
+def test_each_file_that_is_read_counts_and_a_missing_one_is_not_an_empty_one(name, edit, tmp_path, family):
     jobs = [job_of(family, level) for level in LEVELS]
     for job in jobs:
         keep(tmp_path, family, passed(family, job))
@@ -146,7 +137,7 @@ def test_each_file_that_is_read_counts_and_a_missing_one_is_not_an_empty_one(
     assert all(known(tmp_path, family, job) for job in jobs)
 
 
-def test_another_kernel_counts_only_for_what_runs_it(tmp_path: Path, family: Rendered) -> None:
+def test_another_kernel_counts_only_for_what_runs_it(tmp_path, family):
     (contract,) = family.contracts
     jobs = [*(job_of(family, level) for level in LEVELS), Job("interpret", family.folder, contract, contract=True)]
     for job in jobs:
@@ -156,9 +147,7 @@ def test_another_kernel_counts_only_for_what_runs_it(tmp_path: Path, family: Ren
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_nothing_is_known_of_a_folder_with_a_module_that_is_not_listed(
-    level: str, tmp_path: Path, family: Rendered
-) -> None:
+def test_nothing_is_known_of_a_folder_with_a_module_that_is_not_listed(level, tmp_path, family):
     job, library = job_of(family, level), family.folder / "_runtime"
     keep(tmp_path, family, passed(family, job))
     # Python imports the folder `call`, and not the module beside it.
@@ -173,7 +162,7 @@ def test_nothing_is_known_of_a_folder_with_a_module_that_is_not_listed(
 WRONG = ("offs_m < M", "offs_m <= M")
 
 
-def test_a_verdict_is_stored_of_the_bytes_that_the_worker_has_read(tmp_path: Path, family: Rendered) -> None:
+def test_a_verdict_is_stored_of_the_bytes_that_the_worker_has_read(tmp_path, family):
     """A kernel is wrong when the run begins, and right when a worker reads it."""
     job = Job("bounds", family.folder, OTHER)
     change(family.file(OTHER), *WRONG)
@@ -191,12 +180,10 @@ def test_a_verdict_is_stored_of_the_bytes_that_the_worker_has_read(tmp_path: Pat
 
 @pytest.mark.parametrize("name", [f"{KERNEL}.py", "_runtime/call.py", "py.typed"])
 @pytest.mark.parametrize("back", [False, True])
-def test_a_job_has_failed_whose_files_change_while_it_runs(
-    name: str, back: bool, tmp_path: Path, family: Rendered
-) -> None:
+def test_a_job_has_failed_whose_files_change_while_it_runs(name, back, tmp_path, family):
     job, file = job_of(family), family.folder / name
 
-    def run(job: Job) -> JobResult:
+    def run(job):
         text, times = file.read_bytes(), os.stat(file)
         file.write_bytes(b"# Another.\n")
         if back:
@@ -210,7 +197,7 @@ def test_a_job_has_failed_whose_files_change_while_it_runs(
     assert run_with_inputs(job, lambda job: JobResult(job, cases=7)).state is JobState.PASSED
 
 
-def test_a_text_that_changes_while_it_is_checked_has_failed(family: Rendered, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_changes_while_it_is_checked_has_failed(family, monkeypatch):
     jobs = plan([family], ("static",))
     assert all(result.state is JobState.PASSED and result.inputs for result in static_checks.run(jobs))
     checked = static_checks._with_ruff
@@ -219,9 +206,7 @@ def test_a_text_that_changes_while_it_is_checked_has_failed(family: Rendered, mo
     assert failed == [KERNEL]
 
 
-def test_damaged_lines_are_a_warning_and_are_removed(
-    tmp_path: Path, family: Rendered, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_lines_are_a_warning_and_are_removed(tmp_path, family, capsys):
     jobs = [job_of(family, level) for level in LEVELS]
     for job in jobs:
         keep(tmp_path, family, passed(family, job))
@@ -239,9 +224,7 @@ def test_damaged_lines_are_a_warning_and_are_removed(
     assert store(tmp_path, family).cached(jobs)[1] == [jobs[4]] and not capsys.readouterr().err
 
 
-def test_the_file_is_bounded_and_loses_its_oldest_results(
-    tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_bounded_and_loses_its_oldest_results(tmp_path, family, monkeypatch):
     monkeypatch.setattr(result_cache, "_MOST", 4000)
     jobs = [job_of(family, case=f"case {number}") for number in range(40)]
     for job in jobs:
@@ -251,7 +234,7 @@ def test_the_file_is_bounded_and_loses_its_oldest_results(
     assert 4 < sum(here) < 40 and here == sorted(here)
 
 
-def test_runs_that_store_at_once_keep_all(tmp_path: Path, family: Rendered) -> None:
+def test_runs_that_store_at_once_keep_all(tmp_path, family):
     caches = [store(tmp_path, family) for _ in range(3)]
     jobs = [job_of(family, case=f"case {number}") for number in range(3)]
     for cache, job in zip(caches, jobs, strict=True):
@@ -261,22 +244,20 @@ def test_runs_that_store_at_once_keep_all(tmp_path: Path, family: Rendered) -> N
     assert store(tmp_path, family).cached(jobs)[1] == []
 
 
-def test_the_folder_keeps_itself_out_of_git(tmp_path: Path, family: Rendered) -> None:
+def test_the_folder_keeps_itself_out_of_git(tmp_path, family):
     keep(tmp_path, family, passed(family, job_of(family, "static")))
     assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"
 
 
 @pytest.mark.parametrize("package", sorted({name for names in PACKAGES.values() for name in names}))
-def test_an_installed_package_has_the_version_of_its_metadata(package: str) -> None:
+def test_an_installed_package_has_the_version_of_its_metadata(package):
     assert installed(package) == version(package)
 
 
 @pytest.mark.parametrize(
     ("name", "text"), [("__init__.py", '__version__ = "9.9.1"\n'), ("version.py", '__version__: str = "9.9.1"\n')]
 )
-def test_a_folder_without_metadata_states_its_own_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
-) -> None:
+def test_a_folder_without_metadata_states_its_own_version(tmp_path, monkeypatch, name, text):
     package = tmp_path / "triton"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('this is not imported')\n")

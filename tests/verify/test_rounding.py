@@ -1,17 +1,12 @@
 """`rounding: torch` against eager torch on the CPU, bit for bit."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
-from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import chain_of
-from generator.language.model import Dtype, Tile, Variant
+from generator.language.model import Dtype, Tile
 from generator.lowering import docstrings
 from generator.lowering.kernel_lowering import view
 from generator.plan.kernels import Kernel
@@ -32,7 +27,7 @@ SPEC = (
 )
 
 
-def named(family: Rendered, word: str, dtype: str, rounding: str = "torch") -> str:
+def named(family, word, dtype, rounding="torch"):
     wanted = (word, dtype, rounding)
     (found,) = (
         kernel.name
@@ -44,19 +39,17 @@ def named(family: Rendered, word: str, dtype: str, rounding: str = "torch") -> s
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("word", [*EXACT, *FUNCTIONS])
-def test_it_is_what_eager_torch_computes(
-    word: str, dtype: str, family: Rendered, interpreted: Callable[..., Any]
-) -> None:
+def test_it_is_what_eager_torch_computes(word, dtype, family, interpreted):
     name = named(family, word, dtype)
     assert interpreted(unlike_eager, family.folder, name, word in FUNCTIONS) == []
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_rounding_late_is_not(dtype: str, family: Rendered, interpreted: Callable[..., Any]) -> None:
+def test_rounding_late_is_not(dtype, family, interpreted):
     assert len(interpreted(unlike_eager, family.folder, named(family, "add+mul", dtype, "late"), False)) > 1000
 
 
-def variant(dtype: Dtype, *operations: str) -> Variant:
+def variant(dtype, *operations):
     return support.variant(dtype=dtype, epilogue=chain_of(operations), rounding="torch")
 
 
@@ -72,13 +65,13 @@ def variant(dtype: Dtype, *operations: str) -> Variant:
         (Dtype.of("fp32"), "bias+relu"),
     ],
 )
-def test_what_is_rounded_where(dtype: Dtype, chain: str) -> None:
+def test_what_is_rounded_where(dtype, chain):
     v = variant(dtype, "bias", "relu")
     assert (v.chain.word, v.epilogue.word) == (chain, "bias+relu")
     assert dataclasses.replace(v, rounding="late").chain == v.epilogue
 
 
-def test_the_reference_rounds_where_the_kernel_does() -> None:
+def test_the_reference_rounds_where_the_kernel_does():
     # A tie of bf16, a number between two of it, and one past fp16.
     x = torch.tensor([[1.00390625, 301.5, 7e4]], dtype=torch.float64)
     v = variant(Dtype.of("bf16"), "scale")
@@ -91,10 +84,10 @@ def test_the_reference_rounds_where_the_kernel_does() -> None:
     assert past.value[0, 2].isinf() and float(past.error[0, 2]) == 0
 
 
-def test_outputs_are_of_the_rounded_value_which_is_rounded_once() -> None:
+def test_outputs_are_of_the_rounded_value_which_is_rounded_once():
     v = variant(Dtype.of("bf16"), "save", "row_sum", "scale", "row_sum", "save")
     assert v.chain.word == "bf16+save+row_sum+scale+bf16+row_sum+save"
-    x, outputs = torch.tensor([[1.00390625, 301.5]], dtype=torch.float64), list[Bounded]()
+    x, outputs = torch.tensor([[1.00390625, 301.5]], dtype=torch.float64), []
     result = finish(v, Bounded(x, torch.zeros_like(x)), {"scale": 1.5}, outputs)
     first, second = [[1.0, 302.0]], [[1.5, 452.0]]
     assert [found.value.tolist() for found in outputs] == [first, [303.0], [453.5], second]

@@ -1,11 +1,7 @@
 """The results of a run as JUnit XML, and the names that tell its folders apart."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from pathlib import Path
-
-import pytest
 
 from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.run_report import folder_names, write_junit
@@ -15,12 +11,12 @@ STRANGE = "\ufffe\uffff\ud800\udcff\x01\x1b"
 ESCAPED = "\\ufffe\\uffff\\ud800\\udcff\\x01\\x1b"
 
 
-def junit(path: Path, *results: JobResult) -> list[ET.Element]:
+def junit(path, *results):
     write_junit(path, results)
     return list(ET.parse(path).getroot().iter("testcase"))
 
 
-def test_any_character_makes_xml(tmp_path: Path) -> None:
+def test_any_character_makes_xml(tmp_path):
     failure = Failure(f"case{STRANGE}", STRANGE, f"é{STRANGE}")
     result = JobResult(Job("static", Path(f"a/x{STRANGE}"), f"k{STRANGE}"), failures=(failure,))
     (case,) = junit(tmp_path / "j.xml", result)
@@ -29,11 +25,11 @@ def test_any_character_makes_xml(tmp_path: Path) -> None:
     assert f"wrong:  é{ESCAPED}" in str(case[0].text)
 
 
-def named(*folders: str) -> dict[str, str]:
+def named(*folders):
     return {str(folder): name for folder, name in folder_names(map(Path, folders)).items()}
 
 
-def test_the_shortest_end_that_no_other_path_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shortest_end_that_no_other_path_has(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert named() == {}
     assert named("a/ladder", "b/split_k") == {"a/ladder": "ladder", "b/split_k": "split_k"}
@@ -42,12 +38,12 @@ def test_the_shortest_end_that_no_other_path_has(tmp_path: Path, monkeypatch: py
     assert named("ladder", "a/ladder") == {"ladder": f"{tmp_path.name}/ladder", "a/ladder": "a/ladder"}
 
 
-def test_the_current_folder_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_folder_has_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert named(".") == {".": tmp_path.name}
 
 
-def test_two_spellings_of_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_spellings_of_one_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     other = str(tmp_path / "ladder")
     assert named("ladder", other) == {"ladder": "ladder", other: other}

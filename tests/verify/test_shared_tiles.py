@@ -1,11 +1,8 @@
 """Schedules whose programs share the K of a tile: cases, and reads past L1; test_planted.py runs kernels."""
 
-from __future__ import annotations
-
 import pytest
 
 from generator.emit.loading import load_kernel
-from generator.emit.manifest_reader import Rendered
 from generator.verify.cases import cases
 from generator.verify.expectations import _partial_sums
 from generator.verify.launches import launches
@@ -27,7 +24,7 @@ GATED = "gemm_bf16_rcr_swiglu__splitk_pointer_auto_grouped"
 STREAM = "gemm_bf16_rcr_bias_relu__streamk_pointer_auto_grouped"
 
 
-def test_parts_of_k_are_full_short_and_empty(family: Rendered) -> None:
+def test_parts_of_k_are_full_short_and_empty(family):
     found = {case.name: case.sizes for case in cases(family.by_name[SPLIT], hardware=False)}
     # Three parts of 32 a step: two steps each but for the last, whose second is short; then two, two and none.
     assert (found["parts"][2], found["few-parts"][2]) == (191, 128)
@@ -44,7 +41,7 @@ def test_parts_of_k_are_full_short_and_empty(family: Rendered) -> None:
         ("", False),
     ],
 )
-def test_a_read_past_l1_is_known_as_each_triton_spells_it(family: Rendered, how: str, past: bool) -> None:
+def test_a_read_past_l1_is_known_as_each_triton_spells_it(family, how, past):
     """Up to 3.8 the first, from 3.9 on the second."""
     counted = "tt.store %0, %1\nttg.barrier local\n%2 = tt.atomic_rmw add, acq_rel, gpu, %3\n"
     code = MachineCode(0, 0, 0, 0, {}, f"{counted}%4 = tt.load %5{how} : tensor<32x32x!tt.ptr<f32>>\n")
@@ -55,7 +52,7 @@ def test_a_read_past_l1_is_known_as_each_triton_spells_it(family: Rendered, how:
     assert not [*_partial_sums(family.by_name[SPLIT].variant, code)]
 
 
-def test_columns_of_sums_are_counted_in_tiles_of_the_result(family: Rendered) -> None:
+def test_columns_of_sums_are_counted_in_tiles_of_the_result(family):
     """With a gated linear unit a tile of 32 columns has 64 columns of sums."""
     kernel = family.by_name[GATED]
     (tile,) = kernel.tiles
@@ -65,7 +62,7 @@ def test_columns_of_sums_are_counted_in_tiles_of_the_result(family: Rendered) ->
     assert "tile 1 in the order of stores is (0, 1)" in str(wrong_order(kernel.variant, tile, (64, 64, 32), 1, sums))
 
 
-def test_a_launch_is_specialised_for_each_of_two_kernels(family: Rendered) -> None:
+def test_a_launch_is_specialised_for_each_of_two_kernels(family):
     kernel = family.by_name[SPLIT]
     module = load_kernel(family.file(SPLIT))
     (launch,) = [each for each in launches(kernel, "sm90") if each.name == "row0-aligned"]

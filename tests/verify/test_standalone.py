@@ -1,11 +1,7 @@
 """Families with less host code, `package: plain` and `package: files`, at each level."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +11,6 @@ from generator.verify.launches import launches
 from generator.verify.level_scope import out_of_reach
 from generator.verify.machine_code import compile_to_machine_code
 from generator.verify.specialise import specialise
-from tests.helpers.support import Spoken
 from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
@@ -34,14 +29,12 @@ ALONE = (
 )
 
 
-def asked(*levels: str) -> list[str]:
+def asked(*levels):
     return [word for level in levels for word in ("--level", level)]
 
 
 @pytest.mark.parametrize(("package", "passed"), [("plain", 5), ("files", 3)])
-def test_each_level_proves_what_it_can(
-    package: str, passed: int, cli: Callable[..., Spoken], tmp_path: Path, shared_workers: None
-) -> None:
+def test_each_level_proves_what_it_can(package, passed, cli, tmp_path, shared_workers):
     """Of files there is no function of a contract, and no table that the bounds level reads."""
     family = rendered(tmp_path, "few", SPEC.replace("PACKAGE", package))
     said = cli("verify", family.folder, *asked(*LEVELS[:-1]), "--target", "sm90", "--jobs", "1")
@@ -49,9 +42,7 @@ def test_each_level_proves_what_it_can(
     assert (ALONE in said.out) == (package == "files")
 
 
-def test_a_run_that_can_prove_nothing_of_files_does_not_pass(
-    cli: Callable[..., Spoken], tmp_path: Path, shared_workers: None
-) -> None:
+def test_a_run_that_can_prove_nothing_of_files_does_not_pass(cli, tmp_path, shared_workers):
     family = rendered(tmp_path, "few", SPEC.replace("PACKAGE", "files"))
     said = cli("verify", family.folder, *asked("bounds"))
     assert said.status == 1 and "the bounds level can prove none of the requested jobs here" in said.out
@@ -61,9 +52,7 @@ def test_a_run_that_can_prove_nothing_of_files_does_not_pass(
 
 
 @pytest.mark.parametrize("module", ["linear_layer", "grün", "linear-layer", "1st"])
-def test_a_kernel_has_the_name_of_its_file_as_rendered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
-) -> None:
+def test_a_kernel_has_the_name_of_its_file_as_rendered(tmp_path, monkeypatch, module):
     """A copy of any name compiles, and torch finds the function's name in what Triton makes of it."""
     # The assembler has no report of what Triton's cache holds already.
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))

@@ -1,14 +1,10 @@
 """What the static level finds wrong with a text."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os
 import py_compile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +21,7 @@ KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 GOOD = '"""A module."""\n\nimport torch\n\nprint(torch.pi)\n'
 
 
-def written(folder: Path, body: str, *, digest: str | None = None, name: str = "kernel.py") -> Path:
+def written(folder, body, *, digest=None, name="kernel.py"):
     digest = digest or hashlib.sha256(body.encode()).hexdigest()
     file = folder / name
     file.write_text(
@@ -34,13 +30,13 @@ def written(folder: Path, body: str, *, digest: str | None = None, name: str = "
     return file
 
 
-def found(file: Path, listed: Listed | None = None) -> list[str]:
+def found(file, listed=None):
     ((checked, failures),) = check([(file, listed)])
     assert checked == file
     return [failure.case for failure in failures]
 
 
-def test_a_good_text_passes(tmp_path: Path) -> None:
+def test_a_good_text_passes(tmp_path):
     assert found(written(tmp_path, GOOD)) == []
 
 
@@ -64,24 +60,24 @@ def test_a_good_text_passes(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, body: str, cases: list[str]) -> None:
+def test_what_is_wrong_is_named(tmp_path, body, cases):
     assert found(written(tmp_path, body)) == cases
 
 
-def test_a_hand_edit_shows(tmp_path: Path) -> None:
+def test_a_hand_edit_shows(tmp_path):
     assert found(written(tmp_path, GOOD, digest="0" * 64)) == ["digest"]
     bare = tmp_path / "bare.py"
     bare.write_text(GOOD)
     assert found(bare) == ["digest"]
 
 
-def test_comments_and_docstrings_may_have_any_visible_character(tmp_path: Path) -> None:
+def test_comments_and_docstrings_may_have_any_visible_character(tmp_path):
     body = GOOD.replace("A module", "A möduł ©").replace("torch\n", "torch  # é\n")
     body += '\n\ndef f():\n    """Ünder, not süper."""\n\n\nclass C:\n    """©"""\n'
     assert found(written(tmp_path, body)) == []
 
 
-def test_text_that_is_not_utf_8_and_other_encodings_are_named(tmp_path: Path) -> None:
+def test_text_that_is_not_utf_8_and_other_encodings_are_named(tmp_path):
     file = written(tmp_path, GOOD)
     file.write_bytes(file.read_bytes().replace(b"A module", b"A m\xf6dule"))
     assert found(file)[0] == "encoding"
@@ -90,7 +86,7 @@ def test_text_that_is_not_utf_8_and_other_encodings_are_named(tmp_path: Path) ->
     assert found(file) == ["encoding"]
 
 
-def test_line_ends_of_windows_are_no_edit(tmp_path: Path) -> None:
+def test_line_ends_of_windows_are_no_edit(tmp_path):
     file = written(tmp_path, GOOD)
     listed = Listed(hashlib.sha256(file.read_bytes()).hexdigest(), hashlib.sha256(GOOD.encode()).hexdigest())
     assert found(file, listed) == []
@@ -98,7 +94,7 @@ def test_line_ends_of_windows_are_no_edit(tmp_path: Path) -> None:
     assert found(file, listed) == []
 
 
-def _renewed(file: Path) -> None:
+def _renewed(file):
     """Edit a file, and state the digest that it has now."""
     head, _, body = file.read_text(encoding="utf-8").partition("# sha256 of the text below: ")
     body = body.partition("\n")[2] + "\nEDITED = 1\n"
@@ -106,16 +102,16 @@ def _renewed(file: Path) -> None:
     file.write_text(f"{head}# sha256 of the text below: {digest}\n{body}", encoding="utf-8")
 
 
-def _headed(file: Path) -> None:
+def _headed(file):
     file.write_text("# Another head.\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
 
 
-def _packaged(folder: Path) -> None:
+def _packaged(folder):
     folder.mkdir()
     (folder / "__init__.py").write_text("", encoding="utf-8")
 
 
-def _unchecked(file: Path) -> None:
+def _unchecked(file):
     file.parent.mkdir()
     py_compile.compile(
         str(file.parents[1] / "nn.py"), str(file), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
@@ -140,9 +136,7 @@ def _unchecked(file: Path) -> None:
         (f"{KERNEL}.py", _headed, "was edited since it was rendered"),
     ],
 )
-def test_every_file_of_the_folder_is_held_against_the_manifest(
-    ladder: Path, name: str, change: Callable[[Path], object], words: str
-) -> None:
+def test_every_file_of_the_folder_is_held_against_the_manifest(ladder, name, change, words):
     change(ladder / name)
     family = read(ladder)
     failed = [
@@ -153,7 +147,7 @@ def test_every_file_of_the_folder_is_held_against_the_manifest(
     assert any(Path(name).name in f"{failure.case} {failure.message} {result.job.file}" for failure in result.failures)
 
 
-def test_other_files_and_folders_are_no_ones_business(ladder: Path) -> None:
+def test_other_files_and_folders_are_no_ones_business(ladder):
     (ladder / "README.md").write_text("x", encoding="utf-8")
     (ladder / "data").mkdir()
     (ladder / "data" / "one.json").write_text("{}", encoding="utf-8")
@@ -161,12 +155,12 @@ def test_other_files_and_folders_are_no_ones_business(ladder: Path) -> None:
     assert not any(result.failures for result in run([Job("static", ladder, KERNEL)]))
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[tuple[Any, ...]]:
+def counted(monkeypatch, module, name):
     """The arguments of the calls of a module's function from now on."""
-    calls: list[tuple[Any, ...]] = []
+    calls = []
     function = getattr(module, name)
 
-    def called(*arguments: Any, **rest: Any) -> Any:
+    def called(*arguments, **rest):
         calls.append(arguments)
         return function(*arguments, **rest)
 
@@ -174,7 +168,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str) -> list[
     return calls
 
 
-def test_files_are_checked_in_workers_and_in_groups_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_checked_in_workers_and_in_groups_alike(tmp_path, monkeypatch):
     files = [written(tmp_path, GOOD.replace("pi", "pi" * (n % 2)), name=f"kernel{n}.py") for n in range(5)]
     expected = dict(check([(file, None) for file in files]))
     assert any(expected.values()) and not all(expected.values())
@@ -183,7 +177,7 @@ def test_files_are_checked_in_workers_and_in_groups_alike(tmp_path: Path, monkey
     assert dict(check([(file, None) for file in files])) == expected
 
 
-def test_a_family_is_listed_once_whatever_its_number_of_kernels(ladder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_is_listed_once_whatever_its_number_of_kernels(ladder, monkeypatch):
     """Work for each kernel that grows with the family would make large families take hours."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(ladder.parent / "user"))
     listings = [counted(monkeypatch, os, name) for name in ("listdir", "scandir")]
@@ -213,11 +207,11 @@ def gemm_kernel(a_ptr, b_ptr, b_scale_ptr, M, lda, EVEN_M: tl.constexpr):
 HELPER = "@triton.jit\ndef _helper(unused):\n    return 0\n"
 
 
-def messages(found: object) -> list[str]:
-    return [message for _, _, message in found]  # type: ignore[attr-defined]
+def messages(found):
+    return [message for _, _, message in found]
 
 
-def test_an_operand_that_is_not_read_is_named() -> None:
+def test_an_operand_that_is_not_read_is_named():
     text = HELPER + TEXT.replace("STEP", "acc = tl.dot(a, b, acc)")
     assert messages(unread(ast.parse(text))) == []
     without = text.replace(" * tl.load(b_scale_ptr)", "").replace(" * lda", "")
@@ -238,7 +232,7 @@ def test_an_operand_that_is_not_read_is_named() -> None:
         ("acc += tl.dot(a, b) * 2.0", True),
     ],
 )
-def test_a_step_waits_by_a_use_of_its_sum(step: str, waits: bool) -> None:
+def test_a_step_waits_by_a_use_of_its_sum(step, waits):
     lines = step.replace("; ", "\n        ")
     found = messages(not_waited(ast.parse(TEXT.replace("STEP", lines))))
     number = 7 + lines.split("\n").index(next(x for x in lines.split("\n") if "tl.dot" in x))

@@ -1,23 +1,17 @@
 """The orders of tiles by their meaning, and their kernels held to it, also where programs walk the tiles."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from generator.bounds import concrete_run, prove
-from generator.emit.manifest_reader import Rendered
 from generator.language import vocabulary
-from generator.language.model import Tile, Variant
+from generator.language.model import Tile
 from generator.language.tile_orders import hilbert
 from generator.verify.job_selection import plan
 from generator.verify.jobs import JobState
 from generator.verify.tile_order import tiles
-from generator.verify.worker_pool import Pool
 from tests.helpers import support
 from tests.helpers.verify.rendered import rendered
 
@@ -35,13 +29,13 @@ tile:
 """
 
 
-def variant(swizzle: str) -> Variant:
+def variant(swizzle):
     return support.variant(swizzle=swizzle)
 
 
 @pytest.mark.parametrize("swizzle", ORDERS)
 @pytest.mark.parametrize("group", [1, 3, 8])
-def test_every_tile_has_one_number(swizzle: str, group: int) -> None:
+def test_every_tile_has_one_number(swizzle, group):
     tile = Tile(16, 16, 16, warps=4, group=group, chiplets=3)
     for rows in range(10):
         for columns in range(10):
@@ -51,7 +45,7 @@ def test_every_tile_has_one_number(swizzle: str, group: int) -> None:
 
 @pytest.mark.parametrize("swizzle", ORDERS)
 @pytest.mark.parametrize("tall", [1, 2, 4])
-def test_every_tile_of_the_triangle_of_a_symmetric_result_has_one_number(swizzle: str, tall: int) -> None:
+def test_every_tile_of_the_triangle_of_a_symmetric_result_has_one_number(swizzle, tall):
     v = support.variant(result="symmetric", swizzle=swizzle, masking="auto")
     tile = Tile(16, 16 * tall, 16, warps=4, group=3, chiplets=3)
     for blocks in range(10):
@@ -59,7 +53,7 @@ def test_every_tile_of_the_triangle_of_a_symmetric_result_has_one_number(swizzle
         assert sorted(tiles(v, tile, blocks * tall, blocks)) == triangle
 
 
-def test_the_curve_over_four_by_four_is_the_one_of_hilbert() -> None:
+def test_the_curve_over_four_by_four_is_the_one_of_hilbert():
     first = [(0, 0), (0, 1), (1, 1), (1, 0)]
     second = [(2, 0), (3, 0), (3, 1), (2, 1)]
     third = [(2, 2), (3, 2), (3, 3), (2, 3)]
@@ -69,7 +63,7 @@ def test_the_curve_over_four_by_four_is_the_one_of_hilbert() -> None:
     assert found in ([*first, *second, *third, *last], [(n, m) for m, n in [*first, *second, *third, *last]])
 
 
-def test_the_curve_goes_from_each_tile_to_one_beside_it() -> None:
+def test_the_curve_goes_from_each_tile_to_one_beside_it():
     corners = 0
     for rows in range(1, 25):
         for columns in range(1, 25):
@@ -82,14 +76,14 @@ def test_the_curve_goes_from_each_tile_to_one_beside_it() -> None:
     assert 0 < corners < 24 * 24
 
 
-def test_each_die_has_a_run_of_tiles() -> None:
+def test_each_die_has_a_run_of_tiles():
     tile = Tile(16, 16, 16, warps=4, group=2, chiplets=3)
     straight = list(tiles(variant("grouped"), tile, 4, 5))
     dealt = list(tiles(variant("chiplet"), tile, 4, 5))
     assert [dealt[die::3] for die in range(3)] == [straight[:7], straight[7:14], straight[14:]]
 
 
-def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family: Rendered) -> None:
+def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family):
     text = family.file("gemm_bf16_rcr_none__tiled_pointer_auto_hilbert").read_text()
     functions = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     for rows in range(1, 11):
@@ -98,7 +92,7 @@ def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family: Ren
             assert found == list(hilbert(rows, columns))
 
 
-def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path, pools: Callable[[str], Pool]) -> None:
+def test_every_order_goes_with_steps_that_are_shared_out(tmp_path, pools):
     # A macro of an order shares its names with a template that goes on to use its own.
     text = SPEC.replace("[hilbert, chiplet]", f"[{', '.join(ORDERS)}]").replace("[tiled, persistent]", "stream_k")
     shared = rendered(tmp_path, "shared", text.replace("[auto, none]", "mnk"))

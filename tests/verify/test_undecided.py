@@ -1,22 +1,18 @@
 """What is not proved has not passed: cases that a level could not decide, and runs, filters and records of nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import mmap
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from generator.commands import verify as command
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.language.errors import CallError
 from generator.language.model import Tile
 from generator.verify import level_scope, verification_run, worker, worker_pool
@@ -32,16 +28,14 @@ from tests.helpers.verify.rendered import rendered
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 FUNCTION = "gemm_fp16_rcr_none"
 OPEN = (("huge-a", "8192 MiB of virtual memory"), ("huge-c", "8192 MiB of virtual memory"))
-#: What becomes of a job: stands for the workers.
-Answer = Callable[[Job], JobResult]
 
 
 @pytest.fixture
-def verify(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ladder: Path) -> Callable[..., Any]:
+def verify(capsys, monkeypatch, ladder):
     """`verify` of a copy of the family ladder: its exit status, its lines, what it writes to stderr."""
     monkeypatch.chdir(ladder.parent)
 
-    def run(*arguments: object, folder: str = "ladder") -> tuple[int, list[str], str]:
+    def run(*arguments, folder="ladder"):
         try:
             found = command.main([folder, *map(str, arguments)])
         except SystemExit as error:
@@ -53,20 +47,20 @@ def verify(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
+def workers(monkeypatch):
     """Has jobs answered by a function, on a machine that has a GPU."""
 
-    def stand_in(answer: Answer) -> None:
+    def stand_in(answer):
         class Pool:
-            def __init__(self, level: str, workers: int) -> None:
+            def __init__(self, level, workers):
                 pass
 
-            def submit(self, job: Job) -> Any:
-                future: worker_pool.Future[JobResult] = worker_pool.Future()
+            def submit(self, job):
+                future = worker_pool.Future()
                 future.set_result(answer(job))
                 return future
 
-            def close(self) -> None:
+            def close(self):
                 pass
 
         monkeypatch.setattr(worker_pool, "Pool", Pool)
@@ -77,9 +71,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
 
 
 @pytest.mark.parametrize("level", [level for level in LEVELS if level != "static"])
-def test_an_undecided_case_ends_with_status_1_at_each_level(
-    level: str, verify: Callable[..., Any], workers: Callable[[Answer], None], tmp_path: Path
-) -> None:
+def test_an_undecided_case_ends_with_status_1_at_each_level(level, verify, workers, tmp_path):
     """Static reads the text alone and decides every time."""
     workers(lambda job: JobResult(job, 7, not_proved=OPEN if job.name == KERNEL else (), subject=subject(job)))
     files = ("--junit", "j.xml", "--html", "p.html", "--results", "r.json")
@@ -107,9 +99,7 @@ def test_an_undecided_case_ends_with_status_1_at_each_level(
     assert "not_proved" in levels[level + " sm90" * bool(target)] and len(recorded) == 4
 
 
-def test_it_may_be_allowed_and_is_told_all_the_same(
-    verify: Callable[..., Any], workers: Callable[[Answer], None]
-) -> None:
+def test_it_may_be_allowed_and_is_told_all_the_same(verify, workers):
     workers(lambda job: JobResult(job, 7, not_proved=OPEN))
     found, lines, _ = verify("--level", "gpu", "--only", KERNEL, "--fresh", "--allow-undecided", "--junit", "j.xml")
     assert found == 0 and lines[-1].startswith("0 of 1 passed, 1 not proved (2 cases) in ")
@@ -124,7 +114,7 @@ def test_it_may_be_allowed_and_is_told_all_the_same(
     assert [ET.parse("j.xml").getroot()[0].get(word) for word in ("failures", "errors")] == ["1", "0"]
 
 
-def test_a_kernel_that_bounds_does_not_understand_is_not_proved(verify: Callable[..., Any]) -> None:
+def test_a_kernel_that_bounds_does_not_understand_is_not_proved(verify):
     file = Path("ladder", f"{KERNEL}.py")
     text = file.read_text()
     assert text.count("pid_m = pid // num_n") == 1
@@ -139,7 +129,7 @@ def test_a_kernel_that_bounds_does_not_understand_is_not_proved(verify: Callable
     assert found == 1 and lines[-2].split()[-3:-1] == ["0", "3"]
 
 
-def test_a_kernel_without_accesses_is_not_proved(verify: Callable[..., Any]) -> None:
+def test_a_kernel_without_accesses_is_not_proved(verify):
     from generator.bounds import FileProof, OrderVerdict
     from generator.verify import bounds_job
 
@@ -148,13 +138,13 @@ def test_a_kernel_without_accesses_is_not_proved(verify: Callable[..., Any]) -> 
     assert result.state is JobState.NOT_PROVED and result.not_proved[0][0] == "accesses"
 
 
-def busy_gpu(folder: Path, name: str, contract: bool, case: str) -> JobResult:
+def busy_gpu(folder, name, contract, case):
     """A job whose operands find the memory of its GPU in use by others."""
     import torch
 
     from generator.verify import case_setup
 
-    def none(*arguments: object, **rest: object) -> None:
+    def none(*arguments, **rest):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1 GiB")
 
     with patch.object(case_setup, "place", none):
@@ -169,20 +159,18 @@ def busy_gpu(folder: Path, name: str, contract: bool, case: str) -> JobResult:
         (FUNCTION, True, "refuse-config", "refuse-config"),
     ],
 )
-def test_a_case_on_a_gpu_that_others_use_up_is_not_proved(
-    interpreted: Callable[..., Any], name: str, contract: bool, case: str, told: str
-) -> None:
+def test_a_case_on_a_gpu_that_others_use_up_is_not_proved(interpreted, name, contract, case, told):
     result = interpreted(busy_gpu, GENERATED / "ladder", name, contract, case)
     assert not result.failures
     assert result.not_proved == ((told, "CUDA out of memory. Tried to allocate 2.00 MiB."),)
 
 
-def short_of_memory(folder: Path, name: str, contract: bool, small: bool) -> JobResult:
+def short_of_memory(folder, name, contract, small):
     """A job of the interpreter where no large operand, and if `small` none at all, can be had."""
     from generator.problem.poisoned_operands import NoMemory
     from generator.verify import case_setup
 
-    def none(*arguments: object, **rest: object) -> None:
+    def none(*arguments, **rest):
         raise NoMemory("16 bytes")
 
     job = Job("interpret", folder, name, contract, case="*" if contract else "[hp]*")
@@ -191,7 +179,7 @@ def short_of_memory(folder: Path, name: str, contract: bool, small: bool) -> Job
         return worker.run(job, contextlib.nullcontext())
 
 
-def test_a_case_without_memory_is_not_proved(interpreted: Callable[..., Any]) -> None:
+def test_a_case_without_memory_is_not_proved(interpreted):
     result = interpreted(short_of_memory, GENERATED / "ladder", KERNEL, False, False)
     assert not result.failures and result.cases > 1
     assert [case for case, _ in result.not_proved] == ["huge-a", "huge-b", "huge-c"]
@@ -199,17 +187,17 @@ def test_a_case_without_memory_is_not_proved(interpreted: Callable[..., Any]) ->
     assert result.state is JobState.NOT_PROVED and result.short
 
 
-def test_a_function_without_memory_is_not_proved(interpreted: Callable[..., Any]) -> None:
+def test_a_function_without_memory_is_not_proved(interpreted):
     result = interpreted(short_of_memory, GENERATED / "ladder", FUNCTION, True, True)
     assert not result.failures and not result.cases
     assert [case for case, _ in result.not_proved] == ["aligned", "fallback", "refuse-config"]
 
 
-def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch):
     class Lost(worker.Machine):
         hardware = False
 
-        def lost(self) -> bool:
+        def lost(self):
             return True
 
     monkeypatch.setattr(worker, "_place", lambda machine: ())
@@ -220,14 +208,14 @@ def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch: pytest.Mon
     assert failure.message == "the device answers no more"
 
 
-def test_a_job_that_ran_nothing_has_failed(verify: Callable[..., Any], workers: Callable[[Answer], None]) -> None:
+def test_a_job_that_ran_nothing_has_failed(verify, workers):
     for level in (level for level in LEVELS if level != "static"):
         workers(lambda job: JobResult(job))
         found, lines, _ = verify("--level", level, "--only", KERNEL, "--fresh", "--allow-undecided")
         assert found == 1 and "  wrong:  it ran no case" in lines, level
 
 
-def test_a_job_without_a_result_has_failed(verify: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_a_result_has_failed(verify, monkeypatch):
     monkeypatch.setattr(worker_pool, "results", lambda level, jobs, workers: iter(()))
     found, lines, _ = verify("--level", "bounds", "--fresh")
     assert found == 1 and lines[-1].startswith("4 of 4 failed in ")
@@ -235,15 +223,13 @@ def test_a_job_without_a_result_has_failed(verify: Callable[..., Any], monkeypat
 
 
 @pytest.fixture(scope="module")
-def descriptors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def descriptors(tmp_path_factory):
     """A family that sm90 alone can run, in part."""
     spec = "summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\nepilogue: [none, relu]\ntargets: [sm90]\n"
     return rendered(tmp_path_factory.mktemp("descriptors"), "family", spec).folder
 
 
-def test_a_level_that_leaves_everything_out_is_not_proved(
-    descriptors: Path, verify: Callable[..., Any], workers: Callable[[Answer], None]
-) -> None:
+def test_a_level_that_leaves_everything_out_is_not_proved(descriptors, verify, workers):
     workers(lambda job: JobResult(job, 3))
     call = ("--level", "static", "--level", "compile", "--target", "sm80", "--fresh", "--junit", "j.xml")
     found, lines, _ = verify(*call, folder=str(descriptors))
@@ -258,7 +244,7 @@ def test_a_level_that_leaves_everything_out_is_not_proved(
     assert any(line.startswith("compile sm80: left out: sm80 has no bulk tensor copies") for line in lines)
 
 
-def test_shards_agree_on_what_a_level_leaves_out(descriptors: Path) -> None:
+def test_shards_agree_on_what_a_level_leaves_out(descriptors):
     family = read(descriptors)
     jobs = plan([family], ("compile",), targets=("sm80", "sm90"))
     aside = level_scope.out_of_reach(jobs, [family], None)
@@ -270,11 +256,11 @@ def test_shards_agree_on_what_a_level_leaves_out(descriptors: Path) -> None:
     }
 
 
-def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_each_level_leaves_out(descriptors, monkeypatch):
     family, autotune = read(descriptors), read(shipped.folder("autotune"))
     kernel, contract = family.kernels[0].name, next(iter(family.contracts))
 
-    def why(level: str, name: str, device: str | None, of: Rendered = family) -> str | None:
+    def why(level, name, device, of=family):
         return level_scope.why_not(Job(level, of.folder, name, contract=name in of.contracts), of, device)
 
     assert why("static", kernel, "sm80") is None and why("bounds", kernel, "sm80") is None
@@ -297,7 +283,7 @@ def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.Monke
         assert told is not None and told.startswith("it needs Triton <3.0, and ")
 
 
-def test_a_table_that_a_target_cannot_launch_is_left_out_there() -> None:
+def test_a_table_that_a_target_cannot_launch_is_left_out_there():
     """32 warps of 64 threads are more than a program has there: nothing is compiled, not even to see that it fails."""
     kernel = replace(read(GENERATED / "ladder").by_name[KERNEL], tiles=(Tile(64, 64, 64, warps=32),))
     assert launches(kernel, "sm90") and left_out(kernel, "sm90") is None
@@ -305,20 +291,20 @@ def test_a_table_that_a_target_cannot_launch_is_left_out_there() -> None:
     assert launches(kernel, "gfx90a") == () and left_out(kernel, "gfx90a") == told
 
 
-def test_a_shard_without_jobs_says_so(verify: Callable[..., Any]) -> None:
+def test_a_shard_without_jobs_says_so(verify):
     found, lines, _ = verify("--level", "static", "--only", KERNEL, "--shard", "2/2")
     assert found == 0 and lines[-1].startswith("nothing ran in ")
     assert lines[0] == "--shard 2/2 has no job; all shards together have 1"
 
 
-def test_a_manifest_without_kernels_is_refused(verify: Callable[..., Any]) -> None:
+def test_a_manifest_without_kernels_is_refused(verify):
     manifest = Path("ladder", "manifest.json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"kernels": {}}))
     found, _, said = verify("--level", "static")
     assert found == 2 and "kernels must contain at least 1 properties" in said
 
 
-def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch):
     """It is not a machine without one."""
     broken = type("Done", (), {"returncode": 1, "stdout": "", "stderr": "Traceback\nImportError: libcudart"})
     verification_run._device.cache_clear()
@@ -328,16 +314,12 @@ def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch: pytest.Monk
     verification_run._device.cache_clear()
 
 
-def test_only_that_matches_nothing_of_one_family_says_so(
-    descriptors: Path, verify: Callable[..., Any], workers: Callable[[Answer], None]
-) -> None:
+def test_only_that_matches_nothing_of_one_family_says_so(descriptors, verify, workers):
     found, lines, _ = verify(descriptors, "--only", KERNEL, "--level", "static")
     assert found == 0 and lines[0] == f"--only '{KERNEL}' matches nothing of family"
 
 
-def test_case_that_matches_at_one_level_and_not_at_another(
-    verify: Callable[..., Any], workers: Callable[[Answer], None]
-) -> None:
+def test_case_that_matches_at_one_level_and_not_at_another(verify, workers):
     workers(lambda job: JobResult(job, 1 if job.level in (*WHOLE, "interpret") else 0))
     call = ("--only", KERNEL, "--case", "primes", "--fresh", "--level", "static", "--level", "interpret")
     assert verify(*call)[0] == 0
@@ -346,16 +328,14 @@ def test_case_that_matches_at_one_level_and_not_at_another(
         assert found == 2 and f"--case 'primes' matches no case at the level {level}" in said
 
 
-def test_case_that_matches_of_one_kernel_and_not_of_another(
-    verify: Callable[..., Any], workers: Callable[[Answer], None]
-) -> None:
+def test_case_that_matches_of_one_kernel_and_not_of_another(verify, workers):
     workers(lambda job: JobResult(job, int(job.name == KERNEL)))
     found, lines, _ = verify("--case", "bands", "--level", "interpret", "--fresh")
     assert found == 0 and lines[-1].startswith("all 1 passed in ")
     assert "interpret: left out: --case 'bands' matches none of its cases (4 kernels)" in lines
 
 
-def test_a_kernel_that_is_proved_in_part_is_recorded_and_not_counted(tmp_path: Path) -> None:
+def test_a_kernel_that_is_proved_in_part_is_recorded_and_not_counted(tmp_path):
     path = tmp_path / "r.json"
     job = Job("interpret", Path("f"), "one")
     one, two = (Subject(name, "d", "h") for name in ("one", "two"))

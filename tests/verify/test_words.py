@@ -4,24 +4,20 @@ Families are rendered from changed templates by a copy of the package. Of each k
 proof stand, and of each job whether the result cache, which goes by bytes, has that of the committed families.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from generator.emit.code_parts import of_file
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import read
 from generator.verify import proof_records
 from generator.verify.job_inputs import InputReader
 from generator.verify.job_selection import plan
-from generator.verify.jobs import LEVELS, Job, JobResult, Subject, subject
+from generator.verify.jobs import LEVELS, JobResult, subject
 from generator.verify.result_cache import ResultCache
 from tests.helpers import shipped
 from tests.helpers.support import ROOT
@@ -31,19 +27,15 @@ FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k", "tf32x3")
 #: What is compiled for: all these kernels are for it.
 TARGET = "sm90"
 
-#: A template, or a module that is copied, what it says, and what it says instead.
-Edit = tuple[str, str, str]
-Render = Callable[..., list[Rendered]]
-
 
 @pytest.fixture
-def render(tmp_path: Path) -> Render:
+def render(tmp_path):
     """Renders the families from templates with some edits: `render(("swizzle.j2", "old", "new"))`."""
     for name in ("generator", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     out = tmp_path / "generated"
 
-    def rendered(*edits: Edit) -> list[Rendered]:
+    def rendered(*edits):
         for name, old, new in edits:
             template = tmp_path / ("" if name.startswith("generator/") else "templates") / name
             text = template.read_text()
@@ -61,14 +53,14 @@ def render(tmp_path: Path) -> Render:
     return rendered
 
 
-def committed() -> list[Rendered]:
+def committed():
     return [read(shipped.folder(name)) for name in FAMILIES]
 
 
 @cache
-def recorded() -> dict[Subject, set[str]]:
+def recorded():
     """What would be recorded of every kernel as it is committed: its code, with levels and targets."""
-    found: dict[Subject, set[str]] = {}
+    found = {}
     for job in jobs(committed()):
         code = subject(job)
         if code is not None:
@@ -76,7 +68,7 @@ def recorded() -> dict[Subject, set[str]]:
     return found
 
 
-def standing(families: Sequence[Rendered]) -> set[tuple[str, str, str]]:
+def standing(families):
     """The records that stand of the families' kernels: family, kernel, level and target."""
     return {
         (family.name, each.kernel, label)
@@ -86,11 +78,11 @@ def standing(families: Sequence[Rendered]) -> set[tuple[str, str, str]]:
     }
 
 
-def jobs(families: Sequence[Rendered]) -> list[Job]:
+def jobs(families):
     return plan(families, LEVELS, targets=(TARGET,))
 
 
-def unknown(families: Sequence[Rendered], folder: Path) -> set[tuple[str, str, str]]:
+def unknown(families, folder):
     """The jobs of which nothing is known when all results of the committed families are kept: family, name, level."""
     before = committed()
     store, reader = ResultCache(folder, before, "a GPU"), InputReader()
@@ -104,7 +96,7 @@ def unknown(families: Sequence[Rendered], folder: Path) -> set[tuple[str, str, s
     return {(job.folder.name, job.name, job.level) for job in left}
 
 
-WORDS: tuple[Edit, ...] = (
+WORDS = (
     # A comment of device code, one more, and one less; of a schedule and of a macro.
     ("swizzle.j2", "column by column in each, so that", "column by column: thus"),
     ("tile.j2", "# Accumulate{{ k.transposed }} in", "# Two lines,\n# to sum in"),
@@ -125,7 +117,7 @@ WORDS: tuple[Edit, ...] = (
 )
 
 
-def test_other_words_leave_every_record_standing(render: Render) -> None:
+def test_other_words_leave_every_record_standing(render):
     before = standing(committed())
     assert {label.partition(" ")[0] for *_, label in before} == {"bounds", "interpret", "compile", "gpu"}
     found = render(*WORDS)
@@ -136,13 +128,13 @@ def test_other_words_leave_every_record_standing(render: Render) -> None:
     assert standing(found) == before
 
 
-def grouped(families: Sequence[Rendered]) -> set[tuple[str, str]]:
+def grouped(families):
     """Families and names of the kernels whose tiles are visited in bands, as all but the ladder's first steps are."""
     kernels = {(family.name, kernel.name): kernel for family in families for kernel in family.kernels}
     return {each for each, kernel in kernels.items() if kernel.variant.swizzle == "grouped"}
 
 
-def test_another_operator_of_device_code_makes_all_fall_that_have_it(render: Render, tmp_path: Path) -> None:
+def test_another_operator_of_device_code_makes_all_fall_that_have_it(render, tmp_path):
     found = render(("swizzle.j2", "{{ result.at_n }} = within // height", "{{ result.at_n }} = within % height"))
     before, after = standing(committed()), standing(found)
     fallen = grouped(found)
@@ -154,7 +146,7 @@ def test_another_operator_of_device_code_makes_all_fall_that_have_it(render: Ren
         assert {(family, name) for family, name, other in left if other == level} >= fallen
 
 
-def test_another_constant_of_the_launch_makes_what_was_compiled_fall(render: Render, tmp_path: Path) -> None:
+def test_another_constant_of_the_launch_makes_what_was_compiled_fall(render, tmp_path):
     """Though it stands in the host's code: the compiler sees it."""
     first = "        found += [self._index] if k.pointed else []\n"
     found = render(("generator/lowering/call_table.py", first, f"{first}        found.append(('num_ctas', '1'))\n"))
