@@ -86,7 +86,6 @@ LONG = {
     "verify/test_quantised_blocks.py": ("test_quotients_that_are_hard", "test_every_number_of_16_bits"),
     "verify/test_standalone.py": (),
     "verify/test_tile_order.py": ("test_every_order_goes",),
-    "verify/test_undecided.py": ("test_a_kernel_that_bounds_does_not_understand",),
     "verify/test_words.py": ("test_another_constant",),
 }
 _ON_DEMAND = ("browser", "drawn", "ecosystem", "install", "mutations", "operators", "product")

@@ -209,7 +209,6 @@ def test_a_plot_is_of_the_committed_measurements(name, tmp_path):
     assert f"sha256 of the measurements shown: {digest}" in committed, "renew it: python docs/pages.py"
     version = re.search(r"Matplotlib v([\d.]+),", committed)
     matplotlib = pytest.importorskip("matplotlib")
-    assert version is not None
     if matplotlib.__version__ == version[1]:
         pages.draw(name, tmp_path / "again.svg")
         assert (tmp_path / "again.svg").read_text(encoding="utf-8") == committed, "renew it: python docs/pages.py"

@@ -58,7 +58,6 @@ def _read_journal(path):
 
 
 def _tuned(path):
-    assert OUTCOME.winner is not None
     fit = RateFit({row_of("gmm_fp16_rcr_none", ONE, ROW): (1.0, 1e-6, 1e-6, 1e-6, 1e12, 1e-6, 0.1, -0.1)}, 0.01, 0.02)
     put(path, winners.text_of(Winners(PLACE, {ONE: "ab", TWO: "cd"}, (OUTCOME.winner,), fit), path))
 

@@ -42,7 +42,6 @@ def installed(wheel, tmp_path_factory):
     assert ran.returncode == 0, ran.stderr
     for name in NEEDED:
         spec = importlib.util.find_spec(name)
-        assert spec is not None and spec.origin is not None
         (site / name).symlink_to(Path(spec.origin).parent)
     return site
 

@@ -130,6 +130,5 @@ def test_workers_that_fail_or_are_late_do_not_stop_the_run(monkeypatch, capfd, l
     for process in multiprocessing.active_children():
         # It was told to end, which takes a moment on a busy machine; the pool's own thread may have waited for it.
         process.join(60)
-        assert process.pid is not None
         with pytest.raises(ProcessLookupError):
             os.kill(process.pid, 0)

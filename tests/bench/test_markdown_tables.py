@@ -134,17 +134,6 @@ def test_a_suite_says_how_its_results_are_reported(cli):
     assert cli("bench", "--table", "--json", "none.json").status == 2
 
 
-def test_a_picture_is_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    records = [samples.record(OURS, PEER), samples.record(OURS, PEER, shape=(256, 4096, 4096))]
-    path = tmp_path / "pictures" / "ratios.png"
-    plot.draw(results_report.plots(samples.results(*records), records), path)
-    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    first = path.read_bytes()
-    plot.draw(results_report.plots(samples.results(*records), records), path)
-    assert path.read_bytes() == first
-
-
 def test_a_picture_without_matplotlib_is_refused(tmp_path, monkeypatch):
     real = plot.importlib.import_module
 

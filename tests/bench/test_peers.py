@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from generator.bench import check, eager, random_operands
+from generator.bench import check, eager, peers, random_operands
 from generator.bench.measure import Options
 from generator.bench.peers import PEERS as BY_WORD
-from generator.bench.random_operands import make_sets
+from generator.bench.random_operands import make_sets, shadow
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gated_units import INTERLEAVED, ORDER
@@ -227,3 +227,45 @@ def test_the_benchmark_knows_both_orders(order, sampled, monkeypatch):
     assert check.judge(of, x.float(), saved).fault is None
     assert check.judge(of, torch.cat((x[:, 24:], x[:, :24]), -1).float(), saved).fault is not None
     assert check.judge(of, (torch.nn.functional.silu(up) * gate).float(), expected).fault is not None
+
+
+INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
+ZEROS = Dtype("fp16", "uint4", "fp32", "fp16", None).scaled_by({"b": [64, 2]}, zeros=True)
+INT8 = Dtype("int8", "int8", "int32", "bf16", None).scaled_by({"a": [1, 0], "b": [0, 1]})
+UNSCALED = Dtype("fp16", "int8", "fp32", "fp16", None)
+FP8 = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
+
+
+def stored(dtype, layout="rcr", k=256):
+    return Problem(Shape(20, 64, k), dtype, Layout.of(layout), Epilogue())
+
+
+@pytest.mark.parametrize("dtype", [INT4, ZEROS, INT8, UNSCALED], ids=lambda d: d.word)
+def test_a_peer_multiplies_the_numbers(dtype):
+    given = stored(dtype)
+    (one,) = make_sets(given, "cpu", 1, 3)
+    peer = peers.cublas(given)
+    assert peer.name.startswith("torch.matmul in")
+    (expected,) = check.expect(given, one, torch.Generator().manual_seed(1))
+    result = peer.launch(one, None)
+    assert check.judge(given, result, expected).fault is None
+    assert check.judge(given, result + 0.1 * result.float().std(), expected).fault is not None
+
+
+def test_fp8_is_multiplied_under_the_same_scales():
+    assert peers.cublas(stored(FP8, k=1024)).name == "torch._scaled_mm by blocks"
+    assert peers.cublas(stored(FP8)).name == "torch.matmul in bf16", "two scales along K are not four"
+    rows = Dtype.of("fp8e4m3").scaled_by({"a": [1, 0], "b": [0, 1]})
+    assert peers.cublas(stored(rows)).name == "torch._scaled_mm by rows and columns"
+    assert peers.cublas(stored(FP8, "rrr")).name == "torch.matmul in bf16"
+    with pytest.raises(peers.NoPeer):
+        peers.inductor(stored(FP8))
+
+
+def test_operands_have_the_shapes_of_the_call():
+    one = shadow(stored(ZEROS))
+    assert one.b.shape == (128, 64) and one.b.dtype == torch.uint8 and one.b.stride(0) == 1
+    assert {name: tuple(x.shape) for name, x in one.keywords.items()} == {"b_scale": (4, 32), "b_zero": (4, 32)}
+    # Scales of a step lie next to each other.
+    assert shadow(stored(FP8)).keywords["a_scale"].stride() == (1, 20)
+    assert stored(INT4).bytes == (20 * 256 * 16 + 256 * 64 * 4 + 20 * 64 * 16 + 2 * 64 * 32) // 8

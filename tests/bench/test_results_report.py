@@ -1,18 +1,23 @@
-"""Results as a report: its tables, plots, and page; and as CSV and JSON, with the figures of the tables."""
+"""Results as a report: its tables, plots, and page; as CSV and JSON; and files that cannot be written."""
 
 import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import generator
-from generator.bench import plain_rows
+from generator.bench import benchmark_run, plain_rows
+from generator.bench.benchmark_run import _Keeper
+from generator.bench.measurements import BenchmarkResults, load
 from generator.bench.results_report import markdown, plots, report
 from generator.bench.rooflines import REASONS
 from generator.bench.summary import BEST
 from generator.commands.bench import main
+from generator.files import output_files
+from generator.files.reading import FileError
 from tests.helpers.bench import records as samples
 from tests.helpers.support import ROOT
 
@@ -43,14 +48,6 @@ def test_a_row_has_the_figures_of_the_table():
     assert wrong["gpu_us_median"] is wrong["tflops"] is wrong["ratio_cublas"] is None
     assert "relative error" in wrong["failure"]
     assert {row["device"] for row in plain()} == {"NVIDIA H200"} and first["triton"] == "3.6.0"
-
-
-def test_csv_and_json_are_of_the_same_rows():
-    found = list(csv.DictReader(io.StringIO(plain_rows.as_csv(plain()))))
-    assert [list(row) for row in found] == [list(row) for row in plain()]
-    assert found[4]["case"] == "small, with a comma" and found[4]["tflops"] == ""
-    assert json.loads(plain_rows.as_json(plain())) == plain()
-    assert "\r" not in plain_rows.as_csv(plain()) and plain_rows.as_json([]) == "[\n\n]\n"
 
 
 @pytest.mark.parametrize("mode", ["--table", "--summary"])
@@ -127,3 +124,58 @@ def test_a_configuration_says_what_ran():
     kept = [first, chosen, unknown]
     told = [row["tile"].title for row in rows(report(samples.results(*kept), kept))]
     assert told[::2] == ["CONFIGS[0]", "tiled_pointer", "not recorded: the function chose it"]
+
+
+@pytest.fixture
+def kept(cli):
+    """A results file of one comparison, in the current folder."""
+    samples.save(samples.results(sample()[0]), Path("kept.json"))
+    return Path("kept.json")
+
+
+def test_what_cannot_be_written_is_known_before_the_tables(kept, cli):
+    pytest.importorskip("matplotlib")
+    Path("folder.png").mkdir()
+    for path, reason in (
+        ("kept.json/x.png", "a part of its path is a file, where a folder must be"),
+        ("folder.png", "it is a folder; name a file"),
+    ):
+        for option in ("--html", "--plot"):
+            said = cli("bench", "--json", kept, "--table", option, path)
+            assert (said.status, said.out, said.err) == (1, "", f"{path}: cannot be written: {reason}\n")
+    for name in ("ratios", "ratios.frobnicate"):
+        said = cli("bench", "--json", kept, "--table", "--plot", name)
+        assert (said.status, said.out) == (2, "")
+        assert f"--plot: {name} cannot be drawn: the name must end in" in said.err
+
+
+def test_one_report_that_fails_at_the_end_leaves_the_others(kept, cli, monkeypatch):
+    pytest.importorskip("matplotlib")
+    put = output_files.put
+
+    def failing(path, data):
+        if path.suffix == ".html":
+            raise FileError(path, "cannot be written: No space left on device")
+        put(path, data)
+
+    monkeypatch.setattr(output_files, "put", failing)
+    said = cli("bench", "--json", kept, "--table", "--html", "page.html", "--plot", "ratios.svg")
+    assert said.status == 1 and said.out and Path("ratios.svg").is_file()
+    assert said.err == "page.html: cannot be written: No space left on device\n"
+
+
+def test_a_results_file_that_cannot_be_written_does_not_end_the_measurements(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "kept.json"
+    keeper, results = _Keeper(path), samples.results(sample()[0])
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(benchmark_run.measurements, "add", full)
+    keeper.keep(results, *results.records, now=True)
+    keeper.keep(results, now=True)
+    assert keeper.failed
+    assert capsys.readouterr().err == f"bench: {path}: cannot be written: No space left on device\n"
+    monkeypatch.undo()
+    keeper.keep(results, now=True)
+    assert not keeper.failed and isinstance(load(path), BenchmarkResults) and load(path).records

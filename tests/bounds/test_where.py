@@ -21,7 +21,6 @@ def test_a_function_is_run_as_the_machine_would():
     (function,) = ast.parse(
         "def f(x, y):\n    return tl.where(x > y, x, y), tl.where(y, x // y, 7), x // y if y else 7\n"
     ).body
-    assert isinstance(function, ast.FunctionDef)
     assert concrete_run.returned(function, (5, 2)) == (5, 2, 2) and concrete_run.returned(function, (2, 5)) == (5, 0, 0)
     with pytest.raises(ZeroDivisionError):
         concrete_run.returned(function, (5, 0))
@@ -86,7 +85,6 @@ def test_it_is_numpy_s_where():
     for test, a, b in product([below(x, y), at_most(y, 3)], numbers, numbers):
         found = where(PLACE, [LaneConditions(test), a, b], {})
         truth = where(PLACE, [LaneConditions(test), LaneConditions(below(x, 2)), LaneConditions(below(y, 2))], {})
-        assert isinstance(found, LaneIntegers) and isinstance(a, LaneIntegers) and isinstance(b, LaneIntegers)
         assert found.width == ("64" if "64" in (a.width, b.width) else "32") and isinstance(truth, LaneConditions)
         for at in ({"x": p, "y": q} for p, q in product(range(5), repeat=2)):
             expected = np.where(holds(test, at), value(a.value, at), value(b.value, at))

@@ -9,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from generator.epilogue import constant_folding, formula
-from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import gradients, reads_sum
 from generator.epilogue.derivative import SLOPES, derivative
 from generator.epilogue.formula import DEEPEST, GATE, LONGEST, FormulaError, X
@@ -36,7 +35,6 @@ def at(tree, values):
 def step_of(word):
     """An operation with parameters, as a spec writes it."""
     (chain,) = read_text(f"{BASE}epilogue: [{WRITTEN[word]}]\n").axes["epilogue"]
-    assert isinstance(chain, Epilogue)
     return chain.steps[0], chain
 
 

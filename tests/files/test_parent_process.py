@@ -71,7 +71,6 @@ def test_a_worker_ends_with_its_parent(tmp_path, pools, what):
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     call = [sys.executable, str(script), pools, what]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=variables) as parent:
-        assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         assert runs(worker)
         parent.kill()

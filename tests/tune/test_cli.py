@@ -49,16 +49,6 @@ def test_more_gpus_than_there_are_is_refused(bench, monkeypatch):
         tuning_call.tune(parse(["specs/tiny.yaml", "--gpus", "2"]))
 
 
-def test_a_mistake_is_told_before_anything_is_planned(bench):
-    (bench.folder / "bad.yaml").write_text("[1x2]")
-    for arguments, message in (
-        (["--tuned", "x", "--journal", "specs/../x"], "--tuned and --journal name the same file"),
-        (["--shapes", "bad.yaml", "--dry-run", "--device", "nvidia_h200"], "bad.yaml:1:2: shapes: expected"),
-    ):
-        spoken = bench.cli("tune", "specs/tiny.yaml", *arguments)
-        assert (spoken.status, spoken.out) == (2, "") and message in spoken.err
-
-
 def test_what_cannot_be_written_is_known_before_anything_is_measured(bench):
     why = "cannot be written: a part of its path is a file, where a folder must be"
     for option in ("--tuned", "--journal", "--regret"):

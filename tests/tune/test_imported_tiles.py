@@ -111,16 +111,3 @@ def test_other_files_are_refused(tmp_path, kind, text, message):
         path.write_text(text)
     with pytest.raises(CallError, match=message):
         imported_tiles.read(kind, str(path))
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--trust",), "--trust goes with --import"),
-        (("--import", "vllm", "f.json", "--trust"), "--trust goes with --import, and with --device"),
-        (("--import", "vllm", "f.json", "--again", "--device", "nvidia_h200"), "--import gives candidates"),
-    ],
-)
-def test_options_that_do_not_go_together(cli, words, message):
-    said = cli("tune", "layers.yaml", *words)
-    assert said.status == 2 and message in said.err

@@ -12,11 +12,10 @@ from generator.bench import suite
 from generator.bench.comparison_plan import Contestant
 from generator.commands import tune
 from generator.epilogue.chain import Epilogue
-from generator.files.updating import put
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout
 from generator.problem.product import Problem, Shape
-from generator.tune import regret, trial_worker, tuning_report
+from generator.tune import trial_worker, tuning_report
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, Timed
 from generator.tune.regret import Regret, RegretResults
@@ -177,15 +176,3 @@ def test_the_report_has_means_by_m():
     own, other, every = lines_of(*found, one(70, 0.0, "gemm_bf16_rcr_none"))[4:]
     assert own == expected and other.startswith("| gemm_bf16_rcr_none | 1 | 0.0% | — | 0.0% | — |")
     assert every.startswith("| all | 6 |") and lines_of()[4:] == ["| all | 0 | — | — | — | — | — |"]
-
-
-def test_a_file_is_read_as_it_was_written(tmp_path):
-    chosen, best = Chosen("k__a", {"BLOCK_M": 16}, 2e-3, True), Timed("bmm_fp16_rcr_none__b", {"BLOCK_M": 32}, 1e-3)
-    kept = RegretResults(
-        PLACE, (Regret("tiny", "bmm_fp16_rcr_none", Shape(1, 2, 3, batch=4), 1.0, chosen, best, 6, 3e-3),)
-    )
-    for each in (kept, RegretResults(PLACE, ())):
-        put(tmp_path / "kept.json", regret.text_of(each, tmp_path))
-        assert regret.read(tmp_path / "kept.json") == each
-    with pytest.raises(CallError, match="there is no file"):
-        regret.read(tmp_path / "none.json")

@@ -103,7 +103,6 @@ def test_the_example_says_whether_known_results_are_right(builds, tmp_path):
 
 def test_known_results_are_those_of_products_in_float64(builds):
     example, numbers = example_of(builds["batch"].package.contracts[0], 2), torch.arange(-8, 9).double() / 8
-    assert example is not None
 
     def made(place, *shape):
         return numbers[(5 * torch.arange(math.prod(shape)) + place) % 17].reshape(shape)

@@ -114,21 +114,6 @@ def test_it_may_be_allowed_and_is_told_all_the_same(verify, workers):
     assert [ET.parse("j.xml").getroot()[0].get(word) for word in ("failures", "errors")] == ["1", "0"]
 
 
-def test_a_kernel_that_bounds_does_not_understand_is_not_proved(verify):
-    file = Path("ladder", f"{KERNEL}.py")
-    text = file.read_text()
-    assert text.count("pid_m = pid // num_n") == 1
-    file.write_text(text.replace("pid_m = pid // num_n", "pid_m = (row := pid // num_n)"))
-    found, lines, _ = verify("--level", "bounds")
-    assert found == 1 and re.fullmatch(r"3 of 4 passed, 1 not proved \(\d+ cases\) in [\d.]+ s", lines[-1])
-    why = [line for line in lines if line.startswith("  why: ")]
-    assert any("(row := (pid // num_n))" in line for line in why)
-    assert verify("--level", "bounds", "--allow-undecided")[0] == 0
-    # Nor is it kept as proved, or as anything.
-    found, lines, _ = verify("--level", "bounds")
-    assert found == 1 and lines[-2].split()[-3:-1] == ["0", "3"]
-
-
 def test_a_kernel_without_accesses_is_not_proved(verify):
     from generator.bounds import FileProof, OrderVerdict
     from generator.verify import bounds_job
