@@ -8,7 +8,7 @@ import torch
 
 from generator.language.model import Dtype
 from generator.language.storage import element_of
-from generator.problem.stored_values import blocks, decoded, product, scales
+from generator.problem.stored_values import blocks, decoded, product, product_of_decoded, scales
 
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None)
 UINT4 = Dtype("fp16", "uint4", "fp32", "fp16", None)
@@ -114,3 +114,17 @@ def test_blocks_end_where_a_scale_changes():
     dtype = Dtype.of("fp8e4m3").scaled_by({"a": [1, 32], "b": [48, 2]})
     assert blocks(dtype, 100) == [(0, 32), (32, 48), (48, 64), (64, 96), (96, 100)]
     assert blocks(dtype, 0) == [] and blocks(INT8.scaled_by({"b": [0, 1]}), 100) == [(0, 100)]
+
+
+def test_the_bound_counts_the_rounding_of_each_value():
+    """A product with a row of ones is the sum of what is rounded: half a unit in the last place of bf16 each."""
+    dtype = Dtype("bf16", "int8", "fp32", "bf16", None).scaled_by({"b": (0, 1)})
+    a, b = torch.ones(1, 64, dtype=torch.bfloat16), torch.full((64, 1), 127, dtype=torch.int8)
+    read = {"b_scale": torch.full((1, 1), 0.0078)}
+    exact, fused = product(dtype, a, b, read, hardware=False)
+    value, bound = product_of_decoded(dtype, a, b, read, hardware=False)
+    assert torch.allclose(exact, value) and float(fused) < 0.001
+    # Values just below 1 are 2**-8 apart.
+    assert 64 * 2**-9 <= float(bound) < 64 * 2**-8
+    rounded = (b.float() * read["b_scale"]).bfloat16().double()
+    assert float((a.double() @ rounded - value).abs()) <= float(bound)

@@ -114,12 +114,6 @@ def test_a_run_that_is_stopped_keeps_what_passed(call_alone, capsys, monkeypatch
     assert total - left <= int(cached) < total
 
 
-def test_a_file_that_raises_is_a_failure(call, ladder):
-    (ladder / f"{NAIVE}.py").write_text("raise RuntimeError('no luck')\n")
-    status, out, _ = call(ladder, "--only", NAIVE, "--level", "interpret")
-    assert status == 1 and "RuntimeError: no luck" in out
-
-
 REPORTS = ("junit", "html", "results")
 
 
@@ -294,19 +288,21 @@ def test_no_choice_of_jobs_hides_what_is_wrong_with_a_helper(ladder, capsys, tmp
     assert static(capsys, ladder, *options)[0] == 0
 
 
-def test_a_kernel_without_its_file_has_failed_at_every_level(ladder, call, capsys):
-    (ladder / f"{NAIVE}.py").unlink()
-    levels = [word for level in ("static", "bounds", "interpret") for word in ("--level", level)]
-    status, out, _ = call(ladder, "--only", NAIVE, *levels)
-    assert status == 1 and out.count("does not exist, but the family's manifest lists it") == 3
-    assert re.search(r"^3 of 3 failed", out, re.M)
-
-
-@pytest.mark.parametrize("text", ["x = " + "(" * 5000 + "1" + ")" * 5000, "x = " + "-" * 50_000 + "1", "\xff\0"])
-def test_a_file_that_no_parser_reads_is_a_failure(ladder, call, text):
-    (ladder / f"{NAIVE}.py").write_bytes(text.encode("latin-1"))
-    status, out, error = call(ladder, "--only", NAIVE, "--level", "static", "--level", "bounds")
-    assert status == 1 and re.search(r"^2 of 2 failed", out, re.M) and not error
+@pytest.mark.parametrize(
+    ("text", "levels", "told"),
+    [
+        (None, "static bounds interpret", "does not exist, but the family's manifest lists it"),
+        ("raise RuntimeError('no luck')\n", "interpret", "RuntimeError: no luck"),
+        # What no parser reads.
+        *((x, "static bounds", "") for x in (f"{'(' * 5000}1{')' * 5000}", f"{'-' * 50_000}1", "\xff\0")),
+    ],
+)
+def test_a_kernel_whose_file_is_gone_or_is_none_has_failed_at_every_level(ladder, call, text, levels, told):
+    file, count = ladder / f"{NAIVE}.py", len(levels.split())
+    file.unlink() if text is None else file.write_bytes(text.encode("latin-1"))
+    status, out, error = call(ladder, "--only", NAIVE, *(word for x in levels.split() for word in ("--level", x)))
+    assert status == 1 and not error and re.search(rf"^{count} of {count} failed", out, re.M)
+    assert not told or out.count(told) == count
 
 
 def test_a_second_run_proves_nothing_unless_it_is_fresh(ladder, capsys, tmp_path):

@@ -31,47 +31,44 @@ def family(name):
 def sample():
     """Two small families and a result of each kind that there is."""
     ladder, autotune = family("ladder"), family("autotune")
-    run = (("device", "interpreter"), *PLACE)
+    run, code = (("device", "interpreter"), *PLACE), Parts("0123456789abcdef" * 2, "f" * 32, "")
+    first, second, third, fourth = (kernel.name for kernel in ladder.kernels)
+    failures = [Failure(f"row{row}-aligned", "whole tiles (row 0)", MESSAGE) for row in (0, 1)]
+    lines = tuple((f"line {line}: load of a", "not understood: line 40: tl.where") for line in (61, 62, 70))
+    primes = Failure("primes", "prime sizes smaller than a tile", "3 elements are wrong")
+    #: What becomes of jobs that do not pass whole: by level, name and target.
+    others = {
+        ("compile", third, "sm90"): {"failures": tuple(failures)},
+        ("static", second, None): {"failures": (Failure("lint", "no name is unused", "line 3: F841 `x`"),)},
+        ("gpu", autotune.kernels[0].name, None): {"cases": 38, "not_proved": (("wide", "9 GiB of memory"),)},
+        ("bounds", fourth, None): {"cases": 0, "not_proved": lines},
+        ("interpret", first, None): {"failures": (primes,), "not_proved": (("huge-c", "8192 MiB of memory"),)},
+    }
+    figures = (("shared", 98304), ("registers", 128), ("spilled", 0), ("wgmma", 16))
+    ragged = (("shared", 49152), ("registers", 255), ("spilled", 24), ("mma.sync", 64))
+    usual = {
+        "interpret": {"cases": 40, "worst_error": 0.25, "place": run},
+        "compile": {
+            "cases": 3,
+            "measured": (("row0-aligned", figures), ("row0-ragged", ragged), ("row1-aligned", figures)),
+            "place": PLACE,
+        },
+    }
     results = []
     for level in ("static", "bounds", "interpret", "compile", "gpu"):
         for one in (autotune, ladder):
             for place, kernel in enumerate(one.kernels):
-                targets = kernel.targets if level == "compile" else (None,)
-                for target in targets:
+                for target in kernel.targets if level == "compile" else (None,):
                     job = Job(level, one.folder, kernel.name, target=target)
-                    result = JobResult(job, 1, subject=Subject.of(job, Parts("0123456789abcdef" * 2, "f" * 32, "")))
-                    if level == "interpret":
-                        result = replace(result, cases=40, worst_error=0.25, place=run)
-                    if level == "compile":
-                        figures = (("shared", 98304), ("registers", 128), ("spilled", 0), ("wgmma", 16))
-                        other = (("shared", 49152), ("registers", 255), ("spilled", 24), ("mma.sync", 64))
-                        measured = (("row0-aligned", figures), ("row0-ragged", other), ("row1-aligned", figures))
-                        result = replace(result, cases=3, measured=measured, place=PLACE, cached=place % 2 == 1)
-                    results.append(result)
-        if level == "interpret":
-            results.append(
-                JobResult(Job(level, ladder.folder, next(iter(ladder.contracts)), contract=True), 12, place=run)
-            )
-            autotuned = "Triton's autotuner needs a GPU"
-            results += [
-                JobResult(Job(level, autotune.folder, name, contract=True), left_out=autotuned)
-                for name in autotune.contracts
-            ]
-    for index, result in enumerate(results):
-        job = result.job
-        if (job.level, job.name) == ("compile", ladder.kernels[2].name) and job.target == "sm90":
-            failures = [Failure(f"row{row}-aligned", "whole tiles (row 0)", MESSAGE) for row in (0, 1)]
-            results[index] = replace(result, failures=tuple(failures))
-        if (job.level, job.name) == ("static", ladder.kernels[1].name):
-            results[index] = replace(result, failures=(Failure("lint", "no name is unused", "line 3: F841 `x`"),))
-        if (job.level, job.name) == ("gpu", autotune.kernels[0].name):
-            results[index] = replace(result, cases=38, not_proved=(("wide", "9 GiB of memory"),))
-        if (job.level, job.name) == ("bounds", ladder.kernels[3].name):
-            lines = tuple((f"line {line}: load of a", "not understood: line 40: tl.where") for line in (61, 62, 70))
-            results[index] = replace(result, cases=0, not_proved=lines)
-        if (job.level, job.name) == ("interpret", ladder.kernels[0].name):
-            failed = (Failure("primes", "prime sizes smaller than a tile", "3 elements are wrong"),)
-            results[index] = replace(result, failures=failed, not_proved=(("huge-c", "8192 MiB of memory"),))
+                    known = {"cases": 1, "cached": level == "compile" and place % 2 == 1, **usual.get(level, {})}
+                    known |= others.get((level, kernel.name, target), {})
+                    results.append(
+                        JobResult(job, subject=Subject.of(job, Parts("0123456789abcdef" * 2, "f" * 32, "")), **known)
+                    )
+    results.append(JobResult(Job("interpret", ladder.folder, *ladder.contracts, contract=True), 12, place=run))
+    for name in autotune.contracts:
+        job = Job("interpret", autotune.folder, name, contract=True)
+        results.append(JobResult(job, left_out="Triton's autotuner needs a GPU"))
     gone = autotune.kernels[-1].name
     return [result for result in results if (result.job.level, result.job.name) != ("gpu", gone)], [autotune, ladder]
 

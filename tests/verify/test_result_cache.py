@@ -67,6 +67,7 @@ def test_what_passed_is_known_again(tmp_path, family):
     keep(tmp_path, family, first)
     again = known(tmp_path, family, job)
     assert again == replace(first, cached=True, inputs="") and again.subject is not None
+    assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"
 
 
 @pytest.mark.parametrize(
@@ -242,11 +243,6 @@ def test_runs_that_store_at_once_keep_all(tmp_path, family):
     for cache in caches:
         cache.flush()
     assert store(tmp_path, family).cached(jobs)[1] == []
-
-
-def test_the_folder_keeps_itself_out_of_git(tmp_path, family):
-    keep(tmp_path, family, passed(family, job_of(family, "static")))
-    assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"
 
 
 @pytest.mark.parametrize("package", sorted({name for names in PACKAGES.values() for name in names}))

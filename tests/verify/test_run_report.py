@@ -36,14 +36,6 @@ def test_the_shortest_end_that_no_other_path_has(tmp_path, monkeypatch):
     assert named("a/ladder", "b/ladder", "c/x") == {"a/ladder": "a/ladder", "b/ladder": "b/ladder", "c/x": "x"}
     assert named("x/a/l", "y/a/l", "b/l") == {"x/a/l": "x/a/l", "y/a/l": "y/a/l", "b/l": "b/l"}
     assert named("ladder", "a/ladder") == {"ladder": f"{tmp_path.name}/ladder", "a/ladder": "a/ladder"}
-
-
-def test_the_current_folder_has_a_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     assert named(".") == {".": tmp_path.name}
-
-
-def test_two_spellings_of_one_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
     other = str(tmp_path / "ladder")
-    assert named("ladder", other) == {"ladder": "ladder", other: other}
+    assert named("ladder", other) == {"ladder": "ladder", other: other}, "two spellings of one folder"
