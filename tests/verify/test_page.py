@@ -62,9 +62,7 @@ def sample():
                     job = Job(level, one.folder, kernel.name, target=target)
                     known = {"cases": 1, "cached": level == "compile" and place % 2 == 1, **usual.get(level, {})}
                     known |= others.get((level, kernel.name, target), {})
-                    results.append(
-                        JobResult(job, subject=Subject.of(job, Parts("0123456789abcdef" * 2, "f" * 32, "")), **known)
-                    )
+                    results.append(JobResult(job, subject=Subject.of(job, code), **known))
     results.append(JobResult(Job("interpret", ladder.folder, *ladder.contracts, contract=True), 12, place=run))
     for name in autotune.contracts:
         job = Job("interpret", autotune.folder, name, contract=True)
