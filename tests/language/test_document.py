@@ -1,7 +1,6 @@
 """Reading YAML: the scalars of the 1.2 core schema, positions, and files that are no spec at all."""
 
 import math
-import os
 from pathlib import Path
 
 import pytest
@@ -117,25 +116,20 @@ def test_a_number_that_no_float_has_is_found(texts, found):
 
 
 def test_files_that_are_no_specs(tmp_path):
-    os.mkfifo(tmp_path / "pipe.yaml")
-    with (tmp_path / "large.yaml").open("wb") as file:
+    large = tmp_path / "large.yaml"
+    with large.open("wb") as file:
         # No block of the disk is used for it.
-        file.truncate(5 << 30)
-    device = "is a device or a pipe, not a file"
-    for path, reason in {
-        tmp_path / "pipe.yaml": device,
-        tmp_path: "is a folder, not a file",
-        tmp_path / "absent.yaml": "cannot be read: No such file or directory",
-        Path("/dev/zero"): device,
-        tmp_path / "large.yaml": "has more than 4,194,304 bytes, and at most so many are read",
-    }.items():
+        file.truncate(5 << 20)
+    with pytest.raises(SpecError, match=f"{large}:1:1: has more than 4,194,304 bytes, and at most so many are read"):
+        read(large)
+    device = (Path("/dev/zero"), "is a device or a pipe, not a file")
+    for path, reason in (device, (tmp_path, "is a folder, not a file")):
         with pytest.raises(SpecError) as caught:
             read(path)
         assert str(caught.value) == f"{path}:1:1: {reason}"
-        if path.name not in ("large.yaml", "absent.yaml"):
-            (line,) = mistakes_of(f"{BASE}select: table\ntuned: {path}\n")
-            assert line.startswith("family.yaml:5:8: tuned: ")
-            assert line.endswith(f", relative to the spec, cannot be read: {reason}")
+        (line,) = mistakes_of(f"{BASE}select: table\ntuned: {path}\n")
+        assert line.startswith("family.yaml:5:8: tuned: ")
+        assert line.endswith(f", relative to the spec, cannot be read: {reason}")
 
 
 @pytest.mark.parametrize("name", ["a\nb.yaml", "a\x1b[31m.yaml", "a\udcff.yaml", "a\u2028.yaml", "a\0.yaml"])

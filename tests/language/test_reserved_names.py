@@ -21,11 +21,9 @@ from generator.language.elements import FORMATS
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.quantised_results import BLOCKS, RESULT_TYPES
 from generator.language.reserved_names import is_taken
-from generator.language.spec import read
 from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
-from generator.plan.expand import expand
 from tests.helpers import shipped
-from tests.helpers.support import ROOT, SPECS, ops, python, read_text
+from tests.helpers.support import ROOT, ops, python, read_text
 
 GRAMMAR = re.compile(
     r"(gemm|bmm|gmmk?)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
@@ -110,13 +108,6 @@ def test_no_two_variants_share_a_name():
     assert all(v.name.count("__") == 1 for v in implementations)
     assert not any("__" in v.contract for v in contracts)
     assert all(GRAMMAR.fullmatch(v.name) for v in (*contracts[::97], *implementations))
-
-
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_shipped_names(path):
-    names = [kernel.name for kernel in expand(read(path)).kernels]
-    assert len(set(names)) == len(names)
-    assert all(GRAMMAR.fullmatch(name) and len(name) < 200 for name in names)
 
 
 def names_of(source, *wanted):

@@ -118,13 +118,9 @@ def test_tile_defaults():
 @pytest.mark.parametrize(
     ("written", "formula"),
     [
-        ("none", "A @ B"),
-        ("bias", "A @ B + bias"),
-        ("bias+relu", "relu(A @ B + bias)"),
         ("relu+scale", "relu(A @ B) * scale"),
         ("scale+bias+gelu_tanh", "gelu_tanh(A @ B * scale + bias)"),
         ("add+bias+add+add+bias", "A @ B + add + bias + add2 + add3 + bias2"),
-        ("scale_m+scale_n+mul+softplus", "softplus(A @ B * scale_m * scale_n * mul)"),
         ("[[bias, {clamp: {min: 0, max: 6}}, relu2]]", "relu2(clamp(A @ B + bias, min=0, max=6))"),
     ],
 )

@@ -6,7 +6,7 @@ from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Tile
 from generator.plan import legality
 from generator.plan.shared_memory import BARRIERS
-from tests.helpers.support import BASE, read_text, variant
+from tests.helpers.support import variant
 
 BIAS = chain_of(("bias",))
 
@@ -62,12 +62,6 @@ def _naive_copies(*chain):
 def test_shared_memory(axes, target, stages, needed):
     tile = Tile(64, 128, 32, warps=4, stages=stages)
     assert legality.shared_memory(variant(**axes), tile, target) == needed
-
-
-def test_versions():
-    allowed = read_text(f'{BASE}triton: ">=3.9"\n').triton
-    assert legality.why_no_version(variant(), allowed) is None
-    assert "needs Triton <3.9" in (legality.why_no_version(variant(load="block_pointer"), allowed) or "")
 
 
 @pytest.mark.parametrize(
