@@ -185,15 +185,12 @@ def test_what_is_no_path_is_refused(name):
     [
         ({"levels": ["statik"]}, "there is no level 'statik'; did you mean 'static'?"),
         ({"levels": ["compile"], "targets": ["h100"]}, "there is no target 'h100'; h100 is a GPU of sm90"),
-        ({"levels": ["static"], "targets": ["sm90"]}, "--target goes with --level compile"),
         ({"coverage": "some"}, "coverage: expected all, pairs"),
         *(({"shard": each}, f"from 1 to N, got {each!r}") for each in ((3, 2), (0, 2), "1/2")),
         ({"levels": "static"}, "levels: expected several words, as in ['static'], got 'static'"),
         ({"levels": ["compile"], "targets": "sm90"}, "targets: expected several words, as in ['sm90'], got 'sm90'"),
         *(({"jobs": each}, f"jobs: expected a whole number from 1 to 1024, got {each!r}") for each in (0, "2")),
         ({"case": 3}, "case: expected a pattern of names, got 3"),
-        ({"levels": ["static"], "only": "x"}, "--only 'x' matches no kernel"),
-        ({"levels": ["static"], "case": "x"}, "the level static proves a kernel as a whole"),
     ],
 )
 def test_a_wrong_call_of_verify(options, message):
