@@ -75,6 +75,12 @@ BAD = [
     ("winners.0.config.BLOCK_M", (240,), "240 is not a value that a kernel has"),
     ("rates.0.config.num_stages", (-3,), "must be bigger than or equal to 1"),
     ("rates.0.config.num_stages", (10**9,), "must be smaller than or equal to 1048576"),
+    # The rules of torch's products: a comparison that comes to nothing, or goes on to no later one.
+    ("aten", ({"gemm": [["M", 1, 0, "aten"]]},), "cannot be validated by any definition, found 0"),
+    ("aten", ({"gemm": [["M", 1, 1, "aten"]]},), "goes on to no later comparison"),
+    ("aten", ({"gemm": [["rows", 1, "triton", "aten"]]},), "must be one of"),
+    ("aten", ({"gemm": [["M", 1, "triton"]]},), "must contain at least 4 items"),
+    ("aten", ({"gemm": []},), "must contain at least 1 items"),
 ]
 
 

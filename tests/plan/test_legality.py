@@ -64,39 +64,6 @@ def test_shared_memory(axes, target, stages, needed):
     assert legality.shared_memory(variant(**axes), tile, target) == needed
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ({"schedule": "elementwise"}, {"schedule": "elementwise", "swizzle": "linear", "masking": "none"}, True),
-        ({"schedule": "elementwise"}, {"schedule": "tiled"}, False),
-        ({"load": "descriptor"}, {"load": "descriptor", "masking": "auto"}, True),
-        ({"load": "descriptor"}, {"load": "descriptor", "store": "pointer"}, False),
-        ({"load": "pointer"}, {"load": "pointer", "store": "pointer"}, True),
-        ({"load": "block_pointer"}, {"load": "block_pointer", "store": "pointer"}, False),
-        *(
-            ({axis: word}, {}, False)
-            for axis, word in {"masking": "auto", "swizzle": "linear", "product": "exchanged"}.items()
-        ),
-        ({"schedule": "elementwise", "product": "exchanged"}, {"schedule": "elementwise"}, True),
-        # Nothing is rounded between the product and the store.
-        ({"rounding": "torch"}, {}, True),
-        ({"rounding": "torch", "epilogue": BIAS}, {"epilogue": BIAS}, False),
-        *(
-            ({"rounding": "torch", "epilogue": BIAS, "dtype": dtype}, {"epilogue": BIAS, "dtype": dtype}, same)
-            for dtype, same in (
-                (Dtype.of("fp32"), True),
-                (Dtype("fp16", "fp16", "fp16", "fp32", None), True),
-                (Dtype("fp16", "fp16", "fp16", "fp16", None), True),
-                (Dtype("int8", "int8", "int32", "fp32", None), False),
-            )
-        ),
-        ({"epilogue": BIAS, "math": "fast"}, {"epilogue": BIAS}, False),
-    ],
-)
-def test_effective_words(one, other, same):
-    assert (legality.effective_words(variant(**one)) == legality.effective_words(variant(**other))) is same
-
-
 def test_the_kernel_that_sums_parts_of_k_reads_no_matrix_of_the_epilogue():
     """The one that adds them does, and has no operand tiles; with one stage the largest of both is a partial sum."""
     tile, chain = Tile(64, 128, 32, warps=4, stages=1), chain_of(("add",))

@@ -1,6 +1,5 @@
 """`tune --torch`: the rules by which torch's own product is taken."""
 
-import json
 import math
 from pathlib import Path
 
@@ -79,22 +78,6 @@ def test_a_file_is_fitted_and_read(tmp_path, capsys):
     # Winners are in a file of their own.
     with pytest.raises(CallError, match="rules of torch's products"):
         winners.read(out)
-
-
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
-        ([["M", 1, 0, "aten"]], "cannot be validated by any definition, found 0"),
-        ([["M", 1, 1, "aten"]], "goes on to no later comparison"),
-        ([["rows", 1, "triton", "aten"]], "must be one of"),
-        ([["M", 1, "triton"]], "must contain at least 4 items"),
-        ([], "must contain at least 1 items"),
-    ],
-)
-def test_a_wrong_rule_is_refused(rule, message):
-    data = {"format": 2, "device": "x", "error": 0.0, "regret": 0.0, "winners": [], "rates": []}
-    with pytest.raises(ValueError, match=message):
-        tuned_file.parse(json.dumps({**data, "aten": {"gemm_fp16": rule}}))
 
 
 def test_wrong_calls(tmp_path, capsys):
