@@ -28,16 +28,6 @@ def test_rendering_goes_into_generated(family):
     )
 
 
-def test_out_and_the_path_of_a_spec_are_not_in_what_is_rendered(family, tmp_path):
-    Path("far/away").mkdir(parents=True)
-    Path("far/away/family.yaml").write_text(FAMILY)
-    family(tmp_path / "far/away/family.yaml", "--out", "vendor/kernels")
-    assert not Path("generated").exists()
-    family("family.yaml")
-    assert contents(Path("generated")) == contents(Path("vendor/kernels"))
-    assert not any(str(tmp_path).encode() in data for data in contents(Path("generated")).values())
-
-
 def test_check_and_diff_name_what_differs_and_write_nothing(family):
     family("family.yaml")
     assert family("family.yaml", "--diff") == Spoken(0, "", "")

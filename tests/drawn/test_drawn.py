@@ -72,8 +72,3 @@ def test_every_contract_with_a_kernel_has_a_fastest_portfolio(contract):
         assert any(target in each.targets for each in fastest.kernels)
     baked = tuned.bake(fastest)
     assert bool(baked.rates) <= bool(fastest.measured)
-
-
-def test_what_the_generator_refuses_is_drawn_again():
-    assert legal("summary: x\nlayout: rcr\ndtype: fp17\n") is None
-    assert legal("summary: x\nlayout: rcr\ndtype: fp16\n") is not None

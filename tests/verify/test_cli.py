@@ -21,7 +21,7 @@ from generator.verify.coverage import Coverage
 from generator.verify.job_selection import cost, covered, plan, rendered, shard
 from generator.verify.jobs import LEVELS, Failure, Job, command
 from generator.verify.launches import launches
-from tests.helpers.support import ROOT, contents, unread
+from tests.helpers.support import ROOT, called, contents, unread
 
 SPEC = ROOT / "specs" / "fp16_rcr.yaml"
 KERNEL = "gemm_fp16_rcr_bias_silu__tiled_pointer_auto_grouped"
@@ -40,12 +40,8 @@ def call_alone(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
 
     def run(*arguments):
-        try:
-            status = main([str(argument) for argument in arguments] + ["--fresh", "--cache", str(tmp_path / "cache")])
-        except SystemExit as error:
-            status = int(error.code or 0)
-        spoken = capsys.readouterr()
-        return status, spoken.out, spoken.err
+        said = called(capsys, "verify", *arguments, "--fresh", "--cache", tmp_path / "cache")
+        return said.status, said.out, said.err
 
     return run
 

@@ -64,13 +64,6 @@ def test_bytecode_that_python_has_made_is_none(ladder, monkeypatch):
     assert not [failure for failure in folder_files.failures(family) if "__pycache__" in failure.message]
 
 
-def test_a_module_below_folders_is_found(ladder):
-    (ladder / "a" / "b").mkdir(parents=True)
-    (ladder / "a" / "b" / "c.py").write_text("")
-    family = importlib.import_module("generator.emit.manifest_reader").read(ladder)
-    assert folder_files.unlisted(family) == ["a"]
-
-
 def test_triton_reads_the_text_that_is_loaded_whatever_its_times(tmp_path):
     """It takes a function's text from the cache of `linecache`, which goes by size and time."""
     file = tmp_path / "kernel.py"

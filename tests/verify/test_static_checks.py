@@ -131,6 +131,7 @@ def _unchecked(file):
         ("triton.py", lambda file: file.write_text("x = 1\n"), "is not in the manifest"),
         ("_launch.abi3.so", Path.touch, "is not in the manifest"),
         ("torch", _packaged, "is not in the manifest"),
+        ("a", lambda x: [(x / "b").mkdir(parents=True), (x / "b/c.py").touch()], "is not in the manifest"),
         ("__pycache__/nn.cpython-311.pyc", _unchecked, "is not in the manifest"),
         (f"{KERNEL}.py", Path.unlink, "does not exist"),
         (f"{KERNEL}.py", _headed, "was edited since it was rendered"),

@@ -11,7 +11,6 @@ from unittest.mock import patch
 
 import pytest
 
-from generator.commands import verify as command
 from generator.emit.manifest_reader import read
 from generator.language.errors import CallError
 from generator.language.model import Tile
@@ -22,7 +21,7 @@ from generator.verify.launches import launches, left_out
 from generator.verify.proof_records import read as read_results
 from generator.verify.proof_records import table, write
 from tests.helpers import shipped
-from tests.helpers.support import GENERATED
+from tests.helpers.support import GENERATED, called
 from tests.helpers.verify.rendered import rendered
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
@@ -36,12 +35,8 @@ def verify(capsys, monkeypatch, ladder):
     monkeypatch.chdir(ladder.parent)
 
     def run(*arguments, folder="ladder"):
-        try:
-            found = command.main([folder, *map(str, arguments)])
-        except SystemExit as error:
-            found = int(error.code or 0)
-        spoken = capsys.readouterr()
-        return found, spoken.out.splitlines(), spoken.err
+        said = called(capsys, "verify", folder, *arguments)
+        return said.status, said.out.splitlines(), said.err
 
     return run
 
