@@ -5,13 +5,13 @@ import json
 import pytest
 
 from generator.bench import workers
-from generator.commands import command_line
 from generator.language.errors import CallError
 from generator.tune.journal import Journal
-from tests.helpers.support import LONGEST, ROOT, python
+from tests.helpers.support import LONGEST
 from tests.helpers.tune import fake_gpu as fakes
 from tests.helpers.tune import visible_devices as seen
 
+from .test_public_calls import tuned_in
 from .test_tuning_run import ALL, winners_of
 
 #: The module of stand-ins, as `--executor` names it.
@@ -81,26 +81,19 @@ def test_a_worker_without_a_device_is_told(processes):
         processes.tune("--executor", f"{FAKES}:threads", factory=f"{FAKES}:absent")
 
 
-def test_gates_are_tuned(tmp_path, monkeypatch):
+def test_gates_are_tuned(tmp_path):
     """B has 2N columns, and N is that of the result; the library's product is followed by the gate."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs").mkdir()
     axes = "layout: rcr\nmasking: [none, auto]\nepilogue: bias+swiglu"
     spec = fakes.SPEC.replace("layout: [rcr, rrr]", axes).replace("[linear, grouped]", "linear")
-    (tmp_path / "specs" / "tiny.yaml").write_text(spec)
-    (tmp_path / "shapes.yaml").write_text("[16x32x16, 16x16x16]")
-    assert command_line.main(["specs/tiny.yaml"]) == 0
-    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--executor", f"{FAKES}:threads"]
-    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=tmp_path, env=path)
-    assert done.returncode == 0 and "[2/2] gemm_fp16_rcr_bias" in done.stderr, done.stderr
+    (tmp_path / "own.yaml").write_text(spec)
+    assert "[2/2] gemm_fp16_rcr_bias" in tuned_in(tmp_path, "[16x32x16, 16x16x16]").stderr
     measured = list(Journal(tmp_path / ".tune_cache" / "nvidia_h200.jsonl").outcomes.values())
     assert not any(outcome.failures for outcome in measured)
     # Unmasked, the row of 16x32 takes the first size alone: of 32 columns of B the second makes 16.
     tried = [len({(row.kernel, str(row.config)) for row in outcome.times}) for outcome in measured]
     assert tried == [2 + 3, 1 + 3]
     assert {outcome.library for outcome in measured} == {"torch.addmm + swiglu"}
-    data = json.loads((tmp_path / "specs" / "tuned" / "nvidia_h200" / "tiny.json").read_text())
+    data = json.loads((tmp_path / "tuned" / "nvidia_h200" / "tiny.json").read_text())
     found = [(w["contract"], w["m"], w["n"], w["k"]) for w in data["winners"]]
     assert found == [("gemm_fp16_rcr_bias_swiglu", 16, n, 16) for n in (16, 32)]
     assert all(w["library_seconds"] for w in data["winners"])

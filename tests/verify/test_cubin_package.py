@@ -258,36 +258,37 @@ def test_more_than_a_c_file_holds_is_refused(builds, monkeypatch):
         [*files(builds["plain"].package)]
 
 
-def test_the_command(cli, tmp_path):
-    Path("own.yaml").write_text(f"summary: For C.\ntargets: [sm90]\nname: own\n{SPECS['plain']}")
-    assert cli("own.yaml").status == 0
-    call = ("package", "generated/own", "--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x32,32")
-    said = cli(*call, "--out", "made", "--name", "mine")
+@pytest.fixture
+def packed(cli):
+    """Renders a spec named `own`, and packs it into the folder `made`."""
+
+    def run(text, *options):
+        Path("own.yaml").write_text(f"summary: For C.\ntargets: [sm90]\n{text}")
+        assert cli("own.yaml").status == 0
+        call = ("--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x32,32", "--out", "made")
+        return cli("package", "generated/own", *call, *options)
+
+    return run
+
+
+def test_the_command(packed, tmp_path):
+    said = packed(SPECS["plain"], "--name", "mine")
     assert (said.status, said.err) == (0, "")
     assert said.out.startswith("made: 4 files; 1 function for NVIDIA H200, 3 cubins of ")
     assert sorted(contents(tmp_path / "made")) == ["example.c", "mine.c", "mine.h", "mine.py"]
-    assert cli(*call, "--out", "made", "--name", "mine").out == "made: same\n"
-    said = cli(*call, "--out", "made", "--name", "other")
+    assert packed(SPECS["plain"], "--name", "mine").out == "made: same\n"
+    said = packed(SPECS["plain"], "--name", "other")
     assert said.status == 1 and "is not empty, and nothing is overwritten" in said.err
 
 
-def test_families_of_files_are_refused(cli):
-    Path("own.yaml").write_text(f"summary: For C.\npackage: files\n{SPECS['plain']}")
-    assert cli("own.yaml").status == 0
-    call = ("--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x64,32", "--out", "made")
-    said = cli("package", "generated/own", *call)
+def test_families_of_files_are_refused(packed):
+    said = packed(f"package: files\n{SPECS['plain']}")
     assert said.status == 2 and "has no functions, which choose among kernels" in said.err
 
 
-def test_names_of_c_and_of_other_fields_are_made_others(cli, tmp_path):
-    Path("own.yaml").write_text(
-        "summary: For C.\ntargets: [sm90]\nlayout: rcr\ndtype: fp16\nload: pointer\n"
-        "ops:\n  odd: {formula: 'x * int + a_ld + register', operands: {int: [M, N], a_ld: [N], register: []}}\n"
-        f"epilogue: odd\n{TILE}"
-    )
-    assert cli("own.yaml").status == 0
-    call = ("--format", "cubin", "--device", "nvidia_h200", "--shapes", "64x64,32", "--out", "made")
-    assert cli("package", "generated/own", *call).status == 0
+def test_names_of_c_and_of_other_fields_are_made_others(packed, tmp_path):
+    odd = "odd: {formula: 'x * int + a_ld + register', operands: {int: [M, N], a_ld: [N], register: []}}"
+    assert packed(SPECS["plain"].replace("bias+gelu_tanh", f"odd\nops: {{{odd}}}")).status == 0
     header = (tmp_path / "made" / "own.h").read_text()
     for field in ("const void *int_;", "int64_t int__ld;", "const void *a_ld_;", "float register_;"):
         assert field in header
