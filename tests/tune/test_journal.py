@@ -44,8 +44,13 @@ def _of(kernels):
     return replace(_without(OUTCOME, {each.kernel for each in OUTCOME.times} - kernels.keys()), whole=True)
 
 
-def test_a_line_gives_back_the_outcome(tmp_path):
-    path = tmp_path / "journal.jsonl"
+@pytest.fixture
+def path(tmp_path):
+    """A journal."""
+    return tmp_path / "journal.jsonl"
+
+
+def test_a_line_gives_back_the_outcome(path):
     with Journal(path) as journal:
         journal.append("first", ABOUT, OUTCOME, PLACE, KERNELS)
         journal.append("second", ABOUT, TrialOutcome(lost="no answer", whole=False), PLACE, KERNELS)
@@ -56,8 +61,7 @@ def test_a_line_gives_back_the_outcome(tmp_path):
     assert path.read_text().count("BLOCK_M") == 4, "once for two rows; winner, runner-up and failure"
 
 
-def test_what_was_measured_of_other_code_or_elsewhere_is_kept_and_does_not_stand(tmp_path):
-    path = tmp_path / "journal.jsonl"
+def test_what_was_measured_of_other_code_or_elsewhere_is_kept_and_does_not_stand(path):
     elsewhere = ("b", ABOUT, replace(PLACE, triton="3.7.1"), KERNELS)
     part = ("c", ABOUT, PLACE, {**KERNELS, "gemm__two": "other code"})
     other_family = ("d", ABOUT.replace("family", "other"), PLACE, KERNELS)
@@ -70,8 +74,7 @@ def test_what_was_measured_of_other_code_or_elsewhere_is_kept_and_does_not_stand
     assert Journal(path).places == [elsewhere[2], PLACE]
 
 
-def test_of_equal_keys_the_last_line_counts(tmp_path):
-    path = tmp_path / "journal.jsonl"
+def test_of_equal_keys_the_last_line_counts(path):
     with Journal(path) as journal:
         journal.append("a", ABOUT, OUTCOME, PLACE, KERNELS)
         journal.append("b", ABOUT, OUTCOME, PLACE, KERNELS)
@@ -86,16 +89,14 @@ def _append(path, name, count):
             journal.append(f"{name}{number}", f"family/gemm {name}{number}", OUTCOME, PLACE, KERNELS)
 
 
-def test_several_processes_append_to_one_journal(tmp_path):
-    path = tmp_path / "journal.jsonl"
+def test_several_processes_append_to_one_journal(path, tmp_path):
     assert side_by_side(_append, (path, "a", 8), (path, "b", 8)) == [0, 0]
     wanted = {f"{name}{number}" for name in "ab" for number in range(8)}
     assert set(Journal(path).outcomes) == wanted and len(path.read_text().splitlines()) == 16
     assert [each.name for each in tmp_path.iterdir()] == ["journal.jsonl"]
 
 
-def test_a_run_sees_what_another_has_appended(tmp_path):
-    path = tmp_path / "journal.jsonl"
+def test_a_run_sees_what_another_has_appended(path):
     with Journal(path) as first, Journal(path) as second:
         first.append("a", ABOUT, OUTCOME, PLACE, KERNELS)
         second.append("b", ABOUT, OUTCOME, PLACE, KERNELS)
@@ -105,8 +106,7 @@ def test_a_run_sees_what_another_has_appended(tmp_path):
         assert list(first.outcomes) == ["b"], "somebody has deleted a line"
 
 
-def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path):
-    path = tmp_path / "journal.jsonl"
+def test_a_line_that_was_cut_off_goes_with_the_next_outcome(path):
     assert kept(path, ("a", ABOUT, PLACE, KERNELS)) == ["a"]
     line = path.read_text()
     path.write_text(line + line[:-20])
@@ -135,8 +135,7 @@ def test_a_file_of_something_else_is_refused_and_stays(tmp_path, text, words):
     assert path.read_text() == text
 
 
-def test_what_no_reader_would_accept_is_not_written(tmp_path):
-    path = tmp_path / "journal.jsonl"
+def test_what_no_reader_would_accept_is_not_written(path):
     wrong = replace(OUTCOME, times=(Timed("gemm__one", ROWS[0], math.nan),), winner=None)
     with Journal(path) as journal:
         with pytest.raises(FileError, match="is not written, because line 1 would be wrong: NaN is not a finite"):

@@ -5,7 +5,6 @@ and the like a part.
 """
 
 import math
-import time
 from dataclasses import replace
 from itertools import product
 
@@ -19,7 +18,7 @@ from generator.language.vocabulary import SCHEDULE
 from generator.pytest_plugin import Outcomes
 from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, JobState
-from generator.verify.run_report import summary, whole_text
+from generator.verify.run_report import whole_text
 from generator.verify.verification_run import default_levels, gpu
 from tests.helpers.support import family_of
 
@@ -102,11 +101,7 @@ def rendered(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def proved(request, rendered):
-    """The results of a point's jobs, those of all points that were selected worked out side by side.
-
-    At the end it is told what was proved, and what could not be.
-    """
-    started = time.monotonic()
+    """The results of a point's jobs, those of all points that were selected worked out side by side."""
     jobs = {}
     # Of each kernel one launch.
     compiled = plan([rendered], ("compile",), case="*-aligned", targets=(PRIMARY,))
@@ -118,10 +113,6 @@ def proved(request, rendered):
     outcomes = Outcomes([each for point in asked if point in jobs for each in jobs[point]], together=True)
     yield lambda point: [outcomes(each) for each in jobs[point]]
     outcomes.close()
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print("", *summary([*outcomes.done.values()], time.monotonic() - started), sep="\n")
-        if gpu() is None:
-            print("gpu: not run: torch sees no GPU here")
 
 
 @pytest.mark.product

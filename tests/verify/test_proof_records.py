@@ -33,8 +33,13 @@ def compiled(name):
     return JobResult(job, 3, measured=measured, subject=subject(name, host=False), place=CPU[1:])
 
 
-def test_runs_on_one_machine_are_joined(tmp_path):
-    path = tmp_path / "r.json"
+@pytest.fixture
+def path(tmp_path):
+    """A record."""
+    return tmp_path / "r.json"
+
+
+def test_runs_on_one_machine_are_joined(path):
     write(path, [interpreted("one")])
     write(path, [compiled("one"), interpreted("two")])
     found = read(path)
@@ -51,8 +56,7 @@ def part_of(result, *chosen):
     return replace(result, job=replace(result.job, chosen=chosen), cases=len(chosen), measured=result.measured[:1])
 
 
-def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path):
-    path = tmp_path / "r.json"
+def test_part_of_the_cases_leaves_more_of_them_as_recorded(path):
     assert write(path, [compiled("one"), compiled("two")]) == []
     before = read(path)
     told = write(path, [part_of(compiled("one"), "row0-aligned"), part_of(compiled("two"), "row0-aligned")])
@@ -68,9 +72,8 @@ def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path):
     assert after.items() >= before.proved.items() and "interpret" in after[subject("two")]
 
 
-def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path):
+def test_more_cases_and_whole_runs_take_the_place_of_fewer(path):
     """A whole run does so whatever it comes to: the harness may have fewer cases than it had."""
-    path = tmp_path / "r.json"
     some = part_of(compiled("one"), "row0-aligned")
     other = replace(compiled("one"), job=replace(compiled("one").job, target="sm80"))
     for results, cases in (
@@ -88,8 +91,7 @@ def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path):
     assert read(path).cases(subject("one", host=False), "compile sm80") == 1
 
 
-def test_what_had_no_memory_leaves_what_had(tmp_path):
-    path = tmp_path / "r.json"
+def test_what_had_no_memory_leaves_what_had(path):
     write(path, [interpreted("one")])
     less = replace(interpreted("one"), cases=4, not_proved=(("huge-c", "no memory"),))
     (line,) = write(path, [less])
@@ -102,8 +104,7 @@ def test_what_had_no_memory_leaves_what_had(tmp_path):
     assert read(path).cases(subject("one"), "bounds") == 4
 
 
-def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(tmp_path):
-    path = tmp_path / "r.json"
+def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(path):
     one = interpreted("one")
     write(path, [one])
     before = read(path)
@@ -112,8 +113,7 @@ def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(tmp_path):
     assert read(path) == before
 
 
-def test_runs_on_two_machines_are_not(tmp_path):
-    path = tmp_path / "r.json"
+def test_runs_on_two_machines_are_not(path):
     write(path, [interpreted("one")])
     before = path.read_text()
     with pytest.raises(CallError, match=r"has results of .*, but these are of"):
@@ -155,8 +155,7 @@ def test_the_table_counts_what_is_current(tmp_path):
     ]
 
 
-def test_what_was_compiled_stands_beside_other_code_of_the_host(tmp_path):
-    path = tmp_path / "r.json"
+def test_what_was_compiled_stands_beside_other_code_of_the_host(path, tmp_path):
     other = replace(subject("one"), host="other host code of one")
     write(path, [interpreted("one"), compiled("one")])
     assert [line.split(" | ")[0] for line in table([path], {other, replace(other, host="")}).splitlines()[2:]] == [
@@ -172,16 +171,14 @@ def test_what_was_compiled_stands_beside_other_code_of_the_host(tmp_path):
     assert read(path).proved.keys() == {other, subject("one", host=False)}
 
 
-def test_another_kernel_of_the_same_code_is_another(tmp_path):
+def test_another_kernel_of_the_same_code_is_another(path):
     """Types of operands are in the name, and not always in what the compiler sees."""
-    path = tmp_path / "r.json"
     write(path, [compiled("one")])
     current = {replace(subject("one", host=False), kernel="two")}
     assert len(table([path], current).splitlines()) == 2
 
 
-def test_static_and_functions_of_contracts_are_not_recorded(tmp_path):
-    path = tmp_path / "r.json"
+def test_static_and_functions_of_contracts_are_not_recorded(path):
     static = JobResult(Job("static", Path("f"), "one"), 1)
     function = JobResult(Job("interpret", Path("f"), "one", contract=True), 4)
     nothing = replace(interpreted("one"), cases=0)
@@ -189,8 +186,7 @@ def test_static_and_functions_of_contracts_are_not_recorded(tmp_path):
     assert read(path).proved == {}
 
 
-def test_a_table_without_a_row_says_why(tmp_path):
-    path = tmp_path / "r.json"
+def test_a_table_without_a_row_says_why(path):
     write(path, [])
     assert why_no_row([path], {subject("one")}) == f"--table: {path}: no proof is recorded"
     write(path, [interpreted("one")])
@@ -204,7 +200,6 @@ def _write(path, name):
         write(path, [interpreted(f"{name}{number}")])
 
 
-def test_several_processes_add_to_one_file(tmp_path):
-    path = tmp_path / "r.json"
+def test_several_processes_add_to_one_file(path):
     assert side_by_side(_write, (path, "a"), (path, "b")) == [0, 0]
     assert {each.kernel for each in read(path).proved} == {f"{name}{number}" for name in "ab" for number in range(4)}
