@@ -119,8 +119,6 @@ def test_shapes_as_a_list_or_under_a_key(tmp_path):
     case = {"name": "one", "kernels": [{"family": "ladder", "layout": "rcr"}], "shapes": [[8, 8, 8]]}
     path.write_text(json.dumps({"cases": [case]}))
     assert read_suite(path).cases[0].shapes == (Shape(8, 8, 8),)
-    path.write_text('["1x2x3", [4, 5, 6]]')
-    assert read_shapes(path) == (Shape(1, 2, 3), Shape(4, 5, 6))
     assert Shape(4096, 4096, 4096) in read_shapes(find_shapes(DEFAULT_SHAPES))
 
 

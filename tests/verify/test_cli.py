@@ -238,14 +238,9 @@ def test_the_kernels_chosen_for_several_targets_are_compiled_for_each():
         assert {variant.word("epilogue") for variant in mine} == axes
 
 
-JOB = Job("gpu", Path("elsewhere/x"), "gemm__x")
-
-
 def test_the_command_repeats_exactly_the_job():
-    assert (
-        command(JOB, Failure("huge-a", "r", "m"))
-        == "python -m generator verify elsewhere/x --only gemm__x --level gpu --case huge-a"
-    )
+    repeat = command(Job("gpu", Path("elsewhere/x"), "gemm__x"), Failure("huge-a", "r", "m"))
+    assert repeat == "python -m generator verify elsewhere/x --only gemm__x --level gpu --case huge-a"
     compiled = Job("compile", Path("x y"), "gemm__x", target="sm90")
     assert command(compiled) == "python -m generator verify 'x y' --only gemm__x --level compile --target sm90"
 
