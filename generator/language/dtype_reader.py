@@ -10,6 +10,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from generator.language.document import described, plain
 from generator.language.dtypes import (
     ACCUMULATORS,
+    CONVERTED,
     DTYPE_SHORTHANDS,
     OFFSET,
     PACKED,
@@ -106,7 +107,7 @@ def _multiplied(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, sc
         return True
     if mixed:
         reason = "fp8 operands of two types need `scales`"
-    elif element_of(a).bits == 16 and b in WEIGHTS:
+    elif a in ELEMENTS and b in CONVERTED.get(element_of(a).bits, ()):
         reason = f"{a} does not hold every number of {b}"
     elif element_of(b).bits > element_of(a).bits:
         reason = "the operand of fewer bits is b"
@@ -118,8 +119,8 @@ def _multiplied(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, sc
 
 def _legal_with(a: str) -> tuple[str, ...]:
     """The types of B that an A of `a` can be multiplied with, without scales of a spec's own."""
-    if element_of(a).bits == 16:
-        return (a, *(word for word in WEIGHTS if element_of(a).holds(element_of(word))))
+    if a in ELEMENTS:
+        return (a, *(word for word in CONVERTED.get(element_of(a).bits, ()) if element_of(a).holds(element_of(word))))
     standard = FORMATS[a].standard if a in FORMATS else ""
     return tuple(word for word, each in FORMATS.items() if each.standard == standard) if standard else (a,)
 

@@ -34,6 +34,8 @@ WEIGHTS = (
 )
 #: Those of them that may have zero points.
 OFFSET = tuple(word for word in WEIGHTS if word in ELEMENTS and ELEMENTS[word].zeros)
+#: By the bits of A, the types of B that are converted to A's type if it has all their numbers.
+CONVERTED = {16: WEIGHTS, 8: tuple(word for word in OFFSET if ELEMENTS[word].bits == 4)}
 #: How many elements of how many along K are stored, of a B of 16 bits.
 SPARSITIES = ("2:4",)
 #: The orders of elements along K in words of 32 bits, and the types whose elements may lie so.

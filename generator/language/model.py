@@ -134,7 +134,7 @@ class Dtype:
         if self.native:
             return a, b
         bits = {element_of(word).bits for word in (a, b)}
-        if element_of(a).bits == 4 or (element_of(a).bits == 8 and 4 in bits):
+        if self.a in FORMATS and 4 in bits:
             return "fp16", "fp16"
         return a, b if bits == {8} else a
 

@@ -142,6 +142,8 @@ class Conversion:
     of_word: int = 0
     #: The kernel's name for the bits that it sets in two numbers at once; empty where it writes them.
     lead_name: str = ""
+    #: The type of 8 bits that Triton makes of `to`; empty where the matrix unit takes that.
+    narrowed: str = ""
 
     @property
     def macro(self) -> str:
@@ -163,6 +165,11 @@ class Conversion:
     def triton(self) -> str:
         """The type afterwards, as Triton names it."""
         return ELEMENTS[self.to].triton
+
+    @property
+    def whole(self) -> bool:
+        """Whether its elements are integers afterwards."""
+        return not ELEMENTS[self.to].floating
 
     @property
     def lead(self) -> int:
@@ -224,6 +231,9 @@ def conversion(
     """The conversion of a tile of an operand that is stored so."""
     of_word = storage.packed if storage.fragments else 0
     how = storage.packed > 1, shuffle, index, of_word, lead_name
+    to = ELEMENTS[storage.multiplied]
+    if to.bits == 8 and to.floating and storage.packed > 1:
+        return Conversion(name, lines, storage.kind, "fp16", *how, narrowed=to.triton)
     return Conversion(name, lines, storage.kind, storage.multiplied, *how)
 
 

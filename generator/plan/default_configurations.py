@@ -138,9 +138,16 @@ _STREAM_16 = (
     Tile(64, 64, 128, warps=4, stages=4),
     Tile(16, 64, 128, warps=4, stages=4),
 )
-# The table of each schedule by the bits of an element; other widths have the same bytes along K.
+
+
+def _of_bits(bits: int, tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
+    """The configurations for 16 bits, with as many bytes along K for elements of so many bits."""
+    return tuple(replace(tile, k=tile.k * 16 // bits) for tile in tiles)
+
+
+# The table of each schedule by the bits of an element.
 _TABLES = {
-    name: {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in tiles) for bits in (8, 16, 32)}
+    name: {bits: _of_bits(bits, tiles) for bits in (8, 16, 32)}
     for name, tiles in (
         ("tiled", _TILED_16),
         ("deep", _DEEP_16),
@@ -236,6 +243,8 @@ def _stored(v: Variant) -> tuple[Tile, ...]:
         tiles = _CONVERTED_EXCHANGED if exchanged else _CONVERTED
         if not any(storage.scales_sums for storage in v.dtype.stored):
             tiles = (*(_CONVERTED_WHOLE_EXCHANGED if exchanged else _CONVERTED_WHOLE), *tiles)
+        if v.dtype.stored_b.multiplied_bits == 8:
+            tiles = _of_bits(8, tiles)
     else:
         tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
         if scaled_in_turn(v) and not exchanged:

@@ -99,7 +99,7 @@ def packed_from_sm90(v: Variant) -> str | None:
     if a.packed > 1:
         # Measured with Triton 3.6.0: every element of nvfp4 by nvfp4 was wrong.
         return "an a of 4 bits that is read from registers is multiplied wrongly from sm90 on"
-    if b.packed > 1 and v.loading.pointers:
+    if b.packed > 1 and v.loading.pointers and b.multiplied_bits == 16:
         return "unaligned rows of a packed b do not compile in a direct product from sm90 on"
     return None
 

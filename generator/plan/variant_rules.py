@@ -193,6 +193,12 @@ def _stored(v: Variant) -> str | None:
         return "Triton cannot lay out several widths of a b among zeros in shared memory; use 'product: exchanged'"
     if v.loading.blocks:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
+    b = v.dtype.stored_b
+    if v.product == "exchanged" and b.converted and b.multiplied_bits == 8:
+        return (
+            f"an exchanged product reads a converted b from registers, where 8 bits are multiplied wrongly on sm90, and "
+            f"{b.word} becomes {b.multiplied}; use 'product: direct'"
+        )
     for storage in v.dtype.stored:
         least = max(shallowest(v), storage.together)
         if storage.scaled_by_step and storage.block is not None and storage.block.along % least:
@@ -279,6 +285,8 @@ def _decoded(v: Variant) -> str | None:
         return f"{v.schedule} makes B of the type that is multiplied, and B is stored as {v.dtype.b} already; use tiled"
     if not v.dtype.stored_b.converted and v.layout.b == "row":
         return f"{v.schedule} makes B of {v.dtype.b} row-major, and it is row-major already; use tiled"
+    if v.dtype.scaled and v.dtype.stored_b.multiplied_bits == 8:
+        return f"{v.schedule} rounds each value of B to the type of a, and {v.dtype.a} has too few bits; use tiled"
     if v.product == "exchanged":
         return "an exchanged product converts B in registers, and a decoded B is dense already; use 'product: direct'"
     if v.dtype.stored_a.block is not None:

@@ -85,7 +85,7 @@ def tolerance(dtype: Dtype, k: int) -> float:
     if dtype.precision == "fast":
         products *= math.sqrt(k / _INSTRUCTION)
     rounded = _rounding(dtype.out)
-    if dtype.stored_b.converted and dtype.scaled:
+    if dtype.stored_b.converted and dtype.scaled and dtype.stored_b.multiplied_bits == 16:
         # A kernel may round the values of B to A's type before it multiplies them (`decoded`).
         rounded = max(rounded, _rounding(dtype.a))
     return _FACTOR * (rounded + products + steps * _rounding(dtype.sum))
