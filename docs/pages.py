@@ -254,6 +254,8 @@ _ILLEGAL = (
     "{schedule: decoded}",
     "{schedule: decoded, dtype: {a: bf16, b: int4, scales: {b: [128, 1]}}, product: exchanged}",
     "{schedule: decoded, dtype: {a: bf16, b: int4, scales: {b: [128, 1]}}, batch: strided}",
+    "{schedule: decoded, dtype: {a: int8, b: int4, scales: {b: [128, 1]}}}",
+    "{product: exchanged, dtype: {a: int8, b: int4, scales: {b: [128, 1]}}}",
     "{select: autotune, epilogue: accumulate}",
     "{select: autotune, epilogue: row_sum}",
     "{invariant: rows, schedule: stream_k}",

@@ -205,6 +205,9 @@ class _Program:
             held = max(sizes)
         else:
             held = sum(sizes)
+        if self.amd and b.converted and self.v.dtype.stored_b.multiplied_bits == 8:
+            # A has a tile more then, and those of B change registers.
+            held = a.bytes * self.tile.stages + b.multiplied_bytes
         read = in_registers(self.v) if self.looped else None
         for name, operand in (("a", a), ("b", b)) if self.reads_shared_memory else ():
             if name == read:
@@ -367,7 +370,7 @@ class _Program:
     @cached_property
     def lower_bound(self) -> int:
         """Bytes that the program needs in every launch with aligned operands, at least."""
-        if self.v.dtype.precision == "tf32x3":
+        if self.v.dtype.precision == "tf32x3" or (self.amd and self.v.dtype.stored_b.converted):
             return 0
         # A scaled product waits for its scales in tensor memory, and then has one stage less.
         buffers = self.buffers - self.v.dtype.native

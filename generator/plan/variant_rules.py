@@ -196,8 +196,8 @@ def _stored(v: Variant) -> str | None:
     b = v.dtype.stored_b
     if v.product == "exchanged" and b.converted and b.multiplied_bits == 8:
         return (
-            f"an exchanged product reads a converted b from registers, where 8 bits are multiplied wrongly on sm90, and "
-            f"{b.word} becomes {b.multiplied}; use 'product: direct'"
+            f"an exchanged product has a converted b in registers, from where sm90 multiplies {b.multiplied} wrongly; "
+            "use 'product: direct'"
         )
     for storage in v.dtype.stored:
         least = max(shallowest(v), storage.together)

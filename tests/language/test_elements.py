@@ -171,9 +171,11 @@ def test_an_operand_that_is_multiplied_as_it_is():
         ("{a: mxfp8e4m3, b: mxfp4}", ("fp16", "fp16")),
         ("{a: mxfp4, b: mxfp8e5m2}", ("fp16", "fp16")),
         ("{a: nvfp4}", ("fp16", "fp16")),
+        ("{a: int8, b: uint4, scales: {b: [64, 1]}, zeros: {b: true}}", ("int8", "int8")),
+        ("{a: fp8e5m2, b: int4, scales: {a: [1, 0], b: [64, 1]}}", ("fp8e5m2", "fp8e5m2")),
     ],
 )
-def test_the_type_in_which_a_format_is_multiplied(text, multiplied):
+def test_the_type_in_which_operands_are_multiplied(text, multiplied):
     dtype = dtype_of(text)
     assert (dtype.stored_a.multiplied, dtype.stored_b.multiplied) == multiplied
     assert dtype.scaled and dtype.sum == "fp32" and Dtype.from_data(dtype.data) == dtype

@@ -64,6 +64,7 @@ def test_every_byte_has_the_places_of_four_elements_among_eight():
         INT8.scaled_by({"b": [0, 0]}),
         Dtype.of("int8").scaled_by({"a": [2, 32], "b": [64, 0]}),
         Dtype.of("fp8e4m3").scaled_by({"a": [1, 32], "b": [32, 2]}),
+        Dtype("int8", "uint4", "int32", "bf16", None).scaled_by({"a": [1, 0], "b": [32, 1]}, zeros=True),
         INT8,
         MX,
         Dtype("nvfp4", "nvfp4", "fp32", "bf16", None),

@@ -111,7 +111,9 @@ def test_every_committed_contract(committed, family, name):
 SPEC = spec(
     "layout: rcr; dtype: [{a: bf16, b: int4, scales: {b: [32, 1]}}, {a: fp16, b: uint4, scales: {b: [32, 2]}, "
     "zeros: {b: true}}, {a: bf16, b: int4, scales: {b: [32, 1]}, packing: {b: fragments}}, "
-    "{a: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}, {a: mxfp8e4m3, b: mxfp4}, {a: mxfp4}, "
+    "{a: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}, {a: int8, b: int4, scales: {a: [1, 0], b: [32, 1]}}, "
+    "{a: int8, b: uint4, scales: {b: [32, 1]}, zeros: {b: true}}, {a: fp8e4m3, b: int4, scales: {b: [32, 1]}}, "
+    "{a: mxfp8e4m3, b: mxfp4}, {a: mxfp4}, "
     '{a: fp16, sparsity: {b: "2:4"}}]; batch: [none, strided]; epilogue: [none, bias+save+row_amax]; select: fastest; '
     "with: prepare; load: pointer; schedule: [tiled, split_k]; tile: [{m: 16, n: 64, k: 32, warps: 4}]; targets: [sm90]"
 )
@@ -129,7 +131,7 @@ def pairs(family):
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.operators)], ids=["pairs", "all"])
 def test_every_contract_is_an_operator(family, whole):
     variants = contracts(family) if whole else pairs(family)
-    assert len(variants) == (28 if whole else 15)
+    assert len(variants) == (40 if whole else 20)
     for place, name in enumerate(variants):
         assert checked(family, name) == [name]
         if whole or place % 2 == 0:
@@ -166,6 +168,21 @@ def test_a_gradient_is_refused(family):
         with pytest.raises(RuntimeError, match=r"no gradients of such a product are computed") as found:
             getattr(family, INT4)(**{**given, name: given[name].detach().requires_grad_()})
         assert "backward: kernels" not in str(found.value), "which is refused for it"
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["int8xint4_int32_bf16_a1xall_b32x1", "int8xuint4_int32_bf16_b32x1_zeros", "fp8e4m3xint4_fp32_bf16_b32x1"],
+)
+def test_every_number_of_four_bits_is_one_of_eight(family, word):
+    name = f"gemm_{word}_rcr_none"
+    octets = torch.arange(256, dtype=torch.uint8).reshape(16, 16)
+    codes = torch.stack((octets & 15, octets >> 4), 1).flatten(0, 1).float()
+    drawn = operands(contracts(family)[name], {"M": 32, "N": 16, "K": 32})
+    given = {keyword: torch.ones_like(x) for keyword, x in drawn.items()}
+    given |= {"a": torch.eye(32).to(drawn["a"].dtype), "b": octets.mT.contiguous().mT}
+    expected = codes - 1 if "uint4" in word else (codes + 8) % 16 - 8
+    assert torch.equal(getattr(family, name)(**given).float(), expected)
 
 
 def test_a_map_over_products_is_a_batch(family):
