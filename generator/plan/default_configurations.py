@@ -324,11 +324,18 @@ def _spills(v: Variant, tile: Tile) -> bool:
 
     With vector operands in the epilogue and reductions over both rows and columns, 128 elements of C per thread spill
     up to 4 KB (ptxas, sm90), and 64 elements almost nothing. If one of these three conditions is missing, 128 elements
-    spill less than 1 KB, and mostly nothing.
+    spill less than 1 KB, and mostly nothing. Where B is converted to 8 bits and a step has scales of rows and columns,
+    64 elements spill 1.2 KB if there are more threads than columns, each of which then holds the scales of several.
     """
+    if not v.traits.walks_tiles:
+        return False
+    elements = tile.m * tile.n // (32 * tile.warps)
+    if v.dtype.stored_b.converted and v.dtype.stored_b.multiplied_bits == 8 and elements >= 64:
+        columns = tile.n if v.epilogue.order is None else tile.n // 2
+        return all(storage.scales_sums for storage in v.dtype.stored) and 32 * tile.warps > columns
     reduced = {output.shape for output in v.epilogue.outputs if output.reduced}
     vectors = any(operand.shape in (ROWS, COLUMNS, HALVES) for operand in v.epilogue.operands)
-    return v.traits.walks_tiles and len(reduced) > 1 and vectors and tile.m * tile.n >= 128 * 32 * tile.warps
+    return len(reduced) > 1 and vectors and elements >= 128
 
 
 def halved(v: Variant, tile: Tile) -> Tile:
