@@ -206,8 +206,8 @@ class _Program:
         else:
             held = sum(sizes)
         if self.amd and b.converted and self.v.dtype.stored_b.multiplied_bits == 8:
-            # Where A has a tile more, those of B change registers.
-            held = max(held, a.bytes * self.tile.stages + b.multiplied_bytes)
+            # The tile of B changes registers. Of B none may be copied ahead, and of A then one more.
+            held = max(held - b.bytes, a.bytes * self.tile.stages) + b.multiplied_bytes
         read = in_registers(self.v) if self.looped else None
         for name, operand in (("a", a), ("b", b)) if self.reads_shared_memory else ():
             if name == read:
