@@ -8,19 +8,44 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from generator.files.program import program
 from generator.language.call_numbers import MOST_PROCESSES, number_above_0, whole_number
 from generator.language.errors import nearest
 from generator.plan.devices import DEVICES, of_gpu
 
 _Read = TypeVar("_Read")
+
+
+def folder(text: str) -> Path:
+    """The path of a folder; an empty text, as of a variable that is not set, would be the current one."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected the path of a folder, got an empty text")
+    return Path(text)
+
+
+#: The types of values by the word that stands for them in the help, where it is not str.
+_TYPES = {"DIR": folder, **dict.fromkeys(("FILE", "SPEC", "SPEC|KERNEL", "FAMILY", "FOLDER"), Path)}
 #: The most rounds of a comparison, and candidates of a trial.
 _MOST = 1_000_000
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors say which option may be meant, and what a missing argument is."""
+    """The parser of a command; its errors say which option may be meant, and what a missing argument is."""
+
+    def __init__(self, command: str, description: str, *, epilog: str | None = None, allow_abbrev: bool = False):
+        prog = f"{program()} {command}".rstrip()
+        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=allow_abbrev)
+
+    def option(self, usage: str, help: str, **how: Any) -> None:
+        """Add what `usage` spells: the flag `--fresh`, `--json FILE`, whose word says its type, or `specs SPEC`."""
+        name, *values = usage.split(" ")
+        if not values:
+            self.add_argument(name, action="store_true", help=help)
+        else:
+            metavar = values[0] if len(values) == 1 else tuple(values)
+            self.add_argument(name, metavar=metavar, help=help, **{"type": _TYPES.get(values[0]), **how})
 
     def error(self, message: str) -> NoReturn:
         kind, _, rest = message.partition(": ")
@@ -64,13 +89,6 @@ def add_shapes(parser: argparse._ActionsContainer, *, required: bool = False) ->
         help="N, K and the M of calls, as in 4096x14336,1-64,128 or M=1:8192:*2,N=4096,K=14336; or a file with one of "
         "these a line",
     )
-
-
-def folder(text: str) -> Path:
-    """The path of a folder; an empty text, as of a variable that is not set, would be the current one."""
-    if not text:
-        raise argparse.ArgumentTypeError("expected the path of a folder, got an empty text")
-    return Path(text)
 
 
 def reported(read: Callable[[str], _Read]) -> Callable[[str], _Read]:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from generator.commands import COMMANDS, render
 from generator.emit.advice import SPECS
@@ -21,6 +21,7 @@ from generator.files.program import program
 from generator.files.reading import FileError
 from generator.language.errors import CallError, SpecError, lacks, nearest
 
+_Options = TypeVar("_Options")
 #: What every command needs; the rest of what is imported belongs to extras.
 _REQUIRED = frozenset({"fastjsonschema", "filelock", "jinja2", "packaging", "tqdm", "yaml"})
 #: torch cannot be imported in a folder that was removed.
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     with standard_streams.replaced() as streams:
         try:
-            status = _status(arguments)
+            status = status_of(_run, arguments, program())
         except SystemExit as ended:
             # The help, the version, or a wrong command line.
             if ended.code or streams.lost() is None:
@@ -50,29 +51,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status if reason is None else status or 1
 
 
-def _status(arguments: list[str]) -> int:
+def status_of(work: Callable[[_Options], int], options: _Options, command: str) -> int:
+    """What `work` returns for the options, or the status of an error, as `main` has them.
+
+    The error is printed, that of a call behind the name of the command.
+    """
     try:
-        missing = next((name for name in sorted(_REQUIRED) if importlib.util.find_spec(name) is None), None)
-        if missing is not None:
-            how = "pip install . in a checkout of the generator"
-            raise CallError(f"{missing} is not installed; install it with: {how}")
-        named = bool(arguments) and arguments[0] in COMMANDS
-        return _command(arguments[0])(arguments[1:]) if named else _render(arguments)
-    except SpecError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except (CallError, NotInstalled) as error:
-        print(f"{program()}: {error}", file=sys.stderr)
-        return 2
-    except (Refused, FileError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"{error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
-        return 1
+        return work(options)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+        message, status = "interrupted", 130
+    except OSError as error:
+        message, status = f"{error.filename or 'a file'}: {error.strerror or error}", 1
+    except (Refused, FileError) as error:
+        message, status = str(error), 1
+    except SpecError as error:
+        message, status = str(error), 2
+    except (CallError, NotInstalled) as error:
+        message, status = f"{command if isinstance(error, CallError) else program()}: {error}", 2
+    print(message, file=sys.stderr)
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    missing = next((name for name in sorted(_REQUIRED) if importlib.util.find_spec(name) is None), None)
+    if missing is not None:
+        how = "pip install . in a checkout of the generator"
+        raise CallError(f"{missing} is not installed; install it with: {how}")
+    named = bool(arguments) and arguments[0] in COMMANDS
+    return _command(arguments[0])(arguments[1:]) if named else _render(arguments)
 
 
 def _command(name: str) -> Callable[[list[str]], int]:
@@ -95,16 +101,12 @@ def imported(module: str, command: str) -> Any:
         raise lacks(command, error.name, "gpu") from None
 
 
-def _require_no_command(arguments: list[str]) -> None:
-    """Raise `CallError` if the first word can only be meant as a command, and is none."""
+def _render(arguments: list[str]) -> int:
+    """Render; raises `CallError` if the first word can only be meant as a command, and is none."""
     word = arguments[0] if arguments else ""
     if re.fullmatch(r"[A-Za-z_]+", word) and not os.path.lexists(word) and not (SPECS / f"{word}.yaml").is_file():
         legal = f"{nearest(word, COMMANDS)}; a spec is rendered without a command: {program()} SPEC.yaml"
         raise CallError(f"there is no command and no file {word!r}; {legal}")
-
-
-def _render(arguments: list[str]) -> int:
-    _require_no_command(arguments)
     options = render.parser().parse_args(arguments)
     status: int = imported("generator.emit.rendering_report", "rendering").run(options)
     return status

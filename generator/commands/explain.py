@@ -6,10 +6,8 @@ import argparse
 import itertools
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 from generator.commands.argument_types import Parser, add_device
-from generator.files.program import program
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large
 from generator.language.errors import CallError, shown
 from generator.language.measured_values import LARGEST_SIZE
@@ -29,19 +27,15 @@ def main(argv: list[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = Parser(
-        prog=f"{program()} explain",
-        description="Say what a spec renders, why each variant is there or left out, and what a call would run.",
+        "explain",
+        "Say what a spec renders, why each variant is there or left out, and what a call would run.",
         epilog="With --sizes the family is imported, which needs torch and triton and no GPU.",
-        allow_abbrev=False,
     )
-    made.add_argument(
-        "subject", type=Path, metavar="SPEC|KERNEL", help="a spec, the folder of a rendered family, or a kernel's file"
-    )
-    made.add_argument("--only", metavar="GLOB", help="only kernels or contracts whose name matches")
-    made.add_argument(
-        "--sizes",
-        metavar="M,N,K",
-        help="also what a call of these sizes would run; of a batch B,M,N,K; each may be a range: 1:8192:*2,4096,4096",
+    made.option("subject SPEC|KERNEL", "a spec, the folder of a rendered family, or a kernel's file")
+    made.option("--only GLOB", "only kernels or contracts whose name matches")
+    made.option(
+        "--sizes M,N,K",
+        "also what a call of these sizes would run; of a batch B,M,N,K; each may be a range: 1:8192:*2,4096,4096",
     )
     add_device(made, "on which GPU (default: nvidia_h200)", default="nvidia_h200")
     return made

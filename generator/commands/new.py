@@ -6,7 +6,6 @@ import argparse
 
 from generator.commands.argument_types import Parser
 from generator.emit.scaffold import GIVEN, create
-from generator.files.program import program
 from generator.language.keys import KEYS
 
 
@@ -20,13 +19,12 @@ def main(argv: list[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = Parser(
-        prog=f"{program()} new",
-        description="Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",
+        "new",
+        "Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",
         epilog="Nothing is overwritten. A value is written as in a spec: --layout '[rcr, rrr]' gives two layouts. "
         "MODULE:FUNCTION in an epilogue is the operation that this Python function computes.",
-        allow_abbrev=False,
     )
-    made.add_argument("name", metavar="NAME", help="the family's name, or the path of the spec")
+    made.option("name NAME", "the family's name, or the path of the spec")
     made.add_argument("--summary", help="one line for the docstrings (default: from the other options)")
     for key, default in GIVEN.items():
         made.add_argument(f"--{key}", default=default, help=f"{KEYS[key].meaning} (default: {default})")

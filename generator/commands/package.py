@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from generator.commands.argument_types import Parser, add_device, add_shapes, folder
+from generator.commands.argument_types import Parser, add_device, add_shapes
 from generator.commands.command_line import imported
 from generator.emit.package import package, require_options
-from generator.files.program import program
 
 
 def main(argv: list[str]) -> int:
@@ -25,18 +23,17 @@ def main(argv: list[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = Parser(
-        prog=f"{program()} package",
-        description="Make a kernel repository of the Hugging Face Hub, or a wheel, of rendered families; "
+        "package",
+        "Make a kernel repository of the Hugging Face Hub, or a wheel, of rendered families; "
         "or C files with the kernels of one, for programs without Python.",
-        allow_abbrev=False,
     )
-    made.add_argument("families", nargs="+", type=Path, metavar="FAMILY", help="the folder of a rendered family")
+    made.option("families FAMILY", "the folder of a rendered family", nargs="+")
     made.add_argument("--format", required=True, choices=("kernels", "wheel", "cubin"), help="what is made")
-    made.add_argument("--out", required=True, type=folder, metavar="DIR", help="where it goes; nothing is overwritten")
+    made.option("--out DIR", "where it goes; nothing is overwritten", required=True)
     made.add_argument("--name", help="its name (default: from the first family's)")
     made.add_argument("--version", help="its version; for the Hub a whole number (default: 1)")
     made.add_argument("--license", help="the licence's identifier (default for the Hub: other)")
-    made.add_argument("--repo-id", metavar="OWNER/NAME", help="the Hub repository, for the card and build.toml")
+    made.option("--repo-id OWNER/NAME", "the Hub repository, for the card and build.toml")
     cubin = made.add_argument_group("of --format cubin")
     add_device(cubin, "for which GPU")
     add_shapes(cubin)

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from generator.commands.argument_types import Parser, add_device, add_shapes, folder
-from generator.files.program import program
+from generator.commands.argument_types import Parser, add_device, add_shapes
 from generator.files.reading import FileError, read_text
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large, whole_number
 from generator.language.errors import CallError, shown
@@ -42,19 +41,16 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = Parser(
-        prog=f"{program()} prepare",
-        description="Compile the kernels that calls with the given sizes can run, into a Triton cache.",
-        allow_abbrev=False,
+        "prepare",
+        "Compile the kernels that calls with the given sizes can run, into a Triton cache.",
     )
-    made.add_argument("folder", type=Path, metavar="FOLDER", help="the folder of a rendered family")
+    made.option("folder FOLDER", "the folder of a rendered family")
     add_device(made, "for which GPU", required=True)
     add_shapes(made, required=True)
-    made.add_argument("--only", default="*", metavar="GLOB", help="only functions whose name matches")
-    made.add_argument("--aligned", action="store_true", help="only calls with aligned, contiguous operands")
-    made.add_argument("--batch", default="1", metavar="B", help="the matrices of a batch (default: 1)")
-    made.add_argument(
-        "--cache", type=folder, metavar="DIR", help="the cache (default: TRITON_CACHE_DIR or Triton's own)"
-    )
+    made.option("--only GLOB", "only functions whose name matches", default="*")
+    made.option("--aligned", "only calls with aligned, contiguous operands")
+    made.option("--batch B", "the matrices of a batch (default: 1)", default="1")
+    made.option("--cache DIR", "the cache (default: TRITON_CACHE_DIR or Triton's own)")
     return made
 
 

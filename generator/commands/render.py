@@ -10,37 +10,32 @@ from pathlib import Path
 
 import generator
 from generator.commands import COMMANDS
-from generator.commands.argument_types import Parser, folder
-from generator.files.program import program
+from generator.commands.argument_types import Parser
 from generator.language.vocabulary import ADDITIONS, PACKAGE
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command; its help names the other commands."""
     made = Parser(
-        prog=program(),
-        description="Render standalone Triton GEMM kernels from YAML specs.",
+        "",
+        "Render standalone Triton GEMM kernels from YAML specs.",
         epilog=f"Commands, each with --help: {', '.join(COMMANDS)}; write ./verify for a spec file of that name.",
-        allow_abbrev=False,
     )
-    made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
-    made.add_argument("--all", action="store_true", help="every spec in specs/")
-    made.add_argument(
-        "--out", type=folder, default=Path("generated"), metavar="DIR", help="where families go (default: generated)"
-    )
-    made.add_argument("--only", metavar="GLOB", help="only kernels whose name matches")
+    made.option("specs SPEC", "a spec file; each makes one family", nargs="*")
+    made.option("--all", "every spec in specs/")
+    made.option("--out DIR", "where families go (default: generated)", default=Path("generated"))
+    made.option("--only GLOB", "only kernels whose name matches")
     made.add_argument("--package", choices=PACKAGE, help="how much host code comes along, whatever the specs say")
-    made.add_argument(
-        "--with",
+    made.option(
+        "--with WORD,…",
+        f"what families bring beside their functions, beyond what the specs say: {', '.join(ADDITIONS)}",
         type=lambda text: tuple(text.split(",")),
         default=(),
         dest="additions",
-        metavar="WORD,…",
-        help=f"what families bring beside their functions, beyond what the specs say: {', '.join(ADDITIONS)}",
     )
-    made.add_argument("--force", action="store_true", help="overwrite files edited by hand")
-    made.add_argument("--stage", action="store_true", help="add what was rendered to git's index")
-    made.add_argument("--json", action="store_true", help="with --list: as JSON")
+    made.option("--force", "overwrite files edited by hand")
+    made.option("--stage", "add what was rendered to git's index")
+    made.option("--json", "with --list: as JSON")
     made.add_argument("--version", action="version", version=f"%(prog)s {generator.__version__}")
     mode = made.add_mutually_exclusive_group()
     mode.add_argument("--check", action="store_true", help="print which files would change; write nothing")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 
 from generator.commands.argument_types import Parser
-from generator.files.program import program
 from generator.language import schema
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     return Parser(
-        prog=f"{program()} schema",
-        description="Print a JSON Schema of the spec language, for editors that run yaml-language-server.",
+        "schema",
+        "Print a JSON Schema of the spec language, for editors that run yaml-language-server.",
         epilog=f"A spec names the schema beside it in a comment: {schema.MODELINE}",
-        allow_abbrev=False,
     )
 
 
