@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
-from collections.abc import Iterator
 
 from generator.commands.argument_types import Parser, add_device
 from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large
 from generator.language.errors import CallError, shown
 from generator.language.measured_values import LARGEST_SIZE
 from generator.plan.devices import named
-from generator.problem.written_sizes import written_sizes
+from generator.problem.written_sizes import WrittenSizes, written_sizes
 from generator.tune.explain import explain
 
 
@@ -43,31 +41,25 @@ def parser() -> argparse.ArgumentParser:
 
 def _sizes(text: str) -> tuple[tuple[int, ...], ...]:
     """M, N and K of each call, after the number of products of a batch; M varies first."""
-    found = tuple(_of_names(text) if "=" in text or ("," not in text and "x" in text) else _in_order(text))
-    for *others, m, n, k in found:
-        reason = too_large(m, n, k, math.prod(others))
-        if reason is not None:
-            raise CallError(f"explain: --sizes: {reason}")
-    return found
-
-
-def _of_names(text: str) -> Iterator[tuple[int, ...]]:
-    """The sizes of `M=1:64,N=4096,K=4096` or `1:64x4096x4096`."""
+    named = "=" in text or ("," not in text and "x" in text)
+    found = []
     try:
-        shapes = list(written_sizes(text).shapes())
+        for shape in (written_sizes(text) if named else _in_order(text)).shapes():
+            if shape.pad:
+                raise ValueError(f"{shape}: a call with contiguous operands has no padding")
+            if named and shape.fault is not None:
+                raise ValueError(f"{shape}: {shape.fault}")
+            front = shape.batch or shape.groups
+            if reason := too_large(shape.m, shape.n, shape.k, front or 1):
+                raise ValueError(reason)
+            found.append((*([front] if front else []), shape.m, shape.n, shape.k))
     except ValueError as error:
         raise CallError(f"explain: --sizes: {error}") from None
-    for shape in shapes:
-        if shape.pad:
-            raise CallError(f"explain: --sizes: {shape}: a call with contiguous operands has no padding")
-        if shape.fault is not None:
-            raise CallError(f"explain: --sizes: {shape}: {shape.fault}")
-        front = shape.batch or shape.groups
-        yield (*([front] if front else []), shape.m, shape.n, shape.k)
+    return tuple(found)
 
 
-def _in_order(text: str) -> Iterator[tuple[int, ...]]:
-    """The sizes of `M,N,K` or `B,M,N,K`."""
+def _in_order(text: str) -> WrittenSizes:
+    """The sizes of `M,N,K` or `B,M,N,K`; raises ValueError."""
     each = f"each from 1 to {LARGEST_SIZE} or a range, 1:64 or 1:8192:*2"
     form = f"expected M,N,K or B,M,N,K, {each}, as in 4096,4096,4096, found {shown(text)}"
     parts, found = text.split(","), []
@@ -75,13 +67,11 @@ def _in_order(text: str) -> Iterator[tuple[int, ...]]:
         try:
             found.append(sizes_of([part]))
         except ValueError as error:
-            raise CallError(f"explain: --sizes: {form}; {name}: {error}") from None
+            raise ValueError(f"{form}; {name}: {error}") from None
     if len(parts) not in (3, 4) or not all(found):
-        raise CallError(f"explain: --sizes: {form}")
+        raise ValueError(form)
     count = math.prod(map(len, found))
     if count > MOST_SIZES:
-        raise CallError(f"explain: --sizes: at most {MOST_SIZES} sizes are possible, got {count} in {shown(text)}")
-    # M is the last to be given, so that it varies first.
-    order = (0, 3, 2, 1) if len(found) == 4 else (2, 1, 0)
-    for values in itertools.product(*(found[place] for place in order)):
-        yield tuple(value for _, value in sorted(zip(order, values)))
+        raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {count} in {shown(text)}")
+    *batch, m, n, k = found
+    return WrittenSizes(m, n, k, *batch)

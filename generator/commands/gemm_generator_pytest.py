@@ -7,10 +7,8 @@ The wheel has this file as a top-level module, because pytest loads it in every 
 from __future__ import annotations
 
 import importlib.util
-import sys
 import warnings
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import Any
 
 import pytest
 
@@ -62,37 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Add the tests of the families."""
+    """Add the tests of the families, and from now on call the plugin's other hooks, too."""
     _warn(config)
-    if _is_wanted(config):
-        _plugin().pytest_collection_modifyitems(session, config, items)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Pass the workers the jobs that were selected; pytest calls it after an error, too."""
-    if _is_wanted(session.config) and _PLUGIN in sys.modules:
-        _plugin().pytest_collection_finish(session)
-
-
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say how many results are cached."""
-    if _is_wanted(config) and _PLUGIN in sys.modules:
-        _plugin().pytest_terminal_summary(terminalreporter)
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the workers, if there are any."""
-    if _is_wanted(config) and _PLUGIN in sys.modules:
-        _plugin().pytest_unconfigure(config)
-
-
-def _is_wanted(config: pytest.Config) -> bool:
-    """Whether the session verifies families, and the plugin was not loaded with `-p`, which would do so, too."""
-    return bool(config.getoption("--gemm-family")) and not config.pluginmanager.hasplugin(_PLUGIN)
-
-
-def _plugin() -> Any:
-    return importlib.import_module(_PLUGIN)
+    # Loaded with `-p`, the plugin adds them itself.
+    if config.getoption("--gemm-family") and not config.pluginmanager.hasplugin(_PLUGIN):
+        plugin = importlib.import_module(_PLUGIN)
+        config.pluginmanager.register(plugin, _PLUGIN)
+        plugin.pytest_collection_modifyitems(session, config, items)
 
 
 def _warn(config: pytest.Config, *, early: bool = False) -> None:

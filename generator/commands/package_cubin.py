@@ -12,9 +12,7 @@ from generator.emit.cubin.sources import require_c_name
 from generator.emit.job import counted
 from generator.emit.package import require_folder, write_folder
 from generator.emit.packed_family import packed_files
-from generator.language.call_numbers import whole_number
 from generator.language.errors import CallError
-from generator.language.measured_values import LARGEST_SIZE
 from generator.plan.devices import named
 from generator.verify.cubin_package import compiled_package
 
@@ -33,19 +31,13 @@ def run(options: argparse.Namespace) -> int:
     packed_files(family)
     assert options.device is not None and options.shapes is not None
     device = named(options.device)
-    try:
-        count = whole_number("1" if options.batch is None else options.batch, 1, LARGEST_SIZE)
-    except ValueError as error:
-        raise CallError(f"--batch: {error}") from None
-    shapes = shapes_of(options.shapes, count)
-    empty = next((shape for shape in shapes if 0 in (shape.n, shape.k)), None)
-    if empty is not None:
+    shapes, count = shapes_of(options.shapes, "1" if options.batch is None else options.batch, 1)
+    if empty := next((shape for shape in shapes if 0 in (shape.n, shape.k)), None):
         raise CallError(f"package --format cubin: --shapes: {empty.n}x{empty.k}: N and K must be above 0")
     name = family.name if options.name is None else options.name
     require_c_name(name)
-    made = compiled_package(
-        family, name, device, shapes, only="*" if options.only is None else options.only, count=count
-    )
+    only = "*" if options.only is None else options.only
+    made = compiled_package(family, name, device, shapes, only=only, count=count)
     files = {Path(path): text.encode() for path, text in sources_of(made)}
     for contract, reason in made.left_out:
         print(f"left out: {contract}: {reason}")

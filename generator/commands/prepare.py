@@ -29,11 +29,7 @@ def main(argv: Sequence[str]) -> int:
     """
     call = parser().parse_args(argv)
     device = named(call.device)
-    try:
-        batch = whole_number(call.batch, 0, LARGEST_SIZE)
-    except ValueError as error:
-        raise CallError(f"--batch: {error}") from None
-    shapes = shapes_of(call.shapes, batch)
+    shapes, batch = shapes_of(call.shapes, call.batch, 0)
     prepare(call.folder, device, shapes, only=call.only, batch=batch, aligned=call.aligned, cache=call.cache)
     return 0
 
@@ -54,65 +50,68 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def shapes_of(texts: Sequence[str], batch: int) -> list[ProductSizes]:
-    """The shapes that `--shapes` gives, of products of which a batch has so many; raises `CallError` for wrong ones."""
+def shapes_of(texts: Sequence[str], batch: str, least: int) -> tuple[list[ProductSizes], int]:
+    """The shapes of `--shapes`, and the number of products of `--batch`, at least `least`.
+
+    Raises `CallError` for wrong ones, and for more than a call can have.
+    """
+    try:
+        products = whole_number(batch, least, LARGEST_SIZE)
+    except ValueError as error:
+        raise CallError(f"--batch: {error}") from None
     shapes = [shape for text in texts for shape in _shapes(text)]
     count = sum(len(shape.m) for shape in shapes)
     if count > MOST_SIZES:
         raise CallError(f"--shapes: at most {MOST_SIZES} sizes are possible in a call, got {count}; divide it")
     for shape in shapes:
-        reason = too_large(max(shape.m), shape.n, shape.k, batch)
-        if reason is not None:
+        if reason := too_large(max(shape.m), shape.n, shape.k, products):
             raise CallError(f"--shapes: {shape.n}x{shape.k}: {reason}")
-    return shapes
+    return shapes, products
 
 
 def _shapes(text: str) -> Iterator[ProductSizes]:
     """The shapes that an argument of `--shapes` gives, itself or by the lines of a file."""
     lines = [("--shapes", text)]
     if _SHAPE.fullmatch(text) is None and "=" not in text:
-        path = Path(text)
         try:
-            found = read_text(path)
+            found = read_text(Path(text)).splitlines()
         except FileNotFoundError:
             pass
         except FileError as error:
             raise CallError(f"--shapes: {error}") from None
         else:
-            lines = [(f"{path}:{number}", line) for number, line in enumerate(found.splitlines(), 1)]
-            if not any(line.partition("#")[0].strip() for _, line in lines):
-                raise CallError(f"--shapes: {path}:1: the file has no shape; expected lines such as 4096x14336,1-64")
+            lines = [(f"{Path(text)}:{number}", line) for number, line in enumerate(found, 1)]
+            if not any(line.partition("#")[0].strip() for line in found):
+                told = "the file has no shape; expected lines such as 4096x14336,1-64"
+                raise CallError(f"--shapes: {Path(text)}:1: {told}")
     for where, line in lines:
         line = line.partition("#")[0].strip()
-        if line:
-            yield from _named(where, line) if "=" in line else [_shape(where, line)]
+        try:
+            if line:
+                yield from _named(line) if "=" in line else [_shape(line)]
+        except ValueError as error:
+            raise CallError(f"{where}: {error}") from None
 
 
-def _named(where: str, line: str) -> Iterator[ProductSizes]:
-    """The sizes of `M=1:64,N=4096,K=14336`."""
-    try:
-        found = written_sizes(line, least=0)
-    except ValueError as error:
-        raise CallError(f"{where}: {error}") from None
+def _named(line: str) -> Iterator[ProductSizes]:
+    """The sizes of `M=1:64,N=4096,K=14336`; raises ValueError."""
+    found = written_sizes(line, least=0)
     if found.batch or found.groups or found.pad:
-        raise CallError(f"{where}: expected M, N and K, found {shown(line)}; --batch gives the matrices of a batch")
+        raise ValueError(f"expected M, N and K, found {shown(line)}; --batch gives the matrices of a batch")
+    for name, sizes in (("M", found.m), ("N", found.n), ("K", found.k)):
+        if max(sizes) > LARGEST_SIZE:
+            raise ValueError(f"{name}: expected a size up to {LARGEST_SIZE}, found {max(sizes)}")
     for n, k in itertools.product(found.n, found.k):
-        for name, sizes in (("M", found.m), ("N", (n,)), ("K", (k,))):
-            if max(sizes) > LARGEST_SIZE:
-                raise CallError(f"{where}: {name}: expected a size up to {LARGEST_SIZE}, found {max(sizes)}")
         yield ProductSizes(n, k, found.m)
 
 
-def _shape(where: str, line: str) -> ProductSizes:
+def _shape(line: str) -> ProductSizes:
+    """The sizes of `4096x14336,1-64,128`; raises ValueError."""
     found = _SHAPE.fullmatch(line)
     if found is None:
-        form = "expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines"
-        raise CallError(f"{where}: {form}, got {shown(line)}")
-    try:
-        n, k = (whole_number(size, 0, LARGEST_SIZE) for size in (found[1], found[2]))
-        sizes = sizes_of(found[3].removeprefix(",").split(","), least=0)
-    except ValueError as error:
-        raise CallError(f"{where}: {error}") from None
+        raise ValueError(f"expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines, got {shown(line)}")
+    n, k = (whole_number(size, 0, LARGEST_SIZE) for size in (found[1], found[2]))
+    sizes = sizes_of(found[3].removeprefix(",").split(","), least=0)
     if not sizes:
-        raise CallError(f"{where}: {shown(line)} has an empty range of M")
+        raise ValueError(f"{shown(line)} has an empty range of M")
     return ProductSizes(n, k, sizes)
