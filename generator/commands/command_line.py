@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     A command goes on if its output is closed or has no reader any more, and has the status that it would have anyway.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    with standard_streams.replaced() as streams:
+    with standard_streams.Streams() as streams:
         try:
             status = status_of(_run, arguments, program())
         except SystemExit as ended:

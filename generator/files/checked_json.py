@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -10,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from generator.files.reading import MOST, FileError, read_text
+from generator.files.reading import FileError, read_text
 
 #: The draft whose integers are whole numbers that are written as such: `1.0` is none.
 _DRAFT = "http://json-schema.org/draft-04/schema"
-_SPACE = re.compile(r"[ \t\n\r]*")
+_BETWEEN = re.compile(r"[ \t\n\r,:]*")
 
 
 class Wrong(ValueError):
@@ -72,9 +73,9 @@ class Schema:
         except RecursionError:
             raise Wrong(first, "is nested too deeply") from None
 
-    def read(self, path: Path, most: int = MOST) -> Any:
+    def read(self, path: Path) -> Any:
         """The value in a file; raises FileNotFoundError if there is none, else `FileError` with line and reason."""
-        text = read_text(path, most)
+        text = read_text(path)
         try:
             return self.parse(text)
         except Wrong as error:
@@ -110,7 +111,7 @@ def _shown(value: object) -> str:
 
 def line_of(text: str, path: Iterable[str]) -> int:
     """The line, from 1, on which the value at `path` (keys and indices) of a JSON text begins."""
-    at = _after_space(text, 0)
+    at = _next(text, 0)
     for step in path:
         found = dict(_members(text, at)).get(step)
         if found is None:
@@ -121,23 +122,20 @@ def line_of(text: str, path: Iterable[str]) -> int:
 
 def _members(text: str, at: int) -> Iterable[tuple[str, int]]:
     """The keys or indices of the object or list that begins at `at`, with the positions of their values."""
-    decoder = json.JSONDecoder()
-    opening, number = text[at : at + 1], 0
-    if opening not in ("{", "["):
-        return
-    at = _after_space(text, at + 1)
-    while text[at : at + 1] not in ("}", "]", ""):
+    decode, opening = json.JSONDecoder().raw_decode, text[at : at + 1]
+    for number in itertools.count() if opening in ("{", "[") else ():
+        at = _next(text, at if number else at + 1)
+        if text[at : at + 1] in ("}", "]", ""):
+            return
         key = str(number)
         if opening == "{":
-            key, at = decoder.raw_decode(text, at)
-            at = _after_space(text, _after_space(text, at) + 1)
+            key, at = decode(text, at)
+            at = _next(text, at)
         yield key, at
-        at = _after_space(text, decoder.raw_decode(text, at)[1])
-        if text[at : at + 1] == ",":
-            at = _after_space(text, at + 1)
-        number += 1
+        at = decode(text, at)[1]
 
 
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
+def _next(text: str, at: int) -> int:
+    """The position, from `at`, of what is neither space nor a mark between values."""
+    found = _BETWEEN.match(text, at)
     return found.end() if found else at

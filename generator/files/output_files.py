@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from generator.files.reading import FileError
+from generator.files.reading import FileError, reported
 from generator.files.writing import write
 
 #: Where a path may lead to a file that is open, such as `/dev/stdout`.
@@ -90,15 +90,14 @@ def attempt(reports: Iterable[Callable[[], object]]) -> int:
 @contextlib.contextmanager
 def _reported(path: Path) -> Iterator[None]:
     """Within, an error is a `FileError` of the path as the caller spells it."""
-    try:
-        yield
-    except FileError as error:
-        raise FileError(path, error.reason) from None
-    except (FileExistsError, NotADirectoryError):
-        reason = "a part of its path is a file, where a folder must be"
-        raise FileError(path, f"cannot be written: {reason}") from None
-    except (OSError, ValueError) as error:
-        raise FileError(path, f"cannot be written: {getattr(error, 'strerror', None) or error}") from None
+    with reported(path, "written"):
+        try:
+            yield
+        except FileError as error:
+            raise FileError(path, error.reason) from None
+        except (FileExistsError, NotADirectoryError):
+            reason = "a part of its path is a file, where a folder must be"
+            raise FileError(path, f"cannot be written: {reason}") from None
 
 
 def _in_place(path: Path) -> bool:

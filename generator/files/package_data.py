@@ -15,29 +15,20 @@ class NotInstalled(GeneratorError):
 
 def data(*parts: str) -> Path:
     """A data file or folder, by the parts of its path in the package; raises `NotInstalled` if it is not there."""
-    found = PACKAGE.joinpath(*parts)
-    if not found.exists():
-        raise _not_installed("/".join(parts))
-    return found
+    found, name = PACKAGE.joinpath(*parts), "/".join(parts)
+    if found.exists():
+        return found
+    if PACKAGE.is_dir():
+        raise NotInstalled(f"{PACKAGE}: the package's {name} is missing: install gemm-generator with pip again")
+    told = f"templates and other data, such as {name}, are read as files"
+    raise NotInstalled(f"{PACKAGE}: the package is in an archive; install it with pip: {told}")
 
 
 def shared(name: str, checkout: str) -> Path:
     """A folder that a wheel has inside the package, and a checkout as `checkout`; raises `NotInstalled`."""
-    found = shared_if_there(name, checkout)
-    if found is None:
-        raise _not_installed(name)
-    return found
+    return shared_if_there(name, checkout) or data(name)
 
 
 def shared_if_there(name: str, checkout: str) -> Path | None:
     """The same, or None for a package that works without it."""
     return next((folder for folder in (PACKAGE / name, PACKAGE.parent / checkout) if folder.is_dir()), None)
-
-
-def _not_installed(name: str) -> NotInstalled:
-    if PACKAGE.is_dir():
-        return NotInstalled(f"{PACKAGE}: the package's {name} is missing: install gemm-generator with pip again")
-    return NotInstalled(
-        f"{PACKAGE}: the package is in an archive; install it with pip: "
-        f"templates and other data, such as {name}, are read as files"
-    )

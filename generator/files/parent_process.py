@@ -13,8 +13,6 @@ from generator.files import standard_streams
 
 #: The folder, or the archive, that has this package.
 _ROOT = str(Path(__file__).parents[2])
-#: The exit status of a process whose parent has ended.
-STATUS = 1
 
 
 def end_with_parent() -> None:
@@ -26,7 +24,7 @@ def end_with_parent() -> None:
     def work() -> None:
         parent.join()
         # Not sys.exit: the main thread may be within a compiler, and has nothing to finish.
-        os._exit(STATUS)
+        os._exit(1)
 
     threading.Thread(target=work, name="end_with_parent", daemon=True).start()
     if sys.platform == "linux":
@@ -43,7 +41,7 @@ def begin_worker() -> None:
 
     Only the main process handles Ctrl-C: it keeps what has passed, and ends the workers.
     """
-    standard_streams.install()
+    standard_streams.Streams()
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

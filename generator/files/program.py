@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-_INSTALLED = "gemm-generator"
-
 
 def program() -> str:
     """`gemm-generator`, if that was called, else `python -m generator`."""
     # On Windows the program is `gemm-generator.exe`, or was `gemm-generator-script.py`.
     name = Path(sys.argv[0]).stem.removesuffix("-script") if sys.argv else ""
-    return _INSTALLED if name == _INSTALLED else "python -m generator"
+    return name if name == "gemm-generator" else "python -m generator"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
+import io
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from generator.files.generator_error import GeneratorError
@@ -29,44 +32,47 @@ def real_path(path: Path) -> str:
         return str(path)
 
 
+@contextlib.contextmanager
+def reported(path: Path, done: str, but: tuple[type[OSError], ...] = ()) -> Iterator[None]:
+    """Within, an error of the system, `but` these, is a `FileError`: the path cannot be `done`, such as `read`."""
+    try:
+        yield
+    except but:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(path, f"cannot be {done}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def not_a_file(mode: int) -> str | None:
+    """What the path of this `st_mode` is instead of a regular file, or None."""
+    kind = "folder" if stat.S_ISDIR(mode) else "device or a pipe"
+    return None if stat.S_ISREG(mode) else f"is a {kind}, not a file"
+
+
 def read_bytes(path: Path, most: int = MOST) -> bytes:
     """The bytes of a regular file of at most `most` bytes; those of a file `.bz2` are unpacked.
 
     Raises FileNotFoundError if there is no such file, and `FileError` for anything else: a folder, a device or a pipe,
     which may have no end, a larger file, or one that the system does not let read.
     """
-    try:
+    with reported(path, "read", but=(FileNotFoundError,)):
         # Without O_NONBLOCK, opening a pipe waits for its writer.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        raise FileError(path, f"cannot be read: {_told(error)}") from None
-    mode = os.fstat(handle).st_mode
-    if not stat.S_ISREG(mode):
+    if reason := not_a_file(os.fstat(handle).st_mode):
         os.close(handle)
-        raise FileError(path, f"is a {'folder' if stat.S_ISDIR(mode) else 'device or a pipe'}, not a file")
-    with os.fdopen(handle, "rb") as file:
-        try:
-            data = file.read(most + 1)
-        except OSError as error:
-            raise FileError(path, f"cannot be read: {_told(error)}") from None
+        raise FileError(path, reason)
+    with os.fdopen(handle, "rb") as file, reported(path, "read"):
+        data = file.read(most + 1)
     if Path(path).suffix == ".bz2" and len(data) <= most:
-        data = _unpacked(path, data, most + 1)
+        try:
+            data = bz2.BZ2File(io.BytesIO(data)).read(most + 1)
+        except EOFError:
+            raise FileError(path, "ends within the data of bzip2") from None
+        except OSError:
+            raise FileError(path, "is not a file of bzip2") from None
     if len(data) > most:
         raise FileError(path, f"has more than {most:,} bytes, and at most so many are read")
     return data
-
-
-def _unpacked(path: Path, data: bytes, most: int) -> bytes:
-    unpacking = bz2.BZ2Decompressor()
-    try:
-        found = unpacking.decompress(data, most)
-    except OSError:
-        raise FileError(path, "is not a file of bzip2") from None
-    if not unpacking.eof and len(found) < most:
-        raise FileError(path, "ends within the data of bzip2")
-    return found
 
 
 def read_text(path: Path, most: int = MOST) -> str:
@@ -85,7 +91,3 @@ def decoded_text(path: Path, data: bytes) -> str:
 def with_unix_lines(data: bytes) -> bytes:
     """A file's bytes with line ends as LF: git may have given the lines of a checkout the ends of Windows."""
     return data.replace(b"\r\n", b"\n")
-
-
-def _told(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)

@@ -11,7 +11,6 @@ import io
 import os
 import select
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 _NAMES = ("stdout", "stderr")
@@ -36,7 +35,7 @@ class _Lenient(io.FileIO):
 
 
 class Streams:
-    """Standard output and error as `install` has replaced them."""
+    """Standard output and error, replaced until the end of the context, if it is one, else of the process."""
 
     def __init__(self) -> None:
         _open_closed_descriptors()
@@ -83,7 +82,10 @@ class Streams:
         error = self._raw["stdout"].error if "stdout" in self._raw else None
         return None if error is None or isinstance(error, BrokenPipeError) else error.strerror or str(error)
 
-    def restore(self) -> None:
+    def __enter__(self) -> Streams:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Write what is buffered, and put the streams back that there were before."""
         for name, stream in self._before.items():
             with contextlib.suppress(OSError, ValueError):
@@ -109,18 +111,3 @@ def _open_closed_descriptors() -> None:
     while (opened := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(opened, True)
     os.close(opened)
-
-
-def install() -> None:
-    """Replace the streams of this process, which is a worker of another, until it ends."""
-    Streams()
-
-
-@contextlib.contextmanager
-def replaced() -> Iterator[Streams]:
-    """Within, the streams are replaced."""
-    streams = Streams()
-    try:
-        yield streams
-    finally:
-        streams.restore()

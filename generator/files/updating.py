@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from generator.files import output_files
-from generator.files.reading import FileError
+from generator.files.reading import FileError, not_a_file, reported
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, unless it is there; raises `FileError` if that fails."""
-    try:
+    with reported(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise FileError(folder, f"cannot be made: {getattr(error, 'strerror', None) or error}") from None
 
 
 def require_regular(path: Path) -> None:
@@ -33,9 +30,8 @@ def require_regular(path: Path) -> None:
     except (OSError, ValueError):
         # There is no such file; or the attempt to write says why it cannot be used.
         return
-    if not stat.S_ISREG(mode):
-        kind = "folder" if stat.S_ISDIR(mode) else "device or a pipe"
-        raise FileError(path, f"cannot be written: is a {kind}, not a file")
+    if reason := not_a_file(mode):
+        raise FileError(path, f"cannot be written: {reason}")
 
 
 def put(path: Path, text: str | bytes) -> None:
@@ -64,15 +60,13 @@ def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[
     from filelock import Timeout
 
     lock, waited = lock_of(folder), False
-    try:
+    with reported(folder, "locked"):
         try:
             lock.acquire(blocking=False)
         except Timeout:
             waiting()
             waited = True
             lock.acquire()
-    except OSError as error:
-        raise FileError(folder, f"cannot be locked: {error.strerror or error}") from None
     try:
         yield waited
     finally:

@@ -8,40 +8,32 @@ import re
 import secrets
 from pathlib import Path
 
-from generator.files.reading import FileError
+from generator.files.reading import reported
 
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".new"
 _TEMPORARY = re.compile(rf"\..{{0,64}}\.[0-9a-f]{{12}}{re.escape(_SUFFIX)}", re.S)
 
 
-def write(path: Path, text: str | bytes, mode: int = 0o666) -> None:
+def write(path: Path, text: str | bytes) -> None:
     """Write a file, text in UTF-8, under a temporary name in its folder that no other process has, then rename it.
 
-    `mode` is its permissions, less those that the process's mask takes away. Raises `FileError` if that fails; the file
-    is then as it was, and nothing else is left in the folder.
+    Raises `FileError` if that fails; the file is then as it was, and nothing else is left in the folder.
     """
     data = text.encode() if isinstance(text, str) else text
     final = os.fspath(path)
     folder, name = os.path.split(final)
     # The name is cut, because a folder's entries have at most 255 bytes.
     temporary = os.path.join(folder, f".{name[:64]}.{secrets.token_hex(6)}{_SUFFIX}")
-    try:
-        handle = os.open(temporary, _CREATE, mode)
+    with reported(path, "written"):
         try:
-            try:
-                while data:
-                    data = data[os.write(handle, data) :]
-            finally:
-                os.close(handle)
+            with open(temporary, "xb") as file:
+                file.write(data)
             os.replace(temporary, final)
         except BaseException:
             # An interrupt may come after the renaming.
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError, ValueError):
                 os.unlink(temporary)
             raise
-    except (OSError, ValueError) as error:
-        raise FileError(path, f"cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
 def is_temporary(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Reading within limits, writing whole, one writer at a time, JSON that a schema describes; reports."""
 
 import os
+import resource
 import sys
 import threading
 from functools import partial
@@ -77,20 +78,16 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
         read_text(file)
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "file"
     write(path, "old")
-    real = os.write
-
-    def full(handle, data):
-        if len(data) < 3:
-            raise OSError(28, "No space left on device")
-        return real(handle, data[:1])
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(FileError, match="cannot be written: No space left"):
-        write(path, "newer")
-    monkeypatch.undo()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, limit[1]))
+    try:
+        with pytest.raises(FileError, match="cannot be written: File too large"):
+            write(path, "newer")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["file"]
     write(path, b"new")
     assert path.read_bytes() == b"new"

@@ -13,7 +13,7 @@ from tests.helpers.support import ROOT, python
 PRINTS = """\
 import sys
 from generator.files import standard_streams
-with standard_streams.replaced() as streams:
+with standard_streams.Streams() as streams:
     for stream in (sys.stdout, sys.stderr):
         for number in range(20_000):
             print(number, file=stream)
@@ -34,7 +34,7 @@ def reason(folder):
 
 def test_what_is_written_is_what_was_printed():
     code = "import sys\nfrom generator.files import standard_streams\nprint('a')\nbefore = sys.stdout\n"
-    code += "with standard_streams.replaced():\n    print('é', sys.stdout.isatty(), sys.stdout.fileno())\n"
+    code += "with standard_streams.Streams():\n    print('é', sys.stdout.isatty(), sys.stdout.fileno())\n"
     code += "    sys.stdout.buffer.write(b'raw\\n')\nprint('b', sys.stdout is before)\n"
     ran = python("-c", code, env={"PYTHONIOENCODING": "ascii"})
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "a\n\\xe9 False 1\nraw\nb True\n", "")
