@@ -16,6 +16,8 @@ from generator.language.errors import nearest
 from generator.plan.devices import DEVICES, of_gpu
 
 _Read = TypeVar("_Read")
+#: The most rounds of a comparison, and candidates of a trial.
+_MOST = 1_000_000
 
 
 def folder(text: str) -> Path:
@@ -25,10 +27,32 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def reported(read: Callable[[str], _Read]) -> Callable[[str], _Read]:
+    """`read`, with its ValueError raised as the error that argparse reports."""
+
+    def told(text: str) -> _Read:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return told
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    return reported(lambda text: whole_number(text, least, most))
+
+
+#: A number of processes that may be 0; one of processes or GPUs; any of at least 1; and a number above 0.
+workers, several = _whole(0, MOST_PROCESSES), _whole(1, MOST_PROCESSES)
+positive, above_0 = _whole(1, _MOST), reported(number_above_0)
+
 #: The types of values by the word that stands for them in the help, where it is not str.
-_TYPES = {"DIR": folder, **dict.fromkeys(("FILE", "SPEC", "SPEC|KERNEL", "FAMILY", "FOLDER"), Path)}
-#: The most rounds of a comparison, and candidates of a trial.
-_MOST = 1_000_000
+_TYPES = {
+    "DIR": folder,
+    **dict.fromkeys(("FILE", "SPEC", "SPEC|KERNEL", "FAMILY", "FOLDER"), Path),
+    **dict.fromkeys(("S", "SECONDS", "RATIO"), above_0),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -89,24 +113,3 @@ def add_shapes(parser: argparse._ActionsContainer, *, required: bool = False) ->
         help="N, K and the M of calls, as in 4096x14336,1-64,128 or M=1:8192:*2,N=4096,K=14336; or a file with one of "
         "these a line",
     )
-
-
-def reported(read: Callable[[str], _Read]) -> Callable[[str], _Read]:
-    """`read`, with its ValueError raised as the error that argparse reports."""
-
-    def told(text: str) -> _Read:
-        try:
-            return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return told
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    return reported(lambda text: whole_number(text, least, most))
-
-
-#: A number of processes that may be 0; one of processes or GPUs; any of at least 1; and a number above 0.
-workers, several = _whole(0, MOST_PROCESSES), _whole(1, MOST_PROCESSES)
-positive, above_0 = _whole(1, _MOST), reported(number_above_0)

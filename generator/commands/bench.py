@@ -9,14 +9,9 @@ from collections.abc import Sequence
 from generator.bench.benchmark_run import BenchmarkOptions, answer
 from generator.bench.plain_rows import FORMATS
 from generator.bench.suite import DEFAULT_SUITE, peers
-from generator.commands.argument_types import Parser, above_0, positive, reported, workers
+from generator.commands.argument_types import Parser, positive, reported, workers
 from generator.commands.command_line import status_of
 from generator.files.program import program
-
-_EPILOG = (
-    "Exit status: 0 done; 1 a result was wrong, a kernel failed or a file cannot be written; "
-    "2 the call, a spec or the suite is wrong."
-)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -25,12 +20,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
     made = Parser(
         "bench",
         "Time rendered kernels in the same rounds as torch's product, and check each against float64. "
         f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",
-        epilog=_EPILOG,
+        epilog="Exit status: 0 done; 1 a result was wrong, a kernel failed or a file cannot be written; "
+        "2 the call, a spec or the suite is wrong.",
         allow_abbrev=True,
     )
     made.option("specs SPEC", "time every kernel of these specs", nargs="*")
@@ -61,11 +56,9 @@ def parser() -> argparse.ArgumentParser:
     made.option("--html FILE", "write the results as one HTML page")
     made.option("--rounds N", "timed rounds (default 40)", type=positive)
     made.option(
-        "--seconds S",
-        "end the rounds of a comparison after about S seconds (default: the suite's limit, else none)",
-        type=above_0,
+        "--seconds S", "end the rounds of a comparison after about S seconds (default: the suite's limit, else none)"
     )
-    made.option("--bound RATIO", "count the ratios under RATIO (default: the suite's bound, else 1)", type=above_0)
+    made.option("--bound RATIO", "count the ratios under RATIO (default: the suite's bound, else 1)")
     made.option(
         "--by-rows", "also summarize by M, and with rows that are multiples of 16 bytes (default: as the suite says)"
     )

@@ -23,7 +23,6 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
     made = Parser(
         "explain",
         "Say what a spec renders, why each variant is there or left out, and what a call would run.",
@@ -74,4 +73,4 @@ def _in_order(text: str) -> WrittenSizes:
     if count > MOST_SIZES:
         raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {count} in {shown(text)}")
     *batch, m, n, k = found
-    return WrittenSizes(m, n, k, *batch)
+    return WrittenSizes(m, n, k, batch[0] if batch else ())

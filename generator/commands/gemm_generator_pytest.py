@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 
 import pytest
 
@@ -100,12 +100,9 @@ def _other() -> str | None:
         found = importlib.util.find_spec("generator")
     except (ImportError, ValueError):
         return "a module without a file"
-    return None if found is None or _is_own(found) else found.origin or "a folder without __init__.py"
-
-
-def _is_own(found: ModuleSpec) -> bool:
-    places = list(found.submodule_search_locations or ())
-    return bool(places) and all(PathFinder.find_spec(f"generator.{name}", places) is not None for name in _OWN)
+    places = [] if found is None else [*(found.submodule_search_locations or ())]
+    own = bool(places) and all(PathFinder.find_spec(f"generator.{name}", places) is not None for name in _OWN)
+    return None if found is None or own else found.origin or "a folder without __init__.py"
 
 
 _WARNED: pytest.StashKey[bool] = pytest.StashKey()

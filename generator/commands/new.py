@@ -17,7 +17,6 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
     made = Parser(
         "new",
         "Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",

@@ -21,7 +21,6 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
     made = Parser(
         "package",
         "Make a kernel repository of the Hugging Face Hub, or a wheel, of rendered families; "

@@ -35,11 +35,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
-    made = Parser(
-        "prepare",
-        "Compile the kernels that calls with the given sizes can run, into a Triton cache.",
-    )
+    made = Parser("prepare", "Compile the kernels that calls with the given sizes can run, into a Triton cache.")
     made.option("folder FOLDER", "the folder of a rendered family")
     add_device(made, "for which GPU", required=True)
     add_shapes(made, required=True)

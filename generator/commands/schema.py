@@ -9,7 +9,6 @@ from generator.language import schema
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
     return Parser(
         "schema",
         "Print a JSON Schema of the spec language, for editors that run yaml-language-server.",

@@ -5,15 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from generator.commands.argument_types import Parser, above_0, add_device, positive, several, workers
+from generator.commands.argument_types import Parser, add_device, positive, several, workers
 from generator.commands.command_line import status_of
 from generator.tune.tuning_call import CANDIDATES, TuningOptions, answer
-
-_EPILOG = (
-    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its GPU, or "
-    "there is no winner, no regret or nothing to report, and why is printed; "
-    "2 the call or a spec is wrong. A repeated call continues where the last one stopped."
-)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -22,12 +16,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
     made = Parser(
         "tune",
         "Measure which kernel and configuration is the fastest for each contract and size, and write the "
         "winners to a file; or, with --regret, how far from the fastest a family's own choice is.",
-        epilog=_EPILOG,
+        epilog="Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its "
+        "GPU, or there is no winner, no regret or nothing to report, and why is printed; 2 the call or a spec is wrong. "
+        "A repeated call continues where the last one stopped.",
     )
     made.option("specs SPEC", "families to tune; they are rendered first, and again with the winners", nargs="*")
     made.option(
@@ -58,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         nargs=2,
     )
     made.option("--trust", "with --import: write its tiles as winners, without a measurement")
-    made.option("--budget SECONDS", "start no measurement after this time", type=above_0)
+    made.option("--budget SECONDS", "start no measurement after this time")
     made.option("--gpus N", "GPUs to measure on, one problem each (default 1)", type=several)
     made.option(
         "--executor MODULE:CALLABLE",
