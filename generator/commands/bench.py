@@ -80,16 +80,11 @@ def parse(argv: Sequence[str]) -> BenchmarkOptions:
         printing = "--table" if call.table else "--summary"
         if call.json is None:
             made.error(f"{printing} prints a results file: name it with --json FILE")
-        if measuring := _of_measuring(call):
+        names = {"SPEC": "specs", "--peer": "peers"}
+        names |= {f"--{name}": name for name in ("shapes", "rounds", "seconds", "configs")}
+        plain = BenchmarkOptions()
+        if measuring := [option for option, name in names.items() if getattr(call, name) != getattr(plain, name)]:
             made.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
     if call.shapes is not None and (call.suite is not None or not call.specs):
         made.error("--shapes goes with SPEC; a suite has its own shapes")
     return call
-
-
-def _of_measuring(call: BenchmarkOptions) -> list[str]:
-    """The options of a call that say what is measured, or how."""
-    plain = BenchmarkOptions()
-    names = {"SPEC": "specs", "--peer": "peers"}
-    names |= {f"--{name}": name for name in ("shapes", "rounds", "seconds", "configs")}
-    return [option for option, name in names.items() if getattr(call, name) != getattr(plain, name)]

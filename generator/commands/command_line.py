@@ -77,18 +77,15 @@ def _run(arguments: list[str]) -> int:
     if missing is not None:
         how = "pip install . in a checkout of the generator"
         raise CallError(f"{missing} is not installed; install it with: {how}")
-    named = bool(arguments) and arguments[0] in COMMANDS
-    return _command(arguments[0])(arguments[1:]) if named else _render(arguments)
-
-
-def _command(name: str) -> Callable[[list[str]], int]:
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS:
+        return _render(arguments)
     if name in _WITH_TORCH:
         try:
             os.getcwd()
         except OSError:
             raise CallError(f"{name}: the current folder does not exist any more; change to one that does") from None
-    found: Callable[[list[str]], int] = imported(f"generator.commands.{name}", name).main
-    return found
+    return int(imported(f"generator.commands.{name}", name).main(arguments[1:]))
 
 
 def imported(module: str, command: str) -> Any:
@@ -108,5 +105,4 @@ def _render(arguments: list[str]) -> int:
         legal = f"{nearest(word, COMMANDS)}; a spec is rendered without a command: {program()} SPEC.yaml"
         raise CallError(f"there is no command and no file {word!r}; {legal}")
     options = render.parser().parse_args(arguments)
-    status: int = imported("generator.emit.rendering_report", "rendering").run(options)
-    return status
+    return int(imported("generator.emit.rendering_report", "rendering").run(options))

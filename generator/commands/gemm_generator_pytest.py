@@ -6,8 +6,9 @@ The wheel has this file as a top-level module, because pytest loads it in every 
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
-import warnings
 from importlib.machinery import PathFinder
 
 import pytest
@@ -21,30 +22,24 @@ _OWN = ("epilogue", "lowering", "verify")
 
 def add_options(parser: pytest.Parser) -> None:
     """Add the options; `--help` lists them under the plugin's name. Raises ValueError if they are there."""
-    group = parser.getgroup("gemm-generator", "verification of rendered GEMM kernels")
-    group.addoption(
+    option = parser.getgroup("gemm-generator", "verification of rendered GEMM kernels").addoption
+    option(
         "--gemm-family", action="append", default=[], metavar="DIR", help="verify the kernels of this rendered family"
     )
-    group.addoption(
-        "--gemm-level", action="append", choices=LEVELS, help="only this level (default: all that the machine has)"
-    )
-    group.addoption(
+    option("--gemm-level", action="append", choices=LEVELS, help="only this level (default: all that the machine has)")
+    option(
         "--gemm-target", action="append", default=[], metavar="TARGET", help="compile for it (default: each kernel's)"
     )
-    group.addoption(
+    option(
         "--gemm-coverage",
         default="pairs",
         metavar="all|pairs|triples|kernels|N%",
         help="which launches to compile (default: enough for every pair of axis values)",
     )
-    group.addoption("--gemm-shard", default="1/1", metavar="I/N", help="only the I-th of N parts of equal cost")
-    group.addoption(
-        "--gemm-allow-undecided", action="store_true", help="jobs that are not proved are expected failures (xfail)"
-    )
-    group.addoption(
-        "--gemm-cache", metavar="DIR", help="folder of the result cache (default: in the user's cache folder)"
-    )
-    group.addoption("--gemm-fresh", action="store_true", help="run every job again and ignore cached results")
+    option("--gemm-shard", default="1/1", metavar="I/N", help="only the I-th of N parts of equal cost")
+    option("--gemm-allow-undecided", action="store_true", help="jobs that are not proved are expected failures (xfail)")
+    option("--gemm-cache", metavar="DIR", help="folder of the result cache (default: in the user's cache folder)")
+    option("--gemm-fresh", action="store_true", help="run every job again and ignore cached results")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -55,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def pytest_configure(config: pytest.Config) -> None:
     """Report a project's own `generator` that can be imported already: in the current folder, or beside a conftest."""
-    _warn(config, early=True)
+    _warn(config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,7 +64,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         plugin.pytest_collection_modifyitems(session, config, items)
 
 
-def _warn(config: pytest.Config, *, early: bool = False) -> None:
+def _warn(config: pytest.Config) -> None:
     """Warn once of a `generator` that is not this package's; raise `UsageError` if the session needs this package's."""
     if config.pluginmanager.hasplugin(_PLUGIN) or config.stash.get(_WARNED, False):
         return
@@ -84,14 +79,9 @@ def _warn(config: pytest.Config, *, early: bool = False) -> None:
         )
     if hasattr(config, "workerinput"):
         return
-    try:
-        if early:
-            config.issue_config_time_warning(pytest.PytestWarning(told), stacklevel=2)
-        else:
-            warnings.warn(pytest.PytestWarning(told), stacklevel=2)
-    except pytest.PytestWarning:
-        # A project that makes errors of warnings keeps its tests.
-        pass
+    # A project that makes errors of warnings keeps its tests.
+    with contextlib.suppress(pytest.PytestWarning):
+        config.issue_config_time_warning(pytest.PytestWarning(told), stacklevel=2)
 
 
 def _other() -> str | None:

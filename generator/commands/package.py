@@ -16,8 +16,7 @@ def main(argv: list[str]) -> int:
     if options.format != "cubin":
         return package(options)
     # It compiles, which needs torch and Triton; the other formats need neither.
-    status: int = imported("generator.commands.package_cubin", "package --format cubin").run(options)
-    return status
+    return int(imported("generator.commands.package_cubin", "package --format cubin").run(options))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -23,10 +23,7 @@ _SHAPE = re.compile(rf"([0-9]+)x([0-9]+)((?:,{_SIZE})+)")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Compile what calls of a family's functions with these sizes can run; return 0.
-
-    Raises `CallError` for a wrong command line, before anything is compiled.
-    """
+    """Compile what calls with these sizes can run and return 0; before, raises `CallError` for a wrong command line."""
     call = parser().parse_args(argv)
     device = named(call.device)
     shapes, batch = shapes_of(call.shapes, call.batch, 0)

@@ -21,8 +21,8 @@ def parser() -> argparse.ArgumentParser:
         "Measure which kernel and configuration is the fastest for each contract and size, and write the "
         "winners to a file; or, with --regret, how far from the fastest a family's own choice is.",
         epilog="Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its "
-        "GPU, or there is no winner, no regret or nothing to report, and why is printed; 2 the call or a spec is wrong. "
-        "A repeated call continues where the last one stopped.",
+        "GPU, or there is no winner, no regret or nothing to report, and why is printed; 2 the call or a spec is "
+        "wrong. A repeated call continues where the last one stopped.",
     )
     made.option("specs SPEC", "families to tune; they are rendered first, and again with the winners", nargs="*")
     made.option(

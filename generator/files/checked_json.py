@@ -50,11 +50,10 @@ class Schema:
             raise Wrong(first + error.lineno - 1, f"is not JSON: {error.msg}") from None
         except RecursionError:
             raise Wrong(first, "is nested too deeply") from None
-        except _Literal as error:
-            raise Wrong(first + text.count("\n", 0, max(0, text.find(error.literal))), str(error)) from None
         except ValueError as error:
-            # An integer of thousands of digits, which Python refuses to read.
-            raise Wrong(first, str(error)) from None
+            # Of a literal, or without one of an integer of thousands of digits, which Python refuses to read.
+            reason, literal = (*error.args, "")[:2]
+            raise Wrong(first + text.count("\n", 0, max(0, text.find(literal))), reason) from None
         self.check(found, text, first)
         return found
 
@@ -82,16 +81,10 @@ class Schema:
             raise FileError(path, error.reason, error.line) from None
 
 
-class _Literal(ValueError):
-    def __init__(self, literal: str, reason: str) -> None:
-        super().__init__(reason)
-        self.literal = literal
-
-
 def _finite(literal: str) -> float:
     value = float(literal)
     if not math.isfinite(value):
-        raise _Literal(literal, f"{literal} is not a finite number")
+        raise ValueError(f"{literal} is not a finite number", literal)
     return value
 
 
@@ -100,7 +93,7 @@ def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
-        raise _Literal(json.dumps(repeated, ensure_ascii=False), f"the key {repeated!r} appears twice")
+        raise ValueError(f"the key {repeated!r} appears twice", json.dumps(repeated, ensure_ascii=False))
     return found
 
 

@@ -106,6 +106,4 @@ def _in_place(path: Path) -> bool:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
         return False
-    if os.path.abspath(path).startswith(_DESCRIPTORS):
-        return True
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return os.path.abspath(path).startswith(_DESCRIPTORS) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -38,7 +38,11 @@ class Streams:
     """Standard output and error, replaced until the end of the context, if it is one, else of the process."""
 
     def __init__(self) -> None:
-        _open_closed_descriptors()
+        # The next file that is opened would get the number of a descriptor that the caller has closed, the lowest that
+        # is free, and be mixed with what a library or another process prints.
+        while (opened := os.open(os.devnull, os.O_RDWR)) < 3:
+            os.set_inheritable(opened, True)
+        os.close(opened)
         self._before = {name: getattr(sys, name) for name in _NAMES}
         self._raw: dict[str, _Lenient] = {}
         codecs.register_error(_SHOWN, _shown)
@@ -100,14 +104,3 @@ def _shown(error: UnicodeError) -> tuple[str | bytes, int]:
     error.end = error.start + 1
     is_byte = "\udc80" <= error.object[error.start] <= "\udcff"
     return codecs.lookup_error("surrogateescape" if is_byte else "backslashreplace")(error)
-
-
-def _open_closed_descriptors() -> None:
-    """Open the null device for each of the descriptors 0 to 2 that the caller has closed.
-
-    The next file that is opened would get the number, and be mixed with what a library or another process prints.
-    """
-    # The lowest number that is free is taken.
-    while (opened := os.open(os.devnull, os.O_RDWR)) < 3:
-        os.set_inheritable(opened, True)
-    os.close(opened)
