@@ -1,7 +1,4 @@
-"""Types of command-line arguments of several commands.
-
-The functions that convert an argument raise argparse.ArgumentTypeError for an invalid value.
-"""
+"""The parser of a command, and types of its arguments, which raise argparse.ArgumentTypeError for a wrong value."""
 
 from __future__ import annotations
 

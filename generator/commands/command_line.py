@@ -73,10 +73,8 @@ def status_of(work: Callable[[_Options], int], options: _Options, command: str) 
 
 
 def _run(arguments: list[str]) -> int:
-    missing = next((name for name in sorted(_REQUIRED) if importlib.util.find_spec(name) is None), None)
-    if missing is not None:
-        how = "pip install . in a checkout of the generator"
-        raise CallError(f"{missing} is not installed; install it with: {how}")
+    if missing := next((name for name in sorted(_REQUIRED) if importlib.util.find_spec(name) is None), None):
+        raise CallError(f"{missing} is not installed; install it with: pip install . in a checkout of the generator")
     name = arguments[0] if arguments else ""
     if name not in COMMANDS:
         return _render(arguments)

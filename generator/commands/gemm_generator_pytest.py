@@ -66,17 +66,14 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 def _warn(config: pytest.Config) -> None:
     """Warn once of a `generator` that is not this package's; raise `UsageError` if the session needs this package's."""
-    if config.pluginmanager.hasplugin(_PLUGIN) or config.stash.get(_WARNED, False):
-        return
-    other = _other()
-    if other is None:
+    aside = config.pluginmanager.hasplugin(_PLUGIN) or config.stash.get(_WARNED, False)
+    if aside or (other := _other()) is None:
         return
     config.stash[_WARNED] = True
     told = f"gemm-generator: 'generator' is {other} here, not the package of that name, whose plugin stands aside"
     if config.getoption("--gemm-family"):
-        raise pytest.UsageError(
-            f"{told}: give --gemm-family in a run from another folder, without this project's tests"
-        )
+        how = "give --gemm-family in a run from another folder, without this project's tests"
+        raise pytest.UsageError(f"{told}: {how}")
     if hasattr(config, "workerinput"):
         return
     # A project that makes errors of warnings keeps its tests.

@@ -29,7 +29,6 @@ def run(options: argparse.Namespace) -> int:
         raise CallError(f"package: --format cubin: {family.name} {told}")
     # What is compiled is what was proved.
     packed_files(family)
-    assert options.device is not None and options.shapes is not None
     device = named(options.device)
     shapes, count = shapes_of(options.shapes, "1" if options.batch is None else options.batch, 1)
     if empty := next((shape for shape in shapes if 0 in (shape.n, shape.k)), None):

@@ -17,9 +17,8 @@ from generator.plan.devices import named
 from generator.problem.written_sizes import written_sizes
 from generator.verify.ahead_of_time import ProductSizes, prepare
 
-#: A size or a range, which `sizes_of` reads.
-_SIZE = r"[0-9]+(?:[-:][0-9:*]+)?"
-_SHAPE = re.compile(rf"([0-9]+)x([0-9]+)((?:,{_SIZE})+)")
+#: N, K, and sizes or ranges, which `sizes_of` reads.
+_SHAPE = re.compile(r"([0-9]+)x([0-9]+)((?:,[0-9]+(?:[-:][0-9:*]+)?)+)")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -59,15 +59,16 @@ class Schema:
 
     def check(self, found: object, text: str = "", first: int = 1) -> None:
         """Check a value, which `text` holds; raises `Wrong` with its line."""
-        check = self._check
         import fastjsonschema
 
         try:
-            check(found)
+            self._check(found)
         except fastjsonschema.JsonSchemaValueException as error:
             path = [str(step) for step in error.path[1:]]
             told = str(error.message).removeprefix(str(error.name)).strip()
-            reason = f"{'.'.join(path) or 'the value'} {told}, found {_shown(error.value)}"
+            value = json.dumps(error.value)
+            value = value if len(value) <= 60 else f"{value[:57]}..."
+            reason = f"{'.'.join(path) or 'the value'} {told}, found {value}"
             raise Wrong(first + line_of(text, path) - 1, reason) from None
         except RecursionError:
             raise Wrong(first, "is nested too deeply") from None
@@ -95,11 +96,6 @@ def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         repeated = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {repeated!r} appears twice", json.dumps(repeated, ensure_ascii=False))
     return found
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=True)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def line_of(text: str, path: Iterable[str]) -> int:

@@ -17,8 +17,7 @@ _ROOT = str(Path(__file__).parents[2])
 
 def end_with_parent() -> None:
     """From now on, end this worker of `multiprocessing` as soon as its parent has ended, by SIGKILL too."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
+    if (parent := multiprocessing.parent_process()) is None:
         return
 
     def work() -> None:

@@ -13,7 +13,6 @@ import select
 import sys
 from typing import Any
 
-_NAMES = ("stdout", "stderr")
 #: The error handler that encodes the bytes of a path as they are, and other characters as escapes.
 _SHOWN = "generator.shown"
 
@@ -38,18 +37,18 @@ class Streams:
     """Standard output and error, replaced until the end of the context, if it is one, else of the process."""
 
     def __init__(self) -> None:
-        # The next file that is opened would get the number of a descriptor that the caller has closed, the lowest that
-        # is free, and be mixed with what a library or another process prints.
+        # The next file that is opened takes the lowest free descriptor. If the caller has closed 0, 1 or 2, the file
+        # would be mixed with what a library or another process prints, so the null device takes these.
         while (opened := os.open(os.devnull, os.O_RDWR)) < 3:
             os.set_inheritable(opened, True)
         os.close(opened)
-        self._before = {name: getattr(sys, name) for name in _NAMES}
+        self._before = {name: getattr(sys, name) for name in ("stdout", "stderr")}
         self._raw: dict[str, _Lenient] = {}
         codecs.register_error(_SHOWN, _shown)
         # Python escapes bytes of paths so where the system's settings have no encoding for them.
         kept = ("surrogateescape", _SHOWN)
         self._ascii_only = any(getattr(stream, "errors", "") in kept for stream in self._before.values())
-        for handle, name in enumerate(_NAMES, 1):
+        for handle, name in enumerate(self._before, 1):
             self._replace(name, handle)
 
     def _replace(self, name: str, handle: int) -> None:
