@@ -69,20 +69,15 @@ def comparable_body(v: Variant) -> tuple[str, ...]:
         indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
         result = f"{result} * {indices}"
     if v.traits.decodes:
-        told, decoding = _decoding(v)
-        lines, result = [*lines, told], f"{result} + {decoding}"
+        # All multiprocessors read the elements and write them.
+        b = v.dtype.stored_b
+        time = f"{(b.bits + b.multiplied_bits) / 8 / _BYTES * _rate(v):.2f}"
+        lines.append(f"# Decoding an element of B takes as long as {time} products.")
+        result = f"{result} + K * {_columns(v, 'N')} * {time}"
     if v.traits.twice:
         lines.append(f"# The launch of the second kernel takes as long as {round(_LAUNCH * _rate(v)):_} products.")
         result = f"{result} + {round(_LAUNCH * _rate(v)):_}"
     return (*lines, result)
-
-
-def _decoding(v: Variant) -> tuple[str, str]:
-    """The comment on the cost of decoding B, and its term: all multiprocessors read the elements and write them."""
-    b = v.dtype.stored_b
-    products = (b.bits + b.multiplied_bits) / 8 / _BYTES * _rate(v)
-    columns = "N" if v.epilogue.order is None else "2 * N"
-    return f"# Decoding an element of B takes as long as {products:.2f} products.", f"K * {columns} * {products:.2f}"
 
 
 def seconds(v: Variant, config: Mapping[str, int], sizes: tuple[int, ...], device: Device) -> float:
@@ -114,14 +109,13 @@ def _function(body: tuple[str, ...]) -> Callable[..., float]:
 def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     """The lines of `cost(row)`; if `bounded`, the cost is not less than that of loading the tiles."""
     t = v.traits
-    columns = "2 * n" if v.epilogue.order is not None else "n"
-    loaded = loaded_columns(v, columns)
+    loaded = loaded_columns(v, _columns(v, "n"))
     tiles = "triton.cdiv(M, m) * triton.cdiv(N, n)"
     if v.symmetric:
         # Those on and above the diagonal.
         tiles = "triton.cdiv(M, 2 * n) * (n // m) * (triton.cdiv(N, n) // 2 * 2 + 1)"
     programs = f"{'B * ' * v.products.several}{tiles}{' * parts' * t.splits}"
-    beside = " + m * n * 4" * staged(v)
+    result = " + m * n * 4" * staged(v)
     lines = ['m, n, depth = row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"] * row["num_stages"]']
     if not t.tiled:
         lines = ["m, n, depth = 1, 1, 1"]
@@ -129,17 +123,11 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
         lines.append('parts, step = row["SPLIT"], row["BLOCK_K"]')
     elif t.walks_steps:
         lines.append('step = row["BLOCK_K"]')
-    beside_products = _beside_products(v)
-    ieee = v.dtype.precision == "ieee"
-    told = " (the matrix unit has at least 64 rows)"
-    if ieee:
-        factor, because = _longer(v)
-        told = f" (times {factor}: {because})" if factor else ""
+    comments, area = _products(v)
     lines += [
         f"turns = triton.cdiv({programs}, multiprocessors)",
-        f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {width(v)}{beside})))",
-        f"# Products of a step{told}, and the load latency that is not hidden.",
-        *beside_products,
+        f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {width(v)}{result})))",
+        *comments,
     ]
     # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
     share = "turns"
@@ -148,54 +136,58 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     elif t.walks_steps:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
-    latency = _IEEE_LATENCY if ieee else _CONVERTED_LATENCY if v.dtype.stored_b.converted else _LATENCY
-    each = f"{_area(v)} + {latency} / (depth * resident)"
+    latency = _CONVERTED_LATENCY if v.dtype.stored_b.converted else _LATENCY
+    each = f"{area} + {_IEEE_LATENCY if v.dtype.precision == 'ieee' else latency} / (depth * resident)"
     products = f"{share} * ({each})"
-    if beside_products:
+    if len(comments) > 1:
         lines.append(f"each = {each}")
         products = f"{share} * each"
     why, sums = _partial_sums(v)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
-        return (
-            *lines,
+        lines += [
             f"products = {products}",
             "# Loading an element takes as long as 47 products, and longer if less than 154,000 bytes are in flight.",
             f'under_way = resident * (m + {loaded}) * max(depth - row["BLOCK_K"], row["BLOCK_K"]) * {width(v)}',
             f"loads = {share} * (m + {loaded}) * 47 * max(1, 154_000 / under_way)",
-            *why,
-            f"return max(products, loads){sums}",
-        )
-    if t.splits:
-        return (*lines, f"sums = {products}", *why, f"return sums{sums}")
+        ]
+        products = "max(products, loads)"
+    elif t.splits:
+        lines.append(f"sums = {products}")
+        products = "sums"
     return (*lines, *why, f"return {products}{sums}")
 
 
-def _area(v: Variant) -> str:
-    """The products of a tile for each index along K; the matrix unit, which fp32 does not use, has at least 64 rows."""
-    columns = "2 * n" if v.epilogue.order is not None else "n"
+def _columns(v: Variant, n: str) -> str:
+    """The columns of B of `n` columns of the result."""
+    return n if v.epilogue.order is None else f"2 * {n}"
+
+
+def _products(v: Variant) -> tuple[list[str], str]:
+    """The comments on the products of a tile for each index along K, and their number.
+
+    The matrix unit, which fp32 does not use, has at least 64 rows. Plain arithmetic adds to the products.
+    """
+    columns, told, gated = _columns(v, "n"), " (the matrix unit has at least 64 rows)", v.epilogue.order is not None
     if v.dtype.precision == "ieee":
-        factor, _ = _longer(v)
-        return f"{factor and f'{factor} * '}m * {columns}"
-    if v.epilogue.order is not None:
-        area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
+        factor, because = (_BY_COLUMN, "K is contiguous on the right") if by_column(v) else ("", "")
+        if v.product == "summed":
+            factor, because = _SUMMED, "each is of two loads"
+        told = f" (times {factor}: {because})" if factor else ""
+        area = f"{factor and f'{factor} * '}m * {columns}"
+    elif v.product == "exchanged":
+        area = f"m * max({columns}, {128 if gated else 64})"
     else:
-        area = "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
+        area = f"{'2 * ' * gated}max(m, 64) * n"
+    comments = [f"# Products of a step{told}, and the load latency that is not hidden."]
     if v.dtype.stored_b.converted:
-        area += f" + {columns} * {_conversion(v)}"
-    return area + f' + m * {columns} * {_SCALING} // row["BLOCK_K"]' * _scales_steps(v)
-
-
-def _conversion(v: Variant) -> int:
-    """The products in the time of a conversion of an element of B."""
-    return _CONVERSION[v.product] - _IN_FRAGMENTS * v.dtype.fragments
-
-
-def _longer(v: Variant) -> tuple[str, str]:
-    """How much longer products of fp32 without the matrix unit take, and why; nothing where they do not."""
-    if v.product == "summed":
-        return _SUMMED, "each is of two loads"
-    return (_BY_COLUMN, "K is contiguous on the right") if by_column(v) else ("", "")
+        time = _CONVERSION[v.product] - _IN_FRAGMENTS * v.dtype.fragments
+        comments.append(f"# Converting an element of B takes as long as {time} products, and each step waits for it.")
+        area += f" + {columns} * {time}"
+    if any(storage.scales_sums for storage in v.dtype.stored):
+        comments.append(f"# Scaling an element of a step's sum takes as long as {_SCALING} products.")
+        area += f' + m * {columns} * {_SCALING} // row["BLOCK_K"]'
+    return comments, area
 
 
 def by_column(v: Variant) -> bool:
@@ -203,22 +195,6 @@ def by_column(v: Variant) -> bool:
     if v.product == "summed":
         return False
     return v.layout.a != "column" if v.product == "exchanged" else v.layout.b != "row"
-
-
-def _scales_steps(v: Variant) -> bool:
-    """Whether the sum of each step is multiplied by scales."""
-    return any(storage.scales_sums for storage in v.dtype.stored)
-
-
-def _beside_products(v: Variant) -> tuple[str, ...]:
-    """The comments on what plain arithmetic adds to the products."""
-    found = []
-    if v.dtype.stored_b.converted:
-        told = f"# Converting an element of B takes as long as {_conversion(v)} products, and each step waits for it."
-        found.append(told)
-    if _scales_steps(v):
-        found.append(f"# Scaling an element of a step's sum takes as long as {_SCALING} products.")
-    return tuple(found)
 
 
 def _partial_sums(v: Variant) -> tuple[tuple[str, ...], str]:

@@ -57,18 +57,16 @@ def family_costs(family: Family) -> FamilyCosts:
             # The choice is the same for any number of products, too.
             v = replace(v, batch=DEFAULTS["batch"])
         batched = batched or v.products.several
-        made = _function(v)
+        made, how = _function(v), kernel.how
         functions.setdefault(made.name, made)
-        how = kernel.how
         contracts.setdefault(kernel.variant.contract, {})[how] = made.name
         if not v.loading.descriptors:
             refused = {target for target in TARGETS if legality.why_not_on(v, target) is not None}
             illegal[how] = illegal.get(how, refused) & refused
-    uses: dict[str, Counter[str]] = {}
-    for kernels in contracts.values():
-        for how, name in kernels.items():
-            uses.setdefault(how, Counter())[name] += 1
-    common = {how: count.most_common(1)[0][0] for how, count in uses.items()}
+    common = {
+        how: Counter(kernels[how] for kernels in contracts.values() if how in kernels).most_common(1)[0][0]
+        for how in dict.fromkeys(how for kernels in contracts.values() for how in kernels)
+    }
     own = {
         contract: tuple((how, name) for how, name in kernels.items() if name != common[how])
         for contract, kernels in contracts.items()
@@ -92,12 +90,10 @@ def _function(v: Variant) -> CostFunction:
 
 def _words(v: Variant) -> Iterator[tuple[str, str]]:
     """What the lines of the cost of a variant depend on, each as a word of a name and as text."""
-    if v.traits.divides_k:
-        # The blocks of a tile cost what the tile costs.
-        schedule = SPLIT_K if v.traits.pairs else v.schedule
-        yield schedule, f"Tiles of several programs ({schedule})"
-    else:
-        yield "tiles", "Tiles of one program each"
+    # The blocks of a tile cost what the tile costs.
+    schedule = SPLIT_K if v.traits.pairs else v.schedule
+    several = (schedule, f"Tiles of several programs ({schedule})")
+    yield several if v.traits.divides_k else ("tiles", "Tiles of one program each")
     if v.products.several:
         yield "batched", "batched"
     if v.epilogue.order is not None:

@@ -6,6 +6,7 @@ are not among them: at no measured size of equal groups was one of them faster.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -88,8 +89,7 @@ def operators(family: Family) -> tuple[AtenContract, ...]:
     found = []
     for name, kernels in family.contracts.items() if "aten" in family.spec.backends else ():
         v = kernels[0].variant
-        known = operator_of(v)
-        if known is not None:
+        if known := operator_of(v):
             # Torch copies a matrix before it adds to it, which measurements of the product alone do not show.
             as_measured = v.epilogue.word in ("none", "bias")
             names = [x for x in portfolio.similar(v) if x.startswith(f"{v.products.prefix}_")]
@@ -115,10 +115,9 @@ def rules(family: Family, found: Sequence[AtenContract]) -> dict[tuple[str, str]
     """The rule of each device and class; of several files, the first that has one counts."""
     wanted = dict.fromkeys(each.rule for each in found if each.rule)
     made: dict[tuple[str, str], Sequence[Sequence[object]]] = {}
-    for each in family.measured:
-        for name in wanted:
-            if name in each.aten:
-                made.setdefault((each.device, name), each.aten[name])
+    for each, name in itertools.product(family.measured, wanted):
+        if name in each.aten:
+            made.setdefault((each.device, name), each.aten[name])
     return made
 
 

@@ -95,8 +95,7 @@ def bake(family: Family) -> Baked:
     by_device: dict[str, list[Measured]] = {}
     for found in family.measured:
         by_device.setdefault(found.device, []).append(found)
-    like, won, rates = [], [], []
-    errors = [0.0]
+    like, won, rates, errors = [], [], [], [0.0]
     for device, measured in by_device.items():
         groups, own = _groups(contracts, measured)
         tables = {
@@ -176,18 +175,15 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
         if SHIPPED and (family.spec.path.parent / str(found.file)).resolve().is_relative_to(SHIPPED):
             continue
         unfit: dict[tuple[str, str], list[str]] = {}
-        fit = []
+        fit: list[Winner] = []
         for winner in found.winners:
             if winner.contract in contracts and (reason := _why_unfit(contracts[winner.contract], winner)):
                 unfit.setdefault((winner.contract, reason), []).append("x".join(map(str, winner.sizes)))
             else:
                 fit.append(winner)
         for (name, reason), sizes in unfit.items():
-            more = f" and {len(sizes) - 3} more" if len(sizes) > 3 else ""
-            yield (
-                str(found.file),
-                f"winner of {name} at {', '.join(sizes[:3])}{more} does not enter the family: {reason}",
-            )
+            listed = ", ".join(sizes[:3]) + (f" and {len(sizes) - 3} more" if len(sizes) > 3 else "")
+            yield str(found.file), f"winner of {name} at {listed} does not enter the family: {reason}"
         own = [entry for entry in entries([replace(found, winners=tuple(fit))]) if entry[0] in contracts]
         lacking = Counter(how for name, how, row in own if contracts[name].index(name, how, row) is None)
         if lacking:
@@ -228,11 +224,7 @@ def _sources(contract: _Contract, measured: Sequence[Measured]) -> tuple[str, ..
     sizes = Counter(name for name, _ in {(each.contract, each.sizes) for found in measured for each in found.winners})
     rated = {entry.contract for found in measured for entry in found.fitted}
     enough = {name for name in rated if sizes[name] >= _SIZES}
-    some = itertools.chain(
-        (name for name in contract.similar if name in enough),
-        (name for name in contract.similar if name in rated),
-        (name for name in contract.similar if name in sizes),
-    )
+    some = (name for those in (enough, rated, sizes) for name in contract.similar if name in those)
     source = next(some, contract.name)
     gates = (name for name in similar_gates(contract.variant) if name in enough)
     return (*itertools.islice(gates, source != contract.name), source)
@@ -257,11 +249,10 @@ def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> 
 def _rates(contract: _Contract, source: str, measured: Sequence[Measured]) -> dict[str, dict[int, str]]:
     """How -> configuration -> rates; of several files, the first counts."""
     found: dict[str, dict[int, str]] = {}
-    for entry in (entry for each in measured for entry in each.fitted):
-        if entry.contract == source:
-            index = contract.index(source, entry.how, entry.row)
-            if index is not None:
-                found.setdefault(entry.how, {}).setdefault(index, _literal(entry.rates))
+    for entry in (entry for each in measured for entry in each.fitted if entry.contract == source):
+        index = contract.index(source, entry.how, entry.row)
+        if index is not None:
+            found.setdefault(entry.how, {}).setdefault(index, _literal(entry.rates))
     return found
 
 
