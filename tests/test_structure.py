@@ -30,7 +30,7 @@ BOUNDS = {
     "lowering": 4401,
     "emit": 7158,
     "runtime": 8637,
-    "cost": 735,
+    "cost": 728,
     "problem": 2122,
     "verify": 7227,
     "bounds": 5620,

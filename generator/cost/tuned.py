@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from generator.language.errors import nearest
 from generator.language.measured_winners import Measured, Rates, Winner
@@ -17,6 +18,8 @@ from generator.plan.kernels import Family, Kernel
 from generator.plan.portfolio import SHIPPED, adapted, entries, halves, similar, similar_gates, tile_of, widened
 from generator.plan.resources import scaled_in_turn, serialised
 
+#: Sizes -> how and configuration of the fastest kernel.
+_Winners: TypeAlias = dict[tuple[int, ...], tuple[str, int]]
 #: Rates that were fitted to fewer sizes of a contract than this count only if no similar contract has others.
 _SIZES = 8
 
@@ -48,10 +51,6 @@ class _Contract:
     targets: tuple[str, ...]
     kernels: Mapping[str, Kernel]
 
-    @property
-    def name(self) -> str:
-        return self.variant.contract
-
     @cached_property
     def similar(self) -> tuple[str, ...]:
         products, names = self.variant.products, tuple(similar(self.variant))
@@ -70,10 +69,8 @@ class _Contract:
         table, half = self.tables.get(how, ()), halves(self.variant, contract)
         if row in table and not half:
             return table.index(dict(row))
-        if how not in self.kernels:
-            return None
-        variant = self.kernels[how].variant
-        if half and (serialised(variant) or scaled_in_turn(variant)):
+        variant = self.kernels[how].variant if how in self.kernels else None
+        if variant is None or (half and (serialised(variant) or scaled_in_turn(variant))):
             return None
         try:
             tile = tile_of(variant, row)
@@ -82,11 +79,6 @@ class _Contract:
         # A tile of more columns takes another time.
         found = row_of_tile(variant, adapted(variant, contract, tile, self.targets))
         return table.index(found) if found in table and not widened(variant, contract, tile) else None
-
-    def sizes(self, contract: str, measured: tuple[int, ...]) -> tuple[int, ...]:
-        """The sizes of this contract for which a winner of `contract` stands."""
-        *before, columns, k = measured
-        return (*before, columns // 2, k) if halves(self.variant, contract) else measured
 
 
 def bake(family: Family) -> Baked:
@@ -103,7 +95,8 @@ def bake(family: Family) -> Baked:
         }
         used = {source for sources, names in groups if tables[names[0]][1] for source in sources}
         errors += [each.error for each in measured if any(entry.contract in used for entry in each.fitted)]
-        like += [(device, other, first) for _, (first, *others) in groups for other in others]
+        alike = [(device, other, first) for _, (first, *others) in groups for other in others]
+        like += sorted(alike, key=lambda entry: list(contracts).index(entry[1]))
         for name in sorted(contracts):
             shared, rows = tables.get(name, ({}, {}))
             # Winners of the contract itself come before those of the contract that stands for it.
@@ -114,14 +107,12 @@ def bake(family: Family) -> Baked:
                 rates.append((device, name, tuple((how, tuple(sorted(rows[how].items()))) for how in sorted(rows))))
     entered = {device for device, _, _ in (*won, *rates)}
     devices = tuple(DEVICES[slug(name)] for name in by_device if name in entered and slug(name) in DEVICES)
-    order = list(contracts)
-    like.sort(key=lambda entry: (list(by_device).index(entry[0]), order.index(entry[1])))
     return Baked(f"{max(errors):.1%}", tuple(like), tuple(won), tuple(rates), devices)
 
 
 def _groups(
     contracts: Mapping[str, _Contract], measured: Sequence[Measured]
-) -> tuple[list[tuple[tuple[str, ...], list[str]]], dict[str, dict[tuple[int, ...], tuple[str, int]]]]:
+) -> tuple[list[tuple[tuple[str, ...], list[str]]], dict[str, _Winners]]:
     """The contracts that share measurements of one device, after the contracts that these are of; and own winners.
 
     They have equal configurations of the kernels that they share, and their tables the name of the first. The winners
@@ -147,9 +138,9 @@ def _groups(
 
 def _tables(
     contracts: Sequence[_Contract], sources: Sequence[str], measured: Sequence[Measured]
-) -> tuple[dict[tuple[int, ...], tuple[str, int]], dict[str, dict[int, str]]]:
+) -> tuple[_Winners, dict[str, dict[int, str]]]:
     """The winners and the rates of contracts that share them; the first contract, and the first source, counts."""
-    won: dict[tuple[int, ...], tuple[str, int]] = {}
+    won: _Winners = {}
     rates: dict[str, dict[int, str]] = {}
     for contract in reversed(contracts):
         own: dict[str, dict[int, str]] = {}
@@ -225,20 +216,22 @@ def _sources(contract: _Contract, measured: Sequence[Measured]) -> tuple[str, ..
     rated = {entry.contract for found in measured for entry in found.fitted}
     enough = {name for name in rated if sizes[name] >= _SIZES}
     some = (name for those in (enough, rated, sizes) for name in contract.similar if name in those)
-    source = next(some, contract.name)
+    own = contract.variant.contract
+    source = next(some, own)
     gates = (name for name in similar_gates(contract.variant) if name in enough)
-    return (*itertools.islice(gates, source != contract.name), source)
+    return (*itertools.islice(gates, source != own), source)
 
 
-def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> dict[tuple[int, ...], tuple[str, int]]:
+def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> _Winners:
     """Sizes -> how and configuration of the winner; of several files, the first counts.
 
     Those of a contract with another number of sizes, of one product for a batch, are of no use.
     """
-    found: dict[tuple[int, ...], tuple[str, int]] = {}
+    found: _Winners = {}
     several = bool(contract.variant.products.several)
     for winner in (winner for each in measured for winner in each.winners if winner.contract == source):
-        sizes = contract.sizes(source, winner.sizes)
+        *before, columns, k = winner.sizes
+        sizes = (*before, columns // 2 if halves(contract.variant, source) else columns, k)
         if sizes not in found and len(sizes) == 3 + several:
             index = contract.index(source, winner.how, winner.row)
             if index is not None:
