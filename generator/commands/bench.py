@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Sequence
 
@@ -65,14 +66,18 @@ def parser() -> argparse.ArgumentParser:
     made.option("--table", "print the results in --json FILE; measures nothing and needs no GPU")
     made.option("--summary", "the same without the tables of single comparisons")
     made.add_argument("--configs", choices=("select", "all"), help="all: also time every configuration in CONFIGS")
-    made.option("--workers N", "processes that compile before the measurements", type=workers)
+    made.option(
+        "--workers N",
+        "processes that compile before the measurements (default: half of the processors, at most 8)",
+        type=workers,
+    )
     return made
 
 
 def parse(argv: Sequence[str]) -> BenchmarkOptions:
     """The command line as `BenchmarkOptions`; a wrong one prints the usage and raises SystemExit(2)."""
     made = parser()
-    call = made.parse_args(argv, namespace=BenchmarkOptions())
+    call = made.parse_args(argv, namespace=BenchmarkOptions(workers=min(8, (os.cpu_count() or 1) // 2)))
     call.command = shlex.join([*program().split(), "bench", *argv])
     if call.by_rows and call.format != "markdown":
         made.error("--by-rows adds a table in Markdown; rows of --format have M, by which a program can sum up")

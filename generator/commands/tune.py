@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from generator.commands.argument_types import Parser, add_device, positive, several, workers
@@ -91,14 +92,18 @@ def parser() -> argparse.ArgumentParser:
         action="append",
     )
     add_device(made, "with --dry-run and --again: the device that is planned or chosen for")
-    made.option("--workers N", "processes that compile before the measurements", type=workers)
+    made.option(
+        "--workers N",
+        "processes that compile before the measurements (default: one for each processor, at most 16)",
+        type=workers,
+    )
     return made
 
 
 def parse(argv: Sequence[str]) -> TuningOptions:
     """The command line as `TuningOptions`; a wrong one prints the usage and raises SystemExit(2)."""
     made = parser()
-    call = made.parse_args(argv, namespace=TuningOptions())
+    call = made.parse_args(argv, namespace=TuningOptions(workers=min(16, os.cpu_count() or 1)))
     if call.regret is not None and (call.tuned is not None or call.again):
         made.error("--regret writes no winners, which --tuned and --again are about")
     if call.complete and (call.candidates or call.refine or call.again or call.regret or call.tuned or call.trust):
