@@ -285,17 +285,12 @@ class Epilogue:
         for at, (name, meaning, settings) in enumerate(operations):
             gated = any(later.gated for _, later, _ in operations[at + 1 :])
             shapes = shapes_of(meaning, settings, gated=gated)
-            operands = []
-            for local, shape in shapes.items():
-                operands.append(
-                    (local, EpilogueOperand(local if shape == OUT else keyword(local, operands_taken), shape))
-                )
-            output = (
-                Output(keyword(meaning.output, outputs_taken), meaning, gated)
-                if isinstance(meaning, AuxiliaryOutput)
-                else None
-            )
-            steps.append(Step(name, meaning, tuple(operands), settings, output))
+            keywords = [local if shape == OUT else keyword(local, operands_taken) for local, shape in shapes.items()]
+            operands = tuple(zip(shapes, map(EpilogueOperand, keywords, shapes.values())))
+            output = None
+            if isinstance(meaning, AuxiliaryOutput):
+                output = Output(keyword(meaning.output, outputs_taken), meaning, gated)
+            steps.append(Step(name, meaning, operands, settings, output))
         return cls(tuple(steps))
 
 

@@ -25,18 +25,7 @@ def _bf16(x: Number) -> Number:
 
 #: Each function and operator on numbers, none of which is NaN.
 NUMBERS: Mapping[str, Callable[..., Number]] = {
-    "+": lambda x, y: x + y,
-    "-": lambda x, y: x - y,
-    "*": lambda x, y: x * y,
-    "/": lambda x, y: x / y,
-    "negative": lambda x: -x,
-    "**": lambda x, n: x**n,
-    "<": lambda x, y: x < y,
-    "<=": lambda x, y: x <= y,
-    ">": lambda x, y: x > y,
-    ">=": lambda x, y: x >= y,
-    "==": lambda x, y: x == y,
-    "!=": lambda x, y: x != y,
+    **formula.SYMBOLS,
     "where": lambda c, x, y: x if c else y,
     "max": max,
     "min": min,

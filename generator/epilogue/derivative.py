@@ -173,11 +173,6 @@ def _where(condition: ast.expr, x: ast.expr, y: ast.expr) -> ast.expr:
     return x if type(x) is type(y) and ast.unparse(x) == ast.unparse(y) else SYNTAX["where"](condition, x, y)
 
 
-def _call(function: str, argument: ast.expr) -> ast.expr:
-    tree: ast.expr = SYNTAX[function](argument)
-    return tree
-
-
 def _times(number: float, tree: ast.expr) -> ast.expr:
     return product(_constant(number), tree)
 
@@ -195,7 +190,7 @@ def _abs(x: ast.expr) -> ast.expr:
     """The sign, which is 0 for NaN as torch's is."""
     zero, one = _constant(0), _constant(1)
     sign = SYNTAX["where"](SYNTAX["<"](x, zero), _constant(-1), one)
-    return _where(SYNTAX[">"](_call("abs", x), zero), sign, zero)
+    return _where(SYNTAX[">"](SYNTAX["abs"](x), zero), sign, zero)
 
 
 def _power(x: _Dual, exponent: int) -> ast.expr:
@@ -205,7 +200,7 @@ def _power(x: _Dual, exponent: int) -> ast.expr:
 
 def _sigmoid(x: ast.expr) -> ast.expr:
     """The derivative of sigmoid, without the cancellation of 1 - sigmoid(x) for large x."""
-    return product(_call("sigmoid", x), _call("sigmoid", _times(-1, x)))
+    return product(SYNTAX["sigmoid"](x), SYNTAX["sigmoid"](_times(-1, x)))
 
 
 def _tanh(x: ast.expr) -> ast.expr:
@@ -214,7 +209,7 @@ def _tanh(x: ast.expr) -> ast.expr:
 
 
 def _erf(x: ast.expr) -> ast.expr:
-    return _times(2 / math.sqrt(math.pi), _call("exp", _times(-1, product(x, x))))
+    return _times(2 / math.sqrt(math.pi), SYNTAX["exp"](_times(-1, product(x, x))))
 
 
 def _of(slope: Callable[[ast.expr], ast.expr]) -> Callable[[_Dual], ast.expr]:
@@ -235,15 +230,15 @@ SLOPES: Mapping[str, Callable[..., ast.expr]] = {
     "max": lambda x, y: _where(SYNTAX["<="](x.value, y.value), y.slope, x.slope),
     "min": lambda x, y: _where(SYNTAX[">="](x.value, y.value), y.slope, x.slope),
     "abs": _of(_abs),
-    "exp": _of(lambda x: _call("exp", x)),
-    "exp2": _of(lambda x: _times(math.log(2), _call("exp2", x))),
+    "exp": _of(lambda x: SYNTAX["exp"](x)),
+    "exp2": _of(lambda x: _times(math.log(2), SYNTAX["exp2"](x))),
     "log": _of(lambda x: _quotient(_constant(1), x)),
-    "sqrt": _of(lambda x: _times(0.5, _call("rsqrt", x))),
-    "rsqrt": _of(lambda x: _times(-0.5, SYNTAX["**"](_call("rsqrt", x), 3))),
+    "sqrt": _of(lambda x: _times(0.5, SYNTAX["rsqrt"](x))),
+    "rsqrt": _of(lambda x: _times(-0.5, SYNTAX["**"](SYNTAX["rsqrt"](x), 3))),
     "erf": _of(_erf),
     "tanh": _of(_tanh),
     "sigmoid": _of(_sigmoid),
-    "softplus": _of(lambda x: _call("sigmoid", x)),
+    "softplus": _of(lambda x: SYNTAX["sigmoid"](x)),
     **{rounded: lambda x: x.slope for rounded in ("fp16", "bf16", "fp32")},
     **{comparison: lambda x, y: _constant(0) for comparison in ("<", "<=", ">", ">=", "==", "!=")},
 }

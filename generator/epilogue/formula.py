@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from operator import add, eq, ge, gt, le, lt, mul, ne, neg, sub, truediv
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -46,6 +47,8 @@ class FormulaFunction:
 
 
 _ROUNDED = "rounded to {}, then converted back to fp32"
+# A plain maximum compiles to max.f32, which drops NaN.
+_EXTREME = "tl.{}({{}}, {{}}, propagate_nan=tl.PropagateNan.ALL)"
 
 FUNCTIONS: Mapping[str, FormulaFunction] = {
     "where": FormulaFunction(
@@ -54,19 +57,8 @@ FUNCTIONS: Mapping[str, FormulaFunction] = {
         "tl.where({}, {}, {})",
         integer=True,
     ),
-    # A plain maximum compiles to max.f32, which drops NaN.
-    "max": FormulaFunction(
-        "x, y",
-        "the larger; NaN if one of them is",
-        "tl.maximum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
-        integer=True,
-    ),
-    "min": FormulaFunction(
-        "x, y",
-        "the smaller; NaN if one of them is",
-        "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
-        integer=True,
-    ),
+    "max": FormulaFunction("x, y", "the larger; NaN if one of them is", _EXTREME.format("maximum"), integer=True),
+    "min": FormulaFunction("x, y", "the smaller; NaN if one of them is", _EXTREME.format("minimum"), integer=True),
     "abs": FormulaFunction("x", "the absolute value", "tl.abs({})"),
     "exp": FormulaFunction("x", "e to the power of `x`", "tl.exp({})"),
     "exp2": FormulaFunction("x", "2 to the power of `x`", "tl.exp2({})"),
@@ -86,24 +78,17 @@ FUNCTIONS: Mapping[str, FormulaFunction] = {
     ),
 }
 
-_OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-_COMPARISONS: Mapping[type[ast.cmpop], str] = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-}
-#: What an algebra has besides the functions: operators, unary minus, and powers with an integer exponent.
-SYMBOLS = (*_OPERATORS.values(), "negative", "**", *_COMPARISONS.values())
+_ARITHMETIC: Mapping[str, Callable[..., Any]] = {"+": add, "-": sub, "*": mul, "/": truediv, "**": pow, "negative": neg}
+_COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
+#: What an algebra has besides the functions, here Python's own, on numbers and tensors. Exponents are integers.
+SYMBOLS = {**_ARITHMETIC, **_COMPARED}
+OPERATORS = dict(zip((ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow), _ARITHMETIC))
+COMPARISONS = dict(zip((ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq), _COMPARED))
 
 
 def symbol_of(op: ast.operator | ast.cmpop) -> str:
     """The key of an operator in an algebra."""
-    if isinstance(op, ast.Pow):
-        return "**"
-    return _OPERATORS[type(op)] if isinstance(op, ast.operator) else _COMPARISONS[type(op)]
+    return OPERATORS[type(op)] if isinstance(op, ast.operator) else COMPARISONS[type(op)]
 
 
 _TOKEN = re.compile(
@@ -200,10 +185,10 @@ def _kind(node: ast.expr, names: frozenset[str]) -> str:
             if not (isinstance(right, ast.Constant) and type(right.value) is int and 2 <= right.value <= LARGEST_POWER):
                 told = f"a power is a whole number from 2 to {LARGEST_POWER}, written out"
                 raise FormulaError(told, column_of(right))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
             _number(left, names)
             _number(right, names)
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARISONS:
             _number(left, names)
             _number(right, names)
             return "truth"
@@ -219,7 +204,7 @@ def _kind(node: ast.expr, names: frozenset[str]) -> str:
 
 def _foreign(node: ast.expr) -> tuple[str, str]:
     """An expression of Python that formulas do not have, in words, and what to write instead."""
-    comparisons = f"; comparisons are {' '.join(_COMPARISONS.values())}"
+    comparisons = f"; comparisons are {' '.join(COMPARISONS.values())}"
     match node:
         case ast.IfExp():
             return "a conditional expression, 'if' and 'else',", "; write where(condition, x, y)"
@@ -311,9 +296,7 @@ def evaluate(
                 return algebra["negative"](walk(operand))
             case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=exponent)):
                 return algebra["**"](walk(left), exponent)
-            case ast.BinOp(left=left, op=op, right=right):
-                return algebra[symbol_of(op)](walk(left), walk(right))
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
+            case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
                 return algebra[symbol_of(op)](walk(left), walk(right))
             case ast.Call(func=ast.Name(id=function), args=arguments):
                 return algebra[function](*map(walk, arguments))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from generator.epilogue import formula
-from generator.epilogue.formula import FUNCTIONS, FormulaFunction, Number
+from generator.epilogue.formula import COMPARISONS, FUNCTIONS, OPERATORS, FormulaFunction, Number
 
 #: The longest expression in characters: a line of 120 minus the deepest indentation.
 WIDTH = 100
@@ -15,20 +16,9 @@ WIDTH = 100
 _EXPONENT = re.compile(r"(?<=\d)e\+")
 
 
-class _Fill(ast.NodeTransformer):
-    def __init__(self, parts: Mapping[str, ast.expr]) -> None:
-        self.parts = parts
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.parts.get(node.id, node)
-
-
 def _call(text: str, *arguments: ast.expr) -> ast.expr:
     """The expression `text` with each `{}` replaced by an argument."""
-    names = [f"_{number}" for number in range(len(arguments))]
-    # Parsed again: a transformer changes the tree in place.
-    filled: ast.expr = _Fill(dict(zip(names, arguments))).visit(ast.parse(text.format(*names), mode="eval").body)
-    return filled
+    return ast.parse(text.format(*map(ast.unparse, arguments)), mode="eval").body
 
 
 def _binary(op: ast.operator) -> Callable[[ast.expr, ast.expr], ast.expr]:
@@ -39,8 +29,8 @@ def _compared(op: ast.cmpop) -> Callable[[ast.expr, ast.expr], ast.expr]:
     return lambda left, right: ast.Compare(left, [op], [right])
 
 
-def _function(function: FormulaFunction) -> Callable[..., ast.expr]:
-    return lambda *arguments: _call(function.triton, *arguments)
+def _functions(table: Mapping[str, FormulaFunction]) -> Mapping[str, Callable[..., ast.expr]]:
+    return {name: partial(_call, function.triton) for name, function in table.items()}
 
 
 def _named(name: str) -> Callable[..., ast.expr]:
@@ -49,18 +39,10 @@ def _named(name: str) -> Callable[..., ast.expr]:
 
 #: The tree of the language itself for each of its functions and operators.
 SYNTAX: Mapping[str, Callable[..., ast.expr]] = {
-    "+": _binary(ast.Add()),
-    "-": _binary(ast.Sub()),
-    "*": _binary(ast.Mult()),
-    "/": _binary(ast.Div()),
+    **{symbol: _binary(op()) for op, symbol in OPERATORS.items()},
     "negative": lambda x: ast.UnaryOp(ast.USub(), x),
     "**": lambda x, exponent: ast.BinOp(x, ast.Pow(), ast.Constant(exponent)),
-    "<": _compared(ast.Lt()),
-    "<=": _compared(ast.LtE()),
-    ">": _compared(ast.Gt()),
-    ">=": _compared(ast.GtE()),
-    "==": _compared(ast.Eq()),
-    "!=": _compared(ast.NotEq()),
+    **{symbol: _compared(op()) for op, symbol in COMPARISONS.items()},
     **{name: _named(name) for name in FUNCTIONS},
 }
 
@@ -69,7 +51,7 @@ TRITON: Mapping[str, Callable[..., ast.expr]] = {
     **SYNTAX,
     # A function call, so that the base of a power is written once.
     "**": lambda x, exponent: ast.Call(ast.Name("_power"), [x, ast.Constant(exponent)], []),
-    **{name: _function(function) for name, function in FUNCTIONS.items()},
+    **_functions(FUNCTIONS),
 }
 
 
@@ -86,7 +68,7 @@ def to_triton(
     It is one statement unless that is too long for a line; then parts of the expression get names first. With `integer`
     constants are written as integers, otherwise as floats. `functions` has the text of each function.
     """
-    triton = TRITON if functions is FUNCTIONS else {**TRITON, **{name: _function(f) for name, f in functions.items()}}
+    triton = {**TRITON, **_functions(functions)}
     names = {name: ast.parse(text, mode="eval").body for name, text in spellings.items()}
 
     def constant(value: Number) -> ast.expr:
