@@ -11,8 +11,7 @@ import torch
 from generator.plan.contract_call import Argument
 from generator.problem.drawn_values import Draw
 from generator.problem.element_types import torch_type
-from generator.problem.layouts import matrix_strides
-from generator.problem.product import Problem
+from generator.problem.product import Problem, matrix_strides
 from generator.problem.stored_values import values
 
 #: All sets together are this many times as large as the L2, so that no set is still cached when it is used again.

@@ -46,19 +46,16 @@ def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardwa
         return torch.zeros_like(magnitude)
     unit = roundoff(dtype.acc) * (2 if hardware and dtype.precision != "ieee" else 1)
     terms = a.shape[-1] + 1
-    if not hardware:
-        return _gamma(terms, unit) * magnitude
     # Operands of 8 bits that are converted have a matrix unit of 16.
-    match dtype.precision if dtype.stored_a.multiplied_bits != 16 else None:
+    match dtype.precision if hardware and dtype.stored_a.multiplied_bits != 16 else None:
         case "tf32":
             return (2 * _TF32 + _TF32**2 + _gamma(terms, unit)) * magnitude
         case "tf32x3":
             # Each operand is the sum of two tf32 numbers up to 2**-20; the product of the two smaller ones is omitted.
             return (3 * _TF32**2 + _gamma(3 * terms, unit)) * magnitude
-        case "full":
-            return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, _PROMOTION)
-        case "fast":
-            return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, a.shape[-1])
+        case "full" | "fast" as precision:
+            promotion = _PROMOTION if precision == "full" else a.shape[-1]
+            return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, promotion)
     return _gamma(terms, unit) * magnitude
 
 

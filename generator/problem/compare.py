@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +47,13 @@ def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
     finite reference only if the reference plus its bound exceeds the type's range.
     """
     value, error = expected.value.expand(got.shape), expected.error.expand(got.shape)
-    if got.numel() == 0:
-        return Verdict(None, 0.0)
     if got.dtype in SATURATED:
         return _quantised(got, value, error)
     if not got.dtype.is_floating_point:
-        return _exact(got, value)
+        difference = (got.double() - value).abs()
+        ratio = torch.where(difference == 0, 0.0, torch.inf)
+        told = "{}, expected exactly {}".format
+        return verdict(difference == 0, ratio, difference, lambda at: told(int(got[at]), int(value[at])))
     computed = got.double()
     allowed = error + half_ulp(value.abs() + error, got.dtype)
     difference = (computed - value).abs()
@@ -77,14 +78,9 @@ def _quantised(got: torch.Tensor, value: torch.Tensor, error: torch.Tensor) -> V
     """Quantisation is monotonic: a value with at most `error` is quantised to between the quantised ends."""
     computed = double(got)
     wanted = quantise(value, got.dtype)
-    ends = (torch.where(error.isinf(), side * torch.inf, value + side * error) for side in (-1, 1))
-    lowest, highest = (quantise(torch.where(error > 0, end, value), got.dtype) for end in ends)
+    lowest, highest = (quantise(end, got.dtype) for end in ends(value, error))
     right = (lowest <= computed) & (computed <= highest) | (wanted.isnan() & computed.isnan()) | error.isnan()
-    if got.dtype.is_floating_point:
-        half = half_ulp(wanted.abs().nan_to_num(0.0), got.dtype)
-    else:
-        half = torch.full_like(wanted, 0.5)
-    allowed = error + half
+    allowed = error + (half_ulp(wanted.abs().nan_to_num(0.0), got.dtype) if got.dtype.is_floating_point else 0.5)
     difference = (computed - value.clamp(*SATURATED[got.dtype])).abs()
     ratio = torch.where(right & difference.isfinite() & allowed.isfinite(), difference / allowed, 0.0)
 
@@ -94,17 +90,17 @@ def _quantised(got: torch.Tensor, value: torch.Tensor, error: torch.Tensor) -> V
     return verdict(right, ratio, (computed - wanted).abs().nan_to_num(torch.inf), text)
 
 
-def _exact(got: torch.Tensor, value: torch.Tensor) -> Verdict:
-    difference = (got.double() - value).abs()
-    right = difference == 0
-    ratio = torch.where(right, 0.0, torch.inf)
-    return verdict(right, ratio, difference, lambda at: f"{int(got[at])}, expected exactly {int(value[at])}")
+def ends(value: torch.Tensor, error: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The least and the largest number within an error of a value."""
+    for side in (-1, 1):
+        end = torch.where(error.isinf(), side * torch.inf, value + side * error)
+        yield torch.where(error > 0, end, value)
 
 
 def verdict(right: torch.Tensor, ratio: torch.Tensor, badness: torch.Tensor, text: Callable[[At], str]) -> Verdict:
     """The verdict on elements that are right or wrong; `text` describes the worst one."""
     if bool(right.all()):
-        return Verdict(None, float(ratio.max()))
+        return Verdict(None, float(ratio.max()) if right.numel() else 0.0)
     worst = tuple(map(int, torch.unravel_index(torch.where(right, -1.0, badness).argmax(), badness.shape)))
     count = f"{int((~right).sum())} of {right.numel()} elements are wrong"
     return Verdict(f"{count}; the worst is {list(worst)}: got {text(worst)}", float(ratio.max()))

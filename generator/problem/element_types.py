@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from generator.language.dtypes import QUANTISED
-from generator.language.elements import ELEMENTS
+from generator.language.elements import ELEMENTS, ElementType
 from generator.language.storage import element_of
 
 #: Unit roundoff of fp32 under round-to-nearest: 2**-p for p significant bits.
@@ -14,19 +16,11 @@ FP32_ROUNDOFF = 2.0**-24
 #: The smallest normal fp32 number: the largest error of an operation on subnormals, flushed to zero or not.
 FP32_TINY = 2.0**-126
 
-#: Real types that an epilogue operand may have.
-OPERAND_TYPES = {
-    "fp32": torch.float32,
-    "fp64": torch.float64,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "uint8": torch.uint8,
-}
-
+#: Operands by keyword: tensors, and numbers that a call gives.
+Operands = Mapping[str, torch.Tensor | float]
 
 #: The types that results are saturated to, each with its smallest and largest number.
 SATURATED = {getattr(torch, ELEMENTS[word].torch): (found.least, found.most) for word, found in QUANTISED.items()}
-
 
 #: The floating types without a negative zero, whose bits are their only NaN.
 UNSIGNED_ZERO = frozenset(
@@ -41,10 +35,29 @@ def torch_type(word: str) -> torch.dtype:
     return found
 
 
+#: Real types that an epilogue operand may have.
+OPERAND_TYPES = {"fp64": torch.float64, **{word: torch_type(word) for word in ("fp32", "bf16", "fp16", "uint8")}}
+
+
 def double(x: torch.Tensor) -> torch.Tensor:
     """`x` in float64."""
     # Not every version of torch converts 8-bit types to float64 directly.
     return x.float().double() if x.element_size() == 1 else x.double()
+
+
+def numbers(element: ElementType, codes: torch.Tensor) -> torch.Tensor:
+    """The float64 values of whole `codes`, the bits of elements of a narrow type."""
+    values = [element.value(code) for code in range(1 << element.bits)]
+    return torch.tensor(values, dtype=torch.float64, device=codes.device)[codes.long()]
+
+
+def scales(word: str, x: torch.Tensor) -> torch.Tensor:
+    """Scales or zero points of a type in float64: of powers of two the bytes are exponents, the last one is NaN."""
+    if not ELEMENTS[word].powers:
+        return double(x)
+    exponents = x.view(torch.uint8).to(torch.int64)
+    found = torch.ldexp(torch.ones(x.shape, dtype=torch.float64, device=x.device), exponents - 127)
+    return torch.where(exponents == 255, torch.nan, found)
 
 
 def roundoff(word: str) -> float:

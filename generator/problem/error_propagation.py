@@ -11,22 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
 
+from generator.epilogue.formula import COMPARISONS, SYMBOLS
 from generator.lowering.approximate_math import TANH_APPROX, coarse
-from generator.problem.element_types import FP32_ROUNDOFF, FP32_TINY, overflow
+from generator.problem.element_types import FP32_ROUNDOFF, FP32_TINY, overflow, torch_type
 
 #: The largest errors of functions, in units of roundoff relative to their result; an ulp is at most two roundoffs.
 #: PTX ISA, section Floating Point Instructions: `div.full.f32` 2 ulp, `ex2.approx.f32` 2**-22, `sqrt.approx.f32`
 #: 2**-23, `rsqrt.approx.f32` 2**-22.9. AMD's and NumPy's are within 2 ulp too.
-_DIVISION = 4.0
-_EXPONENTIAL = 4.0
-_ROOT = 4.0
+_DIVISION = _EXPONENTIAL = _ROOT = 4.0
 #: CUDA C++ programming guide, table of single-precision functions: erff 2 ulp, logf 1 ulp.
-_ERF = 4.0
-_LOGARITHM = 4.0
+_ERF = _LOGARITHM = 4.0
 #: PTX ISA: `lg2.approx.f32`, which may implement the logarithm, has an absolute error of 2**-22 between 0.5 and 2.
 _NEAR_ONE = 2.0**-22
 #: tanh as 1 - 2 / (exp(2x) + 1) down to x = -1/4, where the quotient is 1.25 and the result 0.245: relative to the
@@ -40,6 +39,10 @@ _NEAR_ZERO = 2.0**-7
 
 _OVERFLOW = overflow(torch.float32)
 
+#: A function of each element, and of the elements of two tensors.
+Unary = Callable[[torch.Tensor], torch.Tensor]
+Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
 
 @dataclass(frozen=True)
 class Bounded:
@@ -49,12 +52,8 @@ class Bounded:
     error: torch.Tensor
 
 
-@dataclass(frozen=True)
-class Truth:
-    """Whether a comparison holds, and where a kernel may find the opposite: boolean tensors."""
-
-    holds: torch.Tensor
-    doubtful: torch.Tensor
+#: Whether a comparison holds, and where a kernel may find the opposite: boolean tensors.
+Truth = tuple[torch.Tensor, torch.Tensor]
 
 
 def read(x: Bounded) -> Bounded:
@@ -93,20 +92,9 @@ def _rounded(value: torch.Tensor, error: torch.Tensor, roundoffs: float | torch.
     return Bounded(torch.where(past, value.sign() * math.inf, value), torch.where(past, 0.0, error))
 
 
-def _add(x: Bounded, y: Bounded) -> Bounded:
-    return _rounded(x.value + y.value, x.error + y.error)
-
-
-def _subtract(x: Bounded, y: Bounded) -> Bounded:
-    return _rounded(x.value - y.value, x.error + y.error)
-
-
 def _multiply(x: Bounded, y: Bounded) -> Bounded:
-    error = (
-        _scaled(x.value, y.error)
-        + _scaled(y.value, x.error)
-        + torch.where(x.error == 0, 0.0, _scaled(x.error, y.error))
-    )
+    both = torch.where(x.error == 0, 0.0, _scaled(x.error, y.error))
+    error = _scaled(x.value, y.error) + _scaled(y.value, x.error) + both
     # If one factor is infinite and the other may be 0 after rounding, the product may be NaN.
     doubtful = (x.value.isinf() & _vanishes(y)) | (y.value.isinf() & _vanishes(x))
     return _rounded(x.value * y.value, torch.where(doubtful, math.nan, error))
@@ -126,18 +114,7 @@ def _divide(x: Bounded, y: Bounded) -> Bounded:
     return _rounded(value, torch.where((x.error == 0) & (y.error == 0) & ~flushed, 0.0, error), _DIVISION)
 
 
-def _power(x: Bounded, exponent: int) -> Bounded:
-    result = x
-    for _ in range(exponent - 1):
-        result = _multiply(result, x)
-    return result
-
-
-def _negative(x: Bounded) -> Bounded:
-    return Bounded(-x.value, x.error)
-
-
-def _either(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Bounded, Bounded], Bounded]:
+def _either(function: Binary) -> Callable[[Bounded, Bounded], Bounded]:
     def choose(x: Bounded, y: Bounded) -> Bounded:
         # |max(x', y') - max(x, y)| is at most the larger of the two errors, without rounding. If the values differ by
         # more than the sum of their errors, the choice is certain.
@@ -149,46 +126,43 @@ def _either(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> C
     return choose
 
 
-def _compare(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Bounded, Bounded], Truth]:
+def _compare(function: Binary) -> Callable[[Bounded, Bounded], Truth]:
     def compare(x: Bounded, y: Bounded) -> Truth:
         # Subnormals may be flushed to 0.
         flushed = (x.value != y.value) & (x.value.abs() < FP32_TINY) & (y.value.abs() < FP32_TINY)
         reach = x.error + y.error
         apart = (x.value - y.value).abs()
-        return Truth(function(x.value, y.value), flushed | ((reach > 0) & ~(apart > reach)) | reach.isnan())
+        return (function(x.value, y.value), flushed | ((reach > 0) & ~(apart > reach)) | reach.isnan())
 
     return compare
 
 
 def _where(condition: Truth, x: Bounded, y: Bounded) -> Bounded:
-    value = torch.where(condition.holds, x.value, y.value)
-    error = torch.where(condition.holds, x.error, y.error)
-    other = torch.where(condition.holds, y.value, x.value)
+    holds, doubtful = condition
+    value, error = torch.where(holds, x.value, y.value), torch.where(holds, x.error, y.error)
+    other = torch.where(holds, y.value, x.value)
     # The error if the kernel takes the other branch; NaN and infinity there give no bound.
-    apart = torch.where(other == value, 0.0, (other - value).abs()) + torch.where(condition.holds, y.error, x.error)
-    return Bounded(value, torch.where(condition.doubtful, torch.maximum(error, apart), error))
+    apart = torch.where(other == value, 0.0, (other - value).abs()) + torch.where(holds, y.error, x.error)
+    return Bounded(value, torch.where(doubtful, torch.maximum(error, apart), error))
 
 
-def _rising(
-    function: Callable[[torch.Tensor], torch.Tensor], roundoffs: float, least: float = -math.inf
-) -> Callable[[Bounded], Bounded]:
-    """A monotonic function, defined from `least` on."""
+def _rising(function: Unary, roundoffs: float) -> Callable[[Bounded], Bounded]:
+    """A monotonic function, defined from 0 on."""
 
     def bounded(x: Bounded) -> Bounded:
         value = function(x.value)
         # A subnormal may be read as 0.
-        reach = x.error if least < 0 else x.error + torch.where(x.value.abs() < FP32_TINY, x.value.abs(), 0.0)
-        ends = [function(torch.clamp(x.value + side * reach, min=least)) for side in (-1, 1)]
+        reach = x.error + torch.where(x.value.abs() < FP32_TINY, x.value.abs(), 0.0)
+        ends = [function(torch.clamp(x.value + side * reach, min=0.0)) for side in (-1, 1)]
         error = torch.where(reach == 0, 0.0, torch.maximum((ends[0] - value).abs(), (ends[1] - value).abs()))
-        if least == 0:
-            # A negative argument gives NaN.
-            error = torch.where((x.error > 0) & (x.value - x.error < 0) & ~x.value.isinf(), math.nan, error)
+        # A negative argument gives NaN.
+        error = torch.where((x.error > 0) & (x.value - x.error < 0) & ~x.value.isinf(), math.nan, error)
         return _rounded(value, error, roundoffs)
 
     return bounded
 
 
-def _exp(function: Callable[[torch.Tensor], torch.Tensor], scaled: float) -> Callable[[Bounded], Bounded]:
+def _exp(function: Unary, scaled: float) -> Callable[[Bounded], Bounded]:
     """An exponential computed as exp2 of its argument scaled in fp32: `scaled` roundoffs for each unit of |x|."""
 
     def bounded(x: Bounded) -> Bounded:
@@ -200,20 +174,27 @@ def _exp(function: Callable[[torch.Tensor], torch.Tensor], scaled: float) -> Cal
 
 
 def _log(x: Bounded) -> Bounded:
-    found = _rising(torch.log, _LOGARITHM, 0.0)(x)
+    found = _rising(torch.log, _LOGARITHM)(x)
     near = (x.value > 0.5 - x.error) & (x.value < 2 + x.error)
     return Bounded(found.value, torch.where(near, found.error + _NEAR_ONE, found.error))
 
 
-def _erf(x: Bounded) -> Bounded:
-    nearest = (x.value.abs() - x.error).clamp(min=0)
-    slope = 2 / math.sqrt(math.pi) * torch.exp(-nearest * nearest)
-    return _rounded(torch.erf(x.value), _scaled(slope, x.error), _ERF)
+def _steep_at_zero(function: Unary, slope: Unary, roundoffs: float) -> Callable[[Bounded], Bounded]:
+    """A function whose `slope` is the largest at 0."""
+    return lambda x: _rounded(function(x.value), _scaled(slope(_nearest(x)), x.error), roundoffs)
+
+
+def _nearest(x: Bounded) -> torch.Tensor:
+    """The magnitude of the value within the error that is nearest to 0."""
+    return (x.value.abs() - x.error).clamp(min=0)
+
+
+def _slope_of_tanh(x: torch.Tensor) -> torch.Tensor:
+    return 1 - torch.tanh(x) ** 2
 
 
 def _sigmoid(x: Bounded) -> Bounded:
-    value = torch.sigmoid(x.value)
-    nearest = (x.value.abs() - x.error).clamp(min=0)
+    value, nearest = torch.sigmoid(x.value), _nearest(x)
     slope = torch.sigmoid(nearest) * torch.sigmoid(-nearest)
     # 1 / (1 + exp(-x)): the error of the exponential is its own roundoffs plus two for each unit of x, since its
     # argument is scaled by log2(e) in fp32; its weight is the share of exp(-x) in the sum, which is 1 - value.
@@ -222,17 +203,10 @@ def _sigmoid(x: Bounded) -> Bounded:
     return _rounded(value, _scaled(slope, x.error), exponential + 1 + _DIVISION)
 
 
-def _tanh(x: Bounded) -> Bounded:
-    nearest = torch.tanh((x.value.abs() - x.error).clamp(min=0))
-    slope = 1 - nearest * nearest
-    return _rounded(torch.tanh(x.value), _scaled(slope, x.error), _TANH)
-
-
 def _fast_tanh(x: Bounded) -> Bounded:
     """x itself near zero, 1 - 2 / (exp(2x) + 1) elsewhere."""
     value = torch.tanh(x.value)
-    magnitude, quotient = x.value.abs(), 1 - value
-    slope = 1 - torch.tanh((magnitude - x.error).clamp(min=0)) ** 2
+    magnitude, quotient, slope = x.value.abs(), 1 - value, _slope_of_tanh(_nearest(x))
     # The weight of the exponential is its share in the sum with 1, which is sigmoid(2x).
     exponential = (1 - quotient / 2) * (_EXPONENTIAL + 4 * magnitude)
     far = quotient * (torch.where(x.value.isfinite(), exponential, 0.0) + 2 + _DIVISION)
@@ -241,10 +215,8 @@ def _fast_tanh(x: Bounded) -> Bounded:
     return _rounded(value, _scaled(slope, x.error) + torch.where(x.value.isnan(), 0.0, own))
 
 
-def _coarse_tanh(x: Bounded) -> Bounded:
-    """tanh by the hardware's instruction, whose error is larger than that of the other implementations."""
-    slope = 1 - torch.tanh((x.value.abs() - x.error).clamp(min=0)) ** 2
-    return _rounded(torch.tanh(x.value), _scaled(slope, x.error), TANH_APPROX / FP32_ROUNDOFF)
+#: tanh by the hardware's instruction, whose error is larger than that of the other implementations.
+_coarse_tanh = _steep_at_zero(torch.tanh, _slope_of_tanh, TANH_APPROX / FP32_ROUNDOFF)
 
 
 def _softplus(x: Bounded) -> Bounded:
@@ -287,18 +259,13 @@ def sum_along(x: Bounded, dimension: int) -> Bounded:
 
 #: Each function and operator of the formula language, on values with error bounds.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "+": _add,
-    "-": _subtract,
+    "+": lambda x, y: _rounded(x.value + y.value, x.error + y.error),
+    "-": lambda x, y: _rounded(x.value - y.value, x.error + y.error),
     "*": _multiply,
     "/": _divide,
-    "negative": _negative,
-    "**": _power,
-    "<": _compare(torch.lt),
-    "<=": _compare(torch.le),
-    ">": _compare(torch.gt),
-    ">=": _compare(torch.ge),
-    "==": _compare(torch.eq),
-    "!=": _compare(torch.ne),
+    "negative": lambda x: Bounded(-x.value, x.error),
+    "**": lambda x, exponent: reduce(_multiply, [x] * exponent),
+    **{symbol: _compare(SYMBOLS[symbol]) for symbol in COMPARISONS.values()},
     "where": _where,
     "max": _either(torch.maximum),
     "min": _either(torch.minimum),
@@ -307,15 +274,13 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "exp": _exp(torch.exp, 2.0),
     "exp2": _exp(torch.exp2, 0.0),
     "log": _log,
-    "sqrt": _rising(torch.sqrt, _ROOT, 0.0),
-    "rsqrt": _rising(torch.rsqrt, _ROOT, 0.0),
-    "erf": _erf,
-    "tanh": _tanh,
+    "sqrt": _rising(torch.sqrt, _ROOT),
+    "rsqrt": _rising(torch.rsqrt, _ROOT),
+    "erf": _steep_at_zero(torch.erf, lambda x: 2 / math.sqrt(math.pi) * torch.exp(-x * x), _ERF),
+    "tanh": _steep_at_zero(torch.tanh, _slope_of_tanh, _TANH),
     "sigmoid": _sigmoid,
     "softplus": _softplus,
-    "fp16": _to(torch.float16),
-    "bf16": _to(torch.bfloat16),
-    "fp32": _to(torch.float32),
+    **{word: _to(torch_type(word)) for word in ("fp16", "bf16", "fp32")},
 }
 
 #: The same on integers, whose sums fit the type that they have.

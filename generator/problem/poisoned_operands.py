@@ -53,10 +53,8 @@ class PoisonedOperand:
 
     def changed(self) -> str | None:
         """A message if an input or its margins were written to, else None; None without poison."""
-        if self.before is None or torch.equal(self.storage, self.before):
-            return None
-        count = int((self.storage != self.before).sum())
-        return f"{count} bytes of the input {self.name} or its margins were written"
+        count = self._written()
+        return f"{count} bytes of the input {self.name} or its margins were written" if count else None
 
     def margins_changed(self) -> str | None:
         """A message if memory outside the elements of an output was written to, else None; resets its elements."""
@@ -64,10 +62,12 @@ class PoisonedOperand:
             return None
         before = self.before.view(self.view.dtype)
         self.view.copy_(before.as_strided(self.view.shape, self.view.stride(), self.view.storage_offset()))
-        if torch.equal(self.storage, self.before):
-            return None
-        count = int((self.storage != self.before).sum())
-        return f"{count} bytes outside the elements of {self.name} were written"
+        count = self._written()
+        return f"{count} bytes outside the elements of {self.name} were written" if count else None
+
+    def _written(self) -> int:
+        """How many bytes are other ones than before; 0 without poison."""
+        return 0 if self.before is None else int((self.storage != self.before).sum())
 
 
 def poison_byte(dtype: torch.dtype) -> int:
@@ -79,18 +79,21 @@ def poison_byte(dtype: torch.dtype) -> int:
 
 def poison(view: torch.Tensor) -> None:
     """Fill every element of `view` with poison, whatever its strides."""
-    width = view.element_size()
-    pattern = torch.full((width,), poison_byte(view.dtype), dtype=torch.uint8, device=view.device)
-    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
-    view.view(integer).fill_(pattern.view(integer).item())
+    bits = _bits(view)
+    pattern = torch.full((view.element_size(),), poison_byte(view.dtype), dtype=torch.uint8, device=view.device)
+    bits.fill_(pattern.view(bits.dtype).item())
 
 
 def unwritten(view: torch.Tensor) -> torch.Tensor:
     """Whether each element of `view` still has its poison: a boolean tensor of its shape."""
     fresh = torch.empty_like(view, memory_format=torch.contiguous_format)
     poison(fresh)
-    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[view.element_size()]
-    return view.contiguous().view(integer) == fresh.view(integer)
+    return _bits(view.contiguous()) == _bits(fresh)
+
+
+def _bits(view: torch.Tensor) -> torch.Tensor:
+    """The same elements as integers of their size."""
+    return view.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[view.element_size()])
 
 
 def place(
@@ -107,7 +110,7 @@ def place(
 
     `strides`, `offset` and `margin` (on either side) are in elements. Raises `NoMemory` if allocation fails.
     """
-    width = torch.empty((), dtype=dtype).element_size()
+    width = dtype.itemsize
     extent = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + 1 if 0 not in shape else 0
     before = -(-margin * width // _ALIGNMENT) * _ALIGNMENT
     size = before + (offset + extent + margin) * width
@@ -120,18 +123,13 @@ def place(
 
 
 def _allocate(size: int, device: torch.device) -> torch.Tensor:
-    if device.type == "meta":
-        return torch.empty(size, dtype=torch.uint8, device=device)
-    if device.type == "cpu":
-        if size <= LARGEST_POISONED:
-            return torch.empty(max(size, _ALIGNMENT), dtype=torch.uint8)
+    if device.type == "cpu" and size > LARGEST_POISONED:
         try:
             memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
         except (OSError, ValueError, OverflowError) as error:
             raise NoMemory(f"{size >> 20} MiB of virtual memory: {error}") from None
         return torch.frombuffer(memory, dtype=torch.uint8)
-    free, _ = torch.cuda.mem_get_info(device)
-    if size > free:
+    if device.type == "cuda" and size > (free := torch.cuda.mem_get_info(device)[0]):
         raise NoMemory(f"{size >> 20} MiB needed on {device}, and {free >> 20} MiB are free")
     return torch.empty(max(size, _ALIGNMENT), dtype=torch.uint8, device=device)
 

@@ -18,16 +18,10 @@ from generator.language.storage import element_of
 from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES
 from generator.plan.contract_call import Argument, ContractCall, call
 from generator.problem.grouping import EVEN, ROUTING, ends, extents
-from generator.problem.layouts import matrix_strides
 from generator.runtime import spreading
 
 #: Classes of products by M, each with its least and its largest M.
-ROW_CLASSES: Mapping[str, tuple[int, float]] = {
-    "M up to 64": (1, 64),
-    "M 65 to 1024": (65, 1024),
-    "larger M": (1025, math.inf),
-}
-
+ROW_CLASSES = {"M up to 64": (1, 64), "M 65 to 1024": (65, 1024), "larger M": (1025, math.inf)}
 
 #: The largest `pad` of a shape.
 LARGEST_PAD = 999_999
@@ -198,10 +192,8 @@ class Problem:
 
         What belongs to groups without rows is not moved.
         """
-        whole = self.shape.groups or 1
-        return (
-            sum(bits * self.shape.reached // whole if x.extents[0] == "G" else bits for x, bits in self._tensors()) // 8
-        )
+        reached, of = self.shape.reached, self.shape.groups or 1
+        return sum(bits * reached // of if x.extents[0] == "G" else bits for x, bits in self._tensors()) // 8
 
     @property
     def held(self) -> int:
@@ -233,11 +225,7 @@ class Problem:
     def pitches(self) -> tuple[int, int, int]:
         """The leading dimensions of A, B and C, in elements."""
         shape, layout = self.shape, self.layout
-        shapes = (
-            (layout.a, (shape.m, shape.k)),
-            (layout.b, (shape.k, self.columns)),
-            (layout.c, (shape.m, shape.n)),
-        )
+        shapes = ((layout.a, (shape.m, shape.k)), (layout.b, (shape.k, self.columns)), (layout.c, (shape.m, shape.n)))
         a, b, c = (max(matrix_strides(each, order == "column", pad=shape.pad)) for order, each in shapes)
         return a, b, c
 
@@ -264,3 +252,15 @@ def shared_layout(layouts: list[Layout]) -> Layout:
             raise ValueError(f"operand {operand} is {' and '.join(sorted(fixed))}: they cannot share operands")
         letters.append(fixed.pop() if fixed else "row")
     return Layout(*letters)
+
+
+def matrix_strides(
+    shape: Sequence[int], column: bool, *, pad: int = 0, multiple: int = 1, unit: int = 1
+) -> tuple[int, int]:
+    """The strides in elements of a matrix of this shape, whose columns are contiguous if `column`, else its rows.
+
+    The leading dimension is larger than a line by `pad`, rounded up to `multiple`; all strides are times `unit`.
+    """
+    leading = shape[0] if column else shape[1]
+    outer = max(-(-(leading + pad) // multiple), 1) * multiple * unit
+    return (unit, outer) if column else (outer, unit)

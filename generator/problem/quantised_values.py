@@ -12,27 +12,26 @@ import torch
 
 from generator.language.elements import ELEMENTS
 from generator.language.quantised_results import QuantisedResult
-from generator.problem.compare import Verdict, verdict
-from generator.problem.element_types import FP32_ROUNDOFF, double, quantise, torch_type
+from generator.problem.compare import Verdict, ends, verdict
+from generator.problem.element_types import FP32_ROUNDOFF, FP32_TINY, double, numbers, quantise, torch_type
+from generator.problem.element_types import scales as read_scales
 from generator.problem.error_propagation import Bounded
 
-#: The smallest scale of fp32, and the most rounding errors, relative to a quotient, in a scale or in front of one.
-_LEAST, _ROUNDED = 2.0**-126, 4 * FP32_ROUNDOFF
+#: The most rounding errors, relative to a quotient, in a scale or in front of one.
+_ROUNDED = 4 * FP32_ROUNDOFF
 
 
 def decoded(x: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
     """The elements of a result in float64, those of four bits a column each."""
     if found.packed == 1:
         return double(x)
-    codes = torch.stack((x & 15, x >> 4), -1).flatten(-2)
-    values = [found.element.value(code) for code in range(16)]
-    return torch.tensor(values, dtype=torch.float64, device=x.device)[codes.long()]
+    return numbers(found.element, torch.stack((x & 15, x >> 4), -1).flatten(-2))
 
 
 def dequantised(x: torch.Tensor, scales: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
     """The values that elements and scales stand for."""
     elements = decoded(x, found)
-    return elements * _read(scales, found).repeat_interleave(found.block, -1)[..., : elements.shape[-1]]
+    return elements * read_scales(found.scale, scales).repeat_interleave(found.block, -1)[..., : elements.shape[-1]]
 
 
 def quantised_roundoff(found: QuantisedResult | None) -> float:
@@ -47,20 +46,15 @@ def quantised_roundoff(found: QuantisedResult | None) -> float:
 def largest(x: Bounded, found: QuantisedResult) -> Bounded:
     """The largest magnitude of each block of columns, with a bound on its error."""
     rest = -x.value.shape[-1] % found.block
-    shape = (*x.value.shape[:-1], -1, found.block)
-    of_blocks = [
-        torch.nn.functional.pad(each, (0, rest)).reshape(shape)
-        for each in (x.value.abs(), x.error.expand(x.value.shape))
-    ]
-    value, error = of_blocks
-    return Bounded(value.amax(-1), error.amax(-1))
+    both = (torch.nn.functional.pad(each, (0, rest)) for each in (x.value.abs(), x.error.expand(x.value.shape)))
+    return Bounded(
+        *(each.reshape(*each.shape[:-1], each.shape[-1] // found.block, found.block).amax(-1) for each in both)
+    )
 
 
 def compare_scales(got: torch.Tensor, x: Bounded, found: QuantisedResult) -> Verdict:
     """Whether each scale is one that the rule finds for some value within the bound of `x`, the value before it."""
-    if got.numel() == 0:
-        return Verdict(None, 0.0)
-    computed, magnitude = _read(got, found), largest(x, found)
+    computed, magnitude = read_scales(found.scale, got), largest(x, found)
     low = _scale((magnitude.value - magnitude.error).clamp(min=0) * (1 - _ROUNDED), found)
     high = _scale((magnitude.value + magnitude.error) * (1 + _ROUNDED), found)
     # Where no number is large enough, formats have NaN.
@@ -79,15 +73,12 @@ def compare_scales(got: torch.Tensor, x: Bounded, found: QuantisedResult) -> Ver
 
 def compare_elements(got: torch.Tensor, scales: torch.Tensor, x: Bounded, found: QuantisedResult) -> Verdict:
     """Whether each element is the value `x`, within its bound, over the scale of its block, saturated and rounded."""
-    if got.numel() == 0:
-        return Verdict(None, 0.0)
     computed = decoded(got, found)
-    scale = _read(scales, found).repeat_interleave(found.block, -1)[..., : computed.shape[-1]]
+    scale = read_scales(found.scale, scales).repeat_interleave(found.block, -1)[..., : computed.shape[-1]]
     value, error = x.value.expand(computed.shape), x.error.expand(computed.shape)
     quotient, off = value / scale, error / scale + _ROUNDED * (value / scale).abs()
     wanted = _rounded(quotient, found)
-    ends = (torch.where(off.isinf(), side * torch.inf, quotient + side * off) for side in (-1, 1))
-    low, high = (_rounded(torch.where(off > 0, end, quotient), found) for end in ends)
+    low, high = (_rounded(end, found) for end in ends(quotient, off))
     same = (wanted.isnan() & computed.isnan()) | (wanted == computed)
     right = (low <= computed) & (computed <= high) | same | error.isnan() | off.isnan() & error.isinf()
 
@@ -102,29 +93,21 @@ def compare_elements(got: torch.Tensor, scales: torch.Tensor, x: Bounded, found:
     return verdict(right, ratio, (computed - wanted).abs().nan_to_num(torch.inf), text)
 
 
-def _read(scales: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
-    """Scales in float64."""
-    if not ELEMENTS[found.scale].powers:
-        return double(scales)
-    code = scales.view(torch.uint8).double()
-    return torch.where(code == 255, torch.nan, torch.exp2(code - 127))
-
-
 def _scale(magnitude: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
     """The scale of blocks by their largest magnitudes; infinity where no number is large enough."""
     most, limit = float(found.most), float(found.limit)
     if found.rule == "e8m0":
         return _power(magnitude / limit).clamp(min=2.0**-127)
     if found.rule == "fp8e4m3":
-        wanted = quantise((magnitude / most).clamp(min=_LEAST), torch_type("fp8e4m3"))
-        least, needed = 2.0**-9, (magnitude / limit).clamp(min=_LEAST)
+        wanted = quantise((magnitude / most).clamp(min=FP32_TINY), torch_type("fp8e4m3"))
+        least, needed = 2.0**-9, (magnitude / limit).clamp(min=FP32_TINY)
         # The next number, of which those below 2**-6 are equally far apart.
         _, exponent = torch.frexp(wanted)
         apart = torch.where(wanted > 0, torch.ldexp(torch.ones_like(wanted), exponent - 4), 0.0)
         next_one = wanted + apart.clamp(min=least)
         next_one = torch.where(next_one > ELEMENTS["fp8e4m3"].most, torch.inf, next_one)
         return torch.where(wanted < needed, next_one, wanted)
-    scale = (magnitude / most).clamp(min=_LEAST)
+    scale = (magnitude / most).clamp(min=FP32_TINY)
     return _power(scale.float().double()) if found.rule == "pow2" else scale
 
 

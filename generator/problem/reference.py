@@ -23,18 +23,14 @@ from generator.plan.contract_call import call
 from generator.plan.resources import through_registers
 from generator.problem.accumulation_bounds import truncated
 from generator.problem.chain_values import run_chain, spread, taken_apart
+from generator.problem.element_types import Operands
 from generator.problem.error_propagation import EXACT, FUNCTIONS, Bounded, constant, exact, functions, read, sum_along
 from generator.problem.grouping import part_of, parts
 from generator.problem.stored_values import product, product_of_decoded
 
 
 def references(
-    variant: Variant,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Mapping[str, torch.Tensor | float],
-    *,
-    hardware: bool,
+    variant: Variant, a: torch.Tensor, b: torch.Tensor, operands: Operands, *, hardware: bool
 ) -> tuple[Bounded, ...]:
     """The (M, N) result of `variant` before the store, then the auxiliary outputs in the order of the chain.
 
@@ -55,20 +51,15 @@ def references(
         # As in BLAS, C is not read, whatever is in it.
         operands = {**operands, "c": torch.zeros_like(torch.as_tensor(operands["c"]))}
     multiply = product_of_decoded if variant.traits.decodes else product
-    exact, error = multiply(variant.dtype, a, b, operands, hardware=hardware)
+    found = multiply(variant.dtype, a, b, operands, hardware=hardware)
     outputs: list[Bounded] = []
     # Infinite and NaN elements have no error.
-    x = Bounded(exact, torch.where(exact.isfinite(), error, 0.0))
+    x = Bounded(found.value, torch.where(found.value.isfinite(), found.error, 0.0))
     return finish(variant, x, operands, outputs, hardware=hardware), *outputs
 
 
 def _of_groups(
-    variant: Variant,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    operands: Mapping[str, torch.Tensor | float],
-    *,
-    hardware: bool,
+    variant: Variant, a: torch.Tensor, b: torch.Tensor, operands: Operands, *, hardware: bool
 ) -> tuple[Bounded, ...]:
     """The results of all groups, each computed as a product of its own."""
     described, alone = call(variant), replace(variant, batch="none")
@@ -86,10 +77,8 @@ def _of_groups(
     sizes["N"] //= 2 if described.gated else 1
     whole_out = replace(described.out, dimensions=call(replace(variant, epilogue=Epilogue())).out.dimensions)
     computed = (whole_out, *described.beside)
-    results = [
-        Bounded(*(torch.zeros(x.sizes(sizes), dtype=torch.float64, device=a.device) for _ in range(2)))
-        for x in computed
-    ]
+    zeros = (a.new_zeros(x.sizes(sizes), dtype=torch.float64) for x in computed)
+    results = [Bounded(x, x.clone()) for x in zeros]
     arguments = (described.a, described.b, *described.keywords, replace(described.out, name="c"))
     for number, span, own in parts(arguments, given, ends.tolist(), sizes["T"]):
         left, right = own.pop("a"), own.pop("b")
@@ -115,12 +104,7 @@ def _named(value: torch.Tensor | float, rows: torch.Tensor) -> torch.Tensor | fl
 
 
 def finish(
-    variant: Variant,
-    x: Bounded,
-    operands: Mapping[str, torch.Tensor | float],
-    outputs: list[Bounded] | None = None,
-    *,
-    hardware: bool = False,
+    variant: Variant, x: Bounded, operands: Operands, outputs: list[Bounded] | None = None, *, hardware: bool = False
 ) -> Bounded:
     """The epilogue of `variant` on the accumulator `x`: fp32 arithmetic, after integer steps on an integer accumulator.
 
@@ -161,8 +145,7 @@ def _mirrored(x: Bounded) -> Bounded:
 
 
 def _taken_apart(x: Bounded, order: str) -> tuple[Bounded, Bounded]:
-    halves = zip(taken_apart(x.value, order), taken_apart(x.error, order))
-    gate, other = (Bounded(*half) for half in halves)
+    gate, other = map(Bounded, taken_apart(x.value, order), taken_apart(x.error, order))
     return gate, other
 
 

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 
 import torch
 
-from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype
 from generator.language.storage import WORDS, Storage
 from generator.problem.accumulation_bounds import accumulation_error, rounding_error
-from generator.problem.element_types import FP32_TINY, double, half_ulp, torch_type
+from generator.problem.element_types import FP32_TINY, Operands, double, half_ulp, numbers, scales, torch_type
+from generator.problem.error_propagation import Bounded
 
 #: Roundings of a block's sum beside those of its products: to multiply it by two scales, to subtract a zero point's
 #: product, and to add it to the whole sum.
 _OF_BLOCK = 5
 
 
-def decoded(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor | float]) -> torch.Tensor:
+def decoded(storage: Storage, x: torch.Tensor, read: Operands) -> torch.Tensor:
     """The elements of an operand before scales: float64, with all elements along K. `read` has what belongs to it."""
     if storage.sparse:
         return _filled(double(x), read[storage.index])
     if storage.fragments:
-        codes = _in_order(storage, x)
-        numbers = [storage.element.value(code) for code in range(1 << storage.element.bits)]
-        return torch.tensor(numbers, dtype=torch.float64, device=x.device)[codes]
+        return numbers(storage.element, _in_order(storage, x))
     if storage.packed == 1:
         return double(x)
     along = x.mT if storage.letter == "a" else x
-    halves = torch.stack([along & 0xF, along >> 4], dim=-2).to(torch.int64)
-    values = halves.reshape(*along.shape[:-2], 2 * along.shape[-2], along.shape[-1])
-    values = values.mT if storage.letter == "a" else values
-    numbers = [storage.element.value(code) for code in range(1 << storage.element.bits)]
-    return torch.tensor(numbers, dtype=torch.float64, device=x.device)[values]
+    codes = torch.stack([along & 0xF, along >> 4], dim=-2).flatten(-3, -2)
+    return numbers(storage.element, codes.mT if storage.letter == "a" else codes)
 
 
 def _in_order(storage: Storage, x: torch.Tensor) -> torch.Tensor:
@@ -49,15 +43,6 @@ def _in_order(storage: Storage, x: torch.Tensor) -> torch.Tensor:
     return codes
 
 
-def scales(storage: Storage, x: torch.Tensor) -> torch.Tensor:
-    """Scales or zero points in float64."""
-    if not ELEMENTS[storage.scale_types[0]].powers:
-        return x.double()
-    exponents = x.view(torch.uint8).to(torch.int64)
-    found = torch.ldexp(torch.ones(x.shape, dtype=torch.float64, device=x.device), exponents - 127)
-    return torch.where(exponents == 255, torch.nan, found)
-
-
 def _filled(kept: torch.Tensor, index: object) -> torch.Tensor:
     """The elements of which two of each four along K are kept, in order, at the positions in bytes for eight of K."""
     assert isinstance(index, torch.Tensor)
@@ -66,9 +51,7 @@ def _filled(kept: torch.Tensor, index: object) -> torch.Tensor:
     return torch.stack([x[..., ::2, :] + x[..., 1::2, :] for x in alone], -2).flatten(-3, -2)
 
 
-def product(
-    dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+def product(dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Operands, *, hardware: bool) -> Bounded:
     """The exact product of operands as they are stored, and a bound on the error of a kernel's, both float64.
 
     `read` has what belongs to them, such as scales and zero points, by keyword. A zero point is subtracted from a
@@ -78,7 +61,7 @@ def product(
         return _product_of_scaled(dtype, a, b, read, hardware=hardware)
     a64, b64 = decoded(dtype.stored_a, a, read), decoded(dtype.stored_b, b, read)
     if not dtype.scaled:
-        return a64 @ b64, accumulation_error(a64, b64, dtype, hardware=hardware)
+        return Bounded(a64 @ b64, accumulation_error(a64, b64, dtype, hardware=hardware))
     depth = a64.shape[-1]
     total = a64.new_zeros(*a64.shape[:-1], b64.shape[-1])
     error, magnitude = total.clone(), total.clone()
@@ -105,12 +88,10 @@ def product(
             # Powers of two may be so small that products with them are not normal.
             bound = bound + FP32_TINY
         total, magnitude, error = total + found, magnitude + within, error + bound
-    return total, error + rounding_error(depth + _OF_BLOCK, dtype.sum, hardware=hardware) * magnitude
+    return Bounded(total, error + rounding_error(depth + _OF_BLOCK, dtype.sum, hardware=hardware) * magnitude)
 
 
-def product_of_decoded(
-    dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+def product_of_decoded(dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Operands, *, hardware: bool) -> Bounded:
     """As `product`, for a kernel that computes each value of B in fp32, rounds it to A's type, and multiplies these."""
     if not dtype.scaled:
         return product(dtype, a, b, read, hardware=hardware)
@@ -120,9 +101,7 @@ def product_of_decoded(
     return _product_of_rounded(dtype, left, right, error, hardware=hardware)
 
 
-def _product_of_scaled(
-    dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _product_of_scaled(dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Operands, *, hardware: bool) -> Bounded:
     """As `product`, for a kernel that rounds scales to A's type, and the products of elements and these."""
     left, right = decoded(dtype.stored_a, a, read), values(dtype.stored_b, b, read)
     scale = _expanded(dtype.stored_b, read[dtype.stored_b.scale], *right.shape[-2:])
@@ -133,25 +112,25 @@ def _product_of_scaled(
 
 def _product_of_rounded(
     dtype: Dtype, left: torch.Tensor, right: torch.Tensor, error: torch.Tensor, *, hardware: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> Bounded:
     """The product of numbers, and a bound on its error where those of B have one before they are rounded."""
     error = error + half_ulp((right.abs() + error).nan_to_num(0.0, 0.0), torch_type(dtype.stored_b.multiplied))
     error = torch.where(right.isfinite(), error, 0.0)
     multiplied = accumulation_error(left, right.abs() + error, dtype, hardware=hardware)
-    return left @ right, multiplied + left.abs() @ error
+    return Bounded(left @ right, multiplied + left.abs() @ error)
 
 
 def _expanded(storage: Storage, x: torch.Tensor | float, depth: int, extent: int) -> torch.Tensor:
     """The scale or zero point of each element of an operand, of `depth` along K and `extent` rows or columns."""
     assert isinstance(x, torch.Tensor) and storage.block is not None
-    x = scales(storage, x)
+    x = scales(storage.scale_types[0], x)
     along, across = (-1, -2) if storage.letter == "a" else (-2, -1)
     for dimension, block, size in ((along, storage.block.along, depth), (across, storage.block.across, extent)):
         x = x.repeat_interleave(block or max(size, 1), dimension).narrow(dimension, 0, size)
     return x
 
 
-def values(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor | float]) -> torch.Tensor:
+def values(storage: Storage, x: torch.Tensor, read: Operands) -> torch.Tensor:
     """The numbers that an operand stands for, float64: its elements less zero points, times scales."""
     found = decoded(storage, x, read)
     if storage.block is None:

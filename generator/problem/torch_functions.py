@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,21 +12,19 @@ from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Epilogue, EpilogueOperand, Output, Step
 from generator.epilogue.operations import HALVES
 from generator.problem.chain_values import columns_of, run_chain, spread, taken_apart
+from generator.problem.element_types import torch_type
 
 Value = torch.Tensor | float
 
 
-def _bound(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Value, Value], Value]:
+def _bound(function: Callable[..., torch.Tensor], clamp: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """A maximum or minimum that propagates NaN; a bound that is a number does not need to become a tensor."""
 
-    def bound(x: Value, y: Value) -> Value:
+    def bound(x: Value, y: Value) -> torch.Tensor:
         if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor):
             return function(x, y)
         tensor, number = (x, y) if isinstance(x, torch.Tensor) else (y, x)
-        assert not isinstance(number, torch.Tensor)
-        if function is torch.maximum:
-            return torch.clamp(torch.as_tensor(tensor), min=number)
-        return torch.clamp(torch.as_tensor(tensor), max=number)
+        return clamp(torch.as_tensor(tensor), number)
 
     return bound
 
@@ -46,37 +43,19 @@ def _rounded(dtype: torch.dtype) -> Callable[[Value], torch.Tensor]:
     return _on_tensor(lambda x: x.to(dtype).to(x.dtype))
 
 
+#: The functions that torch has by the same names.
+_OF_TORCH = ("exp", "exp2", "log", "sqrt", "rsqrt", "erf", "tanh", "sigmoid")
 #: Each function and operator of the formula language, in torch.
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "negative": operator.neg,
-    "**": operator.pow,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
+    **formula.SYMBOLS,
     "where": _where,
-    "max": _bound(torch.maximum),
-    "min": _bound(torch.minimum),
+    "max": _bound(torch.maximum, torch.clamp_min),
+    "min": _bound(torch.minimum, torch.clamp_max),
     "abs": abs,
-    "exp": _on_tensor(torch.exp),
-    "exp2": _on_tensor(torch.exp2),
-    "log": _on_tensor(torch.log),
-    "sqrt": _on_tensor(torch.sqrt),
-    "rsqrt": _on_tensor(torch.rsqrt),
-    "erf": _on_tensor(torch.erf),
-    "tanh": _on_tensor(torch.tanh),
-    "sigmoid": _on_tensor(torch.sigmoid),
+    **{word: _on_tensor(getattr(torch, word)) for word in _OF_TORCH},
     # Not torch's softplus, which returns x above a threshold.
     "softplus": _on_tensor(lambda x: torch.logaddexp(x, torch.zeros_like(x))),
-    "fp16": _rounded(torch.float16),
-    "bf16": _rounded(torch.bfloat16),
-    "fp32": _rounded(torch.float32),
+    **{word: _rounded(torch_type(word)) for word in ("fp16", "bf16", "fp32")},
 }
 
 
@@ -100,28 +79,20 @@ def apply(
     `native` may compute a step in another way than by its formula, or return None.
     """
 
-    def operand(x: EpilogueOperand) -> Value:
+    def operand(x: EpilogueOperand) -> Any:
         of = columns if columns is None or x.shape != HALVES else columns_of(columns, n, epilogue.order)
         value = operands[x.name]
         return spread(value, x.shape, rows, of).to(product.dtype) if isinstance(value, torch.Tensor) else value
 
-    def evaluate(step: Step, names: dict[str, Value]) -> Value:
+    def evaluate(step: Step, names: dict[str, Any]) -> Any:
         computed = native(step, names) if native is not None else None
         return formula.evaluate(step.tree, names, FUNCTIONS, float) if computed is None else computed
 
-    def apart(x: Value, order: str) -> tuple[Value, Value]:
-        assert isinstance(x, torch.Tensor)
-        return taken_apart(x, order)
-
-    def write(output: Output, x: Value) -> None:
+    def write(output: Output, x: torch.Tensor) -> None:
         if outputs is not None:
-            assert isinstance(x, torch.Tensor)
             outputs.append(writer(output, x) if writer else auxiliary_value(output.writer, x))
 
-    start: Value = product
-    result = run_chain(epilogue.steps, start, operand, evaluate, apart=apart, write=write)
-    assert isinstance(result, torch.Tensor)
-    return result
+    return run_chain(epilogue.steps, product, operand, evaluate, apart=taken_apart, write=write)
 
 
 def auxiliary_value(writer: AuxiliaryOutput, x: torch.Tensor) -> torch.Tensor:

@@ -19,8 +19,8 @@ from generator.plan.extents import S
 from generator.plan.kernels import Kernel
 from generator.problem.drawn_values import Draw, Recipe, is_of_bits, range_of
 from generator.problem.element_types import OPERAND_TYPES, has_infinity, torch_type
-from generator.problem.layouts import matrix_strides
 from generator.problem.poisoned_operands import PoisonedOperand, fill, place, poison
+from generator.problem.product import matrix_strides
 from generator.verify.case_sizes import Case, sizes_of
 
 #: A stride in elements that is a multiple of 16 bytes for every type.

@@ -8,7 +8,7 @@ import torch
 from generator.language.model import Dtype
 from generator.problem.drawn_values import Draw
 from generator.problem.element_types import torch_type
-from generator.problem.layouts import matrix_strides
+from generator.problem.product import matrix_strides
 from generator.problem.stored_values import values
 
 DTYPES = {

@@ -8,7 +8,8 @@ import torch
 
 from generator.language.model import Dtype
 from generator.language.storage import element_of
-from generator.problem.stored_values import blocks, decoded, product, product_of_decoded, scales
+from generator.problem.element_types import scales
+from generator.problem.stored_values import blocks, decoded, product, product_of_decoded
 
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None)
 UINT4 = Dtype("fp16", "uint4", "fp32", "fp16", None)
@@ -39,7 +40,7 @@ def test_every_code_of_e2m1_is_a_number_of_the_standard():
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float8_e8m0fnu])
 def test_scales_of_mx_are_powers_of_two(dtype):
-    found = scales(MX.stored_b, torch.arange(256, dtype=torch.uint8).view(dtype))
+    found = scales("e8m0", torch.arange(256, dtype=torch.uint8).view(dtype))
     assert found[:255].tolist() == [2.0 ** (byte - 127) for byte in range(255)] and bool(found[255].isnan())
 
 
@@ -106,7 +107,8 @@ def test_a_product_is_that_of_the_values(dtype, depth):
                     zero = operands[storage.zero][at].double() if storage.zeros else 0.0
                     value[i, j] = (value[i, j] - zero) * operands[storage.scale][at].double()
         values[storage.letter] = value
-    exact, error = product(dtype, operands["a"], operands["b"], operands, hardware=False)
+    found = product(dtype, operands["a"], operands["b"], operands, hardware=False)
+    exact, error = found.value, found.error
     torch.testing.assert_close(exact, values["a"] @ values["b"], rtol=1e-12, atol=1e-9)
     assert exact.shape == error.shape == (rows, columns) and bool((error >= 0).all())
 

@@ -261,9 +261,9 @@ def mxfp8(rows=3, columns=5, depth=160):
 def test_bytes_of_powers_of_two(scaled):
     given = mxfp8()
     assert given["a_scale"][0, 0] == 0
-    exact, error = product(
-        Dtype("mxfp8e4m3", "mxfp8e4m3", "fp32", "bf16", "full"), given["a"], given["b"], given, hardware=False
-    )
+    dtype = Dtype("mxfp8e4m3", "mxfp8e4m3", "fp32", "bf16", "full")
+    expected = product(dtype, given["a"], given["b"], given, hardware=False)
+    exact, error = expected.value, expected.error
     found = getattr(scaled, MXFP8)(**given).double()
     assert bool(((found - exact).abs() <= error + exact.abs() * 2**-8).all())
     # The first block alone, whose scale is 2**-127.
