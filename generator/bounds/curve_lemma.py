@@ -19,7 +19,7 @@ from itertools import chain, combinations
 from generator.bounds import concrete_run
 from generator.bounds.expressions import Expressions
 from generator.bounds.rewriting import atoms, replaced, replaced_in, sums_of
-from generator.bounds.solve import together
+from generator.bounds.solve import follows
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import LaneIntegers
 from generator.bounds.terms import (
@@ -282,9 +282,9 @@ class _Induction:
         # Products of unknowns are hard for the solver, and most proofs do not need them.
         plain = [x for x in known if _linear(x)]
         for each in wanted:
-            if not (_linear(each) and _known(plain, each)) and not _known(
-                [*known, *_products(plain, [*known, each])], each
-            ):
+            if _linear(each) and follows(plain, each):
+                continue
+            if not follows([*known, *_products(plain, [*known, each])], each):
                 yield f"{where}, {each} is not known"
 
     def _too_wide(
@@ -331,10 +331,6 @@ def _part(curve: Curve, at: Expressions) -> _Part:
     raise NotUnderstood(curve.node.lineno, f"{curve.node.name}, whose loop does not select parts of a grid")
 
 
-def _known(facts: Iterable[Condition], wanted: Condition) -> bool:
-    return together([*facts, negation(wanted)]).verdict == "impossible"
-
-
 def _products(facts: Sequence[Condition], among: Iterable[Condition]) -> list[Condition]:
     """Conditions that products of nonnegative terms are nonnegative, for products that occur in `among`.
 
@@ -348,7 +344,7 @@ def _products(facts: Sequence[Condition], among: Iterable[Condition]) -> list[Co
     found |= {atoms for length in lengths for factor in factors for atoms, _ in (length * of(factor)).terms}
     signed = [of(atom) - 1 for atom in factors]
     signed += [length - of(atom) * times - 1 for atom in factors for length in lengths for times in (2, 1)]
-    signed = [x for x in dict.fromkeys(signed) if x.constant is None and _known(near, at_most(0, x))]
+    signed = [x for x in dict.fromkeys(signed) if x.constant is None and follows(near, at_most(0, x))]
     products = [x * y for x, y in combinations(signed, 2)]
     return [at_most(0, x) for x in products if all(len(atoms) < 2 or atoms in found for atoms, _ in x.terms)]
 

@@ -7,11 +7,11 @@ proves the lemma die by die. Only the number of tiles in the grid matters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from generator.bounds.rewriting import quotients, replaced
-from generator.bounds.solve import together
-from generator.bounds.terms import Atom, Condition, Poly, Variable, at_most, below, negation, poly, variable
+from generator.bounds.solve import follows
+from generator.bounds.terms import Atom, Condition, Poly, Variable, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PID
 
 _PID, _TILES = variable(PID), variable("tiles")
@@ -44,12 +44,12 @@ def why_not(number: Poly, parts: Iterable[Poly], grid: tuple[Poly, Poly]) -> str
         here, most = replaced(place, by), 2**31
         fitting = [x for part in others for x in (at_most(-most, replaced(part, by)), below(replaced(part, by), most))]
         for each in (at_most(0, here), below(here, _TILES), *fitting):
-            if not _follows(known(by), each):
+            if not follows(known(by), each):
                 return f"for die {die}, {each} is not known"
-        if not _follows([*known(by), *known(again), below(_TURN, _NEXT)], below(here, replaced(place, again))):
+        if not follows([*known(by), *known(again), below(_TURN, _NEXT)], below(here, replaced(place, again))):
             return f"for die {die}, later programs are not known to have larger numbers"
         # If a die has no program, no later die has one: the proof for neighbours is enough.
-        if die + 1 < dies and not _follows([*known(by), *known(after)], below(here, replaced(place, after))):
+        if die + 1 < dies and not follows([*known(by), *known(after)], below(here, replaced(place, after))):
             return f"for die {die}, the range is not known to end before that of the next die"
     return ""
 
@@ -61,7 +61,3 @@ def _of_tiles(sum: Poly, grid: tuple[Poly, Poly]) -> Poly | None:
         return None
     found = replaced(sum, {atoms[0]: _TILES, atoms[1]: poly(1)})
     return found if replaced(found, {Variable("tiles"): grid[0] * grid[1]}) == sum else None
-
-
-def _follows(facts: Sequence[Condition], wanted: Condition) -> bool:
-    return together([*facts, negation(wanted)]).verdict == "impossible"

@@ -15,7 +15,7 @@ from generator.bounds.call_reader import ReadCall, read_call
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
 from generator.bounds.launch_facts import COUNTERS, GROUPS_OF_K, SUMS, Launcher, LaunchFacts
-from generator.bounds.order_proof import Lemma, OrderVerdict, prove_order
+from generator.bounds.order_proof import Lemma, OrderVerdict, prove_order, unproved
 from generator.bounds.patterns import matches
 from generator.bounds.rewriting import replaced
 from generator.bounds.sites import Site
@@ -64,12 +64,11 @@ def prove(path: Path) -> FileProof:
         call = _call(source, path)
         kernels = [launch.kernel for launch in call.launches]
         if sorted(kernels) != sorted(source.kernels):
-            raise NotUnderstood(
-                call.line, f"launches of {', '.join(kernels)}, of the kernels {', '.join(source.kernels)}"
-            )
+            told = f"launches of {', '.join(kernels)}, of the kernels {', '.join(source.kernels)}"
+            raise NotUnderstood(call.line, told)
         proofs = [_proof(source.of(name), call, at) for at, name in enumerate(kernels)]
     except NotUnderstood as error:
-        proofs = [_unproved(source.of(name), error) for name in source.kernels]
+        proofs = [_not_understood(source.of(name), error) for name in source.kernels]
     return FileProof(tuple(access for proof in proofs for access in proof.accesses), _worst([x.order for x in proofs]))
 
 
@@ -82,7 +81,7 @@ def _call(source: Source, path: Path) -> ReadCall:
     return read_call(source, path)
 
 
-def _unproved(source: Source, error: NotUnderstood) -> FileProof:
+def _not_understood(source: Source, error: NotUnderstood) -> FileProof:
     order = OrderVerdict("refuted" if isinstance(error, Refuted) else "not proved", str(error))
     return FileProof(tuple(_not_proved(call, str(error)) for call in source.calls), order)
 
@@ -92,7 +91,7 @@ def _proof(source: Source, call: ReadCall, at: int) -> FileProof:
     try:
         known = Launcher(source, call, at)
     except NotUnderstood as error:
-        return _unproved(source, error)
+        return _not_understood(source, error)
     accesses: list[Access] = []
     orders = []
     # Configurations that differ only in warps and stages, of which the kernel is not told, have the same proof.
@@ -128,7 +127,7 @@ def _rank(access: Access) -> tuple[int, bool]:
 def _with_tiles(
     source: Source, known: Launcher, tiles: Mapping[str, int], decided: Mapping[str, bool]
 ) -> tuple[list[Access], OrderVerdict]:
-    lemma = Lemma(OrderVerdict("not proved", "the kernel does not assign the coordinates of a tile"))
+    lemma = unproved("the kernel does not assign the coordinates of a tile")
     launch: LaunchFacts | None = None
     divided = False
     try:
@@ -143,14 +142,10 @@ def _with_tiles(
                 return lemma
             whole = prod(found.grid, start=found.batch or poly(1))
             if (tiles is not None) != found.walks or tiles not in (None, whole):
-                lemma = Lemma(
-                    OrderVerdict("not proved", "the programs of the grid are not known to compute every tile")
-                )
+                lemma = unproved("the programs of the grid are not known to compute every tile")
             elif (found.batch is not None or found.grouped) and not divided:
                 # The lemma would hold for one matrix, but the program's matrix is not known.
-                lemma = Lemma(
-                    OrderVerdict("not proved", "the tile is computed before the matrix of a program is known")
-                )
+                lemma = unproved("the tile is computed before the matrix of a program is known")
             else:
                 facts = (*found.facts, *groups.facts()) if found.grouped else found.facts
                 grid = tuple(map(variable, folded.SIDES)) if known.symmetric else found.grid
@@ -207,13 +202,12 @@ def _with_tiles(
     sites = {(site.line, site.column): site for site in walked.sites}
     accesses = []
     for call in source.calls:
-        site = sites.get((call.line, call.column))
-        if site is None:
+        if (site := sites.get((call.line, call.column))) is None:
             reason = f"not understood: line {call.line}: the symbolic execution does not reach it"
             accesses.append(_not_proved(call, reason))
         else:
-            verdict = judge.verdict(site)
-            accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
+            state, detail = judge.verdict(site)
+            accesses.append(Access(site.line, site.operand, site.kind, state, None, detail))
     return accesses, lemma.order
 
 

@@ -12,22 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from generator.bounds.order_proof import Lemma, OrderVerdict, fits
+from generator.bounds.order_proof import Lemma, OrderVerdict, fits, unproved
 from generator.bounds.rewriting import replaced, replaced_in, value
-from generator.bounds.solve import together
+from generator.bounds.solve import follows
 from generator.bounds.symbolic_values import LaneIntegers
-from generator.bounds.terms import (
-    Atom,
-    Condition,
-    Poly,
-    Variable,
-    at_most,
-    below,
-    equal,
-    every,
-    negation,
-    variable,
-)
+from generator.bounds.terms import Atom, Condition, Poly, Variable, at_most, below, equal, every, variable
 
 #: A program's place in the rectangle, the sides of it, and its tile.
 PLACE, SIDES, TILE = ("fold_m", "fold_n"), ("num_m", "num_n"), ("pid_m", "pid_n")
@@ -61,23 +50,23 @@ def prove_tiles(
     `facts` have those of `sides`, and that the place is in the rectangle.
     """
     if columns % rows:
-        return _unproved("a tile has as many columns as rows, or a multiple of them")
+        return unproved("a tile has as many columns as rows, or a multiple of them")
     x, y = (number.value for number in coordinates)
     known = list(facts)
     tall, blocks = columns // rows, _blocks(size, columns)
     half, (num_m, num_n) = blocks // 2, map(variable, SIDES)
     inside = within(x, y, size, rows, columns)
     counted = (equal(num_n, half * 2 + 1), equal(num_m, (blocks - half) * tall))
-    if not all(_holds(condition, known) for condition in (*inside, *counted)):
-        return _searched(x, y, grid, size, tall, columns) or _unproved("a program's tile is not known to be one of C's")
+    if not all(follows(known, condition) for condition in (*inside, *counted)):
+        return _searched(x, y, grid, size, tall, columns) or unproved("a program's tile is not known to be one of C's")
     by: dict[Atom, Poly] = {Variable(name): variable(f"{name}'") for name in PLACE}
     twins = [*known, *(replaced_in(condition, by) for condition in known)]
     twins += [equal(number, replaced(number, by)) for number in (x, y)]
-    if not _holds(every(equal(variable(name), variable(f"{name}'")) for name in PLACE), twins):
-        return _searched(x, y, grid, size, tall, columns) or _unproved("tiles are not known to differ by program")
+    if not follows(twins, every(equal(variable(name), variable(f"{name}'")) for name in PLACE)):
+        return _searched(x, y, grid, size, tall, columns) or unproved("tiles are not known to differ by program")
     for part in sorted({part.value for number in coordinates for part in number.parts}, key=str):
         if not fits(part, known):
-            return _unproved(f"{part} is not known to fit 32 bits")
+            return unproved(f"{part} is not known to fit 32 bits")
     named = within(variable(TILE[0]), variable(TILE[1]), size, rows, columns)
     return Lemma(OrderVerdict("proved", ""), named, fits=True)
 
@@ -85,14 +74,6 @@ def prove_tiles(
 def _blocks(size: Poly, columns: int) -> Poly:
     """How many blocks there are along a side."""
     return (size + (columns - 1)) // columns
-
-
-def _holds(condition: Condition, facts: Sequence[Condition]) -> bool:
-    return together([*facts, negation(condition)]).verdict == "impossible"
-
-
-def _unproved(reason: str) -> Lemma:
-    return Lemma(OrderVerdict("not proved", reason))
 
 
 def _searched(x: Poly, y: Poly, grid: Sequence[Poly], size: Poly, tall: int, columns: int) -> Lemma | None:

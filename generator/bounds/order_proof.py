@@ -16,7 +16,7 @@ from typing import Literal
 from generator.bounds import die_order
 from generator.bounds.curve_lemma import Curve, why_not
 from generator.bounds.rewriting import atoms, holds, quotients, replaced, replaced_in, value
-from generator.bounds.solve import together
+from generator.bounds.solve import follows, together
 from generator.bounds.symbolic_values import LaneIntegers
 from generator.bounds.terms import (
     Atom,
@@ -31,7 +31,6 @@ from generator.bounds.terms import (
     conjuncts,
     either,
     equal,
-    negation,
     of,
     poly,
     variable,
@@ -72,11 +71,13 @@ class Lemma:
     fits: bool = False
 
 
+def unproved(reason: str) -> Lemma:
+    """A lemma that is not proved, and gives nothing to the proof of addresses."""
+    return Lemma(OrderVerdict("not proved", reason))
+
+
 def prove_order(
-    names: Sequence[str],
-    coordinates: Sequence[LaneIntegers],
-    grid: Sequence[Poly],
-    facts: Iterable[Condition],
+    names: Sequence[str], coordinates: Sequence[LaneIntegers], grid: Sequence[Poly], facts: Iterable[Condition]
 ) -> Lemma:
     """The lemma for a program's two coordinates; the grid has the product of `grid` programs."""
     sizes = [size_along(name) for name in names]
@@ -86,7 +87,7 @@ def prove_order(
     if len(grid) != 2 or any(len(found) != 1 for found in factors):
         product_of_grid = " * ".join(f"({factor})" for factor in grid)
         told = " times along ".join(sizes)
-        return Lemma(OrderVerdict("not proved", f"the grid is not known as tiles along {told}: {product_of_grid}"))
+        return unproved(f"the grid is not known as tiles along {told}: {product_of_grid}")
     extents = (factors[0][0], factors[1][0])
     parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
     known = tuple(conjuncts(facts))
@@ -96,7 +97,7 @@ def prove_order(
     for part in parts:
         # Results that depend on the sizes alone need no order; some need that the number of tiles fits 32 bits.
         if PID not in part.variables and not fits(part, known) and not fits(part, [*known, _counted(extents)]):
-            return Lemma(OrderVerdict("not proved", f"{part} is not known to fit 32 bits"))
+            return unproved(f"{part} is not known to fit 32 bits")
     by = _tiles(extents)
     lemma = _lemma(_in_tiles([number.value for number in coordinates], parts, extents, known, by))
     # Replace numbers of tiles with sizes again, and the coordinates with their names.
@@ -196,7 +197,7 @@ def _lemma(asked: _Question) -> _Answer:
         reason = why_not(curve, pid, asked.extents, [*asked.facts, *program, *asked.limits, _counted(asked.extents)])
         if not reason:
             return _Answer(OrderVerdict("proved", ""), (True,) * 4)
-        return _searched(asked, (False,) * 4) or _Answer(OrderVerdict("not proved", reason))
+        return _failed(asked, reason)
     for atom in atoms(asked.coordinates):
         if isinstance(atom, Renumbered):
             return _renumbered(asked, atom)
@@ -204,10 +205,9 @@ def _lemma(asked: _Question) -> _Answer:
     known = [*asked.facts, *program, *defined]
     sides = zip(asked.coordinates, asked.extents)
     inside = [bound for x, extent in sides for bound in (at_most(0, x), below(x, extent))]
-    held = tuple(together([*known, negation(bound)]).verdict == "impossible" for bound in inside)
+    held = tuple(follows(known, bound) for bound in inside)
     if not all(held):
-        found = _searched(asked, held)
-        return found or _Answer(OrderVerdict("not proved", "every program's tile is not known to be in the grid"), held)
+        return _failed(asked, "every program's tile is not known to be in the grid", held)
     # The program id itself fits 32 bits.
     limits = [at_most(pid, 2**31 - 1), *asked.limits]
     for part in asked.parts:
@@ -217,10 +217,12 @@ def _lemma(asked: _Question) -> _Answer:
             return _Answer(OrderVerdict("not proved", f"{part} is not known to fit 32 bits"))
     if _one_to_one(asked.coordinates, known):
         return _Answer(OrderVerdict("proved", ""), held)
-    found = _searched(asked, held)
-    return found or _Answer(
-        OrderVerdict("not proved", "tiles are in the grid, but not known to differ by program"), held
-    )
+    return _failed(asked, "tiles are in the grid, but not known to differ by program", held)
+
+
+def _failed(asked: _Question, reason: str, held: tuple[bool, ...] = (False,) * 4) -> _Answer:
+    """The answer where a proof fails: a grid and program that break the lemma, or that it is not proved."""
+    return _searched(asked, held) or _Answer(OrderVerdict("not proved", reason), held)
 
 
 def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
@@ -238,18 +240,12 @@ def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
     answer = _lemma(then)
     if not reason and answer.order.state == "proved":
         return answer
-    return _searched(asked, (False,) * 4) or _Answer(OrderVerdict("not proved", reason or answer.order.detail))
+    return _failed(asked, reason or answer.order.detail)
 
 
 def _curve(asked: _Question) -> Curve | None:
     """The function that computes both coordinates from the program id and the grid, or None."""
-    found = [
-        atom
-        for x in asked.coordinates
-        for product, _ in x.terms
-        for atom in product
-        if isinstance(atom, ReturnedNumber)
-    ]
+    found = [atom for atom in atoms(asked.coordinates) if isinstance(atom, ReturnedNumber)]
     given = (variable(PID), *asked.extents)
     if [of(atom) for atom in found] != list(asked.coordinates) or any(atom.arguments != given for atom in found):
         return None
@@ -263,7 +259,7 @@ def _defined(sums: Sequence[Poly], known: Sequence[Condition]) -> list[Condition
     found: list[Condition] = []
     for atom in quotients(sums):
         for condition in (at_most(1, atom.divisor), at_most(0, atom.dividend)):
-            if together([*known, *found, negation(condition)]).verdict == "impossible":
+            if follows([*known, *found], condition):
                 found.append(condition)
     return found
 
@@ -286,9 +282,9 @@ def _one_to_one(coordinates: Sequence[Poly], known: Sequence[Condition]) -> bool
     # Inner quotients first: if a quotient is proved equal for both programs, one symbol represents both.
     for atom in quotients(coordinates):
         twin = other(of(atom))
-        if together([*met(), negation(equal(of(atom), twin))]).verdict == "impossible" and len(twin.terms) == 1:
+        if follows(met(), equal(of(atom), twin)) and len(twin.terms) == 1:
             passes.append({_atom(twin): of(atom)})
-    return together([*met(), negation(equal(variable(PID), other(variable(PID))))]).verdict == "impossible"
+    return follows(met(), equal(variable(PID), other(variable(PID))))
 
 
 def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
@@ -313,9 +309,8 @@ def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
                 fault = "does not terminate" if isinstance(error, Endless) else "divides by zero"
                 return _Answer(OrderVerdict("refuted", f"{where}, program {pid} {fault}"), held, witness)
             if not all(0 <= index < extent for index, extent in zip(tile, size)):
-                return _Answer(
-                    OrderVerdict("refuted", f"{where}, program {pid} computes tile {tile}"), held, witness, tile
-                )
+                told = f"{where}, program {pid} computes tile {tile}"
+                return _Answer(OrderVerdict("refuted", told), held, witness, tile)
             if tile in seen:
                 both = f"programs {seen[tile]} and {pid} both compute tile {tile}"
                 return _Answer(OrderVerdict("refuted", f"{where}, {both}"), held, witness, tile)

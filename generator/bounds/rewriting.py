@@ -9,7 +9,6 @@ from generator.bounds.terms import (
     Atom,
     Condition,
     ConditionalSum,
-    Every,
     Least,
     Not,
     Poly,
@@ -117,26 +116,16 @@ def divisors(term: Poly | Condition, path: tuple[Condition, ...] = ()) -> Iterat
 
 def sums_of(condition: Condition) -> Iterator[Poly]:
     """The sums in a condition."""
-    if isinstance(condition, Not):
-        yield from sums_of(condition.condition)
-    elif isinstance(condition, Every):
-        for part in condition.parts:
+    for part in condition.inside:
+        if isinstance(part, Poly):
+            yield part
+        elif isinstance(part, Condition):
             yield from sums_of(part)
-    else:
-        yield condition.sum
 
 
-def _inner(atom: Atom) -> tuple[Poly, ...]:
+def _inner(atom: Atom) -> Iterator[Poly]:
     """The sums inside an atom, except those of its condition."""
-    if isinstance(atom, Quotient):
-        return atom.dividend, atom.divisor
-    if isinstance(atom, Least):
-        return atom.first, atom.second
-    if isinstance(atom, ConditionalSum):
-        return atom.then, atom.otherwise
-    if isinstance(atom, ReturnedNumber):
-        return atom.arguments
-    return (atom.number,) if isinstance(atom, Renumbered) else ()
+    return (x for x in atom.inside if isinstance(x, Poly))
 
 
 def _rebuilt(atom: Atom, by: Mapping[Atom, Poly]) -> Poly:

@@ -23,6 +23,7 @@ from generator.bounds.terms import (
     Variable,
     Zero,
     at_most,
+    negation,
     of,
     variable,
 )
@@ -67,6 +68,11 @@ def smallest(conditions: Iterable[Condition], names: Iterable[str]) -> Answer:
                 low, reach = middle + 1, 2 * reach + 1
         asked.append(at_most(variable(name), high))
     return best
+
+
+def follows(facts: Iterable[Condition], wanted: Condition) -> bool:
+    """Whether a condition is proved to hold wherever the others do."""
+    return together([*facts, negation(wanted)]).verdict == "impossible"
 
 
 @cache

@@ -11,7 +11,8 @@ second reads those of its own tiles. Both have the same blocks of BLOCK_N by BLO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import TypeAlias
 
 from generator.bounds import folded
@@ -41,13 +42,13 @@ def wrongly_stored(known: Launcher, launch: LaunchFacts, walked: Walk) -> OrderV
             if summed:
                 raise NotLinear(f"line {summed[0].line}: {SUMS} are read by the kernel that stores them")
             own, _ = _divided(results[SUMS], known, launch, mirrored=False)
-            return _one_of(own, _inside, facts)
+            return _one_of(own, lambda row, _: below(row, variable("M")), facts)
         # Sums are read where the first kernel has a tile, too: their index is that of the lane.
         _divided(summed, known, launch, mirrored=False)
         verdicts: list[OrderVerdict] = []
         for sites in results.values():
             own, mirrored = _divided(sites, known, launch, mirrored=True)
-            verdicts += [_one_of(own, _upper, facts), _one_of(mirrored, _strictly_upper, facts)]
+            verdicts += [_one_of(own, at_most, facts), _one_of(mirrored, below, facts)]
         return next((verdict for verdict in verdicts if verdict.state != "proved"), verdicts[0])
     except NotLinear as error:
         return OrderVerdict("not proved", f"not every element is known to be stored once: {error}")
@@ -83,20 +84,8 @@ def _divided(
     return found
 
 
-def _inside(row: Poly, column: Poly) -> Condition:
-    return every([below(row, variable("M")), below(column, variable("M"))])
-
-
-def _upper(row: Poly, column: Poly) -> Condition:
-    return every([at_most(row, column), below(column, variable("M"))])
-
-
-def _strictly_upper(row: Poly, column: Poly) -> Condition:
-    return every([below(row, column), below(column, variable("M"))])
-
-
 def _one_of(sites: Sequence[Site], wanted: Wanted, facts: Sequence[Condition]) -> OrderVerdict:
-    """Whether exactly one of the stores runs in the lanes that `wanted` says, and none in others."""
+    """Whether exactly one of the stores runs in the lanes of a column that `wanted` says, and none in others."""
     if not sites:
         return OrderVerdict("refuted", "a tile, or its mirror image, is not stored")
     if len({site.shape for site in sites}) != 1:
@@ -104,12 +93,13 @@ def _one_of(sites: Sequence[Site], wanted: Wanted, facts: Sequence[Condition]) -
     known = [*facts, *lanes(sites[0].shape)]
     runs = [every([*site.path, site.mask]) for site in sites]
     row, column = _place(sites[0])
-    lane_of = wanted(row, column)
+    lane_of = every([wanted(row, column), below(column, variable("M"))])
     asked = [
         ([run, negation(lane_of)], site, "is stored, and is none of those that this store is for")
         for run, site in zip(runs, sites)
     ]
-    asked += [([run, other], site, "is stored twice") for run, site, other in _pairs(runs, sites)]
+    pairs = combinations(zip(runs, sites), 2)
+    asked += [([run, other], site, "is stored twice") for (other, _), (run, site) in pairs]
     asked.append(([lane_of, negation(either(runs))], sites[0], "is never stored"))
     for conditions, site, fault in asked:
         answer = together([*known, *conditions])
@@ -122,9 +112,3 @@ def _one_of(sites: Sequence[Site], wanted: Wanted, facts: Sequence[Condition]) -
             return OrderVerdict("refuted", f"line {site.line}: for M = {at.get('M')}, the element in {place} {fault}")
         return OrderVerdict("not proved", message)
     return OrderVerdict("proved", "")
-
-
-def _pairs(runs: Sequence[Condition], sites: Sequence[Site]) -> Iterator[tuple[Condition, Site, Condition]]:
-    """Each store with each one before it."""
-    for number, (run, site) in enumerate(zip(runs, sites)):
-        yield from ((run, site, other) for other in runs[:number])

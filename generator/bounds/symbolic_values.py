@@ -139,19 +139,9 @@ def is_data(value: object) -> bool:
     return isinstance(value, Opaque) and not value.memory
 
 
-Value = (
-    LaneIntegers
-    | LaneConditions
-    | Pointer
-    | BlockPointer
-    | Descriptor
-    | Either
-    | CounterValue
-    | IntegerType
-    | Called
-    | Several
-    | Opaque
-)
+Lanes = LaneIntegers | LaneConditions
+Address = Pointer | BlockPointer | Descriptor | Either
+Value = Lanes | Address | CounterValue | IntegerType | Called | Several | Opaque
 
 
 def lane(axis: int) -> Poly:
@@ -162,8 +152,7 @@ def lane(axis: int) -> Poly:
 @cache
 def lanes(shape: Shape) -> tuple[Condition, ...]:
     """The conditions that a lane's indices are inside the shape."""
-    bounds = [(at_most(0, lane(axis)), below(lane(axis), size)) for axis, size in enumerate(shape)]
-    return tuple(condition for pair in bounds for condition in pair)
+    return tuple(x for axis, size in enumerate(shape) for x in (at_most(0, lane(axis)), below(lane(axis), size)))
 
 
 def wider(*widths: Width) -> Width:
@@ -177,10 +166,10 @@ def reaches_memory(value: Value) -> bool:
         return any(map(reaches_memory, value.items))
     if isinstance(value, Opaque):
         return value.memory
-    return isinstance(value, Pointer | BlockPointer | Descriptor | Either)
+    return isinstance(value, Address)
 
 
-def moved(value: LaneIntegers | LaneConditions, axes: Mapping[int, int], shape: Shape) -> LaneIntegers | LaneConditions:
+def moved(value: Lanes, axes: Mapping[int, int], shape: Shape) -> Lanes:
     """A tensor whose axes become other axes of a shape with more dimensions; `axes` maps old axes to new ones."""
     by: dict[Atom, Poly] = {Variable(f"lane{old}"): lane(new) for old, new in axes.items() if old != new}
 

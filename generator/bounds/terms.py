@@ -21,10 +21,15 @@ class Term:
         raise NotImplementedError
 
     @cached_property
+    def inside(self) -> tuple[Term, ...]:
+        """The terms that it is made of, each as a whole; not of a sum."""
+        held = [x if isinstance(x, tuple) else (x,) for x in vars(self).values()]
+        return tuple(x for several in held for x in several if isinstance(x, Term))
+
+    @cached_property
     def variables(self) -> frozenset[str]:
         """The names of the variables in it, at any depth."""
-        held = [x if isinstance(x, tuple) else (x,) for x in vars(self).values()]
-        return frozenset().union(*(x.variables for several in held for x in several if isinstance(x, Term)))
+        return frozenset().union(*(x.variables for x in self.inside))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Term) and self.text == other.text

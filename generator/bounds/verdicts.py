@@ -29,12 +29,8 @@ NEVER_REACHED = "never reached"
 _PROGRAMS = 2**12
 
 
-@dataclass(frozen=True)
-class AccessVerdict:
-    """The verdict on an access, and why or for which numbers it fails."""
-
-    state: State
-    detail: str = ""
+#: The verdict on an access, and why or for which numbers it fails.
+AccessVerdict = tuple[State, str]
 
 
 @dataclass(frozen=True)
@@ -51,22 +47,22 @@ class Judge:
         """The verdict on an access."""
         operand, descriptor = self.launch.operands[site.operand], site.descriptor
         if descriptor is not None and descriptor.fault is not None:
-            return AccessVerdict("not proved", f"{operand.name} is {descriptor.fault}")
+            return "not proved", f"{operand.name} is {descriptor.fault}"
         strides = self.known.strides
         try:
             possible = [] if descriptor else list(faults.of_address(site, operand, strides))
             possible += faults.of_widths(site, operand, strides, operand.name in self.known.indexed)
         except NotLinear as error:
-            return AccessVerdict("not proved", str(error))
+            return "not proved", str(error)
         found = [verdict for verdict in (self._doubt(site, fault) for fault in possible) if verdict is not None]
         if found:
-            return min(found, key=lambda verdict: verdict.state != "refuted")
+            return min(found, key=lambda verdict: verdict[0] != "refuted")
         if descriptor is not None:
-            return AccessVerdict("hardware", "the descriptor has the operand's own shape and strides")
+            return "hardware", "the descriptor has the operand's own shape and strides"
         if site.idle:
-            return AccessVerdict("proved")
+            return "proved", ""
         reached = self._together(self._context(site))
-        return AccessVerdict("proved", NEVER_REACHED if reached.verdict == "impossible" else "")
+        return "proved", NEVER_REACHED if reached.verdict == "impossible" else ""
 
     def _doubt(self, site: Site, fault: FaultCondition) -> AccessVerdict | None:
         """None if the fault is proved impossible, otherwise the verdict."""
@@ -80,15 +76,13 @@ class Judge:
             if numbers is not None:
                 listed = self._listed(numbers)
                 if fault.message is None:
-                    return AccessVerdict("not proved", f"{fault.claim}: not known for {listed}")
-                return AccessVerdict("refuted", f"{listed}: {fault.message(numbers)}")
+                    return "not proved", f"{fault.claim}: not known for {listed}"
+                return "refuted", f"{listed}: {fault.message(numbers)}"
         if answer.verdict == "unknown":
-            return AccessVerdict("not proved", f"{fault.claim}: the solver found no answer within its limit")
+            return "not proved", f"{fault.claim}: the solver found no answer within its limit"
         if self.lemma.order.state != "proved":
-            return AccessVerdict("not proved", f"{fault.claim}: the order of tiles is {self.lemma.order.state}")
-        return AccessVerdict(
-            "not proved", f"{fault.claim}: the solver's counterexample does not hold in plain arithmetic"
-        )
+            return "not proved", f"{fault.claim}: the order of tiles is {self.lemma.order.state}"
+        return "not proved", f"{fault.claim}: the solver's counterexample does not hold in plain arithmetic"
 
     def _together(self, conditions: list[Condition]) -> Answer:
         """Whether the conditions can hold together, one query per program of a tile: one for all is too hard."""
