@@ -33,7 +33,7 @@ BOUNDS = {
     "cost": 728,
     "problem": 2122,
     "verify": 7227,
-    "bounds": 5620,
+    "bounds": 5496,
     "bench": 3734,
     "tune": 3674,
     "commands": 1004,

@@ -13,10 +13,10 @@ from generator.bounds.symbolic_values import (
     IntermediateResult,
     LaneConditions,
     LaneIntegers,
+    Lanes,
     Opaque,
     Value,
     Width,
-    broadcast,
     reaches_memory,
     wider,
 )
@@ -32,16 +32,11 @@ def merged(test: LaneConditions, a: Value, b: Value) -> Value:
         return a
     if test.condition == NEVER:
         return b
-    shapes = (
-        (a.shape, b.shape)
-        if isinstance(a, LaneIntegers | LaneConditions) and isinstance(b, LaneIntegers | LaneConditions)
-        else ((), ())
-    )
-    if shapes[0] == shapes[1] and isinstance(a, LaneConditions) and isinstance(b, LaneConditions):
+    if isinstance(a, LaneConditions) and isinstance(b, LaneConditions) and a.shape == b.shape:
         taken = every([test.condition, a.condition])
         other = every([negation(test.condition), b.condition])
         return LaneConditions(either([taken, other]), a.shape, a.parts | b.parts | test.parts)
-    if shapes[0] == shapes[1] and isinstance(a, LaneIntegers) and isinstance(b, LaneIntegers):
+    if isinstance(a, LaneIntegers) and isinstance(b, LaneIntegers) and a.shape == b.shape:
         # A constant that depends on a condition at run time is a number of 32 bits.
         widths: set[Width] = {"32" if x.width == "constant" else x.width for x in (a, b)}
         if len(widths) == 1:
@@ -70,13 +65,9 @@ def where(place: ExecutionPoint, arguments: Sequence[Value], keywords: Mapping[s
         case LaneConditions(), LaneConditions(), LaneConditions():
             pass
         case _:
-            return next(
-                (x for x in given.values() if isinstance(x, Opaque)), Opaque("tl.where of values of different types")
-            )
-    shape = broadcast([test.shape, a.shape, b.shape])
-    if shape is None:
-        shapes = f"{test.shape}, {a.shape} and {b.shape}"
-        raise NotUnderstood(place.line, f"shapes {shapes}, which do not broadcast")
+            opaque = (x for x in given.values() if isinstance(x, Opaque))
+            return next(opaque, Opaque("tl.where of values of different types"))
+    shape = place.common(test.shape, a.shape, b.shape)
     a, b = (replace(x, shape=shape, parts=x.parts | _divisions(place, x)) for x in (a, b))
     return merged(test, a, b)
 
@@ -88,7 +79,7 @@ def _fitting(place: ExecutionPoint, number: LaneIntegers, width: Width) -> froze
     return frozenset({part} if constant else ())
 
 
-def _divisions(place: ExecutionPoint, side: LaneIntegers | LaneConditions) -> frozenset[IntermediateResult]:
+def _divisions(place: ExecutionPoint, side: Lanes) -> frozenset[IntermediateResult]:
     """Parts that state that a side does not divide by zero even if it is not taken: 1 // 0 fits no width."""
     term = side.value if isinstance(side, LaneIntegers) else side.condition
     found = (

@@ -10,6 +10,7 @@ from generator.bounds.patterns import dotted
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import Endless, truncated
 from generator.emit.syntax_digest import undocumented
+from generator.epilogue.formula import COMPARISONS, SYMBOLS, symbol_of
 
 #: Turns of its loops after which a function is given up: one that is wrong may have no end.
 _TURNS = 200
@@ -20,14 +21,6 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: truncated,
     ast.Mod: lambda a, b: a - truncated(a, b) * b,
-}
-_COMPARISONS: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
 }
 
 
@@ -99,6 +92,6 @@ def _operate(node: ast.expr | ast.stmt, by: ast.operator, a: int, b: int) -> int
 
 def _holds(node: ast.expr, names: Mapping[str, int]) -> bool:
     match node:
-        case ast.Compare(left, [by], [right]) if type(by) in _COMPARISONS:
-            return _COMPARISONS[type(by)](_number(left, names), _number(right, names))
+        case ast.Compare(left, [by], [right]) if type(by) in COMPARISONS:
+            return bool(SYMBOLS[symbol_of(by)](_number(left, names), _number(right, names)))
     return _number(node, names) != 0

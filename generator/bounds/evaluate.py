@@ -88,7 +88,9 @@ def walk(
     `part_of_k` is given if they have groups along K. `sides` are those of the rectangle to which the triangle of a
     symmetric result is folded, of which `order` returns a lemma first.
     """
-    walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split, grouped, part_of_k, sides)
+    at, by_name, matrix = Expressions(dict(arguments)), dict(zip(folded.SIDES, sides)), GROUP if part_of_k else MATRIX
+    coordinates = (folded.PLACE,) if sides else COORDINATES
+    walker = _Walker(kernel, at, order, depth, split, grouped, part_of_k, by_name, coordinates, matrix)
     walker.run(kernel.body)
     if walker.split is not None:
         raise NotUnderstood(kernel.lineno, "a batch without an assignment of a program's matrix")
@@ -98,40 +100,35 @@ def walk(
     return walker.found
 
 
+@dataclass
 class _Walker:
-    def __init__(
-        self,
-        kernel: ast.FunctionDef,
-        at: Expressions,
-        order: Order,
-        depth: int | None,
-        split: Split | None,
-        grouped: tuple[Grouped, Poly] | None,
-        part_of_k: PartOfK | None,
-        sides: Sequence[Poly],
-    ) -> None:
-        self.kernel, self.at = kernel, at
-        self.order: Order | None = order
-        self.split, self.grouped, self.part_of_k = split, grouped, part_of_k
-        self.matrix = MATRIX if part_of_k is None else GROUP
-        #: The sides of the rectangle of a symmetric result, by the names for them; its place comes before its tile.
-        self.sides = dict(zip(folded.SIDES, sides))
-        self.coordinates = (folded.PLACE,) if sides else COORDINATES
-        #: Whether the programs without a group have ended.
-        self.ended = False
-        self.found = Walk()
-        self.depth = depth
-        self.loops = 0
-        #: The last assignment of each name, in the order of assignment, while no other statement changes the name.
-        self.latest: dict[str, ast.expr] = {}
-        #: Whether execution is inside the loop over tiles whose steps several programs divide.
-        self.deals = False
-        #: The number of accesses before the last barrier.
-        self.fence = 0
-        #: The number of tiles, inside the loop over them.
-        self.tiles: Poly | None = None
-        #: The number of accesses before the first statement after which both coordinates of a tile are known.
-        self.addressed: int | None = None
+    """The state of the execution, from the arguments of `walk` on."""
+
+    kernel: ast.FunctionDef
+    at: Expressions
+    order: Order | None
+    depth: int | None
+    split: Split | None
+    grouped: tuple[Grouped, Poly] | None
+    part_of_k: PartOfK | None
+    #: The sides of the rectangle of a symmetric result, by the names for them; its place comes before its tile.
+    sides: Mapping[str, Poly]
+    coordinates: Sequence[tuple[str, str]]
+    matrix: tuple[str, str]
+    #: Whether the programs without a group have ended.
+    ended: bool = False
+    found: Walk = field(default_factory=Walk)
+    loops: int = 0
+    #: The last assignment of each name, in the order of assignment, while no other statement changes the name.
+    latest: dict[str, ast.expr] = field(default_factory=dict)
+    #: Whether execution is inside the loop over tiles whose steps several programs divide.
+    deals: bool = False
+    #: The number of accesses before the last barrier.
+    fence: int = 0
+    #: The number of tiles, inside the loop over them.
+    tiles: Poly | None = None
+    #: The number of accesses before the first statement after which both coordinates of a tile are known.
+    addressed: int | None = None
 
     def run(self, body: Sequence[ast.stmt]) -> None:
         """Execute statements in which the tile of a program may be computed."""
@@ -223,9 +220,8 @@ class _Walker:
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = replaced(number.value, self._of_place())
                 # The lemma proves the widths of results that depend on the program's number, and mostly of the others.
-                rest = frozenset(
-                    x for x in number.parts if not lemma.fits and triton_semantics.PID not in x.value.variables
-                )
+                pid = triton_semantics.PID
+                rest = frozenset(x for x in number.parts if not lemma.fits and pid not in x.value.variables)
                 self.at.names[name] = LaneIntegers(variable(name), width="32", parts=rest)
 
     def _of_place(self) -> dict[Atom, Poly]:
@@ -303,9 +299,8 @@ class _Walker:
             raise NotUnderstood(node.lineno, "a counter that not every program of its tile increments exactly once")
         stored = [site for site in self.at.sites if site.operand == WORK and site.kind == "store"]
         if not count.ordered or any(site in self.at.sites[self.fence :] for site in stored):
-            raise Refuted(
-                node.lineno, "the counter is incremented without a barrier and a release after the partial sum's store"
-            )
+            told = "the counter is incremented without a barrier and a release after the partial sum's store"
+            raise Refuted(node.lineno, told)
         for site in stored:
             expected = sharing.sum_at(site.shape)
             if not expected.variables <= site.offset.variables:

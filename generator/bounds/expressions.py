@@ -189,13 +189,9 @@ class Expressions:
                 return triton_semantics.FUNCTIONS[text](self.place(node), arguments, keywords)
             except (ValueError, IndexError) as error:
                 raise NotUnderstood(node.lineno, ast.unparse(node)) from error
-        called = self.names.get(text)
-        if (
-            isinstance(called, Called)
-            and not keywords
-            and all(isinstance(x, LaneIntegers) and not x.shape for x in arguments)
-        ):
-            return _results(called, [x for x in arguments if isinstance(x, LaneIntegers)])
+        called, numbers = self.names.get(text), [x for x in arguments if isinstance(x, LaneIntegers) and not x.shape]
+        if isinstance(called, Called) and not keywords and len(numbers) == len(arguments):
+            return _results(called, numbers)
         owner = self.value(node.func.value) if isinstance(node.func, ast.Attribute) else None
         if isinstance(owner, Descriptor) and isinstance(node.func, ast.Attribute) and not keywords and arguments:
             return self._described(node, owner, node.func.attr, arguments)
@@ -246,9 +242,8 @@ class Expressions:
 def _results(called: Called, arguments: list[LaneIntegers]) -> Several:
     values = tuple(argument.value for argument in arguments)
     parts = frozenset().union(*(argument.parts for argument in arguments))
-    return Several(
-        tuple(LaneIntegers(of(ReturnedNumber(called.function, values, at)), width="32", parts=parts) for at in range(2))
-    )
+    returned = (of(ReturnedNumber(called.function, values, at)) for at in range(2))
+    return Several(tuple(LaneIntegers(number, width="32", parts=parts) for number in returned))
 
 
 def _strange(node: ast.expr, values: list[Value]) -> Opaque:

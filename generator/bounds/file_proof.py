@@ -259,11 +259,8 @@ def _counters_left(source: Source, known: Launcher, walked: Walk) -> str | None:
     shared = [site.path for site in walked.sites if site.operand == COUNTERS and site.adds]
     if any(site not in alone for site in stored):
         return "a counter is set by a program that is not known to be the last of its tile"
-    zeros = {
-        (node.lineno, node.col_offset)
-        for node in ast.walk(source.kernel)
-        if isinstance(node, ast.Call) and matches(node, "tl.store($counter, 0)")
-    }
+    calls = (node for node in ast.walk(source.kernel) if isinstance(node, ast.Call))
+    zeros = {(node.lineno, node.col_offset) for node in calls if matches(node, "tl.store($counter, 0)")}
     # It is the counter that the programs of the tile have raised, wherever they did.
     set_back = [(site.line, site.column) in zeros and site.offset == variable(PID) for site in stored]
     if set_back != [True] or [site.path for site in stored] != shared:

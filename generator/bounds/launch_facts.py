@@ -171,14 +171,9 @@ class Launcher:
     @cached_property
     def deciding(self) -> tuple[str, ...]:
         """The computed parameters that decide how many elements a `tl.arange` has."""
-        ranges = (node for node in ast.walk(self.source.kernel) if isinstance(node, ast.Call))
-        tests = [
-            choice.test
-            for node in ranges
-            if dotted(node.func) == "tl.arange"
-            for choice in ast.walk(node)
-            if isinstance(choice, ast.IfExp)
-        ]
+        calls = (node for node in ast.walk(self.source.kernel) if isinstance(node, ast.Call))
+        within = (inner for node in calls if dotted(node.func) == "tl.arange" for inner in ast.walk(node))
+        tests = [choice.test for choice in within if isinstance(choice, ast.IfExp)]
         read = {name.id for test in tests for name in ast.walk(test) if isinstance(name, ast.Name)}
         return tuple(name for name in self._derived if name in read)
 
@@ -188,10 +183,8 @@ class Launcher:
         passed = {name for launch in call.launches for name in launch.passed.values()}
         if call.rows != self.source.rows:
             raise NotUnderstood(call.line, "configurations other than CONFIGS")
-        if (
-            self.sizes not in (ONE, BATCH, GROUPS, GROUPS_OF_K, SQUARE, SQUARES)
-            or not {*self.sizes} <= self.names.keys()
-        ):
+        known = (ONE, BATCH, GROUPS, GROUPS_OF_K, SQUARE, SQUARES)
+        if self.sizes not in known or not {*self.sizes} <= self.names.keys():
             raise NotUnderstood(call.line, f"products of {', '.join(self.sizes)}")
         if not {*call.cleared} <= {each.name for each in call.results}:
             raise NotUnderstood(call.line, "what is cleared and is no result")
@@ -238,9 +231,8 @@ class Launcher:
                 if shape == own or self._for_columns(result):
                     continue
                 if result.name == "out" or shape != (*own[:-1], own[-1] * 2):
-                    raise NotUnderstood(
-                        self.call.line, f"{result.name} of shape {result.shape}, of products {self.sizes}"
-                    )
+                    told = f"{result.name} of shape {result.shape}, of products {self.sizes}"
+                    raise NotUnderstood(self.call.line, told)
 
     def _for_columns(self, result: CallTensor) -> bool:
         """Whether each element along the last dimension is for so many columns, and the other dimensions are C's."""

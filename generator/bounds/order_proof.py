@@ -230,14 +230,11 @@ def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
     own = [part for part in asked.parts if number not in atoms([part])]
     reason = die_order.why_not(number.number, own, asked.extents)
     by: dict[Atom, Poly] = {number: variable(PID)}
-    then = replace(
-        asked,
-        coordinates=tuple(replaced(x, by) for x in asked.coordinates),
-        parts=tuple(replaced(part, by) for part in asked.parts if part not in own),
-    )
+    coordinates = tuple(replaced(x, by) for x in asked.coordinates)
+    parts = tuple(replaced(part, by) for part in asked.parts if part not in own)
     if any(PID in replaced(x, {number: poly(0)}).variables for x in asked.coordinates):
         reason = "a tile is computed from both the program id and another number"
-    answer = _lemma(then)
+    answer = _lemma(replace(asked, coordinates=coordinates, parts=parts))
     if not reason and answer.order.state == "proved":
         return answer
     return _failed(asked, reason or answer.order.detail)

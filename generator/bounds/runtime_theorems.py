@@ -173,13 +173,8 @@ def tensor(line: int, made: CallTensor, names: Names) -> LaunchedTensor:
         known = known and (unit is None or unit >= last - 1)
     if made.kind in ("Memory", "Workspace"):
         unit = last if unit is None else unit
-        known = (
-            known
-            and type(made.pitch) is int
-            and made.pitch >= 1
-            and (made.pitch == 1 or last == 1)
-            and (last == 0 or made.kind == "Memory")
-        )
+        known = known and type(made.pitch) is int and (made.pitch == 1 or (made.pitch > 1 and last == 1))
+        known = known and (last == 0 or made.kind == "Memory")
     if not known:
         raise NotUnderstood(line, f"the tensor {made.name}, with dimensions or a unit that it cannot have")
     return LaunchedTensor(made.name, shape, unit)
@@ -205,9 +200,8 @@ def described(line: int, made: Made, operand: LaunchedTensor, names: Names) -> D
 
 def lanes(number: Amount | int, names: Names) -> bool:
     """Whether a number is at least as many as groups: `next_power` is no less than either of its arguments."""
-    return (
-        isinstance(number, Amount) and number.symbol == "next_power" and number.sides[0] == Amount("G") and "G" in names
-    )
+    known = isinstance(number, Amount) and number.symbol == "next_power" and number.sides[0] == Amount("G")
+    return known and "G" in names
 
 
 def why_not_tuned(call: ReadCall, names: Names) -> str | None:

@@ -43,7 +43,6 @@ _WITHIN = {
     "others": "tl.cast((start + steps - 1) // share - opener, tl.int32)",
 }
 
-
 #: The names that these expressions use.
 GIVEN = frozenset({"M", "N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K", "max", "min"})
 

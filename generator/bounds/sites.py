@@ -11,10 +11,10 @@ from generator.bounds.symbolic_values import (
     BlockPointer,
     Descriptor,
     Either,
-    IntermediateResult,
     LaneConditions,
     LaneIntegers,
     Opaque,
+    Parts,
     Pointer,
     Several,
     Shape,
@@ -39,7 +39,7 @@ class Site:
     mask: Condition
     offset: Poly
     shape: Shape
-    parts: frozenset[IntermediateResult]
+    parts: Parts
     #: The condition that the operand is an address at all.
     demand: Condition = ALWAYS
     #: Whether the access adds to the element.
@@ -59,17 +59,17 @@ class ExecutionPoint:
     column: int
     path: tuple[Condition, ...]
     #: The numbers computed for the conditions of the path.
-    parts: frozenset[IntermediateResult]
+    parts: Parts
+
+    def common(self, *shapes: Shape) -> Shape:
+        """The shape to which shapes broadcast; raises `NotUnderstood`."""
+        if (shape := broadcast(shapes)) is None:
+            told = f"{', '.join(map(str, shapes[:-1]))} and {shapes[-1]}"
+            raise NotUnderstood(self.line, f"shapes {told}, which do not broadcast")
+        return shape
 
     def site(
-        self,
-        kind: Kind,
-        operand: str,
-        offset: Poly,
-        shape: Shape,
-        mask: Condition,
-        parts: frozenset[IntermediateResult],
-        **more: Any,
+        self, kind: Kind, operand: str, offset: Poly, shape: Shape, mask: Condition, parts: Parts, **more: Any
     ) -> Site:
         """An access here, for which `parts` were computed besides those of the path."""
         parts |= self.parts
@@ -101,7 +101,7 @@ def described(place: ExecutionPoint, kind: Kind, descriptor: Descriptor, coordin
     numbers = [item for item in items if isinstance(item, LaneIntegers) and not item.shape]
     if not len(numbers) == len(items) == descriptor.dimensions:
         raise NotUnderstood(place.line, f"the coordinates, {described_value(coordinates)}")
-    parts = frozenset[IntermediateResult]().union(*(number.parts for number in numbers))
+    parts = Parts().union(*(number.parts for number in numbers))
     begins = tuple(number.value for number in numbers)
     return place.site(kind, descriptor.operand, poly(0), (), ALWAYS, parts, descriptor=descriptor, coordinates=begins)
 

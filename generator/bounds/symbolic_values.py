@@ -28,6 +28,9 @@ class IntermediateResult:
     line: int
 
 
+Parts = frozenset[IntermediateResult]
+
+
 @dataclass(frozen=True)
 class LaneIntegers:
     """Integers, one for each lane of the shape; `lane0`, `lane1` in the value are the indices along its axes."""
@@ -35,7 +38,7 @@ class LaneIntegers:
     value: Poly
     shape: Shape = ()
     width: Width = "constant"
-    parts: frozenset[IntermediateResult] = frozenset()
+    parts: Parts = frozenset()
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class LaneConditions:
 
     condition: Condition
     shape: Shape = ()
-    parts: frozenset[IntermediateResult] = frozenset()
+    parts: Parts = frozenset()
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Pointer:
     operand: str
     offset: Poly
     shape: Shape = ()
-    parts: frozenset[IntermediateResult] = frozenset()
+    parts: Parts = frozenset()
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class BlockPointer:
     strides: tuple[Poly, ...]
     offsets: tuple[Poly, ...]
     shape: Shape
-    parts: frozenset[IntermediateResult]
+    parts: Parts
     #: The offset of the matrix in the operand, in elements.
     start: Poly
 

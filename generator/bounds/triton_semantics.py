@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from generator.bounds.choices import where
 from generator.bounds.plain_arithmetic import combined
@@ -19,8 +20,8 @@ from generator.bounds.symbolic_values import (
     Opaque,
     Pointer,
     Several,
+    Shape,
     Value,
-    broadcast,
     lane,
     reaches_memory,
     wider,
@@ -43,11 +44,9 @@ DTYPES: Mapping[str, IntegerType] = {"int32": IntegerType("32"), "int64": Intege
 def operate(place: ExecutionPoint, operator: ast.operator, a: Value, b: Value) -> Value:
     """`a operator b`: a number for two numbers, an address for an address plus a number, otherwise opaque."""
     if isinstance(a, Pointer | LaneIntegers) and isinstance(b, Pointer | LaneIntegers):
-        shape = broadcast([a.shape, b.shape])
-        if shape is None:
-            raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape}, which do not broadcast")
+        shape = place.common(a.shape, b.shape)
         if isinstance(a, LaneIntegers) and isinstance(b, LaneIntegers):
-            return _numbers(place, operator, a, b)
+            return _numbers(place, operator, shape, a, b)
         if isinstance(a, LaneIntegers):
             a, b = b, a
         if isinstance(a, Pointer) and isinstance(b, LaneIntegers) and isinstance(operator, ast.Add):
@@ -58,11 +57,11 @@ def operate(place: ExecutionPoint, operator: ast.operator, a: Value, b: Value) -
     return Opaque(strange)
 
 
-def _numbers(place: ExecutionPoint, operator: ast.operator, a: LaneIntegers, b: LaneIntegers) -> Value:
+def _numbers(place: ExecutionPoint, operator: ast.operator, shape: Shape, a: LaneIntegers, b: LaneIntegers) -> Value:
     value = combined(operator, a.value, b.value)
     if value is None:
         return Opaque(f"{type(operator).__name__} of numbers")
-    shape, width, parts = broadcast([a.shape, b.shape]) or (), wider(a.width, b.width), a.parts | b.parts
+    width, parts = wider(a.width, b.width), a.parts | b.parts
     # A quotient or a remainder is not wider than the dividend.
     if width in ("32", "index") and isinstance(operator, ast.Add | ast.Sub | ast.Mult):
         parts |= {IntermediateResult(value, shape, width == "index", place.path, place.line)}
@@ -107,9 +106,7 @@ def minimum(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keyword
     a, b = arguments
     if not isinstance(a, LaneIntegers) or not isinstance(b, LaneIntegers):
         return Opaque("the minimum of values that are not followed")
-    shape = broadcast([a.shape, b.shape])
-    if shape is None:
-        raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape}, which do not broadcast")
+    shape = place.common(a.shape, b.shape)
     return LaneIntegers(least(a.value, b.value), shape, wider(a.width, b.width), a.parts | b.parts)
 
 
@@ -141,22 +138,16 @@ def cast(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) 
     """A number converted to another width."""
     x, dtype, *_ = arguments
     if isinstance(x, LaneIntegers) and isinstance(dtype, IntegerType):
-        narrowed = (
-            {IntermediateResult(x.value, x.shape, False, place.path, place.line)}
-            if (x.width, dtype.width) == ("64", "32")
-            else ()
-        )
-        return LaneIntegers(x.value, x.shape, dtype.width, x.parts.union(narrowed))
+        narrowed = IntermediateResult(x.value, x.shape, False, place.path, place.line)
+        parts = x.parts | {narrowed} if (x.width, dtype.width) == ("64", "32") else x.parts
+        return LaneIntegers(x.value, x.shape, dtype.width, parts)
     return Opaque("a converted value")
 
 
 def swizzle2d(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """`tl.swizzle2d`, with the variable names of Triton's definition."""
+    step = partial(operate, place)
     i, j, size_i, size_j, size_g = arguments
-
-    def step(operator: ast.operator, a: Value, b: Value) -> Value:
-        return operate(place, operator, a, b)
-
     ij = step(ast.Add(), step(ast.Mult(), i, size_j), j)
     size_gj = step(ast.Mult(), size_g, size_j)
     group = step(ast.FloorDiv(), ij, size_gj)
