@@ -45,7 +45,7 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x.float().double() if x.element_size() == 1 else x.double()
 
 
-def numbers(element: ElementType, codes: torch.Tensor) -> torch.Tensor:
+def of_codes(element: ElementType, codes: torch.Tensor) -> torch.Tensor:
     """The float64 values of whole `codes`, the bits of elements of a narrow type."""
     values = [element.value(code) for code in range(1 << element.bits)]
     return torch.tensor(values, dtype=torch.float64, device=codes.device)[codes.long()]

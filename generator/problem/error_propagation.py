@@ -63,11 +63,6 @@ def read(x: Bounded) -> Bounded:
     return Bounded(x.value, torch.where(exact, 0.0, x.error + FP32_ROUNDOFF * magnitude))
 
 
-def constant(value: float, like: torch.Tensor) -> Bounded:
-    """A constant of the formula, which a kernel converts to fp32."""
-    return read(exact(value, like))
-
-
 def exact(value: float, like: torch.Tensor) -> Bounded:
     """A constant of the formula as it is."""
     made = torch.tensor(float(value), dtype=torch.float64, device=like.device)

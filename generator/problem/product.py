@@ -182,9 +182,8 @@ class Problem:
 
         Of a symmetric result those of the elements on and above the diagonal.
         """
-        if self.symmetric:
-            return self.shape.m * (self.shape.m + 1) * self.shape.k * (self.shape.batch or 1)
-        return 2 * self.shape.m * self.columns * self.shape.k * (self.shape.batch or 1)
+        computed = self.shape.m + 1 if self.symmetric else 2 * self.columns
+        return self.shape.m * computed * self.shape.k * (self.shape.batch or 1)
 
     @property
     def bytes(self) -> int:

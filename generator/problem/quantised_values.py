@@ -13,7 +13,7 @@ import torch
 from generator.language.elements import ELEMENTS
 from generator.language.quantised_results import QuantisedResult
 from generator.problem.compare import Verdict, ends, verdict
-from generator.problem.element_types import FP32_ROUNDOFF, FP32_TINY, double, numbers, quantise, torch_type
+from generator.problem.element_types import FP32_ROUNDOFF, FP32_TINY, double, of_codes, quantise, torch_type
 from generator.problem.element_types import scales as read_scales
 from generator.problem.error_propagation import Bounded
 
@@ -25,7 +25,7 @@ def decoded(x: torch.Tensor, found: QuantisedResult) -> torch.Tensor:
     """The elements of a result in float64, those of four bits a column each."""
     if found.packed == 1:
         return double(x)
-    return numbers(found.element, torch.stack((x & 15, x >> 4), -1).flatten(-2))
+    return of_codes(found.element, torch.stack((x & 15, x >> 4), -1).flatten(-2))
 
 
 def dequantised(x: torch.Tensor, scales: torch.Tensor, found: QuantisedResult) -> torch.Tensor:

@@ -24,7 +24,7 @@ from generator.plan.resources import through_registers
 from generator.problem.accumulation_bounds import truncated
 from generator.problem.chain_values import run_chain, spread, taken_apart
 from generator.problem.element_types import Operands
-from generator.problem.error_propagation import EXACT, FUNCTIONS, Bounded, constant, exact, functions, read, sum_along
+from generator.problem.error_propagation import EXACT, FUNCTIONS, Bounded, exact, functions, read, sum_along
 from generator.problem.grouping import part_of, parts
 from generator.problem.stored_values import product, product_of_decoded
 
@@ -172,4 +172,4 @@ def evaluate(
     tree: ast.expr, names: Mapping[str, Bounded], table: Mapping[str, Callable[..., Any]] = FUNCTIONS
 ) -> Bounded:
     """The value of a checked formula for the values `names`, with a bound on the error of fp32 arithmetic."""
-    return formula.evaluate(tree, names, table, lambda value: constant(value, names[formula.X].value))
+    return formula.evaluate(tree, names, table, lambda value: read(exact(value, names[formula.X].value)))

@@ -9,7 +9,7 @@ import torch
 from generator.language.model import Dtype
 from generator.language.storage import WORDS, Storage
 from generator.problem.accumulation_bounds import accumulation_error, rounding_error
-from generator.problem.element_types import FP32_TINY, Operands, double, half_ulp, numbers, scales, torch_type
+from generator.problem.element_types import FP32_TINY, Operands, double, half_ulp, of_codes, scales, torch_type
 from generator.problem.error_propagation import Bounded
 
 #: Roundings of a block's sum beside those of its products: to multiply it by two scales, to subtract a zero point's
@@ -22,12 +22,12 @@ def decoded(storage: Storage, x: torch.Tensor, read: Operands) -> torch.Tensor:
     if storage.sparse:
         return _filled(double(x), read[storage.index])
     if storage.fragments:
-        return numbers(storage.element, _in_order(storage, x))
+        return of_codes(storage.element, _in_order(storage, x))
     if storage.packed == 1:
         return double(x)
     along = x.mT if storage.letter == "a" else x
     codes = torch.stack([along & 0xF, along >> 4], dim=-2).flatten(-3, -2)
-    return numbers(storage.element, codes.mT if storage.letter == "a" else codes)
+    return of_codes(storage.element, codes.mT if storage.letter == "a" else codes)
 
 
 def _in_order(storage: Storage, x: torch.Tensor) -> torch.Tensor:
@@ -66,11 +66,9 @@ def product(dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Operands, *, h
     total = a64.new_zeros(*a64.shape[:-1], b64.shape[-1])
     error, magnitude = total.clone(), total.clone()
     sizes = {"a": a64.shape[-2], "b": b64.shape[-1]}
-    known = {
-        name: _expanded(x, read[name], depth, sizes[x.letter])
-        for x in dtype.stored
-        for name in ((x.scale, *[x.zero] * x.zeros) if x.block is not None else ())
-    }
+    scaled = [x for x in dtype.stored if x.block is not None]
+    own = [(x, name) for x in scaled for name in (x.scale, *[x.zero] * x.zeros)]
+    known = {name: _expanded(x, read[name], depth, sizes[x.letter]) for x, name in own}
     for first, last in blocks(dtype, depth):
         left, right = a64[..., first:last], b64[..., first:last, :]
         found, within = left @ right, left.abs() @ right.abs()
@@ -79,11 +77,9 @@ def product(dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Operands, *, h
             zero = known["b_zero"][..., first : first + 1, :]
             rows = left.sum(-1, keepdim=True)
             found, within = found - rows * zero, within + left.abs().sum(-1, keepdim=True) * zero.abs()
-        for storage in dtype.stored:
-            if storage.block is not None:
-                scale = known[storage.scale]
-                scale = scale[..., first : first + 1] if storage.letter == "a" else scale[..., first : first + 1, :]
-                found, within, bound = found * scale, within * scale.abs(), bound * scale.abs()
+        for x in scaled:
+            scale = known[x.scale].narrow(-1 if x.letter == "a" else -2, first, 1)
+            found, within, bound = found * scale, within * scale.abs(), bound * scale.abs()
         if any(storage.bytewise for storage in dtype.stored):
             # Powers of two may be so small that products with them are not normal.
             bound = bound + FP32_TINY
