@@ -108,9 +108,8 @@ def test_a_product_is_that_of_the_values(dtype, depth):
                     value[i, j] = (value[i, j] - zero) * operands[storage.scale][at].double()
         values[storage.letter] = value
     found = product(dtype, operands["a"], operands["b"], operands, hardware=False)
-    exact, error = found.value, found.error
-    torch.testing.assert_close(exact, values["a"] @ values["b"], rtol=1e-12, atol=1e-9)
-    assert exact.shape == error.shape == (rows, columns) and bool((error >= 0).all())
+    torch.testing.assert_close(found.value, values["a"] @ values["b"], rtol=1e-12, atol=1e-9)
+    assert found.value.shape == found.error.shape == (rows, columns) and bool((found.error >= 0).all())
 
 
 def test_blocks_end_where_a_scale_changes():
