@@ -23,7 +23,7 @@ BOTH = "M2N"
 OUT = "C"
 
 #: Shapes as a spec writes them.
-SHAPES: Mapping[object, str] = {(): SCALAR, (1,): ELEMENT, ("M",): ROWS, ("N",): COLUMNS, ("M", "N"): MATRIX}
+SHAPES: dict[tuple[object, ...], str] = {(): SCALAR, (1,): ELEMENT, ("M",): ROWS, ("N",): COLUMNS, ("M", "N"): MATRIX}
 
 #: The built-in operations, in the form of a spec's own `ops`.
 FILE = data("epilogue", "operations.yaml")
