@@ -1,7 +1,4 @@
-"""How far a kernel's accumulator may be from the exact A @ B, from its type and K alone.
-
-`accumulation_error` bounds the worst case for given operands, `tolerance` the usual error of random ones.
-"""
+"""How far a kernel's accumulator may be from the exact A @ B: at worst for given operands, usually for random ones."""
 
 from __future__ import annotations
 
