@@ -24,22 +24,22 @@ ORDER = (
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
 BOUNDS = {
-    "language": 5271,
+    "language": 5274,
     "epilogue": 1597,
-    "plan": 3880,
-    "lowering": 4401,
+    "plan": 3907,
+    "lowering": 4411,
     "emit": 7158,
     "runtime": 8637,
     "cost": 728,
-    "problem": 2122,
+    "problem": 1977,
     "verify": 7227,
     "bounds": 5496,
-    "bench": 3734,
+    "bench": 3733,
     "tune": 3674,
-    "commands": 1004,
+    "commands": 1014,
     "files": 696,
-    "templates": 3164,
-    "tests": 34343,
+    "templates": 3187,
+    "tests": 31936,
     "generated": 112584,
 }
 

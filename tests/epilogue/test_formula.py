@@ -180,14 +180,8 @@ def test_numbers_stand_for_parameters():
     assert list(bound.values()) == ["min(6, max(0, x))", "max(0, x)", "min(6, x)", "x"]
 
 
-<<<<<<< HEAD
 def test_every_function_and_operator_has_its_meaning_of_numbers_and_its_spelling():
-    expected = {*FUNCTIONS, *formula.SYMBOLS}
-    assert constant_folding.NUMBERS.keys() == formula_code.TRITON.keys() == expected
-=======
-def test_every_function_and_operator_has_its_meaning_of_numbers_and_its_spelling() -> None:
     assert constant_folding.NUMBERS.keys() == formula_code.TRITON.keys() == {*FUNCTIONS, *formula.SYMBOLS}
->>>>>>> 357f3d75d (problem: the tests of stored values read a bounded product)
 
 
 @pytest.mark.parametrize("zero", ["0", "0.0", "0e-999", ".0E5", "0e999"])

@@ -1,12 +1,11 @@
 """The records of types: they agree with torch and with each other, and a new one is enough; operands as stored."""
 
-from dataclasses import replace
 
 import pytest
 import torch
 
 from generator.bench import check
-from generator.language import dtype_reader, dtypes, model
+from generator.language import dtypes, model
 from generator.language.dtypes import DTYPE_SHORTHANDS, Shorthand
 from generator.language.elements import ELEMENTS, FORMATS, ElementType
 from generator.language.model import Dtype
@@ -16,7 +15,7 @@ from generator.language.targets import TARGETS
 from generator.plan.target_rules import TARGET_RULES
 from generator.problem.element_types import torch_type
 from generator.problem.poisoned_operands import poison_byte
-from tests.helpers.support import mistakes_of, read_text, render_spec, variant
+from tests.helpers.support import read_text, render_spec, variant
 
 #: The types that torch has itself.
 OWN = [word for word, element in ELEMENTS.items() if element.bits >= 8]
@@ -77,15 +76,6 @@ def test_a_type_that_names_no_target_is_multiplied_nowhere(monkeypatch):
     refused = {target: f"{target} does not multiply fp8e4m3fnuz" for target in TARGETS if target != "gfx942"}
     assert reasons("fp8e4m3fnuz", "fp8e4m3fnuz") == reasons("bf16", "fp8e4m3fnuz") == refused
     assert reasons("fp16", "fp16", "fp8e4m3fnuz").keys() == TARGETS.keys()
-
-
-def test_a_type_that_the_product_would_round_is_refused(monkeypatch):
-    wide = replace(ELEMENTS["int8"], bits=16, torch="int16", triton="int16", least=-(2**15), most=2**15 - 1)
-    monkeypatch.setitem(ELEMENTS, "int16", wide)
-    monkeypatch.setattr(dtype_reader, "WEIGHTS", (*dtypes.WEIGHTS, "int16"))
-    told = "3:21: dtype.b: 'int16' cannot be multiplied with an a of fp16; fp16 does not hold every number of int16"
-    text = "summary: Whole numbers.\nlayout: rcr\ndtype: {a: fp16, b: int16}\n"
-    assert mistakes_of(text) == [f"family.yaml:{told}"]
 
 
 def test_a_shorthand_that_is_added_renames_nothing(monkeypatch):

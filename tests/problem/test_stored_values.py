@@ -123,9 +123,10 @@ def test_the_bound_counts_the_rounding_of_each_value():
     dtype = Dtype("bf16", "int8", "fp32", "bf16", None).scaled_by({"b": (0, 1)})
     a, b = torch.ones(1, 64, dtype=torch.bfloat16), torch.full((64, 1), 127, dtype=torch.int8)
     read = {"b_scale": torch.full((1, 1), 0.0078)}
-    exact, fused = product(dtype, a, b, read, hardware=False)
-    value, bound = product_of_decoded(dtype, a, b, read, hardware=False)
-    assert torch.allclose(exact, value) and float(fused) < 0.001
+    fused = product(dtype, a, b, read, hardware=False)
+    rounded_first = product_of_decoded(dtype, a, b, read, hardware=False)
+    value, bound = rounded_first.value, rounded_first.error
+    assert torch.allclose(fused.value, value) and float(fused.error) < 0.001
     # Values just below 1 are 2**-8 apart.
     assert 64 * 2**-9 <= float(bound) < 64 * 2**-8
     rounded = (b.float() * read["b_scale"]).bfloat16().double()
