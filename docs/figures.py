@@ -36,7 +36,7 @@ DEVICE = MEASURED / "nvidia_h200"
 OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
 
 #: Families of which the level gpu has not run all kernels yet, as docs/proving.md says.
-NEWER = ("quantised_blocks", "library_epilogues")
+NEWER = ("quantised_blocks", "library_epilogues", "w4a8")
 
 #: The results that pages summarize, by suite; `_other` are those of the other GPU where both have some.
 RESULTS: Mapping[str, Path] = {

@@ -39,12 +39,12 @@ BOUNDS = {
     "commands": 1014,
     "files": 696,
     "templates": 3187,
-    "tests": 31936,
+    "tests": 31935,
     "generated": 112584,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 33879
+WORDS = 34029
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 

@@ -185,10 +185,13 @@ def main(path: Path, names: list[str]) -> None:
                     rows.append({"case": word, **row})
                     print(*rows[-1].values(), round(row["torch_us"] / row["own_us"], 3), flush=True)
                 torch.cuda.empty_cache()
-            with path.open("w", encoding="utf-8", newline="") as file:
+            # What is there stays whole if the process ends meanwhile.
+            new = path.with_suffix(".new")
+            with new.open("w", encoding="utf-8", newline="") as file:
                 table = csv.DictWriter(file, [*rows[0]], lineterminator="\n")
                 table.writeheader()
                 table.writerows(rows)
+            new.replace(path)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The records of types: they agree with torch and with each other, and a new one is enough; operands as stored."""
 
-
 import pytest
 import torch
 
