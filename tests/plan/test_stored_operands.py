@@ -203,7 +203,8 @@ def test_the_bound_covers_scales_of_the_elements_type():
     a = torch.randn(8, 256, generator=generator).bfloat16()
     b = torch.randint(-(2**31), 2**31, (32, 16), dtype=torch.int32, generator=generator)
     scale = torch.rand(2, 16, generator=generator) + 0.5
-    exact, bound = stored_values.product(INT4_WORDS, a, b, {"b_scale": scale}, hardware=False)
+    expected = stored_values.product(INT4_WORDS, a, b, {"b_scale": scale}, hardware=False)
+    exact, bound = expected.value, expected.error
     elements = stored_values.decoded(INT4_WORDS.stored_b, b, {})
     assert elements.shape == (256, 16) and elements.min() == -8 and elements.max() == 7
     rounded = elements.bfloat16() * scale.bfloat16().repeat_interleave(128, 0)

@@ -229,7 +229,7 @@ def test_a_product_is_that_with_the_dequantised_weight(render):
             a = a * given["a_scale"].double().repeat_interleave(variant.dtype.stored_a.block.along, -1)[..., :K]
         expected = a @ pack.dequantize(name, **packed).double()
         scales = {keyword: x for keyword, x in {**given, **packed}.items() if keyword not in ("a", "b")}
-        _, bound = stored_values.product(variant.dtype, given["a"], packed["b"], scales, hardware=False)
+        bound = stored_values.product(variant.dtype, given["a"], packed["b"], scales, hardware=False).error
         rounding = torch.finfo(getattr(torch, {"bf16": "bfloat16", "fp16": "float16"}[variant.dtype.out])).eps
         # `dequantize` rounds a value in fp32.
         rounded = a.abs() @ pack.dequantize(name, **packed).double().abs() * 2.0**-23
