@@ -39,7 +39,7 @@ BOUNDS = {
     "commands": 1014,
     "files": 696,
     "templates": 3187,
-    "tests": 31935,
+    "tests": 31936,
     "generated": 112584,
 }
 
