@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 import os
 import random
 import statistics
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor
 
 from generator.commands.command_line import main as render
+from generator.files.writing import write
 from generator.plan.devices import slug
 
 SPECS = {
@@ -65,7 +67,7 @@ ROUNDS, APART = 9, 300_000_000
 
 
 def sizes(name: str) -> list[tuple[int, int, int]]:
-    """The sizes of a case, the same in every run; scales of blocks take a K of whole blocks, and an M of fours."""
+    """The sizes of a case, the same in every run; those that torch's operator does not take are left out later."""
     drawn = random.Random(name)
     found: dict[tuple[int, int, int], None] = {}
     while len(found) < CASES[name].sizes:
@@ -157,7 +159,7 @@ def prepared(folder: Path, contract: str, shape: tuple[int, int, int]) -> None:
 
 
 def main(path: Path, names: list[str]) -> None:
-    """Measure the cases, and write what is known after each size."""
+    """Measure the cases, and write what is known after each."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for kind, more in (("own", ""), ("both", "backends: [triton, aten]\n")):
@@ -185,13 +187,11 @@ def main(path: Path, names: list[str]) -> None:
                     rows.append({"case": word, **row})
                     print(*rows[-1].values(), round(row["torch_us"] / row["own_us"], 3), flush=True)
                 torch.cuda.empty_cache()
-            # What is there stays whole if the process ends meanwhile.
-            new = path.with_suffix(".new")
-            with new.open("w", encoding="utf-8", newline="") as file:
-                table = csv.DictWriter(file, [*rows[0]], lineterminator="\n")
-                table.writeheader()
-                table.writerows(rows)
-            new.replace(path)
+            text = io.StringIO()
+            table = csv.DictWriter(text, [*rows[0]], lineterminator="\n")
+            table.writeheader()
+            table.writerows(rows)
+            write(path, text.getvalue())
 
 
 if __name__ == "__main__":
