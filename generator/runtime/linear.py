@@ -21,8 +21,8 @@ CONTRACTS: dict[str, tuple[torch.dtype, bool, str]] = {}
 #: Where the family can add gradients of weights to tensors, what does.
 main_grad = added("main_grad")
 _ACCUMULATING = "a contract of layout crr with [{accumulate: {beta: 1}}]"
-#: Where torch's own product is a candidate, whether it is the faster one, by the layer and the input of a call.
-_left: dict[Any, bool] | None = {} if added("aten_product") else None
+#: Where torch's own product is a candidate, what has the rules.
+_torchs = added("aten_product")
 
 
 def _fitting(*wanted: Any) -> str | None:
@@ -62,6 +62,9 @@ class Linear(torch.nn.Linear):
 
     #: The attribute of the weight that its gradient is added to, if the weight has it; None for `weight.grad`.
     accumulate_into: str | None = None
+    #: Where torch's own product is a candidate: by the shape of an input and what needs a gradient, the contract whose
+    #: product torch's is faster than; None if ours is.
+    _left: dict[Any, str | None] | None = None
 
     def __init__(
         self,
@@ -85,29 +88,37 @@ class Linear(torch.nn.Linear):
             raise ValueError(f"{what} {_told(*wanted)}; {_there_are(*wanted)}")
         _require_accumulating(found, accumulate_into)
         self.contract, self.accumulate_into = found, accumulate_into
+        self._left = {} if _torchs else None
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        if self._left:
+            # The weight may change its type or device.
+            self._left.clear()
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The contract of `input`, with the weight as its column-major B."""
-        x = require_tensor("input", input)
-        if torch.compiler.is_compiling():
-            return self._multiplied(x, self.weight)
+        if torch.compiler.is_dynamo_compiling():
+            return self._multiplied(require_tensor("input", input), self.weight)
         if self.accumulate_into and torch.is_grad_enabled():
-            weight = self.weight
+            x, weight = require_tensor("input", input), self.weight
             kept = getattr(weight, self.accumulate_into, None) if weight.requires_grad else None
             usual = is_plain(x) and is_plain(weight) and x.dim() and not x.is_nested and x.dtype == weight.dtype
             if kept is not None and usual:
                 adding = main_grad.contract_for(weight, kept)
                 return main_grad.added(self._multiplied(x, weight.detach()), x, weight, kept, adding)  # type: ignore[no-any-return]
-        parameters = self._parameters
-        if _left is None or "weight" not in parameters or "bias" not in parameters or not is_plain(x):
-            return self._multiplied(x, self.weight)
-        # What torch's product takes is short, and each attribute of a module takes half a microsecond to find.
-        own: Any = parameters["weight"]
-        needed = torch.is_grad_enabled() and (x.requires_grad, own.requires_grad)
-        known = self.contract, x.shape, x.dtype, x.device, own.shape, own.dtype, needed, deterministic()
-        if _left.get(known):
-            return functional.linear(x, own, parameters["bias"])
-        return self._multiplied(x, own, known)
+        left, own = self._left, self._parameters.get("weight")
+        if left is None or own is None or type(input) is not torch.Tensor:
+            return self._multiplied(require_tensor("input", input), self.weight)
+        # What torch's product takes is short, so that each look at a tensor or a module counts here.
+        known: Any = (input.shape, input.requires_grad, own.requires_grad) if torch.is_grad_enabled() else input.shape
+        if left.get(known) == self.contract and not deterministic():
+            try:
+                return functional.linear(input, own, self._parameters["bias"])
+            except (KeyError, RuntimeError):
+                # A parametrized bias, or an input of another type: what follows takes or refuses it.
+                pass
+        return self._multiplied(input, own, known)
 
     def _multiplied(self, x: torch.Tensor, weight: torch.Tensor, known: Any = None) -> torch.Tensor:
         contract = self.contract
@@ -129,10 +140,11 @@ class Linear(torch.nn.Linear):
             raise TypeError(f"{contract}: input must be {weight.dtype} as weight is, got {x.dtype}{hint}")
         operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
-        if known is not None and _left is not None and known not in _left and not chain and not made:
-            left = function.choice.aten.of_call(function, rows_of(x), weight.t(), operands, host=True)
-            remember(_left, known, left)
-            if left:
+        left = None if known is None or chain or made or deterministic() else self._left
+        if left is not None and known not in left:
+            faster = function.choice.aten.of_call(function, rows_of(x), weight.t(), operands, host=True)
+            remember(left, known, self.contract if faster else None)
+            if faster:
                 return functional.linear(x, weight, self.bias)
         result: torch.Tensor | None = function.layer(x, weight, operands)
         if result is not None:

@@ -140,9 +140,8 @@ _OF_LAYER = ("gemm_fp16_rcr_bias", "gemm_fp16_rrr_none", "gemm_fp16_crr_none")
 def test_a_layer_is_torchs_own_where_all_its_products_are(family, monkeypatch, of_kernels):
     """Else each product asks for itself, of which an interpreted family caches those of torch alone."""
     aten = family._contract(_OF_LAYER[0]).choice.aten
-    prefers, linear = aten.prefers, library_module(family, "linear")
+    prefers = aten.prefers
     monkeypatch.setattr(aten, "prefers", lambda called, given: called.name != of_kernels and prefers(called, given))
-    monkeypatch.setattr(linear, "_left", {})
     layer = family.nn.Linear(K, N, dtype=torch.float16)
     # Of other sizes each time: a backward pass is repeated as it ran first.
     x = drawn((2, ROWS + [None, *_OF_LAYER].index(of_kernels), K), torch.float16).requires_grad_()
@@ -156,14 +155,15 @@ def test_a_layer_is_torchs_own_where_all_its_products_are(family, monkeypatch, o
         assert cached == [name for name in _OF_LAYER if of_kernels not in (None, name)]
         with torch.no_grad():
             layer(x)
-    assert [*linear._left.values()] == [of_kernels is None, of_kernels != _OF_LAYER[0]]
+    assert [x is not None for x in layer._left.values()] == [of_kernels is None, of_kernels != _OF_LAYER[0]]
+    with pytest.raises(TypeError, match=r"input must be torch\.float16 as weight is"):
+        layer(x.float())
 
 
 def test_a_product_shorter_than_its_call_is_torchs(family, monkeypatch):
     """In layers, and in graphs of Inductor unless the GPU's own graph is made; a function runs what is faster."""
     chosen = family._contract(_OF_LAYER[0]).choice.aten
     monkeypatch.setattr(chosen, "rules", {("cpu", "gemm_fp16"): (("M", ROWS, "triton", "triton"),)})
-    monkeypatch.setattr(library_module(family, "linear"), "_left", {})
     layer = family.nn.Linear(K, N, dtype=torch.float16)
     a, b, bias = operands(3)
     products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
@@ -177,9 +177,9 @@ def test_a_product_shorter_than_its_call_is_torchs(family, monkeypatch):
         finally:
             made.remove()
         assert bool(made.report.replaced) == ours
-        library_module(family, "linear")._left.clear()
+        layer.to(torch.float16)
         assert torch.equal(layer(a), functional.linear(a, layer.weight, layer.bias)) or least == 1e-3
-        assert [*library_module(family, "linear")._left.values()] == [least < 1e-3]
+        assert [x is not None for x in layer._left.values()] == [least < 1e-3]
     assert family.gemm_fp16_rcr_bias.which(a, b, bias=bias)[0] != "aten"
 
 
