@@ -47,9 +47,11 @@ from generator.language import built_in, dtypes, vocabulary
 from generator.language.elements import ELEMENTS
 from generator.language.errors import SpecError
 from generator.language.features import Feature
+from generator.language.model import Dtype
 from generator.language.targets import TARGETS
 from generator.plan import claims
 from generator.plan.families import families
+from generator.problem.accumulation_bounds import tolerance
 from generator.tune import torch_rule, tuning_report, winners
 
 TUNED = ROOT / "specs" / "tuned"
@@ -337,6 +339,14 @@ def _fp32_errors() -> str:
     return markdown(("product", *next(iter(found.values()))), rows)
 
 
+def _errors() -> str:
+    """The largest relative errors of right products, by type and K."""
+    extents = (256, 2048, 16384)
+    words = [word for word in dtypes.DTYPE_SHORTHANDS if word != "int8"]
+    rows = [(_code(word), *(f"{tolerance(Dtype.of(word), k):.1e}" for k in extents)) for word in words]
+    return markdown(("dtype", *(f"K = {k}" for k in extents)), rows)
+
+
 def _training() -> str:
     """Times of training by torch and by a family, as `measured/scripts/training.py` writes them."""
     found = [json.loads((folder / "training.json").read_text(encoding="utf-8")) for folder in (OTHER, DEVICE)]
@@ -424,6 +434,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     },
     **{f"tuned_{n}": _tuned(n) for n in _TUNED},
     "fp32_errors": _fp32_errors,
+    "errors": _errors,
     "training": _training,
     "training_aten": _training_aten,
 }
