@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 import triton
+from rounds import in_turns, ratio, synchronize, until_done
 from torch import Tensor, nn
 
 from generator.commands.command_line import main as render
@@ -218,33 +219,15 @@ class Timed:
 
     def sample(self) -> float:
         """Seconds of a call, of the host or of the GPU, whichever takes longer."""
-        synchronize()
-        begun = time.perf_counter()
-        for _ in range(self.count):
-            self.call()
-        synchronize()
-        return (time.perf_counter() - begun) / self.count
-
-
-def synchronize() -> None:
-    if GPU:
-        torch.cuda.synchronize()
+        return until_done(self.call, self.count)
 
 
 def turns(calls: Mapping[str, Callable[[], object]], *, graph: bool = False) -> dict[str, Any]:
     """Microseconds of each call, and the ratio of the first one's time to each other's, by rounds of one turn each."""
-    sides = {name: Timed(call, graph=graph) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(ROUNDS):
-        for name in list(sides) if number % 2 else list(sides)[::-1]:
-            times[name].append(sides[name].sample())
-    first, *others = sides
+    times = in_turns({name: Timed(call, graph=graph).sample for name, call in calls.items()}, ROUNDS)
+    first, *others = times
     found: dict[str, Any] = {name: round(1e6 * statistics.median(taken), 2) for name, taken in times.items()}
-    for name in others:
-        each = [a / b for a, b in zip(times[first], times[name], strict=True)]
-        low, middle, high = statistics.quantiles(each, n=4)
-        found[f"ratio of {name}"] = {"median": round(middle, 4), "quartiles": [round(low, 4), round(high, 4)]}
-    return found
+    return found | {f"ratio of {name}": ratio(times[first], times[name]) for name in others}
 
 
 def inference(sides: Mapping[str, Block], count: int, *, graph: bool) -> dict[str, Any]:

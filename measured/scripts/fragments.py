@@ -3,9 +3,9 @@
 FILE receives JSON. Each configuration of the kernels of `specs/fragments.yaml` is measured, and what the family's
 function chooses; with `--family widths_stored` those of weights as they are stored otherwise. `--only GLOB` measures
 the kernels whose name matches alone, and after `--seconds` no further size begins. A sample is a graph of several
-calls, whose operands take turns so that B comes from memory; the sides of a size are measured one after another in each
-round. A ratio is the time of torch's product in bf16 over a configuration's, the median of those of the rounds. Results
-are compared with float64 before.
+calls, whose operands take turns so that B comes from memory; the sides of a size take turns in each round. A ratio is
+the time of torch's product in bf16 over a configuration's, the median of those of the rounds. Results are compared with
+float64 before.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import triton
+from rounds import in_turns, on_gpu, ratio
 
 CONTRACTS = {
     "fragments": (
@@ -48,12 +50,11 @@ Call = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Sample:
-    """A row of FILE, a graph of calls, the call with the operands that the graph reads, and the times of the rounds."""
+    """A row of FILE, a graph of calls, and the call with the operands that the graph reads."""
 
     row: dict[str, Any]
     graph: torch.cuda.CUDAGraph
     call: Call
-    times: list[float]
 
 
 def sample(row: dict[str, Any], call: Call) -> Sample:
@@ -62,17 +63,7 @@ def sample(row: dict[str, Any], call: Call) -> Sample:
     with torch.cuda.graph(recorded, stream=stream):
         for index in range(CALLS):
             call(index)
-    return Sample(row, recorded, call, [])
-
-
-def seconds(graph: torch.cuda.CUDAGraph) -> float:
-    """The time of a call in a sample."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    begin.record()
-    graph.replay()
-    end.record()
-    torch.cuda.synchronize()
-    return float(begin.elapsed_time(end)) / CALLS / 1e3
+    return Sample(row, recorded, call)
 
 
 def sides(family: str, contract: str, only: str) -> list[tuple[str, dict[str, int] | None, Callable[..., Any]]]:
@@ -118,15 +109,12 @@ def measured(size: tuple[int, int, int], family: str, only: str) -> list[dict[st
             except Exception as error:
                 # What cannot run, or is wrong, is in FILE with its reason, and the others go on.
                 rows.append(row | {"error": f"{type(error).__name__}: {str(error)[:200]}"})
-    for turn in range(ROUNDS + 2):
-        for each in samples:
-            taken = seconds(each.graph)
-            # The clock rates rise in the first rounds.
-            each.times.extend([taken] if turn >= 2 else [])
-    theirs = samples[0].times
-    for each in samples[1:]:
-        ratio = statistics.median(mine / own for mine, own in zip(theirs, each.times, strict=True))
-        rows.append(each.row | {"seconds": statistics.median(each.times), "ratio": ratio})
+    replays = {number: partial(on_gpu, each.graph.replay, CALLS) for number, each in enumerate(samples)}
+    # The clock rates rise in the first rounds.
+    times = in_turns(replays, ROUNDS, warm=2)
+    for number, each in enumerate(samples[1:], 1):
+        against = ratio(times[0], times[number])["median"]
+        rows.append(each.row | {"seconds": statistics.median(times[number]), "ratio": against})
     return sorted(rows, key=lambda row: (row["contract"], -row.get("ratio", 0.0)))
 
 

@@ -13,6 +13,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 import triton
+from rounds import in_turns, on_gpu
 
 from generator.commands.command_line import main as render
 
@@ -86,18 +88,8 @@ def microseconds(functions: list[Callable[..., torch.Tensor]], contract: str, m:
     count = max(2, -(-OUTGROWN // (2 * (m * k + k * n))))
     given = [operands(contract, m, n, k) for _ in range(count)]
     graphs = [graph(function, given) for function in functions]
-    taken: list[list[float]] = [[] for _ in graphs]
-    for turn in range(REPLAYS + 2):
-        for place in range(len(graphs)) if turn % 2 else reversed(range(len(graphs))):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            graphs[place].replay()
-            end.record()
-            torch.cuda.synchronize()
-            # The first two replays warm up.
-            if turn > 1:
-                taken[place].append(begin.elapsed_time(end) * 1e3 / count)
-    return [round(statistics.median(times), 2) for times in taken]
+    sides = {place: partial(on_gpu, each.replay, count) for place, each in enumerate(graphs)}
+    return [round(1e6 * statistics.median(times), 2) for times in in_turns(sides, REPLAYS, warm=2).values()]
 
 
 def main(path: Path) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 import triton
+from rounds import in_turns, until_returned
 
 #: What is called: family, contract, and the shapes of operands beside a and b.
 CALLS = {
@@ -39,18 +40,10 @@ HEIGHTS, WIDTHS = range(SIZE, SIZE + 60 * 16, 16), (512, 768, 1024, 1280)
 
 def interleaved(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
     """Seconds of each call: the median over rounds, in each of which every call has a turn of several."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for name in calls:
-        for _ in range(3):
-            calls[name]()
-    for number in range(ROUNDS):
-        for name in list(calls) if number % 2 else list(calls)[::-1]:
-            torch.cuda.synchronize()
-            begun = time.perf_counter()
-            for _ in range(CALLS_AT_ONCE):
-                calls[name]()
-            taken[name].append((time.perf_counter() - begun) / CALLS_AT_ONCE)
-    torch.cuda.synchronize()
+    for call in calls.values():
+        until_returned(call, 3)
+    sides = {name: functools.partial(until_returned, call, CALLS_AT_ONCE) for name, call in calls.items()}
+    taken = in_turns(sides, ROUNDS)
     return {name: statistics.median(times) for name, times in taken.items()}
 
 

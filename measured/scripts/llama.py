@@ -15,12 +15,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 import triton
+from rounds import in_turns, ratio, until_done
 from transformers import CompileConfig, LlamaConfig, LlamaForCausalLM, StaticCache
 
 FAMILY = "generated.gemm16"
@@ -58,21 +60,12 @@ def models() -> dict[str, Any]:
 
 def ratios(calls: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, Any]:
     """Milliseconds of each call, and their ratio, by rounds in which each call has a turn."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for name in calls:
-        for _ in range(3):
-            calls[name]()
-    for number in range(rounds):
-        for name in list(calls) if number % 2 else list(calls)[::-1]:
-            torch.cuda.synchronize()
-            begun = time.perf_counter()
-            calls[name]()
-            torch.cuda.synchronize()
-            times[name].append(1e3 * (time.perf_counter() - begun))
-    each = [a / b for a, b in zip(times["torch"], times["family"], strict=True)]
-    quartiles = statistics.quantiles(each, n=4)
-    found = {name: round(statistics.median(taken), 4) for name, taken in times.items()}
-    return {**found, "ratio": round(quartiles[1], 4), "quartiles": [round(quartiles[0], 4), round(quartiles[2], 4)]}
+    for call in calls.values():
+        until_done(call, 3)
+    times = in_turns({name: partial(until_done, call) for name, call in calls.items()}, rounds)
+    found = {name: round(1e3 * statistics.median(taken), 4) for name, taken in times.items()}
+    compared = ratio(times["torch"], times["family"])
+    return {**found, "ratio": compared["median"], "quartiles": compared["quartiles"]}
 
 
 def tokens(*shape: int) -> torch.Tensor:

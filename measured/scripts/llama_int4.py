@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import transformers
 import triton
+from rounds import in_turns, ratio, until_done
 from transformers import AutoModelForCausalLM, LlamaConfig, StaticCache
 from transformers.models.llama import modeling_llama
 
@@ -178,24 +179,16 @@ def generate(found: dict[str, Any], config: LlamaConfig, batch: int) -> dict[str
         model.__dict__.pop("forward", None)
     eager = {name: run(name, few) for name in found}
     steps = {name: Replayed(type(model).forward.__get__(model)) for name, model in found.items()}
-    taken: dict[str, list[float]] = {name: [] for name in found}
     same = {}
     for name, model in found.items():
         model.forward = steps[name]
         same[name] = bool((run(name, few) == eager[name]).all())
         run(name)
-    for number in range(ROUNDS):
-        for name in list(found) if number % 2 else list(found)[::-1]:
-            synchronize()
-            begun = time.perf_counter()
-            run(name)
-            synchronize()
-            taken[name].append(time.perf_counter() - begun)
+    taken = in_turns({name: functools.partial(until_done, functools.partial(run, name)) for name in found}, ROUNDS)
     alone = {name: milliseconds(step, caches[name]) for name, step in steps.items()}
-    ratios = [one / other for one, other in zip(taken["torch"], taken["family"], strict=True)]
-    low, middle, high = (round(x, 4) for x in statistics.quantiles(ratios, n=4))
+    compared = ratio(taken["torch"], taken["family"])
     rates = {name: round(batch * NEW / statistics.median(times), 1) for name, times in taken.items()}
-    timed = {**rates, "ratio": middle, "quartiles": [low, high], "step": alone}
+    timed = {**rates, "ratio": compared["median"], "quartiles": compared["quartiles"], "step": alone}
     return {**timed, "step ratio": round(alone["torch"] / alone["family"], 4), "tokens as without graphs": same}
 
 
@@ -205,17 +198,8 @@ def milliseconds(replayed: Replayed, cache: StaticCache) -> float:
     times = []
     for _ in range(20):
         back(cache)
-        synchronize()
-        begun = time.perf_counter()
-        replay()
-        synchronize()
-        times.append(1e3 * (time.perf_counter() - begun))
-    return round(statistics.median(times), 4)
-
-
-def synchronize() -> None:
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
+        times.append(until_done(replay))
+    return round(1e3 * statistics.median(times), 4)
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,7 @@ from typing import Any
 import torch
 import transformers
 import triton
+from rounds import in_turns, ratio, until_done
 from transformers import MixtralConfig, Qwen3MoeConfig
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
@@ -127,29 +129,12 @@ def errors(found: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def ratios(calls: dict[str, Callable[[], object]]) -> dict[str, Any]:
     """Milliseconds of each call, and its ratio to the first one, by rounds in which each call has a turn."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for name in calls:
-        for _ in range(3):
-            calls[name]()
-    for number in range(ROUNDS):
-        for name in list(calls) if number % 2 else list(calls)[::-1]:
-            synchronize()
-            begun = time.perf_counter()
-            calls[name]()
-            synchronize()
-            times[name].append(1e3 * (time.perf_counter() - begun))
+    for call in calls.values():
+        until_done(call, 3)
+    times = in_turns({name: partial(until_done, call) for name, call in calls.items()}, ROUNDS)
     first, *others = calls
-    found: dict[str, Any] = {name: round(statistics.median(taken), 4) for name, taken in times.items()}
-    for name in others:
-        each = [a / b for a, b in zip(times[first], times[name], strict=True)]
-        low, middle, high = statistics.quantiles(each, n=4)
-        found[f"ratio of {name}"] = {"median": round(middle, 4), "quartiles": [round(low, 4), round(high, 4)]}
-    return found
-
-
-def synchronize() -> None:
-    if GPU:
-        torch.cuda.synchronize()
+    found: dict[str, Any] = {name: round(1e3 * statistics.median(taken), 4) for name, taken in times.items()}
+    return found | {f"ratio of {name}": ratio(times[first], times[name]) for name in others}
 
 
 def forward(found: dict[str, Any], count: int, *, compiled: bool) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 import triton
+from rounds import in_turns, on_gpu, ratio
 
 from generator.commands.command_line import main as command
 from generator.emit.loading import load_family
@@ -178,12 +179,7 @@ class Timed:
 
     def sample(self) -> float:
         """Seconds of a call."""
-        begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        begun.record()
-        self.graph.replay()
-        ended.record()
-        ended.synchronize()
-        return float(begun.elapsed_time(ended)) / 1e3 / self.count
+        return on_gpu(self.graph.replay, self.count)
 
 
 def alone(call: Callable[[], object]) -> float:
@@ -201,19 +197,13 @@ def turns(calls: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
             sides[name] = Timed(call)
         except Exception as error:
             found[name] = f"{type(error).__name__}: {error}"[:500]
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(ROUNDS + 5):
-        for name in list(sides) if number % 2 else list(sides)[::-1]:
-            taken = sides[name].sample()
-            if number >= 5:
-                times[name].append(taken)
+    times = in_turns({name: side.sample for name, side in sides.items()}, ROUNDS, warm=5)
     first = next(iter(times))
     for name, each in times.items():
         found[name] = {"us": round(1e6 * statistics.median(each), 3)}
         if name != first:
-            ratios = [a / b for a, b in zip(times[first], each, strict=True)]
-            low, middle, high = statistics.quantiles(ratios, n=4)
-            found[name] |= {"ratio": round(middle, 4), "quartiles": [round(low, 4), round(high, 4)]}
+            compared = ratio(times[first], each)
+            found[name] |= {"ratio": compared["median"], "quartiles": compared["quartiles"]}
     return found
 
 

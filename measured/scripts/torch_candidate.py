@@ -21,10 +21,12 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from rounds import in_turns, on_gpu
 from torch import Tensor
 
 from generator.commands.command_line import main as render
@@ -116,16 +118,8 @@ def captured(call: Callable[[dict[str, Tensor]], Any], given: list[dict[str, Ten
 
 def microseconds(graphs: dict[str, torch.cuda.CUDAGraph], count: int) -> dict[str, float]:
     """The median time of a call of each graph."""
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    for number in range(ROUNDS):
-        for name in list(graphs) if number % 2 else list(graphs)[::-1]:
-            begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begun.record()
-            graphs[name].replay()
-            ended.record()
-            ended.synchronize()
-            times[name].append(1e3 * begun.elapsed_time(ended) / count)
-    return {name: round(statistics.median(taken), 4) for name, taken in times.items()}
+    times = in_turns({name: partial(on_gpu, graph.replay, count) for name, graph in graphs.items()}, ROUNDS)
+    return {name: round(1e6 * statistics.median(taken), 4) for name, taken in times.items()}
 
 
 def measured(case: Case, own: Any, both: Any, size: tuple[int, int, int]) -> dict[str, Any] | None:

@@ -20,11 +20,9 @@ import functools
 import importlib
 import importlib.util
 import json
-import operator
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from typing import Any
 import torch
 import torch.distributed
 import triton
+from rounds import in_turns, ratio, until_done, until_returned
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -66,26 +65,16 @@ def random(*size: int) -> Tensor:
 
 def interleaved(calls: Calls, rounds: int, at_once: int, *, host: bool) -> dict[str, Any]:
     """Seconds of each call by rounds in which each has a turn of several calls; `host`: until the last one returns."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for name in calls:
-        for _ in range(3):
-            calls[name]()
-    for number in range(rounds):
-        for name in list(calls) if number % 2 else list(calls)[::-1]:
-            torch.cuda.synchronize()
-            begun = time.perf_counter()
-            for _ in range(at_once):
-                calls[name]()
-            if not host:
-                torch.cuda.synchronize()
-            times[name].append((time.perf_counter() - begun) / at_once)
-            torch.cuda.synchronize()
+    sample = until_returned if host else until_done
+    for call in calls.values():
+        sample(call, 3)
+    times = in_turns({name: functools.partial(sample, call, at_once) for name, call in calls.items()}, rounds)
     unit = 1e6 if host else 1e3
     found: dict[str, Any] = {name: round(unit * statistics.median(taken), 3) for name, taken in times.items()}
     for name, word in (("family", ""), ("copy", "copy's ")):
         if name in times:
-            low, middle, high = statistics.quantiles(map(operator.truediv, times["torch"], times[name]), n=4)
-            found |= {f"{word}ratio": round(middle, 3), f"{word}quartiles": [round(low, 3), round(high, 3)]}
+            compared = ratio(times["torch"], times[name], 3)
+            found |= {f"{word}ratio": compared["median"], f"{word}quartiles": compared["quartiles"]}
     return found
 
 

@@ -23,6 +23,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -30,6 +31,7 @@ from typing import Any
 
 import torch
 import triton
+from rounds import in_turns, ratio, until_done
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -140,20 +142,12 @@ def families(folder: Path, names: Iterable[str]) -> dict[str, ModuleType]:
 
 def ratios(calls: dict[str, Callable[[], object]]) -> dict[str, Any]:
     """Milliseconds of each call, and torch's by each, by rounds in which each call has a turn."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call()
-    for number in range(ROUNDS):
-        for name in list(calls) if number % 2 else list(calls)[::-1]:
-            torch.cuda.synchronize()
-            begun = time.perf_counter()
-            calls[name]()
-            torch.cuda.synchronize()
-            times[name].append(1e3 * (time.perf_counter() - begun))
+    times = in_turns({name: partial(until_done, call) for name, call in calls.items()}, ROUNDS, warm=1)
     found: dict[str, Any] = {}
     for name, own in times.items():
-        quartiles = statistics.quantiles([a / b for a, b in zip(times["torch"], own, strict=True)], n=4)
-        found[name] = {"ms": round(statistics.median(own), 4), "ratio": [round(each, 4) for each in quartiles]}
+        compared = ratio(times["torch"], own)
+        low, high = compared["quartiles"]
+        found[name] = {"ms": round(1e3 * statistics.median(own), 4), "ratio": [low, compared["median"], high]}
     return found
 
 

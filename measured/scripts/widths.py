@@ -31,6 +31,7 @@ from typing import Any
 
 import torch
 import triton
+from rounds import in_turns, on_gpu, ratio
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -167,18 +168,13 @@ def seconds(sample: Callable[[], object]) -> float:
         begun = time.perf_counter()
         sample()
         return (time.perf_counter() - begun) / CALLS
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    begin.record()
-    sample()
-    end.record()
-    torch.cuda.synchronize()
-    return float(begin.elapsed_time(end)) / CALLS / 1e3
+    return on_gpu(sample, CALLS)
 
 
 def measured(case: object, given: Operands, compared: list[Side]) -> list[dict[str, Any]]:
     """The rows of a size in FILE, the fastest first."""
     rows = list[dict[str, Any]]()
-    samples = list[tuple[dict[str, Any], Callable[[], object], list[float]]]()
+    samples = list[tuple[dict[str, Any], Callable[[], object]]]()
     exact = exactly(*given[0])
     scale = exact.square().mean().sqrt()
     compile_all(compared, given[0])
@@ -188,19 +184,15 @@ def measured(case: object, given: Operands, compared: list[Side]) -> list[dict[s
             apart = float((side.call(*given[0]).to(exact.dtype) - exact).square().mean().sqrt() / scale)
             if not apart < CLOSE:
                 raise ValueError(f"off by {apart:.2g} of the root mean square")
-            samples.append((row, sample_of(side, given), []))
+            samples.append((row, sample_of(side, given)))
         except Exception as error:
             # What cannot run, or is wrong, is in FILE with its reason, and the others go on.
             rows.append(row | {"error": f"{type(error).__name__}: {str(error)[:200]}"})
-    for sample in range(ROUNDS + 2):
-        for _, recorded, times in samples:
-            taken = seconds(recorded)
-            # The clock rates rise in the first rounds.
-            times += [taken] if sample >= 2 else []
-    theirs = samples[0][2]
-    for row, _, times in samples:
-        ratio = statistics.median(mine / own for mine, own in zip(theirs, times, strict=True))
-        rows.append(row | {"seconds": statistics.median(times), "ratio": ratio})
+    # The clock rates rise in the first rounds.
+    times = in_turns({place: partial(seconds, each) for place, (_, each) in enumerate(samples)}, ROUNDS, warm=2)
+    for place, (row, _) in enumerate(samples):
+        against = ratio(times[0], times[place])["median"]
+        rows.append(row | {"seconds": statistics.median(times[place]), "ratio": against})
     return sorted(rows, key=lambda row: -row.get("ratio", 0.0))
 
 
