@@ -1,6 +1,5 @@
 """Files of machines with odd values: each is read with its meaning, or refused with its path, a line and the reason."""
 
-import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ from generator.language.errors import CallError, SpecError
 from generator.language.spec import read as read_spec
 from generator.plan.expand import expand
 from generator.problem.grouping import EVEN
-from generator.problem.product import Shape
-from generator.tune import regret, tuning_report, winners
+from generator.tune import tuning_report, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, row_of
 from generator.tune.rate_fit import RateFit
@@ -54,6 +52,8 @@ def _read_journal(path):
     journal = Journal(path)
     standing = [each for place in journal.places for each in journal.standing(place, "family", {ONE: "ab", TWO: "cd"})]
     assert list(samples_of(standing, {})) == []
+    if found := [each for each in journal.kept.values() if each.outcome.regret is not None]:
+        page(tuning_report.of_regret(found))
     return [json.loads(kept.line(key)) for key, kept in journal.kept.items()][1:]
 
 
@@ -75,19 +75,6 @@ def _spec(path):
 
 def _read_by_spec(path):
     expand(read_spec(path.with_name("spec.yaml")))
-
-
-def _regret(path):
-    chosen, best = Chosen(TWO, ROW, 3e-6, True), Timed(ONE, ROW, 2e-6)
-    found = regret.Regret("family", "gmm_fp16_rcr_none", Shape(64, 16, 16), 0.5, chosen, best, 7, 2e-6)
-    groups = dataclasses.replace(found, shape=Shape(64, 16, 16, groups=4, routing="zipf"))
-    put(path, regret.text_of(regret.RegretResults(PLACE, (found, groups)), path))
-
-
-def _read_regret(path):
-    found = regret.read(path)
-    page(tuning_report.of_regret(found))
-    return json.loads(regret.text_of(found, path))
 
 
 def _bench(path):
@@ -144,7 +131,6 @@ KINDS = {
     "journal": Kind(_journal, _read_journal, lines=True),
     "tuned": Kind(_tuned, _read_tuned),
     "tuned of a spec": Kind(_spec, _read_by_spec, values=tuple(VALUES)[::4]),
-    "regret": Kind(_regret, _read_regret),
     "bench": Kind(_bench, _read_bench),
     "proofs": Kind(_proofs, _read_proofs),
     "shapes": Kind(_shapes, lambda path: read_shapes(path) and None, values=SHALLOW),

@@ -9,8 +9,7 @@ The stages, each of which can be called alone:
     rate_fit         Sample ... -> rates                   of the fitted cost model
     winner_choice    Outcome ... + data file -> data file  merged
     winners          data file                             sorted, one winner a line
-    regret           Outcome ... -> results file           how much longer the family's choice takes than the best
-    tuning_report    either file -> Report                 what it comes to, as Markdown and as a page
+    tuning_report    journal or data file -> Report        what it comes to, as Markdown and as a page
 
 `tuning_run` runs them; `generator.bench` starts the processes, and does all timing and checking.
 """

@@ -77,11 +77,11 @@ class Journal:
     """The outcomes in a file by key; used as a context, outcomes can be appended.
 
     A last line that was cut off when a run was killed is ignored, and the next outcome takes its place. A file `.bz2`
-    is read alone. Raises `CallError` for a file that is something else.
+    is read alone. Raises `CallError`, which begins with the option that names it, for a file that is something else.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, option: str = "--journal") -> None:
+        self.path, self._option = path, option
         #: The outcomes by key, each with what it is of.
         self.kept: dict[str, JournalEntry] = {}
         #: The folder that is locked: that of the file, which `path` may be a link to.
@@ -100,7 +100,7 @@ class Journal:
         except FileNotFoundError:
             data = b""
         except FileError as error:
-            raise CallError(f"--journal: {error}") from None
+            raise CallError(f"{self._option}: {error}") from None
         whole = data[: data.rfind(b"\n") + 1]
         if not whole.startswith(self._read):
             # Somebody has edited the file.
@@ -129,7 +129,7 @@ class Journal:
         raise self._wrong(reason, number)
 
     def _wrong(self, reason: str, number: int) -> CallError:
-        return CallError(f"--journal: {self.path}:{number}: is no outcome: {reason}")
+        return CallError(f"{self._option}: {self.path}:{number}: is no outcome: {reason}")
 
     def __enter__(self) -> Journal:
         if self.path.suffix == ".bz2":

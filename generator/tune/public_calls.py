@@ -18,6 +18,7 @@ from generator.emit.apply import Refused
 from generator.emit.job import RenderingJob, render
 from generator.emit.rendering_report import show
 from generator.emit.report import NONE, line
+from generator.language.errors import CallError
 from generator.plan.kernels import Family
 from generator.problem.product import Problem
 from generator.tune import trial_worker
@@ -69,6 +70,18 @@ def functions(families: Families) -> Functions:
         for name, family in families.known.items()
         for contract, kernels in family.contracts.items()
     }
+
+
+def with_functions(trials: Sequence[Trial], families: Families) -> list[Trial]:
+    """The trials, each with the function of its contract, whose choice is then timed too.
+
+    Raises `CallError` for a trial in which only some kernels of the contract are measured.
+    """
+    found = functions(families)
+    for trial in trials:
+        if not trial.whole:
+            raise CallError(f"--regret compares with all kernels of a contract; --only omits some of {trial.contract}")
+    return [replace(trial, function=found[trial.family, trial.contract]) for trial in trials]
 
 
 def again(families: Families, specs: Sequence[Path], files: Mapping[str, Path]) -> Families:

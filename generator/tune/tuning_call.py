@@ -29,7 +29,6 @@ from generator.problem.product import Shape
 from generator.tune import (
     imported_tiles,
     public_calls,
-    regret,
     torch_rule,
     trial_worker,
     tuning_report,
@@ -137,8 +136,11 @@ def shapes_of(call: TuningOptions) -> tuple[Shape, ...]:
 def show(call: TuningOptions) -> int:
     """Print a summary of a file of winners or of regret, and write the page; raise `CallError` if there is no file."""
     if call.regret is not None:
-        sizes = regret.read(call.regret)
-        told = tuning_report.of_regret(sizes) if sizes.found else None
+        if not call.regret.exists():
+            raise CallError(f"--regret: there is no file {call.regret}")
+        kept = Journal(call.regret, "--regret").kept.values()
+        entries = [each for each in kept if each.outcome.regret is not None]
+        told = tuning_report.of_regret(entries) if entries else None
         lacking = f"{call.regret} has no size with a regret"
     else:
         assert call.tuned is not None
@@ -356,7 +358,7 @@ def _tune(
     files = _files(call, families, slug)
     trials = _plan(call, families, shapes, facts.figures, place.triton, _rates(call, files)).trials
     if call.regret is not None:
-        trials = regret.trials_of(trials, families)
+        trials = public_calls.with_functions(trials, families)
     for path in (*(files.values() if call.regret is None else [call.regret]), _journal(call, slug)):
         output_files.check(path)
     journal = Journal(_journal(call, slug))
@@ -374,10 +376,10 @@ def _tune(
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
     if call.regret is not None:
-        found = regret.write(progress, place, call.regret)
-        if found is not None:
+        found = tuning_run.write_regret(progress, journal, call.regret)
+        if found:
             print(tuning_report.of_regret(found).markdown(), end="")
-        return max(tuning_run.status(progress), NOTHING if found is None else DONE)
+        return max(tuning_run.status(progress), DONE if found else NOTHING)
     if call.complete:
         return tuning_run.status(progress)
     assert before is not None

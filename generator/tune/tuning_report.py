@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from statistics import geometric_mean
-from typing import TYPE_CHECKING
 
 from generator.bench.results_report import tile
 from generator.bench.summary import by_rows
 from generator.emit.report import NONE, Mark, Plot, ReportTable, RunReport
-from generator.problem.product import ROW_CLASSES
+from generator.problem.product import ROW_CLASSES, Shape
+from generator.tune.journal import JournalEntry
 from generator.tune.outcome import ConfirmedWinner, Timed
 from generator.tune.winners import MeasurementSource, Winners
-
-if TYPE_CHECKING:
-    # It needs torch, which a page of winners does not.
-    from generator.tune.regret import Regret, RegretResults
 
 #: Rows of C up to which a product reads its weights once, and little else.
 _FEW_ROWS = 64
@@ -47,21 +43,18 @@ def of_winners(found: Winners) -> RunReport:
     )
 
 
-def of_regret(found: RegretResults) -> RunReport:
-    """How much longer the choice takes than the fastest, for each contract and size."""
+def of_regret(entries: Sequence[JournalEntry]) -> RunReport:
+    """How much longer the choice takes than the fastest, for each contract and size with both times."""
+    outcomes = [each.outcome for each in entries]
+    found = [(x.winner, x.chosen, x.regret) for x in outcomes if x.winner and x.chosen and x.regret is not None]
     columns = ["contract", "size", "chosen", "its configuration", "µs", "fastest", "configuration", "µs of the fastest"]
-    rows = [
-        [each.contract, str(each.shape), *_how(each.chosen), *_how(each.best), f"{each.regret:.1%}"]
-        for each in found.found
-    ]
-    marks = [
-        Mark(each.contract, _volume(each.shape.sizes), 1 + each.regret, row) for row, each in enumerate(found.found)
-    ]
+    rows = [[w.contract, str(w.shape), *_how(chosen), *_how(w), f"{regret:.1%}"] for w, chosen, regret in found]
+    marks = [Mark(w.contract, _volume(w.shape.sizes), 1 + regret, row) for row, (w, _, regret) in enumerate(found)]
     return RunReport(
         "regret",
         ReportTable("Sizes", [*columns, "regret"], rows, _WORDS, frozenset(("contract", "fastest"))),
-        notes=[_place(found.place)],
-        summaries=[_regrets(found.found)],
+        notes=[_place(place) for place in dict.fromkeys(each.place for each in entries)],
+        summaries=[_regrets([(w.contract, w.shape, regret) for w, _, regret in found])],
         plots=[Plot("Time of the choice over that of the fastest", "(M N K)^(1/3)", "times the fastest", marks)],
     )
 
@@ -103,17 +96,19 @@ def _ratios(winners: Sequence[ConfirmedWinner]) -> ReportTable:
     return ReportTable("Contracts (means are geometric)", columns, rows, _WORDS)
 
 
-def _regrets(found: Sequence[Regret]) -> ReportTable:
+def _regrets(found: Iterable[tuple[str, Shape, float]]) -> ReportTable:
     """The mean regret of each contract and of all together, also by M, and the largest."""
-    groups = {name: [e for e in found if e.contract == name] for name in dict.fromkeys(e.contract for e in found)}
+    groups: dict[str, list[tuple[Shape, float]]] = {}
+    for contract, shape, regret in found:
+        groups.setdefault(contract, []).append((shape, regret))
     if len(groups) != 1:
-        groups["all"] = list(found)
+        groups["all"] = [each for group in groups.values() for each in group]
     rows = []
     for name, group in groups.items():
-        most = max(group, key=lambda each: each.regret, default=None)
-        largest = NONE if most is None else f"{most.regret:.1%} at {most.shape}"
-        classes = by_rows((each.shape.m, 1 + each.regret) for each in group).values()
-        rows.append([name, str(len(group)), _mean(1 + each.regret for each in group), *map(_mean, classes), largest])
+        shape, most = max(group, key=lambda each: each[1])
+        classes = by_rows((shape.m, 1 + regret) for shape, regret in group).values()
+        means = _mean(1 + regret for _, regret in group), *map(_mean, classes)
+        rows.append([name, str(len(group)), *means, f"{most:.1%} at {shape}"])
     columns = ["contract", "sizes", "mean regret", *ROW_CLASSES, "largest"]
     return ReportTable("Contracts (means are geometric)", columns, rows, _WORDS)
 

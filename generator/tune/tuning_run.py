@@ -7,11 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from generator.bench.device import reason
 from generator.bench.results_report import tile
+from generator.files.updating import put
 from generator.tune import trial_worker, winners
-from generator.tune.journal import Journal
+from generator.tune.journal import Journal, JournalEntry
 from generator.tune.outcome import TrialOutcome
 from generator.tune.trial_selection import Trial
 
@@ -85,6 +87,22 @@ def hand_out(
     finally:
         for future in running:
             future.cancel()
+
+
+def write_regret(progress: Progress, journal: Journal, path: Path) -> list[JournalEntry]:
+    """Write the lines of the journal that have the regret of a trial, sorted, to a file, and return what they say.
+
+    Sizes without a time of the choice or of a candidate are left out; if all are, why is printed and nothing written.
+    """
+    entries = {key: journal.kept[key] for key, outcome in progress.outcomes.items() if outcome.regret is not None}
+    if not entries:
+        measured = f"{len(progress.outcomes)} of {len(progress.keys)} problems were measured"
+        print(f"tune: --regret: no size has times of the choice and of a candidate; {measured}", file=sys.stderr)
+        return []
+    trials = progress.keys
+    keys = sorted(entries, key=lambda x: (trials[x].family, trials[x].contract, trials[x].problem.shape.sizes))
+    put(path, "".join(entries[key].line(key) for key in keys))
+    return [entries[key] for key in keys]
 
 
 def _outcome(future: Future[TrialOutcome]) -> TrialOutcome:
