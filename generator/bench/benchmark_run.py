@@ -205,15 +205,15 @@ def run(
         number = len(comparisons) - len(pending)
         print(f"{number} of {len(comparisons)} comparisons are already in {call.json}", file=sys.stderr)
     recorded.environments[environment] = device.environment
-    measured = {ceiling.name for ceiling in recorded.ceilings.get(environment, ())}
+    measured = recorded.ceilings.get(environment, {})
     dtypes = {c.problem.dtype.word: c.problem.dtype for c in comparisons}
     missing = [dtype for word, dtype in dtypes.items() if word not in measured]
     keeper = _Keeper(call.json)
     if pending:
         workers.compile_ahead(workers.calls(pending, call.configs), call.workers)
     if missing and (pending or not measured):
-        added = [c for c in ceilings.measure(device, missing, scale=scale) if c.name not in measured]
-        recorded.ceilings[environment] = (*recorded.ceilings.get(environment, ()), *added)
+        # What was measured before stays.
+        recorded.ceilings[environment] = measured | ceilings.measure(device, missing, scale=scale) | measured
         keeper.keep(recorded)
     done = {record.key: record for key in keys if (record := recorded.find(key)) is not None}
     try:

@@ -9,7 +9,7 @@ import torch
 
 from generator.bench import random_operands, stats
 from generator.bench.device import MeasuredDevice, timed
-from generator.bench.measurements import COPY, Ceiling
+from generator.bench.measurements import COPY
 from generator.bench.peers import cublas, set_precision
 from generator.bench.stored_products import NoPeer
 from generator.epilogue.chain import Epilogue
@@ -22,12 +22,12 @@ _COPY_BYTES = 2**30
 _SQUARE, _SQUARE_IEEE = 8192, 4096
 
 
-def measure(device: MeasuredDevice, dtypes: Iterable[Dtype], *, scale: int = 1) -> tuple[Ceiling, ...]:
+def measure(device: MeasuredDevice, dtypes: Iterable[Dtype], *, scale: int = 1) -> dict[str, float]:
     """Bytes per second of a copy (read and written), and operations per second of torch's product for each type.
 
     The sizes are divided by `scale`. A type that torch cannot multiply has no ceiling.
     """
-    found = [Ceiling(COPY, _copy(device, scale))]
+    found = {COPY: _copy(device, scale)}
     for dtype in dtypes:
         square = (_SQUARE_IEEE if dtype.precision in ("ieee", "tf32x3") else _SQUARE) // scale
         problem = Problem(Shape(square, square, square), dtype, Layout.of("rcr"), Epilogue())
@@ -35,9 +35,9 @@ def measure(device: MeasuredDevice, dtypes: Iterable[Dtype], *, scale: int = 1) 
             seconds = _product(device, problem)
         except NoPeer:
             continue
-        found.append(Ceiling(dtype.word, stats.rounded(problem.flops / seconds)))
+        found[dtype.word] = stats.rounded(problem.flops / seconds)
     device.free()
-    return tuple(found)
+    return found
 
 
 def _copy(device: MeasuredDevice, scale: int) -> float:

@@ -17,7 +17,7 @@ from generator.bench import check, random_operands, stats
 from generator.bench.comparison_plan import Comparison
 from generator.bench.competitor import Competitor, competitors
 from generator.bench.device import MeasuredDevice, Reading, reason, timed
-from generator.bench.measurements import TIMED, ComparisonRecord, Timing, digest_of, ratios_of
+from generator.bench.measurements import TIMED, ComparisonRecord, Timing, compared, digest_of
 from generator.bench.peers import Launch, set_precision
 from generator.bench.random_operands import Operands
 from generator.problem.compare import Fault, results_of
@@ -111,8 +111,7 @@ def measure(comparison: Comparison, device: MeasuredDevice, environment: str, op
         comparison.problem,
         environment,
         {**options.method, "sets": sets},
-        sides,
-        ratios_of(sides, samples),
+        compared(sides, samples),
     )
 
 

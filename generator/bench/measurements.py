@@ -40,8 +40,6 @@ COPY = "copy"
 TIMED = ("gpu", "call", "host")
 
 Environment = Mapping[str, str | int]
-#: The ratio of a peer's time to a side's for each word of `TIMED`, by the places of the side and the peer in a record.
-Ratios = Mapping[tuple[int, int], Mapping[str, stats.Ratio]]
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,8 @@ class Side:
     refused: bool = False
     #: The kernel that a contract's function ran; `config` is then its configuration.
     kernel: str | None = None
+    #: The ratio of another side's time to this one's for each word of `TIMED`, by the other's place in the record.
+    ratios: Mapping[int, Mapping[str, stats.Ratio]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,11 @@ class ComparisonRecord:
     environment: str
     method: Mapping[str, str | int]
     sides: tuple[Side, ...]
-    ratios: Ratios = field(default_factory=dict)
 
     def ratio(self, peer: Side | None, side: Side, timed: str) -> stats.Ratio | None:
         """A peer's time over a side's; None where there is no peer, or either has no right result, or both are one."""
-        places = [next((i for i, own in enumerate(self.sides) if own is each), -1) for each in (side, peer)]
-        return self.ratios.get((places[0], places[1]), {}).get(timed)
+        place = next((i for i, own in enumerate(self.sides) if own is peer), -1)
+        return side.ratios.get(place, {}).get(timed)
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -133,14 +132,6 @@ class ComparisonRecord:
     def faults(self) -> tuple[Side, ...]:
         """The sides that went wrong."""
         return tuple(side for side in self.sides if side.failure is not None and not side.refused)
-
-
-@dataclass(frozen=True)
-class Ceiling:
-    """What the device reaches at best: `rate` in operations or bytes a second."""
-
-    name: str
-    rate: float
 
 
 _TIMING = values.record(
@@ -174,7 +165,7 @@ _SIDE = values.mapping(
         **dict.fromkeys(("error", "tolerance"), values.ERROR),
         "ratios": _RATIOS,
     },
-    optional=(*(each.name for each in dataclasses.fields(Side) if each.default in (None, False)), "ratios"),
+    optional=[each.name for each in dataclasses.fields(Side)[3:]],
 )
 _WORDS = {"type": "object", "additionalProperties": {**values.TEXT, "type": ["string", "integer"]}}
 _OBJECT = {"type": "object"}
@@ -228,7 +219,8 @@ class BenchmarkResults:
     """The contents of a results file."""
 
     environments: dict[str, Environment] = field(default_factory=dict)
-    ceilings: dict[str, tuple[Ceiling, ...]] = field(default_factory=dict)
+    #: By environment and name what the device reaches at best, in operations or bytes a second.
+    ceilings: dict[str, dict[str, float]] = field(default_factory=dict)
     records: list[ComparisonRecord] = field(default_factory=list)
 
     def find(self, key: str) -> ComparisonRecord | None:
@@ -241,25 +233,24 @@ class BenchmarkResults:
         at = next((index for index, other in enumerate(self.records) if other.place == record.place), len(others))
         self.records = [*others[:at], record, *others[at:]]
 
-    def ceiling(self, environment: str, name: str) -> float | None:
-        """A measured ceiling of an environment, None where it was not measured."""
-        return next((c.rate for c in self.ceilings.get(environment, ()) if c.name == name), None)
 
-
-def ratios_of(sides: Sequence[Side], samples: Sequence[Mapping[str, Sequence[float]]]) -> Ratios:
-    """The ratios that a table shows: of each of our own sides to the first of them and to every peer, and of each peer
-    to the first peer.
+def compared(sides: Sequence[Side], samples: Sequence[Mapping[str, Sequence[float]]]) -> tuple[Side, ...]:
+    """The sides with the ratios that a table shows: of ours to the first of them and to peers, of peers to the first.
 
     `samples` are those of each side by the words of `TIMED`, one a round; empty where a side has no right result.
     """
     ours = [place for place, side in enumerate(sides) if side.role != "peer"]
     peers = [place for place, side in enumerate(sides) if side.role == "peer"]
-    pairs = [*((own, other) for own in ours for other in (*ours[:1], *peers)), *((peer, peers[0]) for peer in peers)]
-    return {
-        (own, other): {word: stats.ratio(samples[other][word], samples[own][word]) for word in samples[own]}
-        for own, other in pairs
-        if own != other and samples[own] and samples[other]
-    }
+    found = []
+    for own, side in enumerate(sides):
+        others = peers[:1] if side.role == "peer" else [*ours[:1], *peers]
+        ratios = {
+            other: {word: stats.ratio(samples[other][word], samples[own][word]) for word in samples[own]}
+            for other in others
+            if own != other and samples[own] and samples[other]
+        }
+        found.append(dataclasses.replace(side, ratios=ratios))
+    return tuple(found)
 
 
 def digest_of(value: object) -> str:
@@ -287,9 +278,7 @@ def add(results: BenchmarkResults, fresh: Sequence[ComparisonRecord], path: Path
         found = load(path)
         found.environments |= results.environments
         for name, ceilings in results.ceilings.items():
-            known = {each.name for each in ceilings}
-            others = (each for each in found.ceilings.get(name, ()) if each.name not in known)
-            found.ceilings[name] = (*others, *ceilings)
+            found.ceilings[name] = {**found.ceilings.get(name, {}), **ceilings}
         for record in fresh:
             found.put(record)
         results.environments, results.ceilings, results.records = found.environments, found.ceilings, found.records
@@ -300,11 +289,7 @@ def add(results: BenchmarkResults, fresh: Sequence[ComparisonRecord], path: Path
 
 def text_of(results: BenchmarkResults, path: Path) -> str:
     """The text of a file, checked; raises `FileError` if no reader would accept it."""
-    head = {
-        "format": FORMAT,
-        "environments": results.environments,
-        "ceilings": {name: {c.name: c.rate for c in found} for name, found in results.ceilings.items()},
-    }
+    head = {"format": FORMAT, "environments": results.environments, "ceilings": results.ceilings}
     return values.checked(_dump(head, [_plain_record(record) for record in results.records]), SCHEMA, _results, path)
 
 
@@ -337,20 +322,14 @@ def _plain_record(record: ComparisonRecord) -> dict[str, Any]:
         **({"symmetric": True} if problem.symmetric else {}),
         "environment": record.environment,
         "method": dict(record.method),
-        "sides": [_plain_side(record, place) for place in range(len(record.sides))],
+        "sides": [_plain_side(side) for side in record.sides],
     }
 
 
-def _plain_side(record: ComparisonRecord, place: int) -> dict[str, Any]:
-    """A side with its ratios, by the places of the sides that they are to."""
-    values = dataclasses.asdict(record.sides[place])
-    ratios = {
-        str(other): {word: list(dataclasses.astuple(ratio)) for word, ratio in found.items()}
-        for (own, other), found in record.ratios.items()
-        if own == place
-    }
-    kept = {name: value for name, value in values.items() if value is not None and value is not False}
-    return {**kept, "ratios": ratios} if ratios else kept
+def _plain_side(side: Side) -> dict[str, Any]:
+    """A side without what it lacks."""
+    found = dataclasses.asdict(side)
+    return {name: value for name, value in found.items() if not (value is None or value is False or value == {})}
 
 
 def _results(data: Any) -> BenchmarkResults:
@@ -361,11 +340,7 @@ def _results(data: Any) -> BenchmarkResults:
             raise Unfit("there is no such environment", "records", index, "environment")
     for name in data["ceilings"].keys() - data["environments"].keys():
         raise Unfit("there is no such environment", "ceilings", name)
-    return BenchmarkResults(
-        data["environments"],
-        {name: tuple(Ceiling(*pair) for pair in found.items()) for name, found in data["ceilings"].items()},
-        records,
-    )
+    return BenchmarkResults(data["environments"], data["ceilings"], records)
 
 
 def _as_written(data: Any, index: int) -> ComparisonRecord:
@@ -373,8 +348,9 @@ def _as_written(data: Any, index: int) -> ComparisonRecord:
     try:
         record = _record(data)
         problem = record.problem
+        same = json.dumps(_plain_record(record), sort_keys=True) == json.dumps(data, sort_keys=True)
         # A problem whose operands cannot be described raises here, rather than where a table is made.
-        if problem.flops and problem.held and problem.aligned_rows is not None and _plain_record(record) == data:
+        if problem.flops and problem.held and problem.aligned_rows is not None and same:
             return record
         reason, steps = "another spelling", tuple[str, ...]()
     except Unfit as error:
@@ -396,17 +372,19 @@ def _record(data: Any) -> ComparisonRecord:
     peers = str(data["method"]["peer"]).split(",")
     if sum(side.role == "peer" for side in sides) > len(peers):
         raise Unfit(f"the method has {len(peers)} peers, and the sides have more", "sides")
-    ratios: dict[tuple[int, int], dict[str, stats.Ratio]] = {}
-    for own, entry in enumerate(data["sides"]):
-        for other, found in entry.get("ratios", {}).items():
-            if int(other) >= len(sides):
-                raise Unfit("there is no such side", "sides", own, "ratios", other)
-            ratios[own, int(other)] = {word: stats.Ratio(*numbers) for word, numbers in found.items()}
-    head = (data["key"], data["case"], data["title"], problem, data["environment"], data["method"])
-    return ComparisonRecord(*head, sides, ratios)
+    for own, other in ((own, other) for own, side in enumerate(sides) for other in side.ratios):
+        if other >= len(sides):
+            raise Unfit("there is no such side", "sides", own, "ratios", other)
+    return ComparisonRecord(
+        data["key"], data["case"], data["title"], problem, data["environment"], data["method"], sides
+    )
 
 
 def _side(data: Any, *steps: str | int) -> Side:
     values.configuration(data.get("config") or {}, *steps, "config")
-    found = {name: value for name, value in data.items() if name != "ratios"}
-    return Side(**(found | {name: Timing(**found[name]) for name in TIMED if name in found}))
+    typed = {name: Timing(**data[name]) for name in TIMED if name in data}
+    ratios = {
+        int(other): {word: stats.Ratio(*numbers) for word, numbers in found.items()}
+        for other, found in data.get("ratios", {}).items()
+    }
+    return Side(**(data | typed | {"ratios": ratios}))

@@ -91,8 +91,8 @@ def head(results: BenchmarkResults, environment: str) -> str:
     words = [_device(results, environment)]
     words += [f"{name} {found[name]}" for name in ("torch", "triton", "python", "cuda", "driver") if name in found]
     ceilings = [
-        f"{ceiling.name} {ceiling.rate / 1e12:.4g} {'TB/s' if ceiling.name == COPY else 'TFLOP/s'}"
-        for ceiling in results.ceilings.get(environment, ())
+        f"{name} {rate / 1e12:.4g} {'TB/s' if name == COPY else 'TFLOP/s'}"
+        for name, rate in results.ceilings.get(environment, {}).items()
     ]
     lines = [", ".join(words) + "."]
     if ceilings:

@@ -32,9 +32,9 @@ class Figures:
 
 def ceilings(record: ComparisonRecord, results: BenchmarkResults) -> tuple[float, float] | None:
     """Operations and bytes a second that bound the problem of a record, if both were measured."""
-    rate = results.ceiling(record.environment, record.problem.dtype.word)
-    bandwidth = results.ceiling(record.environment, COPY)
-    return (rate, bandwidth) if rate and bandwidth else None
+    found = results.ceilings.get(record.environment, {})
+    word = record.problem.dtype.word
+    return (found[word], found[COPY]) if word in found and COPY in found else None
 
 
 def figures(record: ComparisonRecord, results: BenchmarkResults, side: Side) -> Figures | None:

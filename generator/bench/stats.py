@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Digits kept of a measurement: a tenth of a part per thousand, well under the scatter of any clock.
 DIGITS = 5
@@ -12,8 +12,7 @@ DIGITS = 5
 STATISTIC_DIGITS = 6
 
 
-@dataclass(frozen=True)
-class Ratio:
+class Ratio(NamedTuple):
     """Peer's time over ours, taken round by round: the median and the quartiles. Above 1 is faster."""
 
     median: float
