@@ -12,18 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.bench import comparison_plan, measurements, plain_rows, results_report, summary
+from generator.bench import comparison_plan, measurements, plain_rows, results_report, summary, workers
 from generator.bench.measurements import BenchmarkResults, ComparisonRecord
-from generator.bench.required_gpu import require_gpu
-from generator.bench.suite import (
-    DEFAULT_PEERS,
-    DEFAULT_SHAPES,
-    DEFAULT_SUITE,
-    Suite,
-    find,
-    given_shapes,
-    read_suite,
-)
+from generator.bench.suite import DEFAULT_PEERS, DEFAULT_SHAPES, DEFAULT_SUITE, Suite, find, given_shapes, read_suite
 from generator.emit.report import page
 from generator.files import output_files
 from generator.files.reading import FileError
@@ -70,7 +61,7 @@ def answer(call: BenchmarkOptions) -> int:
         return show(call)
     comparisons = plan_of(call)
     _check_outputs(call)
-    require_gpu("--table prints recorded results")
+    workers.require_gpu("--table prints recorded results")
     from generator.bench.device import CudaDevice
 
     return run(call, comparisons, CudaDevice())
@@ -192,7 +183,7 @@ def run(
 
     `scale` divides the sizes of the products that measure the ceilings.
     """
-    from generator.bench import ceilings, measure, workers
+    from generator.bench import ceilings, measure
 
     recorded = measurements.load(call.json) if call.json is not None else BenchmarkResults()
     environment = measurements.digest_of(dict(device.environment))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -153,17 +154,13 @@ def _origin(spec: Spec | None, axis: str) -> str:
 
 def _won(subject: ExplainedFamily) -> dict[str, dict[str, tuple[int, int]]]:
     """Implementation -> device -> at how many of the measured sizes it is the fastest, and how many these are."""
-    if subject.family is None:
-        return {}
-    found: dict[str, dict[str, tuple[int, int]]] = {}
     contracts = {kernel.variant.contract for kernel in subject.kernels}
-    total: dict[str, int] = {}
-    counts: dict[tuple[str, str], int] = {}
-    for device, contract, winners in tuned.bake(subject.family).won:
+    total, counts = Counter[str](), Counter[tuple[str, str]]()
+    for device, contract, winners in tuned.bake(subject.family).won if subject.family else ():
         if contract in contracts:
-            total[device] = total.get(device, 0) + len(winners)
-            for _, how, _ in winners:
-                counts[how, device] = counts.get((how, device), 0) + 1
+            total[device] += len(winners)
+            counts.update((how, device) for _, how, _ in winners)
+    found: dict[str, dict[str, tuple[int, int]]] = {}
     for (how, device), count in counts.items():
         found.setdefault(how, {})[device] = (count, total[device])
     return found

@@ -111,7 +111,7 @@ def pairs(trials: Iterable[Trial], before: Functions, after: Functions) -> Itera
             yield Pair(trial.contract, trial.problem, old, new)
 
 
-def compare(found: Sequence[Pair], executor: Executor, until: float, factory: str = trial_worker.CUDA) -> bool:
+def compare(found: Sequence[Pair], executor: Executor, until: float, factory: str) -> bool:
     """Time the functions before and after in the same rounds, and print the table; return whether the device was lost.
 
     Sizes that are not reached before `time.monotonic()` is `until` are left out.

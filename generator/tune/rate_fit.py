@@ -13,7 +13,7 @@ import math
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -23,9 +23,10 @@ from generator.bench.workers import processes
 from generator.cost.analytic import PRODUCTS
 from generator.plan.devices import Device
 from generator.runtime import fitted
-from generator.tune.least_squares import Vector, minimum
 from generator.tune.outcome import Row, Sizes
 from generator.tune.samples import RateFit, Sample
+
+Vector = tuple[float, ...]
 
 #: A contract that was measured at fewer sizes than this has no rates: they would be guessed rather than fitted.
 _FEWEST = 4
@@ -48,6 +49,12 @@ _RESIDENT = 4
 _STEEPEST = 0.9
 #: Weights of squared coefficients in the regression: of numbers, and of kernels and contracts.
 _RIDGE_NUMBER, _RIDGE_NAME = 0.5, 1.0
+#: Iterations of the search for the least squares, and how often a step is shortened before it ends.
+_ITERATIONS, _TRIES = 5, 4
+#: Steps of the derivatives, and the longest step of one number in an iteration.
+_DIFFERENCE, _LONGEST = 1e-3, 1.0
+#: The first factor, plus 1, of the diagonal; and the factors of that after a good and after a bad step.
+_DAMPING, _BETTER, _WORSE = 1e-2, 0.25, 6.0
 
 
 def fit(samples: Iterable[Sample], device: Device) -> RateFit:
@@ -115,7 +122,7 @@ def _rates(device: Device, samples: Sequence[Sample]) -> dict[Row, tuple[float, 
         curvature = {}
         for row, own in grouped.items():
             targets = [math.log(sample.seconds) - levels[sample.row[0], sample.sizes] for sample in own]
-            found[row], curvature[row] = minimum(
+            found[row], curvature[row] = _minimum(
                 partial(_logarithms, row, own, resident[row], device),
                 targets,
                 [weights[sample.row, sample.sizes] for sample in own],
@@ -235,6 +242,50 @@ def _expected(
         for count, own in zip(counts.T, moved.T)
     ]
     return {row: tuple(map(float, own)) for row, own in zip(features, first + np.transpose(columns))}
+
+
+def _minimum(
+    predict: Callable[[Sequence[Vector]], list[list[float]]],
+    targets: Sequence[float],
+    weights: Sequence[float],
+    start: Vector,
+    expected: Vector,
+    precision: Sequence[float],
+) -> tuple[Vector, Vector]:
+    """The point with the least loss after a few iterations from `start`, and the curvature along each number there.
+
+    `predict` gives for each sample the values at each of some points. The loss is the sum of weights * (prediction -
+    target)^2 and of precision * (number - expected)^2. The method is Levenberg's and Marquardt's, with derivatives by
+    differences. The curvature is of the first sum alone.
+    """
+    wanted, weight, drawn, pull = map(np.asarray, (targets, weights, expected, precision))
+
+    def values(points: np.ndarray) -> np.ndarray:
+        return np.array(predict([tuple(map(float, point)) for point in points]))
+
+    def loss(point: np.ndarray, predicted: np.ndarray) -> float:
+        return float(weight @ (predicted - wanted) ** 2 + pull @ (point - drawn) ** 2)
+
+    point, damping = np.array(start), _DAMPING
+    curvature = np.zeros(len(point))
+    for _ in range(_ITERATIONS):
+        around = values(point + _DIFFERENCE * np.eye(len(point) + 1, len(point), -1))
+        predicted = around[:, 0]
+        slopes = (around[:, 1:] - predicted[:, None]) / _DIFFERENCE
+        matrix = slopes.T @ (weight[:, None] * slopes)
+        gradient = pull * (point - drawn) + slopes.T @ (weight * (predicted - wanted))
+        curvature = matrix.diagonal()
+        current = loss(point, predicted)
+        for _ in range(_TRIES):
+            damped = matrix + np.diag((curvature + pull) * damping + pull)
+            other = point - np.linalg.solve(damped, gradient).clip(-_LONGEST, _LONGEST)
+            if loss(other, values(other[None])[:, 0]) < current:
+                point, damping = other, max(damping * _BETTER, 1e-5)
+                break
+            damping *= _WORSE
+        else:
+            break
+    return tuple(point.tolist()), tuple(curvature.tolist())
 
 
 def _lost(samples: Sequence[Sample], rates: Mapping[Row, tuple[float, ...]], device: Device) -> list[float]:

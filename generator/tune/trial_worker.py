@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from generator.plan import devices
 from generator.problem.product import Problem
 from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, winner_at
 from generator.tune.trial_selection import Candidate, Trial
+from generator.tune.winners import MeasurementSource
 
 #: The device of a worker, as `loaded` finds it.
 CUDA = "generator.bench.device:CudaDevice"
@@ -80,6 +81,11 @@ class Facts:
     figures: devices.Device
     #: All that a time depends on besides the kernel.
     environment: Mapping[str, str | int]
+
+    @property
+    def place(self) -> MeasurementSource:
+        torch, triton = (str(self.environment[name]) for name in ("torch", "triton"))
+        return MeasurementSource(self.figures.name, self.figures.multiprocessors, torch, triton)
 
 
 def describe(factory: str = CUDA) -> Facts:
@@ -167,19 +173,19 @@ class _Passes:
         """The first two passes: the best candidates, at most as many as the last pass takes."""
         session = _session(self.trial.problem, self.device, _SEEDS[0], short=self.trial.short)
         library = peer_of(self.trial.problem, "cublas")
-        self._prepare(session, library)
+        self._right(session.prepare, library)
         again = AGAIN if self.trial.function is None else WIDE
         left: list[Competitor] = []
         for number, group in enumerate(groups_of(self.trial)):
             if number:
                 self.device.free()
             # The best so far meet each further group in the same rounds.
-            left += [each for each in map(_forced, group) if self._prepare(session, each)]
+            left += [each for each in map(_forced, group) if self._right(session.prepare, each)]
             self._rounds(session, QUICK, [*left, library])
             left = sorted(left, key=_median)[: again.entrants]
         self._rounds(session, again, [*left, library])
         # A candidate whose result is wrong after the rounds cannot win.
-        right = [each for each in sorted(left, key=_median) if self._finish(session, each)]
+        right = [each for each in sorted(left, key=_median) if self._right(session.finish, each)]
         known = {(each.contestant.kernel, each.index): each for each in self.trial.candidates}
         return [known[each.side.name, each.side.index or 0] for each in right[: CONFIRM.entrants]]
 
@@ -188,20 +194,23 @@ class _Passes:
         self.device.free()
         trial = self.trial
         session = _session(trial.problem, self.device, _SEEDS[1])
-        choice = self._choice(session.sets[0])
-        if choice is not None and choice.candidate is not None and choice.candidate not in best:
-            best = [*best, choice.candidate]
-        ours, called, library = [*map(_forced, best)], list[Competitor](), peer_of(trial.problem, "cublas")
-        if choice is not None and choice.candidate is None and trial.function is not None:
-            called = [competitor(trial.function)]
-        sides = [each for each in (*ours, *called, library) if self._prepare(session, each)]
+        ours, called = [*map(_forced, best)], list[Competitor]()
+        if trial.function is not None:
+            kernel, config, candidate = self._choice(trial.function, session.sets[0])
+            if candidate is None:
+                called = [competitor(trial.function)]
+            elif candidate not in best:
+                best = [*best, candidate]
+                ours.append(_forced(candidate))
+        library = peer_of(trial.problem, "cublas")
+        sides = [each for each in (*ours, *called, library) if self._right(session.prepare, each)]
         self._rounds(session, CONFIRM, sides)
         for each in sides:
-            self._finish(session, each)
-        if choice is not None:
-            for side, candidate in (*zip(ours, best), *((each, None) for each in called)):
-                if candidate == choice.candidate and side.right:
-                    self.chosen = Chosen(choice.kernel, dict(choice.config), rounded(side.median), bool(called))
+            self._right(session.finish, each)
+        if trial.function is not None:
+            side = called[0] if candidate is None else ours[best.index(candidate)]
+            if side.right:
+                self.chosen = Chosen(kernel, dict(config), rounded(side.median), bool(called))
         right = sorted((each for each in ours if each.right), key=_median)
         if not right:
             return None
@@ -209,27 +218,20 @@ class _Passes:
         seconds = rounded(library.median) if library.right else None
         return winner_at(trial.contract, trial.problem.shape, first, seconds, rest[0] if rest else None)
 
-    def _choice(self, operands: Operands) -> _Choice | None:
-        """What the contract's function runs with these operands, if the trial asks for it; nothing is launched."""
-        if self.trial.function is None:
-            return None
-        gemm: Any = function(self.trial.function)
+    def _choice(self, chooser: Contestant, operands: Operands) -> tuple[str, Mapping[str, int], Candidate | None]:
+        """The kernel and configuration that the contract's function runs with these operands; nothing is launched.
+
+        None instead of the candidate that this is, if the function's own call is to be timed (`Chosen.called`).
+        """
+        gemm: Any = function(chooser)
         kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
         copier, *_ = gemm.step(operands.a, operands.b, operands.out, operands.keywords)
         same = (c for c in self.trial.candidates if (c.contestant.kernel, c.config) == (kernel, config))
-        return _Choice(kernel, config, next(same, None) if copier is None else None)
+        return kernel, config, next(same, None) if copier is None else None
 
-    def _prepare(self, session: Session, each: Competitor) -> bool:
-        """Compile, record and check a side; note why if it cannot be timed."""
-        session.prepare(each)
-        return self._noted(each)
-
-    def _finish(self, session: Session, each: Competitor) -> bool:
-        """Check a side after the rounds, and note what is wrong."""
-        session.finish(each)
-        return self._noted(each)
-
-    def _noted(self, each: Competitor) -> bool:
+    def _right(self, step: Callable[[Competitor], None], each: Competitor) -> bool:
+        """Take a step of a session with a side, and note what is wrong; whether nothing is."""
+        step(each)
         side = each.side
         if side.failure is not None:
             config = side.config if side.forced else None
@@ -247,16 +249,6 @@ class _Passes:
                 self.library = each.side.name
             elif each.side.forced and math.isfinite(each.median):
                 self.times[each.side.name, each.side.index] = _timed(each)
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """The kernel and configuration that a contract's function runs."""
-
-    kernel: str
-    config: Mapping[str, int]
-    #: The candidate that this is; None if the function's own call is to be timed (`Chosen.called`).
-    candidate: Candidate | None
 
 
 def _forced(candidate: Candidate) -> Competitor:

@@ -15,7 +15,6 @@ from pathlib import Path
 from generator.bench import workers
 from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
-from generator.bench.required_gpu import require_gpu
 from generator.bench.results_report import tile
 from generator.bench.suite import DEFAULT_SHAPES, given_shapes, is_unseen
 from generator.emit.report import page
@@ -82,6 +81,13 @@ class TuningOptions:
     workers: int = 0
     regret: Path | None = None
     torch: list[Path] = field(default_factory=list)
+    #: The callable that makes the device of a worker, as `workers.loaded` finds it.
+    factory: str = trial_worker.CUDA
+
+    @property
+    def chooses(self) -> bool:
+        """Whether measurements are followed by a choice of winners."""
+        return self.regret is None and not self.complete
 
     @property
     def most(self) -> int | None:
@@ -164,7 +170,7 @@ def dry_run(call: TuningOptions) -> int:
     """Print what would be measured, on the device that `--device` names or else on the GPU of this machine."""
     families, shapes = Families(call.specs, call.out), shapes_of(call)
     if call.device is None:
-        require_gpu("--device nvidia_h200, or another, plans")
+        workers.require_gpu("--device nvidia_h200, or another, plans")
         from generator.bench.device import CudaDevice
 
         device = CudaDevice().figures
@@ -307,11 +313,10 @@ def _print_counts(found: TrialPlan, device: devices.Device) -> None:
             print(f"  left out: {number} configurations, {reason}")
 
 
-def tune(call: TuningOptions, factory: str = trial_worker.CUDA) -> int:
+def tune(call: TuningOptions) -> int:
     """Measure what is not in the journal, write the winners or the regret, and return the exit status.
 
-    `factory` names the callable that makes the device of a worker. Raises `CallError` for a wrong call and `SpecError`
-    for wrong specs or shapes, before anything is measured.
+    Raises `CallError` for a wrong call and `SpecError` for wrong specs or shapes, before anything is measured.
     """
     until = time.monotonic() + call.budget
     if call.regret is not None:
@@ -320,21 +325,21 @@ def tune(call: TuningOptions, factory: str = trial_worker.CUDA) -> int:
         if named is not None:
             output_files.check(named)
     families, shapes = Families(call.specs, call.out), shapes_of(call)
-    if call.executor == workers.PROCESSES and factory == trial_worker.CUDA:
-        require_gpu("--dry-run --device nvidia_h200 lists what would be measured", call.gpus)
+    if call.executor == workers.PROCESSES and call.factory == trial_worker.CUDA:
+        workers.require_gpu("--dry-run --device nvidia_h200 lists what would be measured", call.gpus)
     with contextlib.ExitStack() as stack:
         executor = workers.executor(call.executor, call.gpus)
         # If the call was stopped, do not wait for trials that are running.
         stack.callback(lambda: executor.shutdown(wait=sys.exc_info()[0] is None))
         before = None
-        if call.regret is None and not call.complete:
+        if call.chooses:
             public_calls.rendered(families.known.values(), call.out)
             # Beside the journal, where workers of other machines find it too.
             journals = call.journal.parent if call.journal else JOURNALS
             journals.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(tempfile.TemporaryDirectory(dir=journals))
             before = public_calls.keep(families, Path(folder))
-        return _tune(call, families, shapes, executor, until, factory, before)
+        return _tune(call, families, shapes, executor, until, before)
 
 
 def _tune(
@@ -343,18 +348,11 @@ def _tune(
     shapes: tuple[Shape, ...],
     executor: Executor,
     until: float,
-    factory: str,
     before: public_calls.Functions | None,
 ) -> int:
     """Measure; with `before`, the functions as they are, compare them with what they become by the winners."""
-    facts = _facts(executor, factory)
-    place = MeasurementSource(
-        facts.figures.name,
-        facts.figures.multiprocessors,
-        str(facts.environment["torch"]),
-        str(facts.environment["triton"]),
-    )
-    slug = facts.figures.slug
+    facts = _facts(executor, call.factory)
+    place, slug = facts.place, facts.figures.slug
     files = _files(call, families, slug)
     trials = _plan(call, families, shapes, facts.figures, place.triton, _rates(call, files)).trials
     if call.regret is not None:
@@ -363,7 +361,7 @@ def _tune(
         output_files.check(path)
     journal = Journal(_journal(call, slug))
     progress = tuning_run.progress_of(trials, facts, journal)
-    if call.regret is None and not call.complete:
+    if call.chooses:
         # A file that the winners cannot be merged into raises an error here, before hours of measuring.
         winner_choice.check(files, place, families)
     left = progress.left
@@ -374,7 +372,7 @@ def _tune(
         longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
         workers.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
-        tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
+        tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, call.factory)
     if call.regret is not None:
         found = tuning_run.write_regret(progress, journal, call.regret)
         if found:
@@ -386,7 +384,7 @@ def _tune(
     written = winner_choice.write(journal, files, place, families, facts.figures)
     after = public_calls.functions(public_calls.again(families, call.specs, files))
     pairs = [] if progress.lost else list(public_calls.pairs(trials, before, after))
-    lost = public_calls.compare(pairs, executor, until, factory)
+    lost = public_calls.compare(pairs, executor, until, call.factory)
     # Only some kernels of a contract have times and no winner, which is what the call asks for.
     written = written if call.only is None else DONE
     return max(tuning_run.status(progress), tuning_run.FAULT if lost else written)

@@ -49,7 +49,7 @@ def hand_out(
     place: winners.MeasurementSource,
     workers: int,
     until: float,
-    factory: str = trial_worker.CUDA,
+    factory: str,
 ) -> None:
     """Measure the remaining trials, `workers` at a time, until `time.monotonic()` reaches `until` or a worker is lost.
 

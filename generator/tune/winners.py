@@ -6,7 +6,7 @@ The file has one winner on each line, sorted; equal winners give equal bytes, so
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -113,43 +113,21 @@ def merge(
     `digests` are those of the kernels as they are now. An old winner is dropped if its kernel has changed, and so is a
     runner-up. The rates of a contract are those of `fit` if that has any, else the old ones.
     """
-    stale = [winner for winner in old.winners if not _current(winner.kernel, old.kernels, digests)]
-    merged = {winner.place: winner for winner in (*current(old, digests), *new)}
+    same = {name for name, digest in old.kernels.items() if digests.get(name) == digest}
+    merged = {}
+    for winner in old.winners:
+        if winner.kernel in same:
+            stands = winner.runner_up is None or winner.runner_up.kernel in same
+            merged[winner.place] = winner if stands else replace(winner, runner_up=None)
+    merged |= {winner.place: winner for winner in new}
     ordered = tuple(merged[place] for place in sorted(merged))
-    dropped = [winner for winner in stale if winner.place not in merged]
+    dropped = [winner for winner in old.winners if winner.kernel not in same and winner.place not in merged]
     refitted = {contract for contract, _, _ in fit.rates}
-    rates = {
-        row: found
-        for row, found in old.fit.rates.items()
-        if row[0] not in refitted and _current(row[1], old.kernels, digests)
-    }
+    rates = {row: found for row, found in old.fit.rates.items() if row[0] not in refitted and row[1] in same}
     fit = replace(fit if fit.rates else old.fit, rates={**rates, **fit.rates})
-    return Winners(old.place, {name: digests[name] for name in _named(ordered, fit)}, ordered, fit), dropped
-
-
-def current(found: Winners, digests: Mapping[str, str]) -> Iterator[ConfirmedWinner]:
-    """The winners whose kernels are what they were, without runners-up that are not."""
-    for winner in found.winners:
-        rival = winner.runner_up
-        if _current(winner.kernel, found.kernels, digests):
-            stands = rival is None or _current(rival.kernel, found.kernels, digests)
-            yield winner if stands else replace(winner, runner_up=None)
-
-
-def without(found: Winners, left_out: Collection[ConfirmedWinner]) -> Winners:
-    """`found` without some winners, and without the kernels that only these name."""
-    others = tuple(winner for winner in found.winners if winner not in left_out)
-    return replace(found, winners=others, kernels={name: found.kernels[name] for name in _named(others, found.fit)})
-
-
-def _named(winners: Iterable[ConfirmedWinner], fit: RateFit) -> list[str]:
-    """The kernels that winners, runners-up and rates name."""
-    rivals = [rival for winner in winners for rival in (winner, winner.runner_up) if rival is not None]
-    return sorted({rival.kernel for rival in rivals} | {kernel for _, kernel, _ in fit.rates})
-
-
-def _current(kernel: str, then: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    return kernel in now and then.get(kernel) == now[kernel]
+    rivals = [rival for winner in ordered for rival in (winner, winner.runner_up) if rival is not None]
+    named = sorted({rival.kernel for rival in rivals} | {kernel for _, kernel, _ in fit.rates})
+    return Winners(old.place, {name: digests[name] for name in named}, ordered, fit), dropped
 
 
 def dump(found: Winners) -> str:

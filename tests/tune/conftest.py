@@ -58,7 +58,8 @@ class Bench:
     def tune(self, *arguments, factory="tests.helpers.tune.fake_gpu:Device"):
         """A call of the command on the fake device; raises what `main` would answer with exit status 2."""
         call = parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--workers", "0", *arguments])
-        return tuning_call.tune(call, factory)
+        call.factory = factory
+        return tuning_call.tune(call)
 
 
 @pytest.fixture
