@@ -10,8 +10,7 @@ import torch
 from generator.bench import random_operands, stats
 from generator.bench.device import MeasuredDevice, timed
 from generator.bench.measurements import COPY
-from generator.bench.peers import cublas, set_precision
-from generator.bench.stored_products import NoPeer
+from generator.bench.peers import NoPeer, cublas, set_precision
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout
 from generator.problem.product import Problem, Shape

@@ -16,9 +16,8 @@ import torch
 from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.device import Replay
 from generator.bench.measurements import Side
-from generator.bench.peers import PEERS, Launch
+from generator.bench.peers import PEERS, Launch, NoPeer
 from generator.bench.random_operands import Operands
-from generator.bench.stored_products import NoPeer
 from generator.emit.loading import load_family, load_kernel
 from generator.problem.product import Problem
 

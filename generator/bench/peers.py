@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,8 +12,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from generator.bench.eager import apply as eager_epilogue
 from generator.bench.random_operands import Operands
-from generator.bench.stored_products import NoPeer, product_of_groups, product_of_stored, scaled_mm
 from generator.bench.suite import PEERS as WORDS
+from generator.cost.torch_operators import SCALED
 from generator.epilogue.chain import Epilogue
 from generator.language.dtypes import QUANTISED
 from generator.language.elements import ELEMENTS
@@ -23,6 +24,12 @@ from generator.problem.product import Problem
 #: Computes the result of an operand set and returns it: in a new tensor, or in `out` if that is given and the side
 #: supports it. With auxiliary outputs it returns a tuple, the result first.
 Launch = Callable[[Operands, torch.Tensor | None], Any]
+#: Finds the scales of A and of B among the operands.
+_Scales = Callable[[Operands], tuple[torch.Tensor, torch.Tensor]]
+
+
+class NoPeer(Exception):
+    """torch has no call that computes this problem."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ def fused(problem: Problem) -> Peer:
 
     Raises `NoPeer` if torch has no call that fuses the first operation.
     """
-    call = _activated(problem) or _addmm(problem) or _scaled(problem)
+    call = _addmm(problem, activated=True) or _addmm(problem) or _scaled(problem)
     if call is None:
         dtype, epilogue = problem.dtype.word, problem.epilogue.word
         raise NoPeer(f"torch has no call that fuses a product of {dtype} with the first operation of {epilogue}")
@@ -119,44 +126,34 @@ def _deliver(result: torch.Tensor, operands: Operands, out: torch.Tensor | None)
     return result.to(operands.out.dtype) if out is None else out.copy_(result)
 
 
-def _biased(problem: Problem) -> bool:
-    """Whether torch.addmm can fuse the first operation: a bias of the operands' type, of a single product."""
-    if [step.word for step in problem.epilogue.steps[:1]] != ["bias"] or problem.shape.products != "none":
-        return False
-    return problem.operand_type == problem.dtype.a and problem.dtype.plain
-
-
-def _addmm(problem: Problem) -> _Call | None:
-    """torch.addmm, which computes product and bias; None if the problem does not begin so."""
-    if not _biased(problem):
-        return None
-
-    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
-        bias = operands.epilogue["bias"]
-        assert isinstance(bias, torch.Tensor)
-        return torch.addmm(bias, operands.a, operands.b, out=out)
-
-    return _Call("torch.addmm", launch, 1)
-
-
 #: The explicit bits of a mantissa that one operand of torch._scaled_mm has at least.
 _LEAST_MANTISSA = 3
 #: The operations after a bias that torch._addmm_activation computes, each with its `use_gelu`.
 _ACTIVATIONS = {"relu": False, "gelu_tanh": True}
 
 
-def _activated(problem: Problem) -> _Call | None:
-    """torch._addmm_activation, which computes product, bias and activation; None if the problem does not begin so."""
-    word = problem.epilogue.steps[1].word if len(problem.epilogue.steps) > 1 else ""
-    if word not in _ACTIVATIONS or not _biased(problem):
+def _addmm(problem: Problem, *, activated: bool = False) -> _Call | None:
+    """torch.addmm, which computes product and bias; `activated`, the activation behind it too.
+
+    None if the problem does not begin so, with a bias of the operands' type, of a single product.
+    """
+    words = [step.word for step in problem.epilogue.steps]
+    if words[:1] != ["bias"] or problem.shape.products != "none":
         return None
+    if problem.operand_type != problem.dtype.a or not problem.dtype.plain:
+        return None
+    function: Callable[..., torch.Tensor] = torch.addmm
+    call = "torch.addmm"
+    if activated:
+        if len(words) < 2 or words[1] not in _ACTIVATIONS:
+            return None
+        function = functools.partial(torch._addmm_activation, use_gelu=_ACTIVATIONS[words[1]])
+        call = f"torch._addmm_activation({words[1]})"
 
     def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
-        bias = operands.epilogue["bias"]
-        assert isinstance(bias, torch.Tensor)
-        return torch._addmm_activation(bias, operands.a, operands.b, use_gelu=_ACTIVATIONS[word], out=out)
+        return function(operands.epilogue["bias"], operands.a, operands.b, out=out)
 
-    return _Call(f"torch._addmm_activation({word})", launch, 2)
+    return _Call(call, launch, 1 + activated)
 
 
 def _scaled(problem: Problem) -> _Call | None:
@@ -187,9 +184,9 @@ def _product(problem: Problem) -> _Call:
     """torch's product alone; raise `NoPeer` if torch has none for these types, layouts and sizes."""
     dtype, shape = problem.dtype, problem.shape
     if shape.groups:
-        return _Call(*product_of_groups(problem))
+        return _product_of_groups(problem)
     if not dtype.plain:
-        return _Call(*product_of_stored(problem))
+        return _product_of_stored(problem)
     if problem.epilogue.steps or dtype.out in QUANTISED:
         dtype = replace(dtype, out=_unscaled(dtype))
         problem = replace(problem, dtype=dtype)
@@ -250,7 +247,92 @@ def _scaled_mm(problem: Problem, *, by_rows: bool = False) -> Launch:
             ones[device] = torch.ones((), dtype=torch.float32, device=device)
         return ones[device], ones[device]
 
-    return scaled_mm(scales, out_type, fast=fast)
+    return _scaled_by(scales, out_type, fast=fast)
+
+
+def _product_of_stored(problem: Problem) -> _Call:
+    """torch's product of fp8 under the same scales, if it has it, else of the numbers in 16 bits."""
+    dtype, layout = problem.dtype, problem.layout
+    blocks = SCALED.get((dtype.a_block, dtype.b_block))
+    # cuBLAS reads columns of scales in fours; torch 2.11 neither pads nor refuses others, and its results are wrong.
+    whole = problem.shape.k % (512 if blocks == "blocks" else 16) == 0
+    aligned = problem.columns % 16 == 0 and whole and not problem.shape.batch
+    fp8 = all(storage.element.floating and storage.bits == 8 for storage in dtype.stored)
+    if fp8 and blocks is not None and aligned and layout.word == "rcr" and dtype.out == "bf16":
+        name = f"torch._scaled_mm by {'blocks' if blocks == 'blocks' else 'rows and columns'}"
+        return _Call(name, _scaled_by(_scales(), torch.bfloat16))
+
+    def matmul(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        assert operands.dense is not None
+        if dtype.out == dtype.dense:
+            return torch.matmul(*operands.dense, out=out)
+        return torch.matmul(*operands.dense).to(torch_type(dtype.out))
+
+    return _Call(f"torch.matmul in {dtype.dense}", matmul)
+
+
+def _product_of_groups(problem: Problem) -> _Call:
+    """torch's product of groups, which makes a new tensor.
+
+    fp8 under scales of rows and columns is multiplied under these; other stored operands, and those of types that torch
+    has no such product of, in 16 bits.
+    """
+    dtype, pitches = problem.dtype, problem.pitches[:2]
+    if any(pitch * max(16, dtype.stored_a.bits) % 128 for pitch in pitches):
+        raise NoPeer(f"torch multiplies groups of rows that are multiples of 16 bytes, not of {pitches} elements")
+    if dtype.plain and dtype.stored_a.bits > 8:
+        return _Call("F.grouped_mm", lambda operands, out: _grouped_mm(operands.a, operands.b, operands, dtype.out))
+    blocks = SCALED.get((dtype.a_block, dtype.b_block))
+    aligned = problem.columns % 16 == 0 and problem.shape.k % 16 == 0 and problem.layout.word == "rcr"
+    if blocks == "rows" and dtype.out == "bf16" and aligned:
+
+        def scaled(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+            rows, columns = operands.stored["a_scale"][:, 0], operands.stored["b_scale"][:, 0, :]
+            return torch._scaled_grouped_mm(
+                operands.a, operands.b, rows, columns, offs=operands.offsets, out_dtype=torch.bfloat16
+            )
+
+        return _Call("torch._scaled_grouped_mm", scaled)
+    if dtype.plain:
+        raise NoPeer(f"torch multiplies no groups of {dtype.a} without scales")
+
+    def converted(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        assert operands.dense is not None
+        return _grouped_mm(*operands.dense, operands, dtype.out)
+
+    return _Call(f"F.grouped_mm in {dtype.dense}", converted)
+
+
+def _grouped_mm(a: torch.Tensor, b: torch.Tensor, operands: Operands, word: str) -> torch.Tensor:
+    result = torch.nn.functional.grouped_mm(a, b, offs=operands.offsets)
+    return result.to(torch_type(word))
+
+
+def _scales() -> _Scales:
+    #: By their address, scales with the blocks along K next to each other, as torch takes them; made before any timing.
+    along_k: dict[int, torch.Tensor] = {}
+
+    def scales(operands: Operands) -> tuple[torch.Tensor, torch.Tensor]:
+        scale = operands.stored["b_scale"]
+        if scale.data_ptr() not in along_k:
+            along_k[scale.data_ptr()] = scale.mT.contiguous().mT
+        return operands.stored["a_scale"], along_k[scale.data_ptr()]
+
+    return scales
+
+
+def _scaled_by(scales: _Scales, out_type: torch.dtype, *, fast: bool = False) -> Launch:
+    """torch's product of fp8 with the scales of A and of B that `scales` finds among the operands."""
+
+    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        one, other = scales(operands)
+        result = torch._scaled_mm(
+            operands.a, operands.b, scale_a=one, scale_b=other, out_dtype=out_type, use_fast_accum=fast, out=out
+        )
+        assert isinstance(result, torch.Tensor)
+        return result
+
+    return launch
 
 
 def inductor(problem: Problem) -> Peer:

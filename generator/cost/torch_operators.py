@@ -26,7 +26,7 @@ _OPERATORS = {
     ("strided", "add"): ("baddbmm", "add"),
 }
 #: The blocks of A and of B whose scales torch._scaled_mm takes, for a result in bf16.
-_SCALED = {
+SCALED: Mapping[tuple[Block | None, Block | None], str] = {
     (Block(along=0, across=1), Block(along=0, across=1)): "rows",
     (Block(along=128, across=1), Block(along=128, across=128)): "blocks",
 }
@@ -69,7 +69,7 @@ def _of_eight_bits(v: Variant) -> tuple[str, str] | None:
     if not a.element.floating:
         return ("_int_mm", "") if dtype.plain and dtype.a == dtype.b == "int8" and dtype.out == "int32" else None
     if dtype.a_block is not None and dtype.b_block is not None:
-        scaled = _SCALED.get((dtype.a_block, dtype.b_block))
+        scaled = SCALED.get((dtype.a_block, dtype.b_block))
         return ("_scaled_mm", scaled) if scaled and dtype.out == "bf16" else None
     # cuBLASLt needs an operand of e4m3.
     plain = dtype.plain and "fp8e4m3" in (dtype.a, dtype.b) and ELEMENTS[dtype.out].bits >= 16

@@ -9,8 +9,7 @@ import torch
 from generator.bench import check, random_operands, workers
 from generator.bench.comparison_plan import Families, of_specs
 from generator.bench.measurements import load
-from generator.bench.peers import PEERS
-from generator.bench.stored_products import NoPeer
+from generator.bench.peers import PEERS, NoPeer
 from generator.bench.suite import read_shapes
 from generator.commands import command_line
 from generator.language.built_in import chain_of

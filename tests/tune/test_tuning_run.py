@@ -5,7 +5,7 @@ import json
 import pytest
 
 from generator.bench import competitor, suite
-from generator.bench.stored_products import NoPeer
+from generator.bench.peers import NoPeer
 from generator.commands import command_line, tune
 from generator.language import tuned_file
 from generator.language.errors import CallError
