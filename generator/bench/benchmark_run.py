@@ -21,7 +21,7 @@ from generator.files.reading import FileError
 from generator.language.errors import CallError
 
 if TYPE_CHECKING:
-    from generator.bench.device import MeasuredDevice
+    from generator.bench.device import CudaDevice
 
 DONE, WRONG_RESULT, CANNOT_WRITE = 0, 1, 1
 
@@ -177,7 +177,7 @@ def _why_no_time(records: Sequence[ComparisonRecord]) -> str | None:
 
 
 def run(
-    call: BenchmarkOptions, comparisons: Sequence[comparison_plan.Comparison], device: MeasuredDevice, *, scale: int = 1
+    call: BenchmarkOptions, comparisons: Sequence[comparison_plan.Comparison], device: CudaDevice, *, scale: int = 1
 ) -> int:
     """Measure the comparisons that are not in the results file, save each at once, and print the tables.
 

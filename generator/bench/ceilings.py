@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from generator.bench import random_operands, stats
-from generator.bench.device import MeasuredDevice, timed
+from generator.bench.device import CudaDevice, timed
 from generator.bench.measurements import COPY
 from generator.bench.peers import NoPeer, cublas, set_precision
 from generator.epilogue.chain import Epilogue
@@ -21,7 +21,7 @@ _COPY_BYTES = 2**30
 _SQUARE, _SQUARE_IEEE = 8192, 4096
 
 
-def measure(device: MeasuredDevice, dtypes: Iterable[Dtype], *, scale: int = 1) -> dict[str, float]:
+def measure(device: CudaDevice, dtypes: Iterable[Dtype], *, scale: int = 1) -> dict[str, float]:
     """Bytes per second of a copy (read and written), and operations per second of torch's product for each type.
 
     The sizes are divided by `scale`. A type that torch cannot multiply has no ceiling.
@@ -39,7 +39,7 @@ def measure(device: MeasuredDevice, dtypes: Iterable[Dtype], *, scale: int = 1) 
     return found
 
 
-def _copy(device: MeasuredDevice, scale: int) -> float:
+def _copy(device: CudaDevice, scale: int) -> float:
     count = _COPY_BYTES // 4 // scale
     source = torch.randn(count, device=device.name)
     target = torch.empty_like(source)
@@ -51,7 +51,7 @@ def _copy(device: MeasuredDevice, scale: int) -> float:
     return stats.rounded(2 * 4 * count / _median(device, copy))
 
 
-def _product(device: MeasuredDevice, problem: Problem) -> float:
+def _product(device: CudaDevice, problem: Problem) -> float:
     set_precision(problem)
     peer = cublas(problem)
     (one,) = random_operands.make_sets(problem, device.name, 1, seed=1)
@@ -62,7 +62,7 @@ def _product(device: MeasuredDevice, problem: Problem) -> float:
     return _median(device, multiply)
 
 
-def _median(device: MeasuredDevice, work: Callable[[], None]) -> float:
+def _median(device: CudaDevice, work: Callable[[], None]) -> float:
     """Seconds of `work`: the median of several replays, after one replay that is not counted."""
     work()
     device.synchronize()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import torch
 
@@ -17,41 +16,7 @@ from generator.plan import devices
 Reading = Callable[[], float]
 
 
-class Replay(Protocol):
-    """Recorded work that can be run repeatedly."""
-
-    #: `graph`: a replay of a CUDA graph, without launches by the host; `events`: the host launches the work each time.
-    method: str
-
-    def run(self) -> Reading:
-        """Start one run, without waiting for its end."""
-
-
-class MeasuredDevice(Protocol):
-    """The operations and properties of a device that measurements need."""
-
-    #: The word for torch's `device` arguments: `cuda`.
-    name: str
-    l2_bytes: int
-    #: The properties that the cost models need.
-    figures: devices.Device
-    #: Everything but the kernel that a time depends on: device, versions. No host, no path, no date.
-    environment: Mapping[str, str | int]
-
-    def record(self, work: Callable[[], None]) -> Replay:
-        """Record `work`, which has run once before."""
-
-    def synchronize(self) -> None:
-        """Wait until the device is idle; raises an exception if work has failed."""
-
-    def clock(self) -> float:
-        """The host's clock in seconds."""
-
-    def free(self) -> None:
-        """Return memory that is no longer used."""
-
-
-def timed(replay: Replay, device: MeasuredDevice) -> float:
+def timed(replay: Replay, device: CudaDevice) -> float:
     """Seconds of one replay. Another replay runs first, so that the host launches the timed one in the meantime."""
     replay.run()
     reading = replay.run()
@@ -59,8 +24,11 @@ def timed(replay: Replay, device: MeasuredDevice) -> float:
     return reading()
 
 
-class _Replay:
-    """Work between two events: a graph's replay, or what the host launches."""
+class Replay:
+    """Recorded work that can be run repeatedly, between two events.
+
+    Its method is `graph`, a replay of a CUDA graph without launches by the host, or `events`: the host launches it.
+    """
 
     def __init__(self, method: str, work: Callable[[], None]) -> None:
         self.method = method
@@ -68,6 +36,7 @@ class _Replay:
         self._work = work
 
     def run(self) -> Reading:
+        """Start one run, without waiting for its end."""
         start, end = _event(), _event()
         start.record()
         self._work()
@@ -80,8 +49,9 @@ def _event() -> torch.cuda.Event:
 
 
 class CudaDevice:
-    """The current CUDA device."""
+    """The current CUDA device: the operations and properties that measurements need."""
 
+    #: The word for torch's `device` arguments.
     name = "cuda"
 
     def __init__(self) -> None:
@@ -90,12 +60,14 @@ class CudaDevice:
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
         # On AMD the name of the architecture is followed by a colon and features; on NVIDIA it is the device's name.
         arch = properties.gcnArchName.partition(":")[0] if torch.version.hip else ""
+        #: The properties that the cost models need.
         self.figures = devices.Device(
             properties.name,
             arch or f"sm{properties.major}{properties.minor}",
             properties.multi_processor_count,
             getattr(properties, "shared_memory_per_multiprocessor", 2**16),
         )
+        #: Everything but the kernel that a time depends on: device, versions. No host, no path, no date.
         self.environment: Mapping[str, str | int] = {
             "device": properties.name,
             "capability": f"{properties.major}.{properties.minor}",
@@ -107,7 +79,7 @@ class CudaDevice:
         }
 
     def record(self, work: Callable[[], None]) -> Replay:
-        """A graph of `work` if it can be captured, else the work itself."""
+        """A graph of `work`, which has run once before, if it can be captured, else the work itself."""
         graph = torch.cuda.CUDAGraph()
         try:
             self._stream.wait_stream(torch.cuda.current_stream())
@@ -122,16 +94,19 @@ class CudaDevice:
         except Exception as error:
             torch.cuda.synchronize()
             print(f"cannot be captured in a CUDA graph, timed by events: {reason(error)}", file=sys.stderr)
-            return _Replay("events", work)
-        return _Replay("graph", graph.replay)
+            return Replay("events", work)
+        return Replay("graph", graph.replay)
 
     def synchronize(self) -> None:
+        """Wait until the device is idle; raises an exception if work has failed."""
         torch.cuda.synchronize()
 
     def clock(self) -> float:
+        """The host's clock in seconds."""
         return time.perf_counter()
 
     def free(self) -> None:
+        """Return memory that is no longer used."""
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
 

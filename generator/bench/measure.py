@@ -16,7 +16,7 @@ import torch
 from generator.bench import check, random_operands, stats
 from generator.bench.comparison_plan import Comparison
 from generator.bench.competitor import Competitor, competitors
-from generator.bench.device import MeasuredDevice, Reading, reason, timed
+from generator.bench.device import CudaDevice, Reading, reason, timed
 from generator.bench.measurements import TIMED, ComparisonRecord, Timing, compared, digest_of
 from generator.bench.peers import Launch, set_precision
 from generator.bench.random_operands import Operands
@@ -83,7 +83,7 @@ def key(comparison: Comparison, environment: str, options: Options) -> str:
     return digest_of([comparison.case, work, sides, environment, options.method])
 
 
-def measure(comparison: Comparison, device: MeasuredDevice, environment: str, options: Options) -> ComparisonRecord:
+def measure(comparison: Comparison, device: CudaDevice, environment: str, options: Options) -> ComparisonRecord:
     """The record of `comparison`; raises `DeviceLost` if the device does not work any more.
 
     A side that raises an exception or has a wrong result is recorded with its failure and has no times.
@@ -126,7 +126,7 @@ def run(
         session.finish(each)
 
 
-def survive(device: MeasuredDevice, error: Exception) -> None:
+def survive(device: CudaDevice, error: Exception) -> None:
     """Raise `DeviceLost` if the device does not work after `error`."""
     try:
         device.synchronize()
@@ -145,7 +145,7 @@ class Session:
     def __init__(
         self,
         problem: Problem,
-        device: MeasuredDevice,
+        device: CudaDevice,
         *,
         seed: int = _SEED,
         sample: float = _SAMPLE,
@@ -319,7 +319,7 @@ class Session:
         )
 
 
-def sample_replays(order: Sequence[Competitor], device: MeasuredDevice) -> list[float]:
+def sample_replays(order: Sequence[Competitor], device: CudaDevice) -> list[float]:
     """Seconds of one replay of each side, queued one after the other without a pause.
 
     Another replay runs first and is not timed: the device is busy with it while the host queues the timed replays, so

@@ -191,9 +191,5 @@ class Journal:
 def _without(outcome: TrialOutcome, kernels: Collection[str]) -> TrialOutcome:
     """An outcome as if kernels had not been measured."""
     times = tuple(timed for timed in outcome.times if timed.kernel not in kernels)
-    winner = outcome.winner
-    if winner is not None and winner.kernel in kernels:
-        winner = None
-    elif winner is not None and winner.runner_up is not None and winner.runner_up.kernel in kernels:
-        winner = replace(winner, runner_up=None)
+    winner = outcome.winner and outcome.winner.standing(lambda row: row[1] not in kernels)
     return replace(outcome, times=times, winner=winner, whole=False)

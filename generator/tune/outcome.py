@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -97,6 +97,12 @@ class ConfirmedWinner:
     @property
     def row(self) -> Row:
         return row_of(self.contract, self.kernel, self.config)
+
+    def standing(self, stands: Callable[[Row], bool]) -> ConfirmedWinner | None:
+        """The winner, without a runner-up that does not stand; None if it does not stand itself."""
+        rival = self.runner_up
+        beaten = rival is not None and not stands(row_of(self.contract, rival.kernel, rival.config))
+        return (dataclasses.replace(self, runner_up=None) if beaten else self) if stands(self.row) else None
 
 
 def winner_at(

@@ -15,7 +15,7 @@ from generator.language.model import Variant
 from generator.plan.devices import Device
 from generator.problem.product import Shape
 from generator.runtime import fitted
-from generator.tune.outcome import Row, Sizes, row_of
+from generator.tune.outcome import Row, Sizes
 from generator.tune.samples import RateFit, Sample, crossing, pitches
 from generator.tune.winners import Winners
 
@@ -137,11 +137,8 @@ def pruned(found: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> W
             best[place] = min(best.get(place, (math.inf, sample.row)), (sample.seconds, sample.row))
     winners = []
     for winner in found.winners:
-        row, rival = winner.row, winner.runner_up
-        if rival is not None and row_of(winner.contract, rival.kernel, rival.config) not in kept:
-            winner = replace(winner, runner_up=None)
-        if row in kept:
-            winners.append(winner)
+        if standing := winner.standing(kept.__contains__):
+            winners.append(standing)
         elif winner.place in best:
             seconds, (_, kernel, config) = best[winner.place]
             winners.append(replace(winner, kernel=kernel, config=dict(config), seconds=seconds, runner_up=None))

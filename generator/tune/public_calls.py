@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -20,22 +20,11 @@ from generator.emit.rendering_report import show
 from generator.emit.report import NONE, line
 from generator.language.errors import CallError
 from generator.plan.kernels import Family
-from generator.problem.product import Problem
 from generator.tune import trial_worker
 from generator.tune.trial_selection import Trial
 
 #: The public functions by family and contract.
 Functions = Mapping[tuple[str, str], Contestant]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The function of a contract before and after, at one size."""
-
-    contract: str
-    problem: Problem
-    before: Contestant
-    after: Contestant
 
 
 def rendered(families: Iterable[Family], out: Path) -> None:
@@ -103,38 +92,35 @@ def again(families: Families, specs: Sequence[Path], files: Mapping[str, Path]) 
     return now
 
 
-def pairs(trials: Iterable[Trial], before: Functions, after: Functions) -> Iterator[Pair]:
-    """The functions of each trial's contract, where rendering has changed the family."""
-    for trial in trials:
-        old, new = before[trial.family, trial.contract], after[trial.family, trial.contract]
-        if old.digest != new.digest:
-            yield Pair(trial.contract, trial.problem, old, new)
-
-
-def compare(found: Sequence[Pair], executor: Executor, until: float, factory: str) -> bool:
+def compare(
+    trials: Iterable[Trial], before: Functions, after: Functions, executor: Executor, until: float, factory: str
+) -> bool:
     """Time the functions before and after in the same rounds, and print the table; return whether the device was lost.
 
-    Sizes that are not reached before `time.monotonic()` is `until` are left out.
+    Left out are contracts of families that rendering has not changed, and sizes that are not reached before
+    `time.monotonic()` is `until`.
     """
+    pairs = [(x, before[x.family, x.contract], after[x.family, x.contract]) for x in trials]
+    found = [(trial, (old, new)) for trial, old, new in pairs if old.digest != new.digest]
     if not found:
         return False
     columns = ["contract", "size", "before, µs", "after, µs", "torch, µs", "before / after"]
     print(line(columns), line(["---"] * len(columns)), sep="\n")
     ratios, left = [], 0
-    for pair in found:
+    for trial, sides in found:
         if time.monotonic() >= until:
             left += 1
             continue
         try:
-            calls = executor.submit(trial_worker.functions, pair.problem, (pair.before, pair.after), factory).result()
+            calls = executor.submit(trial_worker.functions, trial.problem, sides, factory).result()
         except Exception as error:
             # A worker that has lost its device, or died, measures nothing more.
-            print(f"tune: {pair.contract} {pair.problem.shape}: {reason(error)}", file=sys.stderr)
+            print(f"tune: {trial.contract} {trial.problem.shape}: {reason(error)}", file=sys.stderr)
             return True
         ratio = calls[0] / calls[1] if calls[0] and calls[1] else None
         ratios += [ratio] if ratio else []
         cells = [NONE if seconds is None else f"{seconds * 1e6:.4g}" for seconds in calls]
-        print(line([pair.contract, str(pair.problem.shape), *cells, f"{ratio:.3f}" if ratio else NONE]), flush=True)
+        print(line([trial.contract, str(trial.problem.shape), *cells, f"{ratio:.3f}" if ratio else NONE]), flush=True)
     if ratios:
         print(f"The public functions are {geometric_mean(ratios):.3f} times as fast as before (geometric mean).")
     if left:

@@ -16,7 +16,7 @@ from typing import Any
 from generator.bench import measure
 from generator.bench.comparison_plan import Contestant
 from generator.bench.competitor import Competitor, competitor, function, peer_of
-from generator.bench.device import MeasuredDevice, reason, versions
+from generator.bench.device import CudaDevice, reason, versions
 from generator.bench.measure import DeviceLost, Session
 from generator.bench.peers import set_precision
 from generator.bench.random_operands import Operands
@@ -95,8 +95,8 @@ def describe(factory: str = CUDA) -> Facts:
 
 
 @functools.cache
-def _device(factory: str) -> MeasuredDevice:
-    device: MeasuredDevice = loaded(factory)()
+def _device(factory: str) -> CudaDevice:
+    device: CudaDevice = loaded(factory)()
     return device
 
 
@@ -137,7 +137,7 @@ def functions(problem: Problem, contestants: Sequence[Contestant], factory: str 
     return found
 
 
-def _session(problem: Problem, device: MeasuredDevice, seed: int, *, short: bool = False) -> Session:
+def _session(problem: Problem, device: CudaDevice, seed: int, *, short: bool = False) -> Session:
     how = {"sample": _SHORT, "short_of": _SHORT_OF} if short else {"sample": _SAMPLE}
     return Session(problem, device, seed=seed, checked=_CHECKED, host=False, **how)
 
@@ -159,7 +159,7 @@ def groups_of(trial: Trial) -> list[list[Candidate]]:
 class _Passes:
     """The passes over a trial, and what they have come to so far."""
 
-    def __init__(self, trial: Trial, device: MeasuredDevice) -> None:
+    def __init__(self, trial: Trial, device: CudaDevice) -> None:
         self.trial = trial
         self.device = device
         #: The configurations that were timed, by kernel and index, with the seconds of the last pass of each.

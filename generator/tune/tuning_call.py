@@ -383,8 +383,8 @@ def _tune(
     assert before is not None
     written = winner_choice.write(journal, files, place, families, facts.figures)
     after = public_calls.functions(public_calls.again(families, call.specs, files))
-    pairs = [] if progress.lost else list(public_calls.pairs(trials, before, after))
-    lost = public_calls.compare(pairs, executor, until, call.factory)
+    compared = [] if progress.lost else trials
+    lost = public_calls.compare(compared, before, after, executor, until, call.factory)
     # Only some kernels of a contract have times and no winner, which is what the call asks for.
     written = written if call.only is None else DONE
     return max(tuning_run.status(progress), tuning_run.FAULT if lost else written)

@@ -114,12 +114,8 @@ def merge(
     runner-up. The rates of a contract are those of `fit` if that has any, else the old ones.
     """
     same = {name for name, digest in old.kernels.items() if digests.get(name) == digest}
-    merged = {}
-    for winner in old.winners:
-        if winner.kernel in same:
-            stands = winner.runner_up is None or winner.runner_up.kernel in same
-            merged[winner.place] = winner if stands else replace(winner, runner_up=None)
-    merged |= {winner.place: winner for winner in new}
+    standing = (winner.standing(lambda row: row[1] in same) for winner in old.winners)
+    merged = {winner.place: winner for winner in (*filter(None, standing), *new)}
     ordered = tuple(merged[place] for place in sorted(merged))
     dropped = [winner for winner in old.winners if winner.kernel not in same and winner.place not in merged]
     refitted = {contract for contract, _, _ in fit.rates}

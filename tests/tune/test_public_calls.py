@@ -153,8 +153,10 @@ def test_a_device_that_is_lost_while_functions_are_compared_is_reported(bench, m
         raise RuntimeError("the device is lost")
 
     monkeypatch.setattr(trial_worker, "functions", lost)
-    pair = public_calls.Pair("gemm_fp16_rcr_none", SimpleNamespace(shape="32x32x32"), *[None] * 2)
-    assert public_calls.compare([pair, pair], fakes.AtOnce(), float("inf"))
+    contract = "gemm_fp16_rcr_none"
+    trial = SimpleNamespace(family="tiny", contract=contract, problem=SimpleNamespace(shape="32x32x32"))
+    before, after = ({("tiny", contract): SimpleNamespace(digest=digest)} for digest in "ab")
+    assert public_calls.compare([trial, trial], before, after, fakes.AtOnce(), float("inf"), fakes.__name__)
     assert bench.said().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
 
 
