@@ -28,10 +28,8 @@ class Competitor:
 
     side: Side
     launch: Launch
-    #: Of a kernel that chooses: the row of its table that a call has run.
-    row: Callable[[Operands], tuple[int, Mapping[str, int]] | None] | None = None
-    #: Of a contract's function: the name of the kernel that it runs, and the configuration, which may be empty.
-    which: Callable[[Operands], tuple[str, Mapping[str, int]]] | None = None
+    #: What a side that chooses has run with some operands: fields of `side`.
+    ran: Callable[[Operands], Mapping[str, Any]] = lambda operands: {}
     #: Whether the result is what the call returns, also where an output is given.
     fresh: bool = False
     #: The recorded calls, how many they are, and the number of calls by the host in one sample.
@@ -83,15 +81,22 @@ def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:
 
 def competitor(contestant: Contestant, index: int | None = None) -> Competitor:
     """The call with an entry of the table; without one, the kernel chooses it, and for a contract the kernel too."""
-    called, table = function(contestant), rows(contestant)
+    gemm: Any = function(contestant)
     role = "contract" if contestant.is_contract else "kernel"
     side = Side(contestant.label, role, contestant.kernel, contestant.family, contestant.digest)
     if index is not None:
-        label = f"{contestant.label} [{index}]"
-        side = replace(side, label=label, config=dict(table[index]), index=index, forced=True)
-    which = _chooser(called) if contestant.is_contract and hasattr(called, "which") else None
-    call = None if index is not None or contestant.is_contract else getattr(module_of(contestant), "CALL", None)
-    return Competitor(side, _caller(called, index), call and functools.partial(row_of, call), which)
+        row = dict(rows(contestant)[index])
+        side = replace(side, label=f"{contestant.label} [{index}]", config=row, index=index, forced=True)
+        return Competitor(side, lambda x, out: gemm(x.a, x.b, **x.keywords, out=out, config=index))
+
+    def launch(x: Operands, out: torch.Tensor | None) -> Any:
+        return gemm(x.a, x.b, **x.keywords, out=out)
+
+    if contestant.is_contract and hasattr(gemm, "which"):
+        return Competitor(side, launch, functools.partial(kernel_of, gemm))
+    if not contestant.is_contract and hasattr(module_of(contestant), "CALL"):
+        return Competitor(side, launch, functools.partial(row_of, module_of(contestant).CALL))
+    return Competitor(side, launch)
 
 
 def peer_of(problem: Problem, peer: str) -> Competitor:
@@ -114,23 +119,20 @@ def function(contestant: Contestant) -> Callable[..., Any]:
     return found
 
 
-def _caller(gemm: Callable[..., Any], config: int | None) -> Launch:
-    if config is None:
-        return lambda operands, out: gemm(operands.a, operands.b, **operands.keywords, out=out)
-    return lambda operands, out: gemm(operands.a, operands.b, **operands.keywords, out=out, config=config)
+def kernel_of(gemm: Any, operands: Operands) -> dict[str, Any]:
+    """The kernel that a contract's function runs, and the configuration, if that is known before the call."""
+    kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
+    return {"kernel": kernel, "config": dict(config) or None}
 
 
-def _chooser(gemm: Any) -> Callable[[Operands], tuple[str, Mapping[str, int]]]:
-    return lambda operands: gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
-
-
-def row_of(call: Any, operands: Operands) -> tuple[int, Mapping[str, int]] | None:
-    """The row that the kernel of `call` has run, and its index; None if Triton's autotuner chose another."""
+def row_of(call: Any, operands: Operands) -> dict[str, Any]:
+    """The row that the kernel of `call` has run, and its index; nothing if Triton's autotuner chose another."""
     if getattr(call, "tunes", False):
         ran = call.tuner.kernel(call).best_config.all_kwargs()
     else:
         ran = call.row(None, call.state({"a": operands.a, "b": operands.b, **operands.keywords, "out": operands.out}))
-    return next(((index, dict(row)) for index, row in enumerate(call.configs) if row.items() <= ran.items()), None)
+    found = ((index, dict(row)) for index, row in enumerate(call.configs) if row.items() <= ran.items())
+    return next(({"index": index, "config": row} for index, row in found), {})
 
 
 def module_of(contestant: Contestant) -> ModuleType:

@@ -10,22 +10,14 @@ from torch.nn import functional
 
 from generator.epilogue import formula
 from generator.epilogue.chain import Epilogue, Step
-from generator.epilogue.formula import Number
 from generator.problem import torch_functions
 from generator.problem.torch_functions import Value
 
 #: Operations for which torch has one function with the same parameters, instead of several calls for the formula.
 NATIVE: Mapping[str, Callable[..., torch.Tensor]] = {
-    "relu": functional.relu,
-    "leaky_relu": functional.leaky_relu,
-    "gelu": functional.gelu,
+    **{name: getattr(functional, name) for name in ("relu", "leaky_relu", "gelu", "silu", "softplus", "hardswish")},
+    **{name: getattr(torch, name) for name in ("sigmoid", "tanh", "clamp")},
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
-    "silu": functional.silu,
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "softplus": functional.softplus,
-    "hardswish": functional.hardswish,
-    "clamp": torch.clamp,
     # Gated linear units, given their two values.
     "swiglu": lambda gate, x: functional.silu(gate) * x,
     "geglu": lambda gate, x: functional.gelu(gate) * x,
@@ -44,11 +36,8 @@ def apply(
 def _native(step: Step, names: Mapping[str, Value]) -> torch.Tensor | None:
     if step.operation not in NATIVE or step.operands:
         return None
-    return NATIVE[step.operation](*names.values(), **_parameters(step))
-
-
-def _parameters(step: Step) -> dict[str, Number]:
-    """The numbers of an operation's parameters, without infinite bounds."""
     given = {**step.meaning.scalars, **dict(step.settings)}
     numbers = {name: value for name, value in given.items() if isinstance(value, int | float)}
-    return {name: value for name, value in numbers.items() if abs(value) <= formula.LARGEST}
+    # An infinite bound is none.
+    finite = {name: value for name, value in numbers.items() if abs(value) <= formula.LARGEST}
+    return NATIVE[step.operation](*names.values(), **finite)

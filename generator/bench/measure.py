@@ -170,11 +170,7 @@ class Session:
         try:
             each.launch(self.sets[0], self.sets[0].out)
             self.device.synchronize()
-            if each.row is not None and (ran := each.row(self.sets[0])) is not None:
-                each.side = replace(each.side, index=ran[0], config=ran[1])
-            if each.which is not None:
-                kernel, config = each.which(self.sets[0])
-                each.side = replace(each.side, kernel=kernel, config=dict(config) or None)
+            each.side = replace(each.side, **each.ran(self.sets[0]))
             self._record(each)
             self._check(each)
         except Exception as error:

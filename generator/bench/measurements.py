@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -168,19 +169,12 @@ _SIDE = values.mapping(
     optional=[each.name for each in dataclasses.fields(Side)[3:]],
 )
 _WORDS = {"type": "object", "additionalProperties": {**values.TEXT, "type": ["string", "integer"]}}
-_OBJECT = {"type": "object"}
-_PRECISIONS = sorted({word for words in PRECISIONS.values() for word in words})
-_DTYPE = values.mapping(
-    {
-        **dict.fromkeys(("a", "b"), values.NAME),
-        "acc": {"type": "string", "enum": sorted({word for words in ACCUMULATORS.values() for word in words})},
-        "out": {"type": "string", "enum": sorted(RESULTS)},
-        "precision": {"enum": [None, *_PRECISIONS]},
-        # What these may have, `Dtype` says.
-        **dict.fromkeys(("scales", "zeros", "sparsity", "packing"), _OBJECT),
-    },
-    optional=("scales", "zeros", "sparsity", "packing"),
-)
+#: The words of a type that `Dtype` does not check.
+_WORDS_OF_TYPE = {"acc": ACCUMULATORS.values(), "out": [RESULTS], "precision": [(None,), *PRECISIONS.values()]}
+_DTYPE = {
+    "type": "object",
+    "properties": {name: {"enum": [*dict.fromkeys(itertools.chain(*words))]} for name, words in _WORDS_OF_TYPE.items()},
+}
 _RECORD = values.mapping(
     {
         **dict.fromkeys(("key", "case", "title"), values.TEXT),

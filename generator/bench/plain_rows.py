@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 from typing import TypeAlias
 
+from generator.bench import stats
 from generator.bench.measurements import TIMED, BenchmarkResults, ComparisonRecord, Side
 from generator.bench.rooflines import figures
 from generator.bench.summary import summarize
@@ -64,9 +65,9 @@ def _row(
         for figure in ("median", "mean", "deviation"):
             row[f"{word}_us_{figure}"] = None if timing is None else getattr(timing, figure)
     row["gpu_method"] = side.gpu.method if side.gpu is not None and rates is not None else None
-    row["tflops"] = None if rates is None else _rounded(rates.tflops)
-    row["gbytes_per_s"] = None if rates is None else _rounded(rates.gbytes)
-    row["roofline_percent"] = None if rates is None or rates.share is None else _rounded(100 * rates.share)
+    row["tflops"] = None if rates is None else stats.rounded(rates.tflops)
+    row["gbytes_per_s"] = None if rates is None else stats.rounded(rates.gbytes)
+    row["roofline_percent"] = None if rates is None or rates.share is None else stats.rounded(100 * rates.share)
     for word in peers:
         ratio, host = (record.ratio(record.peers.get(word), side, timed) for timed in ("gpu", "host"))
         for end, figure in (("", "median"), ("_low", "low"), ("_high", "high")):
@@ -90,12 +91,12 @@ def summaries(results: BenchmarkResults, records: Sequence[ComparisonRecord], bo
                     "peer": group.peer,
                     "sizes": len(group.found),
                     "without_ratio": group.missing,
-                    "mean_ratio": _rounded(group.mean) if group.found else None,
+                    "mean_ratio": stats.rounded(group.mean) if group.found else None,
                     "smallest_ratio": least,
                     "smallest_at": None if shape is None else str(shape),
                     "bound": bound,
                     "under_bound": group.under(bound),
-                    "mean_host_ratio": _rounded(geometric_mean(group.host)) if group.host else None,
+                    "mean_host_ratio": stats.rounded(geometric_mean(group.host)) if group.host else None,
                 }
             )
     return rows
@@ -114,7 +115,3 @@ def as_json(rows: Sequence[Mapping[str, Value]]) -> str:
     """The rows as a list, one a line."""
     lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
     return "[\n" + ",\n".join(f" {line}" for line in lines) + "\n]\n"
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.5g}")

@@ -20,16 +20,9 @@ class Ratio(NamedTuple):
     high: float
 
 
-def ratios(peer: Sequence[float], ours: Sequence[float]) -> list[float]:
-    """Peer's time over ours, round by round; above 1 is faster. Raise ValueError for rounds that do not pair up."""
-    if len(peer) != len(ours):
-        raise ValueError(f"rounds do not pair up: {len(peer)} against {len(ours)}")
-    return [theirs / own for theirs, own in zip(peer, ours)]
-
-
 def ratio(peer: Sequence[float], ours: Sequence[float]) -> Ratio:
-    """The statistics of `ratios`; raise ValueError for no rounds, or for rounds that do not pair up."""
-    found = ratios(peer, ours)
+    """The statistics of peer's time over ours; raise ValueError for no rounds, or for rounds that do not pair up."""
+    found = [theirs / own for theirs, own in zip(peer, ours, strict=True)]
     # One round is its own quartile.
     low, median, high = statistics.quantiles(found * 2 if len(found) == 1 else found, n=4, method="inclusive")
     return Ratio(*(rounded(value, STATISTIC_DIGITS) for value in (median, low, high)))

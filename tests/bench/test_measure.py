@@ -280,9 +280,9 @@ def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(tmp_path, mon
 
 def test_the_row_that_a_kernel_chooses_is_known():
     call = load_kernel(GENERATED / "fp16_rcr" / "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped.py").CALL
-    index, row = row_of(call, random_operands.shadow(problem())) or (-1, {})
+    index, row = row_of(call, random_operands.shadow(problem())).values()
     assert row == call.configs[index] == call.chosen((24, 40, 32), torch.device("meta"))
     best = SimpleNamespace(all_kwargs=lambda: {**call.configs[1], "num_ctas": 1})
     tuner = SimpleNamespace(kernel=lambda of: SimpleNamespace(best_config=best))
     tuned = SimpleNamespace(tunes=True, tuner=tuner, configs=call.configs)
-    assert row_of(tuned, random_operands.shadow(problem())) == (1, call.configs[1])
+    assert row_of(tuned, random_operands.shadow(problem())) == {"index": 1, "config": call.configs[1]}
