@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from generator.bench import comparison_plan, measurements, plain_rows, results_report, summary, workers
 from generator.bench.measurements import BenchmarkResults, ComparisonRecord
-from generator.bench.suite import DEFAULT_PEERS, DEFAULT_SHAPES, DEFAULT_SUITE, Suite, find, given_shapes, read_suite
+from generator.bench.suite import DEFAULT_SHAPES, DEFAULT_SUITE, Suite, find, given_shapes, read_suite
 from generator.emit.report import page
 from generator.files import output_files
 from generator.files.reading import FileError
@@ -74,15 +74,13 @@ def plan_of(call: BenchmarkOptions) -> list[comparison_plan.Comparison]:
     """
     families = comparison_plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
-        return comparison_plan.of_specs(families, given_shapes(call.shapes or DEFAULT_SHAPES), call.only)
-    suite = read_suite(find(call.suite or DEFAULT_SUITE))
-    call.seconds = suite.seconds if call.seconds is None else call.seconds
-    _reported_as(call, suite)
-    comparisons = comparison_plan.of_suite(suite, families, call.only)
-    if call.peers is None:
-        call.peers = suite.peers
-        return comparisons
-    return [replace(comparison, peers=None) for comparison in comparisons]
+        found = comparison_plan.of_specs(families, given_shapes(call.shapes or DEFAULT_SHAPES), call.only)
+    else:
+        suite = read_suite(find(call.suite or DEFAULT_SUITE))
+        call.seconds = suite.seconds if call.seconds is None else call.seconds
+        _reported_as(call, suite)
+        found = comparison_plan.of_suite(suite, families, call.only)
+    return found if call.peers is None else [replace(each, peers=call.peers) for each in found]
 
 
 def _outputs(call: BenchmarkOptions) -> dict[str, Path]:
@@ -187,10 +185,8 @@ def run(
 
     recorded = measurements.load(call.json) if call.json is not None else BenchmarkResults()
     environment = measurements.digest_of(dict(device.environment))
-    options = measure.Options(
-        call.rounds, call.configs, DEFAULT_PEERS if call.peers is None else call.peers, call.seconds
-    )
-    keys = [measure.key(comparison, environment, options.of(comparison)) for comparison in comparisons]
+    options = measure.Options(call.rounds, call.configs, call.seconds)
+    keys = [measure.key(comparison, environment, options) for comparison in comparisons]
     pending = [comparison for comparison, key in zip(comparisons, keys) if recorded.find(key) is None]
     if len(pending) < len(comparisons):
         number = len(comparisons) - len(pending)
@@ -209,7 +205,7 @@ def run(
     done = {record.key: record for key in keys if (record := recorded.find(key)) is not None}
     try:
         for number, comparison in enumerate(pending, 1):
-            record = measure.measure(comparison, device, environment, options.of(comparison))
+            record = measure.measure(comparison, device, environment, options)
             device.free()
             recorded.put(record)
             done[record.key] = record

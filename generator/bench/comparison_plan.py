@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from generator.bench.suite import KernelSelection, Suite
+from generator.bench.suite import DEFAULT_PEERS, KernelSelection, Suite
 from generator.emit import kept_digests
 from generator.emit.render import stated_and_actual_digest
 from generator.epilogue.chain import Epilogue
@@ -53,16 +53,13 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Implementations of one problem that are timed in the same rounds, with the peers.
-
-    `peers` is None for the peers of the run.
-    """
+    """Implementations of one problem that are timed in the same rounds, with the peers."""
 
     case: str
     title: str
     problem: Problem
     contestants: tuple[Contestant, ...]
-    peers: tuple[str, ...] | None = None
+    peers: tuple[str, ...] = DEFAULT_PEERS
 
 
 class Families:
@@ -118,7 +115,8 @@ def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[
         selected = [(c, k) for c, k in found if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
         if selected:
             _refuse_equal_labels(selected, case.name)
-            comparisons += _on_shapes(case.name, case.title, selected, case.shapes, case.peers)
+            peers = suite.peers if case.peers is None else case.peers
+            comparisons += _on_shapes(case.name, case.title, selected, case.shapes, peers)
     return _refuse_none(comparisons, only, [case.name for case in suite.cases])
 
 
@@ -182,7 +180,7 @@ def _on_shapes(
     title: str,
     entries: list[tuple[Contestant, Kernel]],
     shapes: tuple[Shape, ...],
-    peers: tuple[str, ...] | None = None,
+    peers: tuple[str, ...] = DEFAULT_PEERS,
 ) -> list[Comparison]:
     dtype, epilogue = _shared(case, [kernel for _, kernel in entries])
     if epilogue.reads_out:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -60,7 +60,7 @@ class Competitor:
         self.side = replace(self.side, failure=failure, refused=refused)
 
 
-def competitors(comparison: Comparison, configs: str, peers: Sequence[str]) -> list[Competitor]:
+def competitors(comparison: Comparison, configs: str) -> list[Competitor]:
     """The sides of a comparison, the peers last; with `configs` of `all` also every row of each kernel's table.
 
     A peer that does not compute the problem is a side that refused.
@@ -69,7 +69,7 @@ def competitors(comparison: Comparison, configs: str, peers: Sequence[str]) -> l
     for contestant in comparison.contestants:
         every = range(len(rows(contestant))) if configs == "all" else ()
         found += [competitor(contestant, index) for index in (None, *every)]
-    return found + [peer_of(comparison.problem, peer) for peer in peers]
+    return found + [peer_of(comparison.problem, peer) for peer in comparison.peers]
 
 
 def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:

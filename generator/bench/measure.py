@@ -43,29 +43,23 @@ _SEED = 20
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure: the number of rounds, `select` or `all` configurations of each kernel, the peers.
+    """How to measure: the number of rounds, and `select` or `all` configurations of each kernel.
 
     Rounds end early once they have taken `seconds`.
     """
 
     rounds: int = 40
     configs: str = "select"
-    peers: tuple[str, ...] = ("cublas",)
     seconds: float | None = None
 
-    def of(self, comparison: Comparison) -> Options:
-        """These options with the peers of the comparison, if it has its own."""
-        return self if comparison.peers is None else replace(self, peers=comparison.peers)
-
-    @property
-    def method(self) -> dict[str, str | int]:
+    def method(self, peers: Sequence[str]) -> dict[str, str | int]:
         """The properties of the method that times depend on."""
         return {
             "version": METHOD,
             "rounds": self.rounds,
             "sample_us": round(_SAMPLE * 1e6),
             "configs": self.configs,
-            "peer": ",".join(self.peers) or "none",
+            "peer": ",".join(peers) or "none",
             **({} if self.seconds is None else {"seconds": str(self.seconds)}),
         }
 
@@ -80,7 +74,7 @@ def key(comparison: Comparison, environment: str, options: Options) -> str:
     sides = [[c.label, c.family, c.kernel, c.digest] for c in comparison.contestants]
     work = [str(problem.shape), problem.dtype.word, problem.layout.word, problem.epilogue.word]
     work += ["symmetric"] * problem.symmetric
-    return digest_of([comparison.case, work, sides, environment, options.method])
+    return digest_of([comparison.case, work, sides, environment, options.method(comparison.peers)])
 
 
 def measure(comparison: Comparison, device: CudaDevice, environment: str, options: Options) -> ComparisonRecord:
@@ -89,7 +83,7 @@ def measure(comparison: Comparison, device: CudaDevice, environment: str, option
     A side that raises an exception or has a wrong result is recorded with its failure and has no times.
     """
     set_precision(comparison.problem)
-    found = competitors(comparison, options.configs, options.peers)
+    found = competitors(comparison, options.configs)
     sets = 0
     try:
         session = Session(comparison.problem, device)
@@ -110,7 +104,7 @@ def measure(comparison: Comparison, device: CudaDevice, environment: str, option
         comparison.title,
         comparison.problem,
         environment,
-        {**options.method, "sets": sets},
+        {**options.method(comparison.peers), "sets": sets},
         compared(sides, samples),
     )
 

@@ -77,7 +77,7 @@ class Suite:
     cases: tuple[SuiteCase, ...]
     #: About the seconds that the rounds of a comparison may take; None for no limit.
     seconds: float | None = None
-    peers: tuple[str, ...] | None = None
+    peers: tuple[str, ...] = DEFAULT_PEERS
     #: The ratio under which comparisons are counted.
     bound: float | None = None
     #: Whether the summary also has means by M.
@@ -150,7 +150,7 @@ def read_suite(path: Path) -> Suite:
     cases = reader.distinct(found["cases"], "cases", reader.case, _file_case) if "cases" in found else []
     if reader.mistakes:
         raise SpecError(reader.mistakes)
-    given["peers"] = given.pop("peer", None)
+    given["peers"] = given.pop("peer", DEFAULT_PEERS)
     return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), **given)
 
 

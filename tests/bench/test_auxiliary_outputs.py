@@ -34,8 +34,8 @@ def body(change="pass"):
 
 @pytest.mark.parametrize("shape", [Shape(24, 40, 32), Shape(1, 40, 32), Shape(24, 40, 32, batch=3)], ids=str)
 def test_right_outputs_are_timed(tmp_path, shape):
-    options = Options(rounds=2, peers=("cublas", "eager"))
-    record = measured(contestant(tmp_path, "right", body()), of=replace(of(), shape=shape), options=options)
+    given = {"of": replace(of(), shape=shape), "options": Options(rounds=2), "peers": ("cublas", "eager")}
+    record = measured(contestant(tmp_path, "right", body()), **given)
     assert all(side.failure is None and side.gpu is not None for side in record.sides)
     assert record.sides[0].error is not None and record.sides[0].tolerance is not None
     assert 0 < record.sides[0].error < record.sides[0].tolerance

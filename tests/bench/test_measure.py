@@ -51,8 +51,8 @@ def problem(dtype="fp16", epilogue=None, layout="rcr"):
     return Problem(Shape(24, 40, 32), Dtype.of(dtype), Layout.of(layout), epilogue or Epilogue())
 
 
-def measured(*contestants, options=OPTIONS, of=None, device=None):
-    comparison = Comparison("case", "A case", of or problem(), contestants)
+def measured(*contestants, options=OPTIONS, of=None, device=None, peers=("cublas",)):
+    comparison = Comparison("case", "A case", of or problem(), contestants, peers)
     return measure.measure(comparison, device or FakeDevice(), "env", options)
 
 
@@ -134,7 +134,7 @@ def test_rounds_end_with_the_time(tmp_path):
     assert side.gpu is not None and 5 <= side.gpu.rounds < 10
     least = measured(contestant(tmp_path, "one"), options=Options(rounds=40, seconds=1.0))
     assert all(each.gpu is not None and each.gpu.rounds == 5 for each in least.sides)
-    assert least.method["seconds"] == "1.0" and "seconds" not in OPTIONS.method
+    assert least.method["seconds"] == "1.0" and "seconds" not in OPTIONS.method(())
 
 
 def test_padded_operands_are_right_on_both_sides(tmp_path):

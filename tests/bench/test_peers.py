@@ -60,8 +60,8 @@ def test_nothing_fused_and_all_that_the_library_fuses(tmp_path, dtype, word):
         shape=Shape(32, 48, 32),
         dtype=replace(found, out=out) if out else found,
     )
-    options = Options(rounds=2, peers=("eager", "fused"))
-    record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
+    given = {"of": of, "options": Options(rounds=2), "peers": ("eager", "fused")}
+    record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), **given)
     plain, fused = record.peers.values()
     wanted, together = PEERS[dtype, word]
     assert plain.failure is None and plain.name == wanted
@@ -132,8 +132,8 @@ def compiled_graphs(monkeypatch, failure=""):
 def test_the_compiled_peer_computes_the_same(tmp_path, monkeypatch, dtype, word):
     graphs = compiled_graphs(monkeypatch)
     of = replace(problem(dtype, chain_of(tuple(filter(None, word.split("+"))))), shape=Shape(32, 48, 32))
-    options = Options(rounds=2, peers=("cublas", "inductor"))
-    record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
+    given = {"of": of, "options": Options(rounds=2), "peers": ("cublas", "inductor")}
+    record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), **given)
     assert list(record.peers) == ["cublas", "inductor"]
     library, own = record.peers.values()
     assert own.failure is None and own.gpu is not None
@@ -169,7 +169,7 @@ def test_the_compiled_graph_returns_what_is_written_beside(monkeypatch, word, ou
 
 def test_a_peer_that_fails_is_told(tmp_path, monkeypatch):
     compiled_graphs(monkeypatch, "no compiler here")
-    record = measured(contestant(tmp_path, "one"), options=Options(rounds=2, peers=("inductor",)))
+    record = measured(contestant(tmp_path, "one"), options=Options(rounds=2), peers=("inductor",))
     (fault,) = record.faults
     assert fault.failure is not None and "no compiler here" in fault.failure
     assert record.sides[0].gpu is not None
