@@ -24,6 +24,7 @@ from generator.plan import portfolio
 from generator.plan.devices import Device
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel, LeftOut, by_contract
+from generator.tune.samples import sizes_compared
 
 if TYPE_CHECKING:
     from generator.tune.predicted_choice import PredictedChoice
@@ -207,8 +208,6 @@ def _calls(subject: ExplainedFamily, calls: Sequence[tuple[int, ...]], device: D
 
 def _call(subject: ExplainedFamily, found: PredictedChoice, variant: Variant, device: Device) -> Iterator[str]:
     """What one call runs, why, and how long models and measurements say it takes."""
-    from generator.tune import predicted_choice
-
     if found.refused is not None:
         yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.refused.splitlines()))
         return
@@ -226,7 +225,7 @@ def _call(subject: ExplainedFamily, found: PredictedChoice, variant: Variant, de
         yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
     if found.analytic is not None:
         yield f"    estimate: {_time(found.analytic)} by the analytic model, which ranks and does not predict"
-    yield f"    {_measured(subject.measured, variant, predicted_choice.compared(variant, found.sizes), device)}"
+    yield f"    {_measured(subject.measured, variant, sizes_compared(variant, found.sizes), device)}"
 
 
 def _several(choices: Iterable[PredictedChoice], contracts: Iterable[str]) -> Iterator[str]:

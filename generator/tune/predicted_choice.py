@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +18,9 @@ import triton
 from generator.cost import analytic
 from generator.emit.loading import library_module, load_family
 from generator.language.errors import CallError
-from generator.language.model import Variant
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
-from generator.problem.product import Shape
-from generator.tune.samples import crossing
+from generator.tune.samples import crossing, sizes_compared
 from generator.verify.ahead_of_time import standing_in_for, why_none_on
 
 #: The launch of a copy that makes an operand aligned.
@@ -103,7 +100,7 @@ def _estimated(
     family: ModuleType, kernel: Kernel, found: PredictedChoice, config: Mapping[str, int], device: Device
 ) -> PredictedChoice:
     """The choice with what the models say of it."""
-    v, own, contract = kernel.variant, compared(kernel.variant, found.sizes), kernel.variant.contract
+    v, own, contract = kernel.variant, sizes_compared(kernel.variant, found.sizes), kernel.variant.contract
     if v.traits.tiled:
         found = replace(found, analytic=analytic.seconds(v, config, own, device))
     if not (Path(str(family.__file__)).parent / "_tuned.py").is_file():
@@ -124,12 +121,3 @@ def _estimated(
     winners = (tuned.WINNERS.get((device.name, each), {}).get(own) for each in sources)
     won = next(filter(None, winners), None) == (kernel.how, index)
     return replace(found, won=won and not any(crosses))
-
-
-def compared(v: Variant, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The sizes by which configurations are compared for a call with `sizes`: of groups, those of equal ones."""
-    *batch, m, n, k = sizes
-    count = math.prod(batch)
-    if v.products.divided:
-        return Shape(m, n, k, groups=count, inner=v.products.divided == "K").sizes
-    return (count, m, n, k) if v.products.several else (m, n, k)

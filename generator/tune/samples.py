@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from generator.language.model import Layout, Variant
 from generator.problem.grouping import EVEN
+from generator.problem.product import Shape
 from generator.runtime.spreading import scores
 from generator.tune.outcome import ConfirmedWinner, Row, Sizes, Timed, TrialOutcome, row_of
 
@@ -96,6 +98,15 @@ def pitches(layout: Layout, sizes: Sizes, width: int) -> tuple[int, int]:
     """The bytes from one row of A, and of B, to the next, of contiguous operands; of a column-major matrix, columns."""
     *_, m, n, k = sizes
     return (m if layout.a == "column" else k) * width, (k if layout.b == "column" else n) * width
+
+
+def sizes_compared(v: Variant, sizes: Sizes) -> Sizes:
+    """The sizes by which configurations are compared for a call with `sizes`: of groups, those of equal ones."""
+    *batch, m, n, k = sizes
+    count = math.prod(batch)
+    if v.products.divided:
+        return Shape(m, n, k, groups=count, inner=v.products.divided == "K").sizes
+    return (count, m, n, k) if v.products.several else (m, n, k)
 
 
 def crossing(layout: Layout, sizes: Sizes, width: int) -> tuple[bool, bool]:

@@ -234,13 +234,11 @@ def again(call: TuningOptions) -> int:
     """
     assert call.device is not None
     families, journal = Families(call.specs, call.out), Journal(_journal(call, call.device))
-    place, device = _place(journal, call.device), devices.named(call.device)
+    source, device = winner_choice.DeviceJournal(journal, _place(journal, call.device)), devices.named(call.device)
     shapes = shapes_of(call) if call.shapes else ()
     also = [_other(path, device) for path in call.also]
     files = _files(call, families, call.device)
-    return winner_choice.write(
-        journal, files, place, families, device, smallest=call.smallest, shapes=shapes, also=also
-    )
+    return winner_choice.write(source, files, families, device, smallest=call.smallest, shapes=shapes, also=also)
 
 
 def _place(journal: Journal, slug: str) -> MeasurementSource:
@@ -252,7 +250,7 @@ def _place(journal: Journal, slug: str) -> MeasurementSource:
     return places[-1]
 
 
-def _other(path: Path, device: devices.Device) -> winner_choice.OtherJournal:
+def _other(path: Path, device: devices.Device) -> winner_choice.DeviceJournal:
     """A journal of another GPU, with its figures relative to `device`; raises `CallError` for an unlike GPU."""
     journal = Journal(path)
     slugs = sorted({devices.slug(place.device) for place in journal.places})
@@ -266,7 +264,7 @@ def _other(path: Path, device: devices.Device) -> winner_choice.OtherJournal:
             f"{device.name} has {device.target} and {device.multiprocessors}"
         )
     scale = other.clock / device.clock, other.memory / device.memory
-    return winner_choice.OtherJournal(journal, _place(journal, other.slug), scale)
+    return winner_choice.DeviceJournal(journal, _place(journal, other.slug), scale)
 
 
 def _files(call: TuningOptions, families: Families, slug: str) -> dict[str, Path]:
@@ -381,7 +379,7 @@ def _tune(
     if call.complete:
         return tuning_run.status(progress)
     assert before is not None
-    written = winner_choice.write(journal, files, place, families, facts.figures)
+    written = winner_choice.write(winner_choice.DeviceJournal(journal, place), files, families, facts.figures)
     after = public_calls.functions(public_calls.again(families, call.specs, files))
     compared = [] if progress.lost else trials
     lost = public_calls.compare(compared, before, after, executor, until, call.factory)

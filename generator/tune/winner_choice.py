@@ -28,36 +28,39 @@ from generator.tune.samples import Sample, all_round, samples_of
 DONE, NOTHING = 0, 1
 
 
-def check(
-    files: Mapping[str, Path], place: winners.MeasurementSource, families: Families
-) -> dict[str, winners.Winners]:
-    """The winners that the file of each family has.
+def check(files: Mapping[str, Path], place: winners.MeasurementSource, families: Families) -> None:
+    """Raise `CallError` for a file that winners cannot be merged into without a loss.
 
-    Raises `CallError` for a file that is not a file of winners, that was measured elsewhere or that has measurements of
-    contracts which the family lacks: they would be lost.
+    It is no file of winners, was measured elsewhere, or has measurements of contracts which its family lacks.
     """
-    found = {name: winners.load(path, place) for name, path in files.items()}
-    for name, own in found.items():
-        lacking = sorted(own.contracts.difference(families.known[name].contracts))
+    for name, path in files.items():
+        lacking = sorted(winners.load(path, place).contracts.difference(families.known[name].contracts))
         if lacking:
             few = ", ".join([*lacking[:3], *(["..."] if len(lacking) > 3 else [])])
             raise CallError(
-                f"{files[name]} also has measurements of contracts that the family {name} lacks ({few}); "
+                f"{path} also has measurements of contracts that the family {name} lacks ({few}); "
                 "name another file with --tuned FILE"
             )
-    return found
+
+
+@dataclass(frozen=True)
+class DeviceJournal:
+    """A journal, where it was measured, and clock rate and memory bandwidth there relative to the winners' device."""
+
+    journal: Journal
+    place: winners.MeasurementSource
+    scale: tuple[float, float] = (1.0, 1.0)
 
 
 def write(
-    journal: Journal,
+    source: DeviceJournal,
     files: Mapping[str, Path],
-    place: winners.MeasurementSource,
     families: Families,
     device: devices.Device,
     *,
     smallest: bool = False,
     shapes: Sequence[Shape] = (),
-    also: Sequence[OtherJournal] = (),
+    also: Sequence[DeviceJournal] = (),
 ) -> int:
     """Merge the winners of each family into its file, print what was dropped, and return the exit status.
 
@@ -80,30 +83,22 @@ def write(
     Raises what `check` raises, `CallError` for kernels that are not rendered, and `FileError` for a file that cannot be
     written.
     """
-    check(files, place, families)
-    chosen = [_Family(families, name, journal, place, device, also) for name in families.known]
-    return max((each.write(files[each.name], smallest=smallest, shapes=shapes) for each in chosen), default=DONE)
-
-
-@dataclass(frozen=True)
-class OtherJournal:
-    """A journal of another GPU, and its clock rate and memory bandwidth relative to those of the winners' device."""
-
-    journal: Journal
-    place: winners.MeasurementSource
-    scale: tuple[float, float]
+    check(files, source.place, families)
+    chosen = [_Family(families, name, source, device, smallest, shapes, also) for name in families.known]
+    return max((each.write(files[each.name]) for each in chosen), default=DONE)
 
 
 @dataclass(frozen=True)
 class _Family:
-    """A family whose winners are chosen, with their journal, the device, and other journals."""
+    """A family whose winners are chosen, and what they are chosen from, as `write` has it."""
 
     families: Families
     name: str
-    journal: Journal
-    place: winners.MeasurementSource
+    source: DeviceJournal
     device: devices.Device
-    also: Sequence[OtherJournal] = ()
+    smallest: bool
+    shapes: Sequence[Shape]
+    also: Sequence[DeviceJournal]
 
     @cached_property
     def contestants(self) -> list[Contestant]:
@@ -126,7 +121,7 @@ class _Family:
     def variants(self) -> dict[str, Variant]:
         return {kernel.name: kernel.variant for kernel in self.families.known[self.name].kernels}
 
-    def write(self, path: Path, *, smallest: bool, shapes: Sequence[Shape]) -> int:
+    def write(self, path: Path) -> int:
         """Merge the winners into the family's file, as the function `write` does.
 
         No other run changes the file from when it is read until it is written.
@@ -136,7 +131,7 @@ class _Family:
 
         def text() -> str | None:
             nonlocal messages, recorded
-            messages, found, recorded = self._chosen(path, smallest=smallest, shapes=shapes)
+            messages, found, recorded = self._chosen(path)
             if found.winners or path.exists():
                 return winners.text_of(found, path)
             messages = []
@@ -147,27 +142,27 @@ class _Family:
             print(*messages, sep="\n")
         if recorded:
             return DONE
-        counts = Counter(map(self._why_none, self.journal.kept.values()))
+        counts = Counter(map(self._why_none, self.source.journal.kept.values()))
         contents = f"has {counts.total()} outcomes: " if counts else "has no outcome"
         reasons = "; ".join(f"{count} {reason}" for reason, count in counts.most_common())
         print(
-            f"tune: {path}: no winner of the family {self.name} stands in {self.journal.path}, which "
+            f"tune: {path}: no winner of the family {self.name} stands in {self.source.journal.path}, which "
             f"{contents}{reasons}; tune without --again measures what is missing",
             file=sys.stderr,
         )
         return NOTHING
 
-    def _chosen(self, path: Path, *, smallest: bool, shapes: Sequence[Shape]) -> tuple[list[str], winners.Winners, int]:
+    def _chosen(self, path: Path) -> tuple[list[str], winners.Winners, int]:
         """Messages, what a file of winners becomes, and how many of its winners are of the journal."""
         messages: list[str] = []
-        old = winners.load(path, self.place)
-        everything = self._seen(self.journal, self.place)
+        old = winners.load(path, self.source.place)
+        everything = self._seen(self.source)
         standing = [outcome for outcome in everything if outcome.winner is None or outcome.winner.routing == EVEN]
         routed = list(samples_of(everything, self.variants))
         samples = [sample for sample in routed if sample.routing == EVEN]
         borrowed = [*self._borrowed(samples)]
         offered = self.rows
-        if smallest and self.families.known[self.name].spec.select == "fastest":
+        if self.smallest and self.families.known[self.name].spec.select == "fastest":
             offered |= {sample.row for sample in (*samples, *borrowed)}
         routed, samples, borrowed = (
             [sample for sample in each if sample.row in offered] for each in (routed, samples, borrowed)
@@ -186,12 +181,12 @@ class _Family:
             messages.append(
                 f"{path}: the kernels lack the configurations of {len(gone)} winners now: {lost} have no successor"
             )
-        if smallest:
+        if self.smallest:
             samples = [*samples, *borrowed]
             every = {sample.row for sample in samples}
-            modelled = pruning.predicted(fitted, samples, shapes, self.variants, self.device)
+            modelled = pruning.predicted(fitted, samples, self.shapes, self.variants, self.device)
             kept = pruning.portfolio(samples, modelled)
-            messages.append(f"{path}: {len(kept)} of {len(every)} configurations in {self.journal.path} remain")
+            messages.append(f"{path}: {len(kept)} of {len(every)} configurations in {self.source.journal.path} remain")
             # What this journal does not have stays.
             kept |= {winner.row for winner in new.values() if winner.divided}
             found = pruning.pruned(found, samples, kept | (offered - every))
@@ -199,19 +194,19 @@ class _Family:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))
             messages.append(f"{path}: dropped {len(dropped)} winners whose kernels have changed since: {kernels}")
         recorded = sum(winner.place in new for winner in found.winners)
-        messages.append(f"{path}: {len(found.winners)} winners, {recorded} of them in {self.journal.path}")
+        messages.append(f"{path}: {len(found.winners)} winners, {recorded} of them in {self.source.journal.path}")
         return messages, found, recorded
 
-    def _seen(self, journal: Journal, place: winners.MeasurementSource) -> list[TrialOutcome]:
+    def _seen(self, source: DeviceJournal) -> list[TrialOutcome]:
         """What stands for the family in a journal, without the sizes that nothing is fitted to."""
-        standing = journal.standing(place, self.name, self.digests)
+        standing = source.journal.standing(source.place, self.name, self.digests)
         return [each for each in standing if each.winner is None or not is_unseen(each.winner.shape)]
 
     def _borrowed(self, samples: Sequence[Sample]) -> Iterator[Sample]:
         """The samples of the other journals, at sizes that those of the family's own device do not have."""
         own = {(sample.row[0], sample.sizes) for sample in samples}
         for other in self.also:
-            for sample in samples_of(self._seen(other.journal, other.place), self.variants):
+            for sample in samples_of(self._seen(other), self.variants):
                 if sample.routing == EVEN and (sample.row[0], sample.sizes) not in own:
                     yield replace(sample, scale=other.scale)
 
@@ -226,9 +221,9 @@ class _Family:
     def _why_none(self, entry: JournalEntry) -> str:
         """Why an outcome of the journal has no winner that stands."""
         winner, place = entry.outcome.winner, entry.place
-        if place.device != self.place.device:
+        if place.device != self.source.place.device:
             return f"of {place.device}"
-        if place != self.place:
+        if place != self.source.place:
             return f"of torch {place.torch} and triton {place.triton}"
         if entry.outcome.lost is not None:
             return "that lost the GPU or the worker"
