@@ -172,20 +172,24 @@ def _torch_candidate() -> str:
         "bf16_rcr": "bf16, weights as in `nn.Linear`",
         "fp16_rcr": "fp16, the same",
         "bf16_rrr": "bf16, B row-major",
+        "bf16_bias": "bf16, with a bias",
         "fp8_full": "fp8, `full`",
         "fp8_fast": "fp8, `fast`",
+        "fp8_blocks": "fp8, scales of blocks",
     }
-    with (MEASURED / "nvidia_h100_80gb_hbm3" / "torch_candidate.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
     found = []
-    for case, told in words.items():
-        own = [row for row in rows if row["case"] == case]
-        cells = [told, str(len(own)), str(sum(row["runs"] == "aten" for row in own))]
-        for column in ("own_us", "with_aten_us"):
-            ratios = sorted(float(row["torch_us"]) / float(row[column]) for row in own)
-            cells.append(f"{geometric_mean(ratios):.3f}, {ratios[len(ratios) // 20]:.3f}, {ratios[0]:.3f}")
-        found.append(tuple(cells))
-    head = ("products", "sizes", "torch runs", "our kernels: mean, 5 % worst, least", "with `aten`")
+    for folder, gpu in ((OTHER, "H100"), (DEVICE, "H200")):
+        rows = list(csv.DictReader(io.StringIO((folder / "torch_candidate.csv").read_text(encoding="utf-8"))))
+        for case, told in words.items():
+            own = [row for row in rows if row["case"] == case and row["own_us"]]
+            if not own:
+                continue
+            cells = [gpu, told, str(len(own)), str(sum(row["runs"] == "aten" for row in own))]
+            for column in ("own_us", "with_aten_us"):
+                ratios = sorted(float(row["torch_us"]) / float(row[column]) for row in own)
+                cells.append(f"{geometric_mean(ratios):.3f}, {ratios[len(ratios) // 20]:.3f}, {ratios[0]:.3f}")
+            found.append(tuple(cells))
+    head = ("GPU", "products", "sizes", "torch runs", "our kernels: mean, 5 % worst, least", "with `aten`")
     return markdown(head, found)
 
 
