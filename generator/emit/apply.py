@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -392,12 +393,9 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 
 def unified(folder: Path, change: Change) -> Iterator[str]:
     """The change as a unified diff."""
-    old_name = f"{folder.as_posix()}/{change.name}" if change.outcome != "created" else "/dev/null"
-    new_name = f"{folder.as_posix()}/{change.name}" if change.outcome != "removed" else "/dev/null"
-    for line in difflib.unified_diff(_lines(change.old), _lines(change.new), old_name, new_name):
+    name = f"{folder.as_posix()}/{change.name}"
+    old_name, new_name = ("/dev/null" if change.outcome == none else name for none in ("created", "removed"))
+    # The lines of such a file have their ends, and no other character than LF ends one.
+    old, new = list(StringIO(change.old)), list(StringIO(change.new))
+    for line in difflib.unified_diff(old, new, old_name, new_name):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-
-
-def _lines(text: str) -> list[str]:
-    """The lines with their ends; no other character than LF ends one."""
-    return [line for line in re.split(r"(?<=\n)", text) if line]

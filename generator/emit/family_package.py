@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.epilogue.chain import Step
@@ -170,6 +170,11 @@ class LinearContract:
     more: str
 
 
+def _floating(v: Variant) -> bool:
+    """Whether factors and result are of one floating type."""
+    return v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
+
+
 def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, ...]:
     """The contracts of linear layers: of one product in the layout `rcr`, whose chain reads a bias or nothing."""
     found = []
@@ -178,8 +183,7 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, .
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
         alone = not v.epilogue.outputs and not v.epilogue.reads_out and not v.products.several and not v.symmetric
         alone = alone and v.quantised is None
-        floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
-        if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
+        if v.layout.word == "rcr" and alone and _floating(v) and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
             more = "" if plain else v.epilogue.word + ("" if v.rounding == DEFAULTS["rounding"] else f" {v.rounding}")
             found.append(LinearContract(name, ELEMENTS[v.dtype.a].torch, bool(read), more))
@@ -206,8 +210,7 @@ def experts(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[tuple[str, ...],
     down: dict[str, str] = {}
     for name, kernels in contracts.items():
         v = kernels[0].variant
-        floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
-        fits = v.batch == "grouped" and v.layout.word == "rcr" and floating and ELEMENTS[v.dtype.a].bits >= 16
+        fits = v.batch == "grouped" and v.layout.word == "rcr" and _floating(v) and ELEMENTS[v.dtype.a].bits >= 16
         if not fits or v.rounding != DEFAULTS["rounding"]:
             continue
         torch_type = ELEMENTS[v.dtype.a].torch
@@ -309,29 +312,13 @@ def additive(family: Family) -> str:
     return collected("_ADDITIVE = {", names, "}") if names else ""
 
 
-def grouped(family: Family) -> bool:
-    """Whether the family has contracts whose products `offsets` divide."""
-    return any(variant.products.divided for variant in _variants(family).values())
-
-
 def combines(family: Family) -> bool:
     """Whether the family has `combine`: contracts whose rows are in groups."""
     return any(variant.products.divided == "M" for variant in _variants(family).values())
 
 
-@dataclass(frozen=True)
-class Stub:
-    """The types of one contract's function: the declaration of its name, the heads of its methods, and its formula."""
-
-    declaration: str
-    call: str
-    which: str
-    formula: str
-
-
-def stubs(family: Family) -> tuple[Stub, ...]:
-    """The types of the function of each contract."""
-    found = []
+def stubs(family: Family) -> Iterator[tuple[str, str, str, str]]:
+    """The types of each contract's function: the declaration of its name, the heads of its methods, and its formula."""
     for number, (name, variant) in enumerate(_variants(family).items(), 1):
         one = f"{name}: _Function{number}"
         declaration = one if len(one) <= WIDTH else f"{name}: (\n    _Function{number}\n)"
@@ -339,8 +326,7 @@ def stubs(family: Family) -> tuple[Stub, ...]:
         listed = ["self", *parameters(made, read=True)]
         head = bracketed("def __call__(", [*listed, "config: Config = None"], f") -> {returned(made)}:", INDENT)
         which = bracketed("def which(", listed, ") -> tuple[str, Row]:", INDENT)
-        found.append(Stub(declaration, head, which, paragraph(docstrings.formula(variant), 2 * INDENT)))
-    return tuple(found)
+        yield declaration, head, which, paragraph(docstrings.formula(variant), 2 * INDENT)
 
 
 def contracts(family: Family) -> tuple[PackagedContract, ...]:

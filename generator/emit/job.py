@@ -60,6 +60,12 @@ class RenderingJob:
     def folder(self) -> Path:
         return self.out / self.family.spec.name
 
+    @property
+    def described(self) -> tuple[str, Path, Path, tuple[str, ...]]:
+        """What results say of the job: the family's name, its folder, its spec, and the names of the kernels."""
+        spec = self.family.spec
+        return spec.name, self.folder, spec.path, tuple(kernel.name for kernel in self.selected)
+
     @cached_property
     def selected(self) -> tuple[Kernel, ...]:
         """The kernels whose name matches `only`, or all."""
@@ -197,10 +203,8 @@ class RenderingJob:
         raise Refused(f"{self.folder}: another process has rendered {told}")
 
     def _text(self, name: str) -> str:
-        if name in self.own_names:
-            return self._own_text(name)
-        kernel = next(kernel for kernel in self.selected if f"{kernel.name}.py" == name)
-        return kernel_source(self.family.spec, kernel)
+        kernel = next((kernel for kernel in self.selected if f"{kernel.name}.py" == name), None)
+        return self._own_text(name) if kernel is None else kernel_source(self.family.spec, kernel)
 
     def _own_text(self, name: str) -> str:
         return ATTRIBUTES_TEXT if name == ATTRIBUTES else package_source(self.present, name)
@@ -269,19 +273,16 @@ def _write(job: RenderingJob, found: Survey) -> RenderedFolder:
     formatted = "same" if job.keeps_layout else "updated"
     changes = (replace(x, outcome=formatted) if x.outcome == "formatted" else x for x in job.changes(found))
     outcomes = list(carry_out(found, changes))
-    by_outcome = {word: tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES}
-    names = tuple(kernel.name for kernel in job.selected)
-    spec = job.family.spec
-    return RenderedFolder(spec.name, job.folder, spec.path, names, **by_outcome, damage=found.damage)
+    named: dict[str, Any] = {word: tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES}
+    return RenderedFolder(*job.described, **named, damage=found.damage)
 
 
 def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
     """How the job's folder differs from what it renders; with `diff`, each difference has its unified diff."""
-    spec, kernels = job.family.spec, tuple(kernel.name for kernel in job.selected)
     try:
         found = job.survey()
     except Refused as error:
-        return CheckedFolder(spec.name, job.folder, spec.path, kernels, refused=str(error))
+        return CheckedFolder(*job.described, refused=str(error))
     version = str(job.before.get("generator")) if job.before else None
     older = version not in (None, generator.__version__)
     formatted: list[str] = []
@@ -296,7 +297,9 @@ def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
         text = "".join(unified(job.folder, change)) if diff else ""
         differences.append(FileDifference(change.name, change.outcome, change.name in found.edited, code, text))
     return CheckedFolder(
-        *(spec.name, job.folder, spec.path, kernels, tuple(differences), tuple(formatted)),
+        *job.described,
+        tuple(differences),
+        tuple(formatted),
         blocked=tuple(found.blocked.values()),
         damage=found.damage,
         version=version,

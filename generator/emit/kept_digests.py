@@ -50,10 +50,10 @@ def _digest(job: RenderingJob) -> str:
 
 def checked(job: RenderingJob) -> CheckedFolder:
     """How the digest of a family without a folder compares with what its spec renders."""
-    name, kernels = job.family.spec.name, tuple(kernel.name for kernel in job.selected)
+    name, _, spec, kernels = job.described
     same = digests(job.out)[name] == _digest(job)
     differences = () if same else (FileDifference(f"{FILE}: {name}", "updated"),)
-    return CheckedFolder(name, job.out, job.family.spec.path, kernels, differences)
+    return CheckedFolder(name, job.out, spec, kernels, differences)
 
 
 def renewed(job: RenderingJob) -> RenderedFolder | None:
@@ -66,8 +66,7 @@ def renewed(job: RenderingJob) -> RenderedFolder | None:
     if now != before:
         update(job.out / FILE, lambda: json.dumps({**digests(job.out), name: now}, indent=1) + "\n")
     same, updated = ((FILE,), ()) if now == before else ((), (FILE,))
-    kernels = tuple(kernel.name for kernel in job.selected)
-    return RenderedFolder(name, job.folder, job.family.spec.path, kernels, same=same, updated=updated)
+    return RenderedFolder(*job.described, same=same, updated=updated)
 
 
 @cache

@@ -48,7 +48,9 @@ def never_chosen(family: Family) -> tuple[NeverChosen, ...]:
     costs = family_costs(family) if family.spec.select == "fastest" else None
     reasons: dict[str, str] = {}
     for contract in several:
-        candidates = [_Candidate(by_name[name], *_needs(by_name[name])) for name in contract.kernels]
+        kernels = [by_name[name] for name in contract.kernels]
+        # The order of tiles has no part in a call.
+        candidates = [_Candidate(x, *_needs(replace(x.variant, swizzle="linear"), x.tiles)) for x in kernels]
         named = measured.get(contract.name, {})
         reasons |= dict(_covered(contract.name, candidates, named, costs, family.spec.select))
     return tuple(NeverChosen(name, reasons[name]) for name in by_name if name in reasons)
@@ -182,14 +184,9 @@ def _measured(family: Family) -> dict[str, dict[str, frozenset[str]]]:
     return {contract: {how: frozenset(each) for how, each in own.items()} for contract, own in found.items()}
 
 
-def _needs(kernel: Kernel) -> tuple[frozenset[str], frozenset[str], bool, bool]:
-    """What a kernel needs of a call: see `_Candidate`."""
-    # The order of tiles has no part in a call.
-    return _needs_of(replace(kernel.variant, swizzle="linear"), kernel.tiles)
-
-
 @cache
-def _needs_of(variant: Variant, tiles: tuple[Tile, ...]) -> tuple[frozenset[str], frozenset[str], bool, bool]:
+def _needs(variant: Variant, tiles: tuple[Tile, ...]) -> tuple[frozenset[str], frozenset[str], bool, bool]:
+    """What a kernel needs of a call: see `_Candidate`."""
     table = CallTable(view(Kernel(variant, tiles, (), "", "fixed")))
     # The targets of a kernel are those whose capability it needs.
     conditions = {each for each in (*table.needs, *table.undescribed) if not each.startswith("capability(")}

@@ -42,9 +42,6 @@ def package_names(family: Family) -> tuple[str, ...]:
 
 def runtime_modules(family: Family) -> tuple[str, ...]:
     """The modules of `generator/runtime` that the family's kernels and functions need, in their order there."""
-    fastest = family.spec.select == "fastest"
-    if family.spec.package == "files":
-        return ()
     torch = family.spec.package == "torch"
     needed = {"operators"} if torch else {"launch"}
     hosts = [render.host_of(kernel) for kernel in family.kernels]
@@ -58,7 +55,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "chains": bool(views),
         "selected_rows": bool(family.gradients) and any("absent=" in host.text for host in hosts),
         "measured_choice": bool(family.measured),
-        "analytic_choice": fastest,
+        "analytic_choice": family.spec.select == "fastest",
         "ranking": ranked(family),
         "copies": copies(family),
         "aten_product": bool(torch_operators.operators(family)),
@@ -67,7 +64,7 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "combine" if torch else "combined": family_package.combines(family),
         "invariant": family.spec.rows_alike,
         "workspaces": workspaces(family),
-        "linear": bool(family_package.linear(family.contracts)),
+        "linear": torch and bool(family_package.linear(family.contracts)),
         "main_grad": torch and layers(family) and bool(family_package.accumulating(family.contracts)),
         **{module: has(family, word) for module, word in _ADDED.items()},
         "composed_products": family.spec.rows_alike and has(family, "aten"),
@@ -78,8 +75,6 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
         "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),
     }
     needed |= {name for name, needs in reasons.items() if needs}
-    if family.spec.package == "plain":
-        needed -= {"linear"}
     waiting = list(needed)
     while waiting:
         more = imported(waiting.pop()) - needed
@@ -158,13 +153,14 @@ def package_source(family: Family, name: str) -> str:
     if name.startswith(f"{render.RUNTIME}/"):
         body = _library_text(name.removeprefix(f"{render.RUNTIME}/").removesuffix(".py"))
     elif name == render.PACKAGE:
-        copying, plain = copies(family), spec.package == "plain"
+        copying, flags = copies(family), _flags(family)
+        plain = flags["plain"]
         twins = family_package.twins(family) if copying else {}
-        modules = {"nn": layers(family), "ao": has(family, "torchao"), "inductor": has(family, "inductor")}
+        modules = {"nn": "layers", "ao": "torchao", "inductor": "inductor"}
         body = _filled(
             "family.py.j2",
             contracts=family_package.contracts(family),
-            plain=plain,
+            **flags,
             copies=copying,
             twins=twins,
             turning=family_package.contiguous_k(family, twins),
@@ -174,31 +170,17 @@ def package_source(family: Family, name: str) -> str:
             additive=family_package.additive(family) if has(family, "dtensor") else "",
             gradients=family_package.gradients(family),
             ranked=ranked(family),
-            modules_on_demand=[module for module, there in modules.items() if there],
-            overrides=has(family, "aten"),
+            modules_on_demand=[module for module, flag in modules.items() if flags[flag]],
             lacks="" if plain else _lacking(family),
-            combines=family_package.combines(family),
             summary=paragraph(escaped(spec.summary)),
             tuned=bool(family.measured),
             fastest=spec.select == "fastest",
             rows_alike=spec.rows_alike,
-            workspaces=workspaces(family),
             aten=bool(torch_operators.operators(family)),
             summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
         )
     elif name == render.STUBS:
-        body = _filled(
-            "stubs.pyi.j2",
-            plain=spec.package == "plain",
-            layers=layers(family),
-            torchao=has(family, "torchao"),
-            inductor=has(family, "inductor"),
-            overrides=has(family, "aten"),
-            prepare=has(family, "prepare"),
-            combines=family_package.combines(family),
-            workspaces=workspaces(family),
-            stubs=family_package.stubs(family),
-        )
+        body = _filled("stubs.pyi.j2", **_flags(family), stubs=family_package.stubs(family))
     elif name == render.NN:
         linear = family_package.linear(family.contracts)
         gated, down = family_package.experts(family.contracts) if has(family, "experts") else ((), ())
@@ -243,6 +225,20 @@ def package_source(family: Family, name: str) -> str:
         text = view.text.replace("gradient_kernel", gradient.file)
         body = _filled("gradient.py.j2", k=view, name=gradient.file, text=text, **macros)
     return render.with_head(spec, body, render.ALIKE_LINE if render.is_alike(name) else None)
+
+
+def _flags(family: Family) -> dict[str, bool]:
+    """What a package has beside the functions of contracts, for its text and for that of its types."""
+    return {
+        "plain": family.spec.package == "plain",
+        "layers": layers(family),
+        "torchao": has(family, "torchao"),
+        "inductor": has(family, "inductor"),
+        "overrides": has(family, "aten"),
+        "prepare": has(family, "prepare"),
+        "combines": family_package.combines(family),
+        "workspaces": workspaces(family),
+    }
 
 
 def _backends(family: Family) -> str:
