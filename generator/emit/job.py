@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,14 +32,14 @@ from generator.emit.manifest import manifest, spec_entry, why_not_beside, writte
 from generator.emit.manifest_reader import VERSION
 from generator.emit.never_chosen import NeverChosen, never_chosen
 from generator.emit.package_files import package_names, package_source
-from generator.emit.render import ATTRIBUTES, ATTRIBUTES_TEXT, kernel_source, kernel_sources, stated_and_actual_digest
+from generator.emit.render import ATTRIBUTES, ATTRIBUTES_TEXT, kernel_source, stated_and_actual_digest
 from generator.emit.rendering_results import CheckedFolder, FileDifference, RenderedFolder
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.kernels import Family, Kernel, LeftOut
 
 #: Fewer kernels than this are rendered too fast for a progress bar.
-_MANY = 500
+_MANY = 200
 #: What happens to a file of a folder.
 OUTCOMES = ("created", "updated", "removed", "same")
 
@@ -218,13 +217,13 @@ class RenderingJob:
 
     def _files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
         """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
-        shown = len(self.selected) >= _MANY and sys.stderr.isatty()
-        sources = kernel_sources(self.family.spec, self.selected)
-        if shown:
-            from tqdm import tqdm
+        # Imported here, so that a command line can say that the package is missing.
+        from tqdm import tqdm
 
-            sources = iter(tqdm(sources, self.family.spec.name, len(self.selected), leave=False, unit=" kernels"))
-        for kernel, text in zip(self.selected, sources, strict=True):
+        # None: shown on a terminal.
+        hidden = True if len(self.selected) < _MANY else None
+        for kernel in tqdm(self.selected, self.family.spec.name, leave=False, unit=" kernels", disable=hidden):
+            text = kernel_source(self.family.spec, kernel)
             bodies[kernel.name] = stated_and_actual_digest(text)[1]
             yield f"{kernel.name}.py", text
         yield from ((name, self._own_text(name)) for name in self.own_names)

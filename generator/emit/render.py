@@ -7,11 +7,8 @@ undefined name raises an exception. Templates write formatted code: no formatter
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +19,6 @@ import jinja2
 from generator import runtime
 from generator.emit import schedule_template
 from generator.emit.kernel_names import ROLES
-from generator.files.parent_process import end_with_parent
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
@@ -50,10 +46,6 @@ LIBRARY = tuple(sorted(path.stem for path in LIBRARY_FOLDER.glob("*.py")))
 #: What keeps git from changing the line ends of the family's files, and so their digests, in a checkout on Windows.
 ATTRIBUTES = ".gitattributes"
 ATTRIBUTES_TEXT = "*.py text eol=lf\n*.pyi text eol=lf\nmanifest.json text eol=lf\n.gitattributes text eol=lf\n"
-
-# Starting a worker costs about as much as rendering this many kernels.
-_ENOUGH = 250
-_CHUNK = 100
 
 #: The names of kernels in the host parts of a file.
 _KERNELS = re.compile(r"\b(gemm|sum|decode)_kernel\b")
@@ -225,26 +217,3 @@ def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
 def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
     """The text of a macro, indented after its first line; rendered once for equal arguments."""
     return macro(*arguments).strip("\n").replace("\n", "\n" + " " * indent)
-
-
-def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
-    """The text of each kernel's file in order; many kernels are rendered on all cores."""
-    workers = min(os.cpu_count() or 1, len(kernels) // _ENOUGH)
-    if workers < 2:
-        yield from (kernel_source(spec, kernel) for kernel in kernels)
-        return
-    # Rendered here first, so that forked workers start with the templates compiled.
-    yield kernel_source(spec, kernels[0])
-    with ProcessPoolExecutor(workers, initializer=end_with_parent) as pool:
-        # Only so many at a time as keep the workers busy: the writing of files may be slower than they are.
-        waiting: deque[Future[list[str]]] = deque()
-        for start in range(1, len(kernels), _CHUNK):
-            waiting.append(pool.submit(_sources, spec, kernels[start : start + _CHUNK]))
-            if len(waiting) > 2 * workers:
-                yield from waiting.popleft().result()
-        for each in waiting:
-            yield from each.result()
-
-
-def _sources(spec: Spec, kernels: Sequence[Kernel]) -> list[str]:
-    return [kernel_source(spec, kernel) for kernel in kernels]

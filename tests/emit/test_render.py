@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from generator.emit.package_files import package_names, package_source
-from generator.emit.render import body_digest, environment, kernel_sources
+from generator.emit.render import body_digest, environment, kernel_source
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.expand import expand
@@ -35,7 +35,7 @@ KINDS += "exclude:\n  - {schedule: elementwise, load: descriptor, because: impos
 
 def sources(family):
     names = [f"{kernel.name}.py" for kernel in family.kernels]
-    texts = dict(zip(names, kernel_sources(family.spec, family.kernels), strict=True))
+    texts = dict(zip(names, (kernel_source(family.spec, x) for x in family.kernels), strict=True))
     modules = [name for name in package_names(family) if name.endswith((".py", ".pyi"))]
     return {**texts, **{name: package_source(family, name) for name in modules}}
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from generator.emit.render import kernel_sources
+from generator.emit.render import kernel_source
 from generator.language.built_in import BUILT_IN, chain_of
 from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Tile
@@ -88,7 +88,8 @@ def test_sums_of_blocks_of_columns_are_masked_though_the_tile_divides_n(masking)
     """192 columns are one tile of the first kernel and one and a half of the second."""
     text = SPLIT.replace("exchanged", "direct").replace("load: descriptor\nstore: pointer", f"masking: {masking}")
     family = family_of(text + rows("m: 64, n: 192", "m: 192, n: 64"))
-    for kernel, source in zip(family.kernels, kernel_sources(family.spec, family.kernels)):
+    for kernel in family.kernels:
+        source = kernel_source(family.spec, kernel)
         first, _, second = source.partition("_sum(\n    ")
         masked = kernel.variant.schedule == "split_k_paired"
         assert "in_n" not in first and ("in_n = offs_n < N" in second) is masked
