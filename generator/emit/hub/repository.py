@@ -133,10 +133,9 @@ class Repository:
         for name, text in package.items():
             yield f"torch-ext/{self.module}/{name}", text
         for backend in self.backends:
-            variant = {**package, f"{self.module}/{PACKAGE}": self._text("shim.py.j2")}
-            for name, text in variant.items():
+            for name, text in package.items():
                 yield f"build/torch-{backend}/{name}", text
-            yield f"build/torch-{backend}/metadata.json", self._metadata(backend, variant)
+            yield f"build/torch-{backend}/metadata.json", self._metadata(backend, package)
         for name in ("build.toml", "flake.nix"):
             yield name, self._text(f"{name}.j2")
         for name in ("README.md", "CARD.md"):
