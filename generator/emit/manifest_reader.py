@@ -114,8 +114,6 @@ def read(folder: Path) -> Rendered:
         family = _family(folder, manifest, text)
     except Wrong as error:
         raise CallError(on_one_line(f"{path}:{error.line}: is invalid: {error.reason}; {again}")) from None
-    while len(_read) >= _MOST:
-        del _read[next(iter(_read))]
     _read[folder] = family
     return family
 
@@ -182,9 +180,8 @@ def remembered(folder: Path) -> Rendered:
     return _read.get(folder) or read(folder)
 
 
-#: The families that were read last.
+#: The families that were read, each as it was the last time.
 _read: dict[Path, Rendered] = {}
-_MOST = 64
 
 
 def _kernel(

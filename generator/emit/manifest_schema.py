@@ -25,18 +25,13 @@ VERSION = 1
 
 _Schema = dict[str, Any]
 
-#: Text of one line: neither a control character nor a line end, and no quotation that a text around it could have.
-_CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
 _NAME = rf"^{NAME}$"
-_LONGEST_LINE = 4000
+#: Text of one line, of which `manifest_reader` checks that it can be printed.
+_LINE: _Schema = {"type": "string", "maxLength": 4000}
 _SIZE: _Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER}
 _COUNT: _Schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER}
 _MODULE = r"(_runtime/)?[A-Za-z_][A-Za-z0-9_]{0,245}\.pyi?"
 _SHA256: _Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-
-
-def _line(longest: int = _LONGEST_LINE) -> _Schema:
-    return {"type": "string", "pattern": rf"^[^{_CONTROL}]*$", "maxLength": longest}
 
 
 def _one_of(words: Iterable[object]) -> _Schema:
@@ -76,7 +71,7 @@ _TILE = _object(
 _KERNEL = _object(
     {
         "contract": {"type": "string", "pattern": "^[a-z0-9_]+$"},
-        "formula": _line(),
+        "formula": _LINE,
         "sha256": _SHA256,
         "axes": {"type": "object"},
         "targets": _list(_one_of(TARGETS), 1),
@@ -98,8 +93,8 @@ _KERNEL = _object(
         "not_offered": {**_object({}, {target: _list(_COUNT, 1) for target in TARGETS}), "minProperties": 1},
     },
 )
-_NEVER_CHOSEN = _object({"name": _line(), "reason": _line()})
-_LEFT_OUT = _object({"name": _line(), "reason": _line()}, {"target": _one_of(TARGETS)})
+_NEVER_CHOSEN = _object({"name": _LINE, "reason": _LINE})
+_LEFT_OUT = _object({"name": _LINE, "reason": _LINE}, {"target": _one_of(TARGETS)})
 
 #: The manifest; a file has a plain name, in `_runtime/` too, so that none leads out of the family's folder.
 SCHEMA = Schema(
@@ -114,14 +109,14 @@ SCHEMA = Schema(
             "files": _table(rf"^(\.gitattributes|py\.typed|{_MODULE})$", _SHA256, 1),
         },
         {
-            "spec": _object({"file": {"type": "string", "pattern": rf"^[^/{_CONTROL}]{{1,1000}}$"}, "sha256": _SHA256}),
+            "spec": _object({"file": {"type": "string", "pattern": "^[^/]{1,1000}$"}, "sha256": _SHA256}),
             "package": _one_of(PACKAGE),
             "never_chosen": _list(_NEVER_CHOSEN, 1, distinct=False),
             # Manifests of earlier versions have it.
             "templates": _SHA256,
             # They have none.
             "unformatted": _table(rf"^{_MODULE}$", _SHA256),
-            "summary": _line(),
+            "summary": _LINE,
         },
     )
 )
