@@ -28,7 +28,7 @@ BOUNDS = {
     "epilogue": 1597,
     "plan": 3907,
     "lowering": 4411,
-    "emit": 7158,
+    "emit": 6894,
     "runtime": 8637,
     "cost": 728,
     "problem": 1977,
