@@ -211,7 +211,10 @@ def test_a_plot_is_of_the_committed_measurements(name, tmp_path):
     matplotlib = pytest.importorskip("matplotlib")
     if matplotlib.__version__ == version[1]:
         pages.draw(name, tmp_path / "again.svg")
-        assert (tmp_path / "again.svg").read_text(encoding="utf-8") == committed, "renew it: python docs/pages.py"
+        again = (tmp_path / "again.svg").read_text(encoding="utf-8")
+        # Names of clipping paths are digests of floats, whose last bit differs between machines.
+        drawn, wanted = (re.sub(r"\bp[0-9a-f]{10}\b", "clip", text) for text in (again, committed))
+        assert drawn == wanted, "renew it: python docs/pages.py"
 
 
 @pytest.mark.parametrize("page", TEXTS)
