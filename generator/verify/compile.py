@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -21,9 +20,9 @@ from generator.plan.shared_memory import BARRIERS, shared_memory
 from generator.verify.execute import describe
 from generator.verify.expectations import faults
 from generator.verify.gpu import versions
-from generator.verify.jobs import Failure, Job, JobResult, subject
+from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.launches import REFUSED, CompiledLaunch, launches
-from generator.verify.level_scope import why_not_compiled
+from generator.verify.level_scope import why_not
 from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed, own_cache
 from generator.verify.manifest_configurations import configuration_of
 from generator.verify.offered_rows import left_out_rows, offered_fault
@@ -32,12 +31,12 @@ from generator.verify.specialise import Specialisation, specialise
 
 def run(job: Job) -> JobResult:
     """Compile the launches that `job` names; any exception becomes a failure of the kernel."""
-    started = time.monotonic()
     assert job.target is not None
-    kernel = remembered(job.folder).by_name[job.name]
-    reason = why_not_compiled(kernel, job.target)
+    family = remembered(job.folder)
+    reason = why_not(job, family, None)
     if reason is not None:
         return JobResult(job, left_out=reason)
+    kernel = family.by_name[job.name]
     work = _Work(job, kernel, job.target)
     # A warm cache would hide failures.
     with own_cache():
@@ -46,9 +45,7 @@ def run(job: Job) -> JobResult:
         job,
         work.count,
         tuple(work.failures),
-        subject=subject(job),
         place=tuple(versions().items()),
-        seconds=time.monotonic() - started,
         measured=tuple(work.measured),
         rows_left_out=left_out_rows(kernel, job.target),
     )

@@ -44,15 +44,24 @@ def out_of_reach(jobs: Iterable[Job], found: Sequence[Rendered], device: str | N
 
 
 def why_not(job: Job, family: Rendered, device: str | None) -> str | None:
-    """Why the level of `job` leaves it out on a machine with the GPU `device`, or None."""
+    """Why the level of `job` leaves it out on a machine with the GPU `device`, or None.
+
+    A contract's function whose first choice cannot run here must select a kernel that can.
+    """
     if job.level == "bounds":
         return _ALONE if family.package == "files" else None
     if job.level == "static":
         return None
-    if job.contract:
-        return why_not_called(family.contracts[job.name], device, hardware=job.level == "gpu")
-    kernel = family.by_name[job.name]
-    return why_not_run(kernel, device) if job.target is None else why_not_compiled(kernel, job.target)
+    kernels = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
+    if job.target is not None:
+        return _other_triton(kernels[0].triton) or left_out(kernels[0], job.target)
+    reasons = [why_not_run(kernel, device) for kernel in kernels]
+    if None not in reasons:
+        return reasons[0]
+    here = [kernel for kernel, reason in zip(kernels, reasons, strict=True) if reason is None]
+    if job.contract and job.level == "interpret" and any(kernel.select == "autotune" for kernel in here):
+        return "Triton's autotuner needs a GPU"
+    return None
 
 
 def why_not_run(kernel: Kernel, device: str | None) -> str | None:
@@ -63,25 +72,6 @@ def why_not_run(kernel: Kernel, device: str | None) -> str | None:
     if not any(_runs(device, target) for target in kernel.targets):
         return f"its targets are {', '.join(kernel.targets)}, and the device is {device}"
     return why_not_on(kernel.variant, device) if device in TARGETS else None
-
-
-def why_not_called(kernels: Sequence[Kernel], device: str | None, *, hardware: bool) -> str | None:
-    """Why the contract's function that selects among `kernels` cannot be called, interpreted or on a GPU, or None.
-
-    A function whose first choice cannot run here must select a kernel that can.
-    """
-    reasons = [why_not_run(kernel, device) for kernel in kernels]
-    if None not in reasons:
-        return reasons[0]
-    here = [kernel for kernel, reason in zip(kernels, reasons, strict=True) if reason is None]
-    if not hardware and any(kernel.select == "autotune" for kernel in here):
-        return "Triton's autotuner needs a GPU"
-    return None
-
-
-def why_not_compiled(kernel: Kernel, target: str) -> str | None:
-    """Why the installed Triton cannot compile `kernel` for `target`, or None."""
-    return _other_triton(kernel.triton) or left_out(kernel, target)
 
 
 @cache

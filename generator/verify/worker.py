@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -22,8 +21,8 @@ from generator.verify.cases import cases, contract_cases, smallest_row
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.gpu import versions
 from generator.verify.invalid_calls import Refusal
-from generator.verify.jobs import Failure, Job, JobResult, subject
-from generator.verify.level_scope import why_not_called, why_not_run
+from generator.verify.jobs import Failure, Job, JobResult
+from generator.verify.level_scope import why_not, why_not_run
 from generator.verify.manifest_configurations import label_of
 from generator.verify.offered_rows import tuner_fault
 from generator.verify.refusals import refusals, right_call, right_case
@@ -31,13 +30,15 @@ from generator.verify.refusals import refusals, right_call, right_case
 
 def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> JobResult:
     """Run `job`; `lock` is held while a case takes gigabytes of the device."""
-    started = time.monotonic()
     machine = _machine(job.level)
     if machine.lost():
         # A job before this one did it: this one is for another process.
         return JobResult(job, lost=True)
-    work = _Work(job, remembered(job.folder), machine, lock)
-    return work.result(started)
+    family = remembered(job.folder)
+    left_out = why_not(job, family, machine.architecture)
+    if left_out is not None:
+        return JobResult(job, left_out=left_out)
+    return _Work(job, family, machine, lock).result()
 
 
 @functools.lru_cache(maxsize=1)
@@ -61,11 +62,13 @@ class _Work:
         self.rows: Counter[str] = Counter()
         self.full = ""
 
-    def result(self, started: float) -> JobResult:
+    def result(self) -> JobResult:
         """Do the work; whatever a kernel's file raises is a failure, never the harness's end."""
-        left_out = None
         try:
-            left_out = self.contract() if self.job.contract else self.kernel()
+            if self.job.contract:
+                self.contract()
+            else:
+                self.kernel()
         except Exception as error:
             self.failures.append(Failure("import", "the file is imported", describe(error)))
         lost = self.machine.lost()
@@ -76,12 +79,9 @@ class _Work:
             self.count,
             tuple(self.failures),
             tuple(self.not_proved),
-            left_out,
-            self.worst,
-            subject(self.job),
-            _place(self.machine),
-            time.monotonic() - started,
-            lost,
+            worst_error=self.worst,
+            place=_place(self.machine),
+            lost=lost,
             rows=tuple(self.rows.items()),
             full=self.full,
         )
@@ -92,12 +92,9 @@ class _Work:
         if fault is not None:
             self.failures.append(Failure(case, reason, fault))
 
-    def kernel(self) -> str | None:
-        """Every case and refusal of one kernel; the reason where it cannot run here."""
+    def kernel(self) -> None:
+        """Every case and refusal of one kernel."""
         kernel = self.family.by_name[self.job.name]
-        left_out = why_not_run(kernel, self.machine.architecture)
-        if left_out is not None:
-            return left_out
         module = load_kernel(self.job.file)
         if len(module.CONFIGS) != len(kernel.tiles):
             raise CallError(
@@ -114,22 +111,17 @@ class _Work:
                 self.case(module, kernel, case)
                 self.rows[label] += self.count - before
             if self.failures and self.machine.lost():
-                return None
+                return
         # What depends on the whole table of configurations: refusals, and what the tuner tries.
         before = self.count
         self.refusals(module, kernel)
         if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.job.takes("tuner"):
             self.done("tuner", "the tuner tries the rows that take the sizes", tuner_fault(module, kernel))
         self.rows[self.full] += self.count - before
-        return None
 
-    def contract(self) -> str | None:
+    def contract(self) -> None:
         """The function of one contract, which picks among its kernels."""
-        kernels = self.family.contracts[self.job.name]
-        device = self.machine.architecture
-        left_out = why_not_called(kernels, device, hardware=self.machine.hardware)
-        if left_out is not None:
-            return left_out
+        kernels, device = self.family.contracts[self.job.name], self.machine.architecture
         here = [kernel for kernel in kernels if why_not_run(kernel, device) is None]
         function = getattr(load_family(self.job.folder), self.job.name)
         among = {kernel.name: kernel for kernel in here}
@@ -141,9 +133,8 @@ class _Work:
                 fault = self.config_is_ignored(function, here)
             except SHORT_OF_MEMORY as error:
                 self.not_proved.append(("refuse-config", shortage(error)))
-                return None
+                return
             self.done("refuse-config", "config reaches the kernel that is picked", fault)
-        return None
 
     def config_is_ignored(self, function: Callable[..., object], kernels: Sequence[Kernel]) -> str | None:
         """What is wrong with how the function of a contract answers a config that no table has, or None."""

@@ -6,16 +6,18 @@ import contextlib
 import multiprocessing
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from generator.files.parent_process import begin_worker
 from generator.verify.job_inputs import run_with_inputs
-from generator.verify.jobs import Failure, Job, JobResult
+from generator.verify.jobs import Failure, Job, JobResult, subject
 
 #: How many cases with gigabytes of operands may use the GPU at the same time.
 _LARGE_CASES = 2
@@ -67,17 +69,16 @@ def _run(job: Job) -> JobResult:
     if not job.file.exists():
         message = f"{job.file} does not exist, but the family's manifest lists it; render the family again"
         return JobResult(job, failures=(Failure("import", "the file is imported", message),))
+    started = time.monotonic()
     if job.level == "bounds":
         from generator.verify.bounds_job import run
-
-        return run(job)
-    if job.level == "compile":
+    elif job.level == "compile":
         from generator.verify.compile import run
+    else:
+        from generator.verify import worker
 
-        return run(job)
-    from generator.verify.worker import run as run_cases
-
-    return run_cases(job, _lock)
+        run = partial(worker.run, lock=_lock)
+    return replace(run(job), subject=subject(job), seconds=time.monotonic() - started)
 
 
 def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[JobResult]:

@@ -1,6 +1,5 @@
 """What a record lacks is proved alone: kernels, and configurations of a kernel whose code is the same."""
 
-import contextlib
 import itertools
 import json
 from dataclasses import replace
@@ -8,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from generator.emit.manifest_reader import read
-from generator.verify import proof_records, verification_run, worker
+from generator.verify import proof_records, verification_run, worker_pool
 from generator.verify.job_inputs import InputReader
 from generator.verify.job_selection import plan
 from generator.verify.jobs import JobResult, Recorded, subject
@@ -55,7 +54,7 @@ def figures_of(family, path, level="interpret"):
 
 
 def run(job):
-    return worker.run(job, contextlib.nullcontext())
+    return worker_pool._run(job)
 
 
 def test_of_a_new_table_only_new_configurations_run(rendered, interpreted, tmp_path):

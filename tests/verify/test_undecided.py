@@ -184,7 +184,7 @@ def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch):
     job = Job("gpu", GENERATED / "ladder", KERNEL)
     found = worker._Work(job, read(job.folder), Lost(), contextlib.nullcontext())
     monkeypatch.setattr(found, "kernel", lambda: None)
-    (failure,) = found.result(0.0).failures
+    (failure,) = found.result().failures
     assert failure.message == "the device answers no more"
 
 
