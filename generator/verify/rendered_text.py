@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import hashlib
 import io
 import re
@@ -11,7 +10,6 @@ import sys
 import tokenize
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,22 +75,9 @@ def check(file: Path, listed: Listed | None = None) -> Text:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return Text((Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8"),))
-    with _without_collection():
-        found = tuple(Failure(*words) for words in _failures(file.name, data, text, listed))
+    found = tuple(Failure(*words) for words in _failures(file.name, data, text, listed))
     stated, actual = stated_and_actual_digest(text)
     return Text(found, parsed=not any(failure.case == "parse" for failure in found), rendered=stated == actual)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Suspend the search for circular garbage: of a large syntax tree it takes as long as the parser."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _failures(name: str, data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
@@ -166,29 +151,17 @@ def _not_ascii(text: str, tree: ast.Module) -> Iterator[tuple[str, str, str]]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
-    for node in _statements(tree):
+    for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             match node.body:
                 case [ast.Expr(ast.Constant(str()) as constant), *_]:
                     yield constant
 
 
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """The module and all statements in it. Expressions, which are most of a tree, are left out."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            within = getattr(node, name, None)
-            if isinstance(within, list):
-                waiting += within
-
-
 def _imports(tree: ast.Module) -> set[str]:
     """The top-level packages that a module imports, without relative imports."""
     found = set()
-    for node in _statements(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:

@@ -202,7 +202,7 @@ def test_a_text_that_changes_while_it_is_checked_has_failed(family, monkeypatch)
     jobs = plan([family], ("static",))
     assert all(result.state is JobState.PASSED and result.inputs for result in static_checks.run(jobs))
     checked = static_checks._with_ruff
-    monkeypatch.setattr(static_checks, "_with_ruff", lambda group: (family.file(KERNEL).touch(), checked(group))[1])
+    monkeypatch.setattr(static_checks, "_with_ruff", lambda *own: (family.file(KERNEL).touch(), checked(*own))[1])
     failed = [result.job.name for result in static_checks.run(jobs) if result.failures]
     assert failed == [KERNEL]
 

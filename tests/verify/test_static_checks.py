@@ -10,7 +10,6 @@ import pytest
 
 from generator.emit import manifest_reader
 from generator.emit.manifest_reader import read
-from generator.verify import static_checks
 from generator.verify.jobs import Job
 from generator.verify.rendered_text import Listed, not_waited, unread
 from generator.verify.result_cache import ResultCache
@@ -167,15 +166,6 @@ def counted(monkeypatch, module, name):
 
     monkeypatch.setattr(module, name, called)
     return calls
-
-
-def test_files_are_checked_in_workers_and_in_groups_alike(tmp_path, monkeypatch):
-    files = [written(tmp_path, GOOD.replace("pi", "pi" * (n % 2)), name=f"kernel{n}.py") for n in range(5)]
-    expected = dict(check([(file, None) for file in files]))
-    assert any(expected.values()) and not all(expected.values())
-    monkeypatch.setattr(static_checks, "_MANY", 2)
-    monkeypatch.setattr(static_checks, "_GROUP", 2)
-    assert dict(check([(file, None) for file in files])) == expected
 
 
 def test_a_family_is_listed_once_whatever_its_number_of_kernels(ladder, monkeypatch):
