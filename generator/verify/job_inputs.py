@@ -7,10 +7,10 @@ changed back has another time of change, so that this is noticed too.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +27,9 @@ from generator.verify.jobs import Failure, Job, JobResult
 
 #: The modules of packages that have another name.
 _MODULES = {"z3-solver": "z3"}
-#: The files of a package that may state its version.
+#: The files of a package that may state its version, and how.
 _STATING = ("__init__.py", "version.py", "_version.py")
+_VERSION = re.compile(r"""^__version__(?:: str)? = ["']([^"']+)["']""", re.MULTILINE)
 _RUNS = ("triton", "torch", "numpy")
 #: The installed packages that results of a level depend on.
 PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver", *_RUNS), "interpret": _RUNS, "compile": _RUNS, "gpu": _RUNS}
@@ -134,20 +135,7 @@ def installed(package: str) -> str:
     for found in distributions(name=package, path=[str(folder.parent)]):
         return found.version
     for name in _STATING:
-        stated = _stated(folder / name)
-        if stated is not None:
-            return stated
+        text = (folder / name).read_text(encoding="utf-8") if (folder / name).is_file() else ""
+        if stated := _VERSION.search(text):
+            return stated[1]
     raise PackageNotFoundError(package)
-
-
-def _stated(file: Path) -> str | None:
-    """The text that a module assigns to `__version__`, or None."""
-    if not file.is_file():
-        return None
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        match node:
-            case ast.Assign([ast.Name("__version__")], ast.Constant(str(stated))):
-                return stated
-            case ast.AnnAssign(ast.Name("__version__"), _, ast.Constant(str(stated))):
-                return stated
-    return None

@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from generator.emit import code_parts
-from generator.emit.code_parts import Parts
 from generator.files.program import program
 
 #: In the order in which they run: fast levels that find most mistakes come first.
@@ -78,23 +77,19 @@ class Subject:
     #: The digest without the configurations: what a proof of one of them depends on.
     code: str = field(default="", compare=False)
 
-    @classmethod
-    def of(cls, job: Job, parts: Parts) -> Subject | None:
-        """The subject of a job on the kernel whose file has these parts.
-
-        None for the static level, which checks the text, and for a contract, which has several kernels.
-        """
-        if job.contract or job.level == "static":
-            return None
-        return cls(job.name, parts.device, "" if job.level == "compile" else parts.host, parts.timed)
-
 
 def subject(job: Job) -> Subject | None:
-    """What of a kernel's code a job proves; None where it is about something else, or the file is no Python."""
+    """The code that a job proves; None if its file is no Python.
+
+    Also None for the static level, which checks the text, and for a contract, which has several kernels.
+    """
+    if job.contract or job.level == "static":
+        return None
     try:
-        return Subject.of(job, code_parts.of_file(job.file))
+        parts = code_parts.of_file(job.file)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    return Subject(job.name, parts.device, "" if job.level == "compile" else parts.host, parts.timed)
 
 
 class JobState(IntEnum):

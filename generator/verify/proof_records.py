@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -169,12 +169,22 @@ def write(path: Path, results: Sequence[JobResult]) -> list[str]:
         fuller = [result for result in recorded if _fewer(result, before.cases(_subject(result), result.job.label))]
         for result in fuller:
             del found.proved[_subject(result)][result.job.label]
-        messages[:] = _messages_of_fuller(path, fuller, before)
+        messages[:] = [
+            f"{path}: the {label} {f'records of {count} kernels stay' if others else 'record of 1 kernel stays'}, with "
+            f"more cases than this run: {first.job.name} ({before.cases(_subject(first), label)} cases, here "
+            f"{first.cases}){others}"
+            for label, first, count, others in _by_level(fuller)
+        ]
         place = before.place | found.place | _machine(before.place)
         return text_of(ProofRecord(place, _joined(before.proved, found.proved)), path)
 
     update(path, joined)
-    messages += _messages_of_none(path, results)
+    none = [each for each in results if each.state is JobState.NOT_PROVED and not each.cases and not each.job.contract]
+    messages += [
+        f"{path}: {label} of {counted(count, 'kernel')} is not recorded, since no case is proved: "
+        f"{first.job.name}{others}"
+        for label, first, count, others in _by_level(none)
+    ]
     if any(result.job.case is not None for result in results):
         messages.append(f"{path}: no result is recorded, because --case runs only some of the cases")
     return messages
@@ -210,28 +220,10 @@ def _joined(
     return {subject: before.get(subject, {}) | found.get(subject, {}) for subject in {**found, **before}}
 
 
-def _messages_of_fuller(path: Path, fuller: Sequence[JobResult], before: ProofRecord) -> list[str]:
-    """A message per level about results whose earlier records stay, since they have more cases."""
-    lines = []
-    for label, members in by_label(fuller).items():
-        first, count = members[0], len(members)
-        cases = before.cases(_subject(first), label)
-        records = "record of 1 kernel stays" if count == 1 else f"records of {count} kernels stay"
-        lines.append(
-            f"{path}: the {label} {records}, with more cases than this run: {first.job.name} ({cases} cases, here "
-            f"{first.cases}){', and others' * (count > 1)}"
-        )
-    return lines
-
-
-def _messages_of_none(path: Path, results: Iterable[JobResult]) -> list[str]:
-    """A message per level about kernels of which no case is proved."""
-    none = [each for each in results if each.state is JobState.NOT_PROVED and not each.cases and not each.job.contract]
-    return [
-        f"{path}: {label} of {counted(len(members), 'kernel')} is not recorded, since no case is proved: "
-        f"{members[0].job.name}{', and others' * (len(members) > 1)}"
-        for label, members in by_label(none).items()
-    ]
+def _by_level(results: Iterable[JobResult]) -> Iterator[tuple[str, JobResult, int, str]]:
+    """The results of each level and target: its label, the first one, how many, and words for the others."""
+    for label, (first, *others) in by_label(results).items():
+        yield label, first, 1 + len(others), ", and others" if others else ""
 
 
 def complete(found: Figures) -> bool:
@@ -291,42 +283,36 @@ def _record_of(data: Any) -> ProofRecord:
     return ProofRecord(data["place"], proved)
 
 
-def table(files: Sequence[Path], current: set[Subject]) -> str:
-    """The proofs in `files` of the code in `current`, as a table in Markdown.
+def table(files: Sequence[Path], current: set[Subject]) -> tuple[str, str | None]:
+    """The proofs in `files` of the code in `current`, as a table in Markdown, and why it has no row, or None.
 
     Records of code that is not in `current`, and records with a case that is not proved, are not counted. A kernel in
     two families counts once. Raises `CallError` for a file that is no record.
     """
     rows: dict[tuple[str, str, str, str], Counter[str]] = {}
-    for path in files:
-        found = read(path)
-        place = found.place
-        for subject, levels in found.proved.items():
-            for label, proved in levels.items() if subject in current else ():
-                if complete(proved):
-                    level, _, target = label.partition(" ")
-                    where = place.get("device", "interpreter") if level == "gpu" else "no GPU"
-                    key = (level, target or where, place.get("triton", ""), place.get("torch", ""))
-                    rows.setdefault(key, Counter()).update(kernels=1, cases=proved["cases"])
+    found = [
+        (subject, label, proved, record.place)
+        for record in map(read, files)
+        for subject, levels in record.proved.items()
+        for label, proved in levels.items()
+    ]
+    here = [(label, proved, place) for subject, label, proved, place in found if subject in current]
+    for label, proved, place in here:
+        if complete(proved):
+            level, _, target = label.partition(" ")
+            where = place.get("device", "interpreter") if level == "gpu" else "no GPU"
+            key = (level, target or where, place.get("triton", ""), place.get("torch", ""))
+            rows.setdefault(key, Counter()).update(kernels=1, cases=proved["cases"])
     lines = ["| level | for | Triton | torch | kernels | cases |", "| --- | --- | --- | --- | ---: | ---: |"]
     for (level, where, triton, torch), counts in sorted(rows.items()):
         lines.append(f"| {level} | {where} | {triton} | {torch} | {counts['kernels']} | {counts['cases']:,} |")
-    return "\n".join(lines)
-
-
-def why_no_row(files: Sequence[Path], current: set[Subject]) -> str | None:
-    """Why `table` has no row, or None if it has one; raises `CallError` for a file that is no record."""
-    found = [(subject, level) for path in files for subject, own in read(path).proved.items() for level in own.values()]
-    counted = [complete(level) for subject, level in found if subject in current]
-    if any(counted):
-        return None
-    names = ", ".join(map(str, files))
-    if not found:
-        return f"--table: {names}: no proof is recorded"
-    return (
-        f"--table: {names}: none of {len(found)} recorded proofs counts: {len(found) - len(counted)} are of code that "
-        f"these families do not have now, and {len(counted)} have cases that are not proved"
-    )
+    reason = "no proof is recorded"
+    if found:
+        reason = (
+            f"none of {len(found)} recorded proofs counts: {len(found) - len(here)} are of code that these families do "
+            f"not have now, and {len(here)} have cases that are not proved"
+        )
+    return "\n".join(lines), None if rows else f"--table: {', '.join(map(str, files))}: {reason}"
 
 
 def lacking(

@@ -73,8 +73,8 @@ def answer(options: argparse.Namespace) -> int:
 def _table(options: argparse.Namespace, files: Sequence[Path]) -> int:
     """Print records of proofs that stand, and return the exit status."""
     code = proof_records.current(rendered(options.specs, options.out, options.only))
-    print(proof_records.table(files, code))
-    nothing = proof_records.why_no_row(files, code)
+    table, nothing = proof_records.table(files, code)
+    print(table)
     if nothing is not None:
         print(nothing, file=sys.stderr)
     return 0 if nothing is None else 1

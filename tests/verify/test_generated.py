@@ -14,12 +14,11 @@ from functools import cache
 
 import pytest
 
-from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import remembered
 from generator.verify import proof_records
 from generator.verify.coverage import Coverage, choose
 from generator.verify.job_selection import covered, plan, rendered
-from generator.verify.jobs import JobState, Subject
+from generator.verify.jobs import JobState, subject
 from generator.verify.run_report import whole_text
 from generator.verify.verification_run import default_levels, gpu
 from tests.helpers import shipped
@@ -90,16 +89,16 @@ def recorded(level):
     """The code of which measured/proofs has a whole proof of a level, on any machine."""
     records = [proof_records.read(path) for path in (ROOT / "measured" / "proofs").glob("*.json")]
     return {
-        subject
+        code
         for record in records
-        for subject, levels in record.proved.items()
+        for code, levels in record.proved.items()
         if level in levels and proof_records.complete(levels[level])
     }
 
 
 def is_recorded(job):
     """Whether measured/proofs has a proof of what a job proves."""
-    return not job.contract and Subject.of(job, of_file(job.file)) in recorded(job.label)
+    return not job.contract and subject(job) in recorded(job.label)
 
 
 JOBS, AGAIN, PAIRS, ON_DEMAND = jobs()
@@ -144,7 +143,7 @@ def test_verified(job, outcome, record_property):
 def test_every_other_kernel_was_proved_for_any_size_or_is(pools):
     proved = recorded("bounds")
     chosen = {job for job in [*JOBS, *AGAIN, *PAIRS] if job.level == "bounds"}
-    others = {Subject.of(job, of_file(job.file)): job for job in plan(FAMILIES, ("bounds",)) if job not in chosen}
-    changed = [job for subject, job in others.items() if subject not in proved]
+    others = {subject(job): job for job in plan(FAMILIES, ("bounds",)) if job not in chosen}
+    changed = [job for code, job in others.items() if code not in proved]
     for result in [future.result() for future in [pools("bounds").submit(job) for job in changed]]:
         assert result.state is JobState.PASSED, whole_text(result) or result

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from generator.emit.code_parts import Parts
 from generator.emit.manifest_reader import read
 from generator.emit.report import Cell, Row, page
 from generator.plan.kernels import LeftOut
@@ -33,7 +32,7 @@ def family(name):
 def sample():
     """Two small families and a result of each kind that there is."""
     ladder, autotune = family("ladder"), family("autotune")
-    run, code = (("device", "interpreter"), *PLACE), Parts("0123456789abcdef" * 2, "f" * 32, "")
+    run = (("device", "interpreter"), *PLACE)
     first, second, third, fourth = (kernel.name for kernel in ladder.kernels)
     failures = [Failure(f"row{row}-aligned", "whole tiles (row 0)", MESSAGE) for row in (0, 1)]
     lines = tuple((f"line {line}: load of a", "not understood: line 40: tl.where") for line in (61, 62, 70))
@@ -64,7 +63,8 @@ def sample():
                     job = Job(level, one.folder, kernel.name, target=target)
                     known = {"cases": 1, "cached": level == "compile" and place % 2 == 1, **usual.get(level, {})}
                     known |= others.get((level, kernel.name, target), {})
-                    results.append(JobResult(job, subject=Subject.of(job, code), **known))
+                    code = Subject(kernel.name, "0123456789abcdef" * 2, "" if level == "compile" else "f" * 32)
+                    results.append(JobResult(job, subject=None if level == "static" else code, **known))
     results.append(JobResult(Job("interpret", ladder.folder, *ladder.contracts, contract=True), 12, place=run))
     for name in autotune.contracts:
         job = Job("interpret", autotune.folder, name, contract=True)

@@ -7,7 +7,7 @@ import pytest
 
 from generator.language.errors import CallError
 from generator.verify.jobs import Job, JobResult, Subject
-from generator.verify.proof_records import read, renew, table, why_no_row, write
+from generator.verify.proof_records import read, renew, table, write
 from tests.helpers.support import side_by_side
 
 CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
@@ -148,7 +148,7 @@ def test_the_table_counts_what_is_current(tmp_path):
     gpu = JobResult(Job("gpu", Path("f"), "one"), 9, subject=subject("one"), place=GPU)
     write(tmp_path / "gpu.json", [gpu])
     current = {subject("one"), subject("one", host=False), subject("three")}
-    assert table([tmp_path / "cpu.json", tmp_path / "gpu.json"], current).splitlines()[2:] == [
+    assert table([tmp_path / "cpu.json", tmp_path / "gpu.json"], current)[0].splitlines()[2:] == [
         "| compile | sm90 | 3.7.1 | 2.13.0 | 1 | 3 |",
         "| gpu | a GPU | 3.6.0 | 2.11.0 | 1 | 9 |",
         "| interpret | no GPU | 3.7.1 | 2.13.0 | 1 | 5 |",
@@ -158,7 +158,7 @@ def test_the_table_counts_what_is_current(tmp_path):
 def test_what_was_compiled_stands_beside_other_code_of_the_host(path, tmp_path):
     other = replace(subject("one"), host="other host code of one")
     write(path, [interpreted("one"), compiled("one")])
-    assert [line.split(" | ")[0] for line in table([path], {other, replace(other, host="")}).splitlines()[2:]] == [
+    assert [line.split(" | ")[0] for line in table([path], {other, replace(other, host="")})[0].splitlines()[2:]] == [
         "| compile"
     ]
     # Two families may have one kernel with two launchers: what ran of each stands in the same line.
@@ -175,7 +175,7 @@ def test_another_kernel_of_the_same_code_is_another(path):
     """Types of operands are in the name, and not always in what the compiler sees."""
     write(path, [compiled("one")])
     current = {replace(subject("one", host=False), kernel="two")}
-    assert len(table([path], current).splitlines()) == 2
+    assert len(table([path], current)[0].splitlines()) == 2
 
 
 def test_static_and_functions_of_contracts_are_not_recorded(path):
@@ -188,10 +188,10 @@ def test_static_and_functions_of_contracts_are_not_recorded(path):
 
 def test_a_table_without_a_row_says_why(path):
     write(path, [])
-    assert why_no_row([path], {subject("one")}) == f"--table: {path}: no proof is recorded"
+    assert table([path], {subject("one")})[1] == f"--table: {path}: no proof is recorded"
     write(path, [interpreted("one")])
-    assert why_no_row([path], {subject("one")}) is None
-    told = why_no_row([path], {subject("two")})
+    assert table([path], {subject("one")})[1] is None
+    told = table([path], {subject("two")})[1]
     assert told is not None and "none of 1 recorded proofs counts: 1 are of code" in told
 
 
