@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
@@ -60,6 +61,10 @@ class Case:
     scattered: bool = False
     #: On a GPU the case runs twice, and the results are compared bit for bit.
     repeat: bool = False
+
+    def but(self, name: str, reason: str, **changes: Any) -> Case:
+        """The same call with some changes, under another name and for another reason."""
+        return replace(self, name=name, reason=reason, **changes)
 
     def offsets(self, total: int) -> tuple[int, ...]:
         """The ends of the groups that an extent of `total` is divided into."""

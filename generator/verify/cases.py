@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from generator.epilogue.operations import MATRIX, SCALAR
 from generator.language.elements import ELEMENTS
@@ -47,7 +48,7 @@ def distinct(found: Iterator[Case]) -> Iterator[Case]:
     """Drop each case that differs from an earlier one in name and reason alone: rounding of sizes makes such cases."""
     seen = set()
     for case in found:
-        essence = replace(case, name="", reason="")
+        essence = case.but("", "")
         if essence not in seen:
             seen.add(essence)
             yield case
@@ -87,7 +88,7 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
     one = case("one", "1 x 1 x 1: all elements of a tile but one are masked", 1, 1, 1)
     yield one
     if 1 in one.sizes:
-        yield replace(one, name="single", reason="dimensions of 1 with arbitrary strides", odd_single=True)
+        yield one.but("single", "dimensions of 1 with arbitrary strides", odd_single=True)
     if not fit.variant.traits.tiled:
         yield case("primes", "three different dimensions", *fit.primes, repeat=True)
         yield case("long-k", "K much longer than M and N", 2, 3, 17)
@@ -150,15 +151,12 @@ def _layouts(fit: Fit, row: int) -> Iterator[Case]:
     base = Case("padded", "leading dimensions longer than the matrix needs", sizes, row, padded=True)
     yield base
     if not fit.variant.loading.descriptors:
-        yield replace(
-            base, name="unaligned", reason="addresses and strides without any alignment", unaligned=True, padded=True
-        )
+        yield base.but("unaligned", "addresses and strides without any alignment", unaligned=True, padded=True)
     letters = (fit.variant.layout.a, fit.variant.layout.b, fit.variant.layout.c)
     if "strided" in letters or fit.variant.dtype.scaled or fit.variant.dtype.sparse:
-        yield replace(base, name="strided-columns", reason="strided operands are column-major", strided="column")
-        yield replace(base, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
-    reason = "the launcher allocates the result's tensor"
-    yield replace(base, name="made-out", reason=reason, given_out=False, padded=False)
+        yield base.but("strided-columns", "strided operands are column-major", strided="column")
+        yield base.but("strided-gaps", "no stride of a strided operand is 1", strided="gaps")
+    yield base.but("made-out", "the launcher allocates the result's tensor", given_out=False, padded=False)
 
 
 def _orders(fit: Fit, row: int) -> Iterator[Case]:
@@ -240,17 +238,15 @@ def _batches(fit: Fit, row: int) -> Iterator[Case]:
     m, n, k = fit.unit
     several = Case("batch", reason, fit(m + 1, n, k), row, batch=5)
     yield several
-    yield replace(several, name="batch-empty", reason="B = 0: nothing to compute, nothing to launch", batch=0)
-    yield replace(several, name="batch-one", reason="a batch of one", batch=1)
+    yield several.but("batch-empty", "B = 0: nothing to compute, nothing to launch", batch=0)
+    yield several.but("batch-one", "a batch of one", batch=1)
     between = replace(several, batch=3, interleaved=True)
-    yield replace(between, name="batch-interleaved", reason="lines of the matrices are interleaved")
+    yield between.but("batch-interleaved", "lines of the matrices are interleaved")
     if not fit.variant.loading.descriptors:
-        yield replace(
-            between, name="batch-unaligned", reason="the same without any alignment", padded=True, unaligned=True
-        )
+        yield between.but("batch-unaligned", "the same without any alignment", padded=True, unaligned=True)
         for name in ("a", "b", *_matrices(fit.variant, written=False)):
             reason = f"{name} is one matrix for the whole batch"
-            yield replace(several, name=f"batch-repeats-{name}", reason=reason, batch=3, repeated=name)
+            yield several.but(f"batch-repeats-{name}", reason, batch=3, repeated=name)
     few = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
     for name in ("a", "b", "c", *_matrices(fit.variant, written=True)):
         reason = f"the batch stride of {name} makes offsets exceed 2**31 elements"
@@ -267,26 +263,25 @@ def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
     unit = m if by_rows else k
     total = 3 * unit + 4
 
-    def case(name: str, reason: str, ends: tuple[int, ...]) -> Case:
+    def case(name: str, reason: str, ends: tuple[int, ...], **rest: Any) -> Case:
         sizes = fit(total, n + 1, 3) if by_rows else fit(m + 1, n + 1, total)
-        return Case(f"groups-{name}", reason, sizes, row, ends=ends)
+        return Case(f"groups-{name}", reason, sizes, row, ends=ends, **rest)
 
+    loose: dict[str, Any] = {"named": True, "padded": True, "unaligned": True, "strided": "gaps"}
     ragged = (unit, unit, unit + 1, 2 * unit + 2, total - 1)
     yield case("ragged", "a whole tile, nothing, one row, a tile and one row, a rest that ends before T", ragged)
     if by_rows and not fit.variant.loading.descriptors:
-        named = replace(case("named", "rows of A are named, some twice, some outside it", ragged), named=True)
-        yield named
-        yield replace(named, name="groups-named-unaligned", padded=True, unaligned=True, strided="gaps")
-        yield replace(named, name="groups-named-huge", reason="the same, far apart", huge="a")
+        reason = "rows of A are named, some twice, some outside it"
+        yield case("named", reason, ragged, named=True)
+        yield case("named-unaligned", reason, ragged, **loose)
+        yield case("named-huge", "the same, far apart", ragged, named=True, huge="a")
     if by_rows:
         reason = "rows of C are named, some outside it, and some of its rows are not"
-        scattered = replace(case("scattered", reason, ragged), scattered=True)
-        yield scattered
-        yield replace(scattered, name="groups-scattered-huge", reason="the same, far apart", huge="c")
+        yield case("scattered", reason, ragged, scattered=True)
+        yield case("scattered-huge", "the same, far apart", ragged, scattered=True, huge="c")
         if not fit.variant.loading.descriptors:
             reason = "rows of A and C are named, without alignment"
-            both = replace(scattered, name="groups-scattered-unaligned", reason=reason, named=True, padded=True)
-            yield replace(both, unaligned=True, strided="gaps")
+            yield case("scattered-unaligned", reason, ragged, scattered=True, **loose)
     yield case("first-empty", "the first and the last groups have no rows", (0, 0, total - 3, total, total, total))
     yield case("one-has-all", "one group of several has all rows", (0, total, total))
     yield case("one", "a single group, which ends before T", (total - 2,))
@@ -318,8 +313,12 @@ def contract_cases(kernels: Sequence[Kernel], *, hardware: bool) -> Iterator[tup
     for kernel, case in _of_function(kernels, hardware):
         yield kernel, case
         if hardware:
-            reason = "a call with the same signature as the one before, which reuses its launch"
-            yield kernel, replace(case, name=f"{case.name}-again", reason=reason)
+            yield (
+                kernel,
+                case.but(
+                    f"{case.name}-again", "a call with the same signature as the one before, which reuses its launch"
+                ),
+            )
 
 
 def _of_function(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, Case]]:
@@ -354,6 +353,6 @@ def _fallbacks(kernel: Kernel, sizes: tuple[int, int, int], hardware: bool) -> I
     if hardware and kernel.variant.traits.tiled:
         plain = Case("row", "A is a vector, which matches two layouts", fit(1, n, k), None, given_out=False)
         yield plain
-        yield replace(plain, name="column", reason="B is a vector, likewise", sizes=fit(m, 1, k))
+        yield plain.but("column", "B is a vector, likewise", sizes=fit(m, 1, k))
         reason = "operands that descriptors cannot address, and whose elements enter many products"
-        yield replace(plain, name="copied", reason=reason, sizes=fit(*_COPIED), padded=True, unaligned=True)
+        yield plain.but("copied", reason, sizes=fit(*_COPIED), padded=True, unaligned=True)

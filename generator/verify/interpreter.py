@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partialmethod
@@ -21,6 +21,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from generator.language.elements import ELEMENTS, FORMATS
+from generator.problem.element_types import of_codes, scales
 from generator.problem.poisoned_operands import poison_byte
 
 _Array = np.ndarray[Any, np.dtype[Any]]
@@ -81,22 +82,39 @@ class Region:
         return inside & (rest == 0), tuple(indices)
 
 
-class _Guard:
-    """The operands of the current call; outside a call there are none."""
+class _Checked:
+    """The interpreter's native memory functions, each with an address check before it."""
 
-    def __init__(self) -> None:
-        self.regions: list[Region] = []
-        self.active = False
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        #: The operands of the current call; None outside a call, where nothing is checked.
+        self.regions: list[Region] | None = None
 
-    def check(self, access: str, addresses: _Array, mask: _Array | None, width: int) -> None:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def load(self, addresses: _Array, mask: _Array, other: _Array, dtype: Any) -> Any:
+        self.check("load", addresses, mask, np.dtype(dtype).itemsize)
+        return self._native.load(addresses, mask, other, dtype)
+
+    def store(self, addresses: _Array, values: _Array, mask: _Array) -> Any:
+        self.check("store", addresses, mask, values.dtype.itemsize)
+        return self._native.store(addresses, values, mask)
+
+    def atomic_rmw(self, operation: Any, addresses: _Array, values: _Array, mask: _Array, order: Any) -> Any:
+        self.check("atomic", addresses, mask, values.dtype.itemsize)
+        return self._native.atomic_rmw(operation, addresses, values, mask, order)
+
+    def atomic_cas(self, addresses: _Array, compared: _Array, values: _Array, order: Any) -> Any:
+        self.check("atomic", addresses, np.ones((), dtype=bool), values.dtype.itemsize)
+        return self._native.atomic_cas(addresses, compared, values, order)
+
+    def check(self, access: str, addresses: _Array, mask: _Array, width: int) -> None:
         """Raise `StrayAccess` unless every lane in `mask` is an element of a region that `access` may use."""
-        if not self.active:
+        if self.regions is None:
             return
-        lanes = addresses.astype(np.int64)
-        if mask is not None:
-            lanes = np.broadcast_to(lanes, np.broadcast_shapes(lanes.shape, mask.shape))
-            lanes = lanes[np.broadcast_to(mask, lanes.shape).astype(bool)]
-        lanes = lanes.ravel()
+        lanes, mask = np.broadcast_arrays(addresses.astype(np.int64), mask.astype(bool))
+        lanes = lanes[mask]
         stray = np.ones(lanes.shape, dtype=bool)
         for region in self.regions:
             if region.width != width or (access != "load" and not region.writable):
@@ -108,51 +126,22 @@ class _Guard:
             if not stray.any():
                 return
         if stray.any():
-            raise StrayAccess(self.describe(access, lanes[stray], width))
-
-    def describe(self, access: str, stray: _Array, width: int) -> str:
-        """The message for stray lanes: the operand nearest to the first one, and the offset from its start."""
-        address = int(stray[0])
-        where = "the call has no operands"
-        if self.regions:
-            nearest = min(self.regions, key=lambda region: _distance(region, address))
-            offset = address - nearest.address
-            where = f"the first address is {offset} bytes from the start of {nearest.name}"
-        return f"stray {access}: {len(stray)} lanes of {width} bytes are outside all operands they may use; {where}"
+            raise StrayAccess(_described(access, lanes[stray], width, self.regions))
 
 
-def _distance(region: Region, address: int) -> int:
-    reach = sum((extent - 1) * stride for extent, stride in zip(region.extents, region.strides, strict=True))
-    return max(region.address - address, address - (region.address + reach), 0)
+def _described(access: str, stray: _Array, width: int, regions: Sequence[Region]) -> str:
+    """The message for stray lanes: the operand nearest to the first one, and the offset from its start."""
+    address = int(stray[0])
 
+    def distance(region: Region) -> int:
+        reach = sum((extent - 1) * stride for extent, stride in zip(region.extents, region.strides, strict=True))
+        return max(region.address - address, address - (region.address + reach), 0)
 
-_guard = _Guard()
-
-
-class _Checked:
-    """The interpreter's native memory functions, each with an address check before it."""
-
-    def __init__(self, native: Any) -> None:
-        self._native = native
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._native, name)
-
-    def load(self, addresses: _Array, mask: _Array, other: _Array, dtype: Any) -> Any:
-        _guard.check("load", addresses, mask, np.dtype(dtype).itemsize)
-        return self._native.load(addresses, mask, other, dtype)
-
-    def store(self, addresses: _Array, values: _Array, mask: _Array) -> Any:
-        _guard.check("store", addresses, mask, values.dtype.itemsize)
-        return self._native.store(addresses, values, mask)
-
-    def atomic_rmw(self, operation: Any, addresses: _Array, values: _Array, mask: _Array, order: Any) -> Any:
-        _guard.check("atomic", addresses, mask, values.dtype.itemsize)
-        return self._native.atomic_rmw(operation, addresses, values, mask, order)
-
-    def atomic_cas(self, addresses: _Array, compared: _Array, values: _Array, order: Any) -> Any:
-        _guard.check("atomic", addresses, None, values.dtype.itemsize)
-        return self._native.atomic_cas(addresses, compared, values, order)
+    where = "the call has no operands"
+    if regions:
+        nearest = min(regions, key=distance)
+        where = f"the first address is {address - nearest.address} bytes from the start of {nearest.name}"
+    return f"stray {access}: {len(stray)} lanes of {width} bytes are outside all operands they may use; {where}"
 
 
 #: Types that the interpreter represents as unsigned integers, and the torch type of the same bits.
@@ -262,31 +251,27 @@ def _fused(x: _Array, y: _Array, z: _Array) -> _Array:
     return odd.view(np.float64).astype(np.float32)
 
 
-#: The elements of dot_scaled: the types of those of 8 bits, and the numbers of those of 4 bits by their bits.
-_SCALED_ELEMENTS = [ELEMENTS[format.element] for format in FORMATS.values()]
-_SCALED = {each.format: getattr(torch, each.torch) for each in _SCALED_ELEMENTS if each.bits == 8}
-_PACKED = {
-    each.format: torch.tensor([each.value(code) for code in range(1 << each.bits)], dtype=torch.float64)
-    for each in _SCALED_ELEMENTS
-    if each.bits == 4
-}
+#: The elements of dot_scaled by its words for them.
+_SCALED = {each.format: each for each in (ELEMENTS[format.element] for format in FORMATS.values())}
 
 
-def _elements(x: Any, kind: str) -> torch.Tensor:
-    """The numbers of a tile with K along its rows, in float64."""
-    bits = torch.from_numpy(np.array(x.handle.data, order="C").view(np.uint8))
-    if kind in _SCALED:
-        return bits.view(_SCALED[kind]).double()
-    return _PACKED[kind][torch.stack([bits & 0xF, bits >> 4], -1).flatten(-2).long()]
+def _bits(x: Any) -> torch.Tensor:
+    """The bytes of a tile."""
+    return torch.from_numpy(np.array(x.handle.data, order="C").view(np.uint8))
+
+
+def _elements(x: Any, kind: Any) -> torch.Tensor:
+    """The numbers of a tile with K along its rows, in float64; `kind` is a word, or Triton's value of one."""
+    element, bits = _SCALED[getattr(kind, "value", kind)], _bits(x)
+    if element.bits == 8:
+        return bits.view(getattr(torch, element.torch)).double()
+    return of_codes(element, torch.stack([bits & 0xF, bits >> 4], -1).flatten(-2))
 
 
 def _scales(x: Any) -> torch.Tensor:
     """The scales of a tile in float64: of bytes, powers of two."""
-    bits = torch.from_numpy(np.array(x.handle.data, order="C").view(np.uint8))
-    if x.dtype.scalar.name in _BITS:
-        return bits.view(_BITS[x.dtype.scalar.name]).double()
-    powers = torch.ldexp(torch.ones(bits.shape, dtype=torch.float64), bits.long() - 127)
-    return torch.where(bits == 0xFF, torch.nan, powers)
+    name = x.dtype.scalar.name
+    return _bits(x).view(_BITS[name]).double() if name in _BITS else scales("e8m0", _bits(x))
 
 
 def _scaled_dot(self: Any, original: Any, *given: Any, **named: Any) -> Any:
@@ -295,8 +280,8 @@ def _scaled_dot(self: Any, original: Any, *given: Any, **named: Any) -> Any:
         return original(self, *given, **named)
     a, a_scale, a_kind, b, b_scale, b_kind, acc, *_ = given
     transposed = interpreter.TensorHandle(np.ascontiguousarray(b.handle.data.T), b.handle.dtype)
-    rows = _elements(a, getattr(a_kind, "value", a_kind))
-    columns = _elements(tl.core.tensor(transposed, b.type), getattr(b_kind, "value", b_kind))
+    rows = _elements(a, a_kind)
+    columns = _elements(tl.core.tensor(transposed, b.type), b_kind)
     scaled_rows, scaled_columns = _scales(a_scale), _scales(b_scale)
     (m, depth), n, blocks = rows.shape, len(columns), scaled_rows.shape[-1]
     if len(columns.T) != depth or scaled_rows.shape != (m, blocks) or scaled_columns.shape != (n, blocks):
@@ -373,18 +358,19 @@ def install() -> None:
 def allow(name: str, tensor: torch.Tensor) -> Region:
     """Allow the current call to write to `tensor`, which the launcher allocated."""
     region = Region.of(name, tensor, writable=True)
-    _guard.regions.append(region)
+    interpreter._interpreter.regions.append(region)
     return region
 
 
 @contextmanager
 def watch(regions: list[Region]) -> Iterator[None]:
-    """Check every access inside the context against `regions`."""
-    _guard.regions, _guard.active = list(regions), True
+    """Check every access inside the context against `regions`; `install` must have been called."""
+    checked = interpreter._interpreter
+    checked.regions = list(regions)
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             # numpy warns about the NaN and infinity in a case's operands.
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:
-        _guard.regions, _guard.active = [], False
+        checked.regions = None

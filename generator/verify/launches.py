@@ -91,53 +91,52 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         return fit(m + ("m" in some), n + ("n" in some), k - ("k" in some))
 
     if loose:
-        yield replace(aligned, name="ragged", reason="all dimensions that may end within a tile do", sizes=odd(loose))
+        yield aligned.but("ragged", "all dimensions that may end within a tile do", sizes=odd(loose))
         ones = tuple(1 if d in loose else size for d, size in zip("mnk", aligned.sizes, strict=True))
-        yield replace(aligned, name="unit", reason="a dimension of 1 is a constant to Triton", sizes=fit(*ones))
+        yield aligned.but("unit", "a dimension of 1 is a constant to Triton", sizes=fit(*ones))
     if v.masking == "auto" and v.traits.tiled and not v.loading.descriptors:
         # Each dimension has code of its own for whole tiles.
         for some in ("m", "n", "k", "mn", "mk", "nk"):
             label = " and ".join(some.upper())
-            yield replace(aligned, name=f"ragged-{some}", reason=f"{label} end within a tile", sizes=odd(some))
+            yield aligned.but(f"ragged-{some}", f"{label} end within a tile", sizes=odd(some))
     if not v.loading.descriptors:
-        reason = "no address and no stride is a multiple of 16"
-        yield replace(aligned, name="unaligned", reason=reason, padded=True, unaligned=True)
-    yield replace(aligned, name="wide", reason="offsets pass 2**31 elements", huge="c")
+        yield aligned.but("unaligned", "no address and no stride is a multiple of 16", padded=True, unaligned=True)
+    yield aligned.but("wide", "offsets pass 2**31 elements", huge="c")
     lines = "k" if v.layout.a == "column" else "m"
     if lines in loose:
         two = tuple(2 if d == lines else size for d, size in zip("mnk", aligned.sizes, strict=True))
-        yield replace(aligned, name="wide-stride", reason="a stride passes 2**31 elements", sizes=fit(*two), huge="a")
+        yield aligned.but("wide-stride", "a stride passes 2**31 elements", sizes=fit(*two), huge="a")
     if v.batch == "strided":
         yield from _batches(v, aligned)
     if v.products.divided:
         total = sizes_of(v, aligned)["T"]
-        yield replace(aligned, name="groups-one", reason="G = 1 is a constant to Triton", ends=(total,))
+        yield aligned.but("groups-one", "G = 1 is a constant to Triton", ends=(total,))
         if v.products.divided == "M" and not v.loading.descriptors:
-            yield replace(aligned, name="groups-named", reason="rows of A are named", named=True)
+            yield aligned.but("groups-named", "rows of A are named", named=True)
         if v.products.divided == "M":
-            yield replace(aligned, name="groups-scattered", reason="rows of C are named", scattered=True)
-        yield replace(aligned, name="groups-many", reason="more groups than lanes of a warp", ends=(total,) * 48)
+            yield aligned.but("groups-scattered", "rows of C are named", scattered=True)
+        yield aligned.but("groups-many", "more groups than lanes of a warp", ends=(total,) * 48)
     if "strided" in (v.layout.a, v.layout.b, v.layout.c):
-        yield replace(aligned, name="strided-columns", reason="strided operands, column after column", strided="column")
-        yield replace(aligned, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
+        yield aligned.but("strided-columns", "strided operands, column after column", strided="column")
+        yield aligned.but("strided-gaps", "no stride of a strided operand is 1", strided="gaps")
     shapes = {operand.shape for operand in v.epilogue.operands}
     if shapes - {SCALAR}:
         other = "bf16" if plain == "fp32" else "fp32"
-        yield replace(aligned, name="operands", reason=f"the epilogue's operands in {other}", operand_type=other)
+        yield aligned.but("operands", f"the epilogue's operands in {other}", operand_type=other)
     if SCALAR in shapes:
-        yield replace(aligned, name="scalar-tensor", reason="a scalar as a tensor", scalar_tensor=True)
-        reason = "a scalar as a tensor on another device"
-        yield replace(aligned, name="scalar-elsewhere", reason=reason, scalar_tensor=True, scalar_elsewhere=True)
+        yield aligned.but("scalar-tensor", "a scalar as a tensor", scalar_tensor=True)
+        yield aligned.but(
+            "scalar-elsewhere", "a scalar as a tensor on another device", scalar_tensor=True, scalar_elsewhere=True
+        )
 
 
 def _batches(v: Variant, aligned: Case) -> Iterator[Case]:
     if v.traits.walks_tiles:
         # Elsewhere the number of matrices is no argument.
-        yield replace(aligned, name="batch-one", reason="a batch of one is a constant to Triton", batch=1)
-    yield replace(aligned, name="batch-wide", reason="offsets pass 2**31 elements from matrix to matrix", apart="c")
-    reason = "a stride from matrix to matrix passes 2**31 elements"
-    yield replace(aligned, name="batch-wide-stride", reason=reason, apart="a", batch=2)
+        yield aligned.but("batch-one", "a batch of one is a constant to Triton", batch=1)
+    yield aligned.but("batch-wide", "offsets pass 2**31 elements from matrix to matrix", apart="c")
+    yield aligned.but("batch-wide-stride", "a stride from matrix to matrix passes 2**31 elements", apart="a", batch=2)
     if not v.loading.descriptors:
-        yield replace(aligned, name="batch-repeats", reason="a stride of 0 between matrices", repeated="b")
+        yield aligned.but("batch-repeats", "a stride of 0 between matrices", repeated="b")
         unaligned = replace(aligned, padded=True, unaligned=True, interleaved=True)
-        yield replace(unaligned, name="batch-unaligned", reason="matrices that lie between each other's lines")
+        yield unaligned.but("batch-unaligned", "matrices that lie between each other's lines")
