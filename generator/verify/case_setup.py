@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -49,29 +49,22 @@ _LARGEST_MARGIN = 1 << 18
 class Setup:
     """The arguments of a launcher; `tensors` are those behind A and B, and `scalars` the ones that are Python numbers.
 
-    `outputs` are the caller's tensors for results other than `out`. If `out`'s values are read, `before` is a copy of
-    them, and `c` what each row of the product reads of them.
+    `outputs` are the caller's tensors for results, `out` first. If `out`'s values are read, `before` is a copy of them,
+    and `c` what each row of the product reads of them.
     """
 
     a: PoisonedOperand
     b: PoisonedOperand
-    out: PoisonedOperand | None
     tensors: dict[str, PoisonedOperand]
-    scalars: dict[str, float]
-    outputs: dict[str, PoisonedOperand]
+    scalars: dict[str, float] = field(default_factory=dict)
+    outputs: dict[str, PoisonedOperand] = field(default_factory=dict)
     c: torch.Tensor | None = None
     before: torch.Tensor | None = None
 
     @property
-    def written(self) -> list[PoisonedOperand]:
-        """The result tensors that the caller supplies."""
-        return [*([] if self.out is None else [self.out]), *self.outputs.values()]
-
-    @property
     def results(self) -> dict[str, torch.Tensor]:
         """The result tensors that the caller supplies, by the launcher's keywords."""
-        given = {name: operand.view for name, operand in self.outputs.items()}
-        return given if self.out is None else {"out": self.out.view, **given}
+        return {name: operand.view for name, operand in self.outputs.items()}
 
     @property
     def read(self) -> dict[str, torch.Tensor | float]:
@@ -190,11 +183,11 @@ class _Builder:
             given.append(described.scatter)
             recipes["scatter"] = partial(self.draw.named_rows, count=self.sizes["S"], once=True)
         tensors = {x.name: self.write(self.tensor(x), recipes[x.name]) for x in given}
-        out = None
+        setup = Setup(tensors.pop("a"), tensors.pop("b"), tensors)
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
-            out = self.result(described.out)
-        setup = Setup(tensors.pop("a"), tensors.pop("b"), out, tensors, {}, {})
-        if out is not None and described.reads_out:
+            setup.outputs["out"] = self.result(described.out)
+        if described.reads_out:
+            out = setup.outputs["out"]
             self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
             if self.case.beta_zero and out.view.dtype.is_floating_point:
                 out.view[..., ::2] = _infinity(out.view.dtype)

@@ -119,7 +119,7 @@ class Interpreter(Machine):
     def running(self, setup: Setup) -> Iterator[None]:
         region = self.guard.Region.of
         read = [region(operand.name, operand.view) for operand in setup.inputs]
-        self.outputs = [(each.view, region(each.name, each.view, writable=True)) for each in setup.written]
+        self.outputs = [(each.view, region(each.name, each.view, writable=True)) for each in setup.outputs.values()]
 
         def register(tensor: torch.Tensor) -> None:
             self.outputs.append((tensor, self.guard.allow("a tensor of the launcher's", tensor)))
@@ -194,7 +194,7 @@ def run_case(
                 raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")
         # No byte may be written around the operands and the results.
         changed = [operand.changed() for operand in setup.inputs]
-        for fault in changed + [operand.margins_changed() for operand in setup.written]:
+        for fault in changed + [operand.margins_changed() for operand in setup.outputs.values()]:
             if fault is not None:
                 raise Fault(fault)
     except SHORT_OF_MEMORY as error:
@@ -314,7 +314,7 @@ def _tensor(x: Argument, setup: Setup, v: Variant, case: Case, result: object) -
         shape = (sizes["S"], *shape[1:])
     if not isinstance(result, torch.Tensor):
         raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
-    given = setup.out if x.name == "out" else setup.outputs.get(x.name)
+    given = setup.outputs.get(x.name)
     if given is not None and result.data_ptr() != given.view.data_ptr():
         raise Fault(f"the launcher returned another tensor than the `{x.name}` it was given")
     assert isinstance(x.dtype, str)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
@@ -30,8 +30,9 @@ from generator.verify.invalid_calls import (
     unsupported,
 )
 
-#: A word for what is wrong with an argument, the reason, words of the message, what makes it so (None: it is missing).
-_Wrong: TypeAlias = "tuple[str, str, tuple[str, ...], Callable[[Any], Any] | None, type[Exception]]"
+#: What makes an argument wrong (None: it is missing), and the exception that answers it.
+_Change: TypeAlias = "Callable[[Any], Any] | None"
+_Error: TypeAlias = "type[Exception]"
 
 
 def right_case(kernel: Kernel, row: int) -> Case:
@@ -43,7 +44,6 @@ def right_case(kernel: Kernel, row: int) -> Case:
 
 def right_call(setup: Setup, case: Case) -> Call:
     """The keywords of a valid call."""
-    assert setup.out is not None
     given: Call = {"a": setup.a.view, "b": setup.b.view, "config": case.row}
     return given | setup.results | setup.operands
 
@@ -52,11 +52,7 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
     """Every invalid call that `kernel` must refuse, each made from the valid call `case`."""
     described, sizes = call(kernel.variant), sizes_of(kernel.variant, case)
     for x in (described.a, described.b, *described.keywords, *described.optional, *described.results):
-        factor = x in (described.a, described.b)
-        for kind, reason, words, change, error in _wrong(x, x.sizes(sizes), described):
-            name = f"{kind}-{x.name}" if factor else f"{x.name}-{kind}"
-            spoil = _naming(x.name, change) if x in described.optional else changed(x.name, change)
-            yield Refusal(name, f"{x.name} {reason}", (x.name, *words), spoil, error)
+        yield from _wrong(x, x.sizes(sizes), described)
     yield from _factors(kernel, case)
     if kernel.variant.products.divided == "M":
         yield from _groups(kernel)
@@ -72,66 +68,68 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
         yield Refusal("cpu", reason, ("cpu",), lambda call: None, under=_no_interpreter)
 
 
-def _wrong(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iterator[_Wrong]:
+def _wrong(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iterator[Refusal]:
     """How an operand or a result of this shape is wrong by itself."""
     factor, result = x in (described.a, described.b), x in described.results
+
+    def wrong(kind: str, reason: str, words: Sequence[str], change: _Change, error: _Error = ValueError) -> Refusal:
+        name = f"{kind}-{x.name}" if factor else f"{x.name}-{kind}"
+        spoil = _naming(x.name, change) if x in described.optional else changed(x.name, change)
+        return Refusal(name, f"{x.name} {reason}", (x.name, *words), spoil, error)
+
     numbering = x.dtype == "int32" and x not in (*described.operands, *described.results) and not factor
     *front, last = shape or (1,)
     wider = str((*front, last + 1))
     if x in described.keywords:
-        yield "missing", "is missing", (), None, TypeError
+        yield wrong("missing", "is missing", (), None, TypeError)
     if x.number:
-        yield "two", "has two elements", ("(2,)",), lambda _: torch.ones(2), ValueError
+        yield wrong("two", "has two elements", ("(2,)",), lambda _: torch.ones(2))
         return
     if numbering or x is described.a:
-        yield "list", "is a list", ("list",), torch.Tensor.tolist, TypeError
+        yield wrong("list", "is a list", ("list",), torch.Tensor.tolist, TypeError)
     other = torch.int64 if numbering else torch.int32 if x.dtype is None else torch.float64
     word = str(other).removeprefix("torch.")
-    yield "dtype", f"is {word}", (word,), lambda t: t.float().to(other), TypeError
+    yield wrong("dtype", f"is {word}", (word,), lambda t: t.float().to(other), TypeError)
     if x is not described.a and not result:
-        yield "device", "is not on the device of a", ("meta",), lambda t: t.to("meta"), ValueError
+        yield wrong("device", "is not on the device of a", ("meta",), lambda t: t.to("meta"))
+    several = described.products.several and not described.products.divided
     if result:
-        yield from _wrong_result(x, shape, described)
+        yield from _wrong_result(x, shape, described, several=several, wrong=wrong)
     if factor:
-        if described.products.several and not described.products.divided:
-            yield "matrix", "is a single matrix", ("three dimensions", str(shape[1:])), lambda t: t[0], ValueError
+        if several:
+            yield wrong("matrix", "is a single matrix", ("three dimensions", str(shape[1:])), lambda t: t[0])
     elif x.layout:
-        yield "shape", "has one row more", (str((*front[:-1], front[-1] + 1, last)),), longer, ValueError
+        yield wrong("shape", "has one row more", (str((*front[:-1], front[-1] + 1, last)),), longer)
         if x in described.stored:
-            yield "columns", "has one column more", (wider,), lambda t: longer(t.mT).mT, ValueError
-            yield "empty", "has no rows", (str((*front[:-1], 0, last)),), lambda t: t[..., :0, :], ValueError
+            yield wrong("columns", "has one column more", (wider,), lambda t: longer(t.mT).mT)
+            yield wrong("empty", "has no rows", (str((*front[:-1], 0, last)),), lambda t: t[..., :0, :])
         elif front[1:] and not described.products.divided and not result:
-            yield "matrix", "is a single matrix", (str(shape[1:]),), lambda t: t[0], ValueError
+            yield wrong("matrix", "is a single matrix", (str(shape[1:]),), lambda t: t[0])
     else:
         if not numbering or (x is not described.rows and described.products.divided == "M"):
-            yield (
-                "shape",
-                "is too long",
-                (str((*front, last + 1)),),
-                lambda t: torch.cat([t, t[..., :1]], -1),
-                ValueError,
-            )
+            yield wrong("shape", "is too long", (wider,), lambda t: torch.cat([t, t[..., :1]], -1))
         if numbering:
-            yield "matrix", "is a matrix", (f"(1, {last})",), lambda t: t[None], ValueError
+            yield wrong("matrix", "is a matrix", (f"(1, {last})",), lambda t: t[None])
         if x.extents[-1] != "1":
-            yield "gaps", "is not contiguous", ("stride",), lambda t: t.repeat_interleave(2, -1)[..., ::2], ValueError
+            yield wrong("gaps", "is not contiguous", ("stride",), lambda t: t.repeat_interleave(2, -1)[..., ::2])
     if x.layout in ("row", "column") and x is not described.out_scale:
-        yield "layout", f"is not {x.layout}-major", ("stride",), other_layout, ValueError
+        yield wrong("layout", f"is not {x.layout}-major", ("stride",), other_layout)
 
 
-def _wrong_result(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iterator[_Wrong]:
-    """How it shares addresses with itself, or is missing."""
+def _wrong_result(
+    x: Argument, shape: tuple[int, ...], described: ContractCall, *, several: bool, wrong: Callable[..., Refusal]
+) -> Iterator[Refusal]:
+    """How a result shares addresses with itself, or is missing."""
     if x is described.out and described.reads_out:
-        yield "missing", "is missing, but the epilogue reads it", (), None, ValueError
+        yield wrong("missing", "is missing, but the epilogue reads it", (), None)
     if x.layout:
-        yield "overlap", "has elements that share addresses", (), overlapping, ValueError
-    if described.products.several and not described.products.divided:
-        yield "repeated", "is one for all matrices", ("overlap",), lambda t: t[:1].expand_as(t), ValueError
+        yield wrong("overlap", "has elements that share addresses", (), overlapping)
+    if several:
+        yield wrong("repeated", "is one for all matrices", ("overlap",), lambda t: t[:1].expand_as(t))
     if x is described.out and min(shape[-2:]) > 1:
-        yield "crowded", "has lines that overlap the next one in one element", (), crowded, ValueError
-        if described.products.several and not described.products.divided:
-            reason = "has matrices that overlap the next one in one element"
-            yield "near", reason, ("overlap",), too_near, ValueError
+        yield wrong("crowded", "has lines that overlap the next one in one element", (), crowded)
+        if several:
+            yield wrong("near", "has matrices that overlap the next one in one element", ("overlap",), too_near)
 
 
 def _factors(kernel: Kernel, case: Case) -> Iterator[Refusal]:
@@ -189,7 +187,7 @@ def _groups(kernel: Kernel) -> Iterator[Refusal]:
     yield Refusal("matrix-b", "b is a single matrix", words, changed("b", lambda b: b[0]))
 
 
-def _naming(name: str, wrong: Callable[[Any], Any] | None, *, without: str = "") -> Callable[[Call], None]:
+def _naming(name: str, wrong: _Change, *, without: str = "") -> Callable[[Call], None]:
     """Names the rows of a, or of out, in their order, as `wrong` changes it; an operand `without` is not given."""
     assert wrong is not None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
-import re
 import sys
 import tokenize
 import unicodedata
@@ -25,9 +24,8 @@ _PACKAGES = frozenset({"torch", "triton"})
 _MORE = {"torchao_weights.py": {"torchao"}}
 #: The modules of Python's standard library.
 _STANDARD = sys.stdlib_module_names
-#: The control characters of ASCII. A carriage return alone ends a line for Python, but not in all editors.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 #: Controls, bidirectional marks and other characters that have no glyph, parts of pairs, and the line ends of Unicode.
+#: A carriage return alone ends a line for Python, but not in all editors.
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _READ = "a kernel reads every operand and its strides"
 _WAITED = "a step waits for its product where the matrix unit reads registers"
@@ -118,12 +116,8 @@ def _edited(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str
 
 def _hidden(text: str) -> Iterator[tuple[str, str, str]]:
     """A failure if a character is a control, or has no glyph: it could make code look like other code."""
-    if text.isascii():
-        found = _CONTROL.search(text)
-        place = found.start() if found else None
-    else:
-        hidden = (place for place, c in enumerate(text) if c not in "\n\t" and unicodedata.category(c) in _HIDDEN)
-        place = next(hidden, None)
+    hidden = (place for place, c in enumerate(text) if c not in "\n\t" and unicodedata.category(c) in _HIDDEN)
+    place = None if text.replace("\n", "").replace("\t", "").isprintable() else next(hidden, None)
     if place is not None:
         line = text.count("\n", 0, place) + 1
         yield "characters", _REFUSED, f"line {line} has the control character U+{ord(text[place]):04X}"

@@ -181,7 +181,7 @@ class _Work:
         setup = prepare(kernel, case, self.machine.device)
         call = right_call(setup, case)
         refusal.spoil(call)
-        spoilt = {name: call.get(name) for name in setup.results}
+        spoilt = {name: call.get(name) for name in setup.outputs}
         try:
             # `running` lets nothing be written: the refusal comes before the launch.
             taking = contextlib.nullcontext() if refusal.in_memory else taken_for_memory(module)
@@ -195,7 +195,7 @@ class _Work:
             return f"raised {describe(error)}; expected {refusal.error.__name__}"
         else:
             return f"was accepted; expected {refusal.error.__name__} with {', '.join(refusal.words)}"
-        for name, operand in zip(setup.results, setup.written, strict=True):
+        for name, operand in setup.outputs.items():
             if spoilt[name] is not None and operand.changed() is not None:
                 return f"wrote to {name} before it refused"
         # A file that stands alone has no siblings.
