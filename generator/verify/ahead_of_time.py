@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
@@ -30,11 +29,11 @@ from generator.emit import manifest_reader
 from generator.emit.apply import MANIFEST
 from generator.emit.loading import library_module, load_family
 from generator.language.errors import CallError
-from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 from generator.runtime.prepare import several
+from generator.verify.offered_rows import claimed_device
 from generator.verify.specialise import claimed
 
 
@@ -123,25 +122,20 @@ def why_none_on(kernels: Sequence[Kernel], device: Device) -> str | None:
 @contextmanager
 def standing_in_for(device: Device) -> Iterator[None]:
     """Within, torch and Triton find one GPU, the device, on which nothing can run."""
-    major, minor = divmod(TARGETS[device.target].capability, 10)
-    properties = SimpleNamespace(
-        name=device.name,
-        major=major,
-        minor=minor,
-        multi_processor_count=device.multiprocessors,
-        shared_memory_per_multiprocessor=device.shared_memory,
+    told = {
+        "multi_processor_count": device.multiprocessors,
+        "shared_memory_per_multiprocessor": device.shared_memory,
         # CUDA keeps 1 KiB of a multiprocessor for each program.
-        shared_memory_per_block_optin=device.shared_memory - 1024,
+        "shared_memory_per_block_optin": device.shared_memory - 1024,
         # Kilohertz, with two transfers of the bus in a cycle of the memory.
-        clock_rate=device.clock,
-        memory_clock_rate=device.memory / 2000,
-        memory_bus_width=8,
-    )
+        "clock_rate": device.clock,
+        "memory_clock_rate": device.memory / 2000,
+        "memory_bus_width": 8,
+    }
     with (
         claimed(device.target),
+        claimed_device(device.target, device.name, **told),
         patch.object(torch.cuda, "_lazy_init", lambda: None),
         patch.object(torch.cuda, "device", lambda device: nullcontext()),
-        patch.object(torch.cuda, "get_device_name", lambda device=None: properties.name),
-        patch.object(torch.cuda, "get_device_properties", lambda device=None: properties),
     ):
         yield

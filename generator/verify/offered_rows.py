@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -17,15 +18,19 @@ from generator.verify.manifest_configurations import configuration_of, takes
 
 
 @contextmanager
-def claimed_device(target: str) -> Iterator[None]:
-    """Make torch report that the current device is a GPU of the target, whether or not a GPU is present."""
+def claimed_device(target: str, name: str = "", **told: int | float) -> Iterator[None]:
+    """Make torch report that the current device is a GPU of the target, whether or not a GPU is present.
+
+    `name` is the device's, by default the target; `told` are further properties, or other ones.
+    """
     found = TARGETS[target]
     major, minor = divmod(found.capability, 10)
     memory = dict.fromkeys(("shared_memory_per_block", "shared_memory_per_block_optin"), found.shared_memory)
-    properties = SimpleNamespace(major=major, minor=minor, gcnArchName=target, multi_processor_count=1, **memory)
+    known: dict[str, Any] = {"name": name or target, "multi_processor_count": 1, **memory, **told}
+    properties = SimpleNamespace(major=major, minor=minor, gcnArchName=target, **known)
     with (
         patch.object(torch.cuda, "current_device", lambda: 0),
-        patch.object(torch.cuda, "get_device_name", lambda device=None: target),
+        patch.object(torch.cuda, "get_device_name", lambda device=None: properties.name),
         patch.object(torch.cuda, "get_device_properties", lambda device=None: properties),
         patch.object(torch.version, "hip", "claimed" if found.vendor == "amd" else None),
     ):

@@ -78,26 +78,6 @@ class NotLaunched(Exception):
     """The launcher came to another number of launches than it should."""
 
 
-_captured: list[Specialisation] = []
-_entered: list[object] = []
-
-
-@contextmanager
-def _device_of(tensor: object) -> Iterator[None]:
-    """Stands for torch.cuda.device_of, which does nothing for what is on no GPU."""
-    _entered.append(tensor)
-    try:
-        yield
-    finally:
-        _entered.pop()
-
-
-def _capture(
-    self: Any, key: Any, signature: Any, device: Any, constants: Any, options: Any, known: Any, warmup: Any
-) -> None:
-    _captured.append(Specialisation(self, signature, constants, known, dict(options.__dict__), bool(_entered)))
-
-
 @contextmanager
 def claimed(target: str) -> Iterator[None]:
     """Within, Triton and torch find one GPU of the target, which cannot run anything."""
@@ -112,17 +92,32 @@ def claimed(target: str) -> Iterator[None]:
 
 
 @contextmanager
-def _no_device(target: str) -> Iterator[None]:
-    """Within, launches for `target` are captured, and launchers take operands that are on no GPU, and find it there."""
-    _captured.clear()
+def _captured(target: str) -> Iterator[list[Specialisation]]:
+    """Within, launches for `target` are put in the list, and launchers take operands that are on no GPU."""
+    captured: list[Specialisation] = []
+    entered: list[object] = []
+
+    @contextmanager
+    def device_of(tensor: object) -> Iterator[None]:
+        entered.append(tensor)
+        try:
+            yield
+        finally:
+            entered.pop()
+
+    def capture(
+        self: Any, key: Any, signature: Any, device: Any, constants: Any, options: Any, known: Any, warmup: Any
+    ) -> None:
+        captured.append(Specialisation(self, signature, constants, known, dict(options.__dict__), bool(entered)))
+
     with (
         claimed(target),
-        patch.object(torch.cuda, "device_of", _device_of),
-        patch.object(JITFunction, "_do_compile", _capture),
+        patch.object(torch.cuda, "device_of", device_of),
+        patch.object(JITFunction, "_do_compile", capture),
         triton.knobs.runtime.scope(),
     ):
         triton.knobs.runtime.interpret = True
-        yield
+        yield captured
 
 
 def specialise(module: ModuleType, kernel: Kernel, launch: CompiledLaunch, target: str) -> tuple[Specialisation, ...]:
@@ -131,10 +126,9 @@ def specialise(module: ModuleType, kernel: Kernel, launch: CompiledLaunch, targe
     Raises what the launcher raises.
     """
     setup = prepare(kernel, launch.case, torch.device("meta"))
-    with _no_device(target):
-        with taken_for_memory(module):
-            module.gemm(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=launch.row)
-        expected = 1 + kernel.variant.traits.twice
-        if len(_captured) != expected:
-            raise NotLaunched(f"the launcher came to {len(_captured)} launches, expected {expected}")
-        return tuple(_captured)
+    with _captured(target) as captured, taken_for_memory(module):
+        module.gemm(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=launch.row)
+    expected = 1 + kernel.variant.traits.twice
+    if len(captured) != expected:
+        raise NotLaunched(f"the launcher came to {len(captured)} launches, expected {expected}")
+    return tuple(captured)
