@@ -32,7 +32,7 @@ import torch
 import triton
 
 from generator.plan.devices import DEVICES, slug
-from generator.verify.cubin_operands import dtype_of
+from generator.verify.cubin_package import dtype_of
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Microseconds of the host that a launch may take.

@@ -18,8 +18,7 @@ from generator.plan.devices import DEVICES
 from generator.runtime import memoryless
 from generator.verify.ahead_of_time import ProductSizes, standing_in_for
 from generator.verify.cubin_launches import Unpackable, image_of
-from generator.verify.cubin_operands import dtype_of
-from generator.verify.cubin_package import compiled_package
+from generator.verify.cubin_package import compiled_package, dtype_of
 from tests.helpers.emit.cubins import Built, fake_driver, hashed, of_kind
 from tests.helpers.support import forget
 from tests.helpers.verify.rendered import rendered
