@@ -32,7 +32,7 @@ BOUNDS = {
     "runtime": 8637,
     "cost": 728,
     "problem": 1977,
-    "verify": 7227,
+    "verify": 7072,
     "bounds": 5496,
     "bench": 3599,
     "tune": 3478,
