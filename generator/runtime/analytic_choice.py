@@ -39,13 +39,7 @@ class Costs:
     choose: Callable[..., Choice | None]
 
     def __init__(
-        self,
-        common: Common,
-        own: Own,
-        not_for: NotFor,
-        *,
-        batched: bool = False,
-        typical_m: Sequence[int] = (),
+        self, common: Common, own: Own, not_for: NotFor, *, batched: bool = False, typical_m: Sequence[int] = ()
     ) -> None:
         self.common, self.own, self.not_for = common, own, not_for
         self.batched, self.typical_m = batched, typical_m

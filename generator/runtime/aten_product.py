@@ -89,12 +89,7 @@ class AtenProducts:
     #: at most: 10 to 40 µs were measured beside an H100.
     HOST = 40e-6
 
-    def __init__(
-        self,
-        contracts: Mapping[str, AtenOperator],
-        measured: Measured,
-        rules: Rules,
-    ) -> None:
+    def __init__(self, contracts: Mapping[str, AtenOperator], measured: Measured, rules: Rules) -> None:
         self.contracts, self.measured, self.rules = contracts, measured, rules
 
     def chosen(self, function: Function, given: Operands) -> Run | None:

@@ -16,16 +16,7 @@ from torch import Tensor
 from . import private, registration
 from .call import Call
 from .combined import DOTS, ROUTE, SPREAD, SUM
-from .launch import (
-    Repeat,
-    distinct,
-    in_forward_mode,
-    name_contract,
-    registering,
-    remember,
-    signature_of,
-    started,
-)
+from .launch import Repeat, distinct, in_forward_mode, name_contract, registering, remember, signature_of, started
 from .launchable import written
 from .operators import NO_TRANSFORM, requiring
 from .private import as_plain, refuse_tangents

@@ -149,17 +149,7 @@ def experts_of(index_ptr, pair, pairs, K, E, stride_it, stride_ij):  # type: ign
 
 @triton.jit  # type: ignore[untyped-decorator]
 def route_kernel(  # type: ignore[no-untyped-def]
-    index_ptr,
-    offsets_ptr,
-    rows_ptr,
-    order_ptr,
-    places_ptr,
-    T,
-    K,
-    E,
-    stride_it,
-    stride_ij,
-    BLOCK: tl.constexpr,
+    index_ptr, offsets_ptr, rows_ptr, order_ptr, places_ptr, T, K, E, stride_it, stride_ij, BLOCK: tl.constexpr
 ):
     """The pairs of one expert, behind those of all before it; the last program has those without an expert."""
     expert, pairs = tl.program_id(0), T * K

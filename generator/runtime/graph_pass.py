@@ -22,16 +22,7 @@ from .launch import added
 from .launchable import surely
 from .operators import Operator
 from .registration import NAMESPACE, Signature, operator
-from .torch_products import (
-    SCALE,
-    Applied,
-    Installed,
-    Matrices,
-    Report,
-    TorchProduct,
-    addend,
-    word_of,
-)
+from .torch_products import SCALE, Applied, Installed, Matrices, Report, TorchProduct, addend, word_of
 
 aten: Any = torch.ops.aten
 #: A node of a graph, whose arguments may be anything.

@@ -23,17 +23,7 @@ from triton import knobs
 
 from . import private, registration
 from .call import index_of
-from .launch import (
-    Config,
-    Function,
-    Operands,
-    Result,
-    added,
-    in_forward_mode,
-    name_contract,
-    registering,
-    within,
-)
+from .launch import Config, Function, Operands, Result, added, in_forward_mode, name_contract, registering, within
 from .private import constant, count_modes, is_tracing, transforming
 from .registration import NAMESPACE, Signature, operator
 
