@@ -11,6 +11,7 @@ of experts.
 # pyright: reportArgumentType=false
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,38 +215,30 @@ class _Floating(Operand):
     masks = False
 
 
+def _launch(
+    kernel: Any, grid: Callable[..., tuple[int, ...]], values: Callable[..., tuple[Any, ...]], **options: Any
+) -> tuple[Launch]:
+    """The launch of a kernel, with values of its parameters in their order, but for those of a configuration."""
+    return (Launch(kernel, grid, lambda **known: {**dict(zip(kernel.arg_names, values(**known))), **options}),)
+
+
 _INDEX = Operand("index", "T K", torch.int32)
 _WEIGHTS = _Floating("weights", "T K", absent="T")
 
-# With `enable_fp_fusion`, a product and a sum in one instruction would be rounded once.
+# A product and a sum in one instruction would be rounded once.
+_UNFUSED = {"enable_fp_fusion": False}
 SUM = Combination(
     BLOCKS,
     operands=(_Floating("y", "R N"), _INDEX, _WEIGHTS),
     results=(Like("out", "T N", like="y"),),
-    launches=(
-        Launch(
-            sum_kernel,
-            grid=lambda T, N, BLOCK_N, **_: (T * cdiv(N, BLOCK_N),),
-            arguments=lambda y, index, weights, out, N, K, R, **_: {
-                "y_ptr": y,
-                "index_ptr": index,
-                "weights_ptr": weights,
-                "out_ptr": out,
-                "N": N,
-                "K": K,
-                "R": R,
-                "stride_ym": y.stride(0),
-                "stride_yn": y.stride(1),
-                "stride_it": index.stride(0),
-                "stride_ij": index.stride(1),
-                "stride_wt": stride(weights, 0),
-                "stride_wj": stride(weights, 1),
-                "stride_om": out.stride(0),
-                "stride_on": out.stride(1),
-                "INDEX": index_type(y, index, weights, out),
-                "enable_fp_fusion": False,
-            },
+    launches=_launch(
+        sum_kernel,
+        lambda T, N, BLOCK_N, **_: (T * cdiv(N, BLOCK_N),),
+        lambda y, index, weights, out, N, K, R, **_: (
+            *(y, index, weights, out, N, K, R, *y.stride(), *index.stride()),
+            *(stride(weights, 0), stride(weights, 1), *out.stride(), index_type(y, index, weights, out)),
         ),
+        **_UNFUSED,
     ),
     choose=_of_columns,
 )
@@ -260,27 +253,14 @@ SPREAD = Combination(
         _WEIGHTS,
     ),
     results=(Like("of_y", "R N", unit=1, like="grad"),),
-    launches=(
-        Launch(
-            spread_kernel,
-            grid=lambda R, N, BLOCK_N, **_: (R * cdiv(N, BLOCK_N),),
-            arguments=lambda grad, order, ends, weights, of_y, N, K, **_: {
-                "grad_ptr": grad,
-                "order_ptr": order,
-                "ends_ptr": ends,
-                "weights_ptr": weights,
-                "out_ptr": of_y,
-                "N": N,
-                "K": K,
-                "stride_gm": grad.stride(0),
-                "stride_gn": grad.stride(1),
-                "stride_wt": stride(weights, 0),
-                "stride_wj": stride(weights, 1),
-                "stride_om": of_y.stride(0),
-                "INDEX": index_type(grad, weights, of_y),
-                "enable_fp_fusion": False,
-            },
+    launches=_launch(
+        spread_kernel,
+        lambda R, N, BLOCK_N, **_: (R * cdiv(N, BLOCK_N),),
+        lambda grad, order, ends, weights, of_y, N, K, **_: (
+            *(grad, order, ends, weights, of_y, N, K, *grad.stride()),
+            *(stride(weights, 0), stride(weights, 1), of_y.stride(0), index_type(grad, weights, of_y)),
         ),
+        **_UNFUSED,
     ),
     choose=_of_columns,
 )
@@ -288,28 +268,14 @@ DOTS = Combination(
     BLOCKS,
     operands=(_Floating("grad", "T N"), _Floating("y", "R N"), _INDEX, _Floating("weights", "T K")),
     results=(Like("of_weights", "T K", unit=1, like="weights"),),
-    launches=(
-        Launch(
-            dots_kernel,
-            grid=lambda T, K, **_: (T * K,),
-            arguments=lambda grad, y, index, of_weights, N, K, R, **_: {
-                "grad_ptr": grad,
-                "y_ptr": y,
-                "index_ptr": index,
-                "out_ptr": of_weights,
-                "N": N,
-                "K": K,
-                "R": R,
-                "stride_gm": grad.stride(0),
-                "stride_gn": grad.stride(1),
-                "stride_ym": y.stride(0),
-                "stride_yn": y.stride(1),
-                "stride_it": index.stride(0),
-                "stride_ij": index.stride(1),
-                "INDEX": index_type(grad, y, index),
-                "enable_fp_fusion": False,
-            },
+    launches=_launch(
+        dots_kernel,
+        lambda T, K, **_: (T * K,),
+        lambda grad, y, index, of_weights, N, K, R, **_: (
+            *(grad, y, index, of_weights, N, K, R, *grad.stride(), *y.stride(), *index.stride()),
+            index_type(grad, y, index),
         ),
+        **_UNFUSED,
     ),
     # Always the same number of lanes for the same N.
     choose=_of_columns,
@@ -324,22 +290,12 @@ ROUTE = Call(
         Operand("order", "T*K", torch.int32, unit=0),
         Operand("places", "T K", torch.int32, unit=1),
     ),
-    launches=(
-        Launch(
-            route_kernel,
-            grid=lambda E, **_: (E + 1,),
-            arguments=lambda index, offsets, rows, order, places, T, K, E, **_: {
-                "index_ptr": index,
-                "offsets_ptr": offsets,
-                "rows_ptr": rows,
-                "order_ptr": order,
-                "places_ptr": places,
-                "T": T,
-                "K": K,
-                "E": E,
-                "stride_it": index.stride(0),
-                "stride_ij": index.stride(1),
-            },
+    launches=_launch(
+        route_kernel,
+        lambda E, **_: (E + 1,),
+        lambda index, offsets, rows, order, places, T, K, E, **_: (
+            *(index, offsets, rows, order, places),
+            *(T, K, E, *index.stride()),
         ),
     ),
 )
