@@ -51,7 +51,6 @@ def runtime_modules(family: Family) -> tuple[str, ...]:
     reasons = {
         "autograd": bool(family.gradients),
         "differentiable": bool(family.gradients),
-        "recorded": bool(family.gradients),
         "chains": bool(views),
         "selected_rows": bool(family.gradients) and any("absent=" in host.text for host in hosts),
         "measured_choice": bool(family.measured),

@@ -26,14 +26,14 @@ import copy
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor
 
 from . import private
-from .launch import Operands, Repeat, added, remember, signature_of
-from .operators import Operator
+from .launch import Config, Operands, Repeat, Result, added, remember, signature_of
+from .operators import Operator, without_sum
 from .rows import rows_of
 
 # Families without operands that select rows lack the module; torch cannot trace an import.
@@ -41,35 +41,28 @@ selected_rows = added("selected_rows")
 placed = selected_rows and selected_rows.placed
 
 
-class Autograd(NamedTuple):
-    """What torch calls for the gradients of a contract.
-
-    `backward` returns a gradient, or None, for each of the arguments of the contract's operator, and `setup` is the
-    `setup_context` of `torch.library.register_autograd`. `save` is the same for `a`, `b` and the other operands, of
-    a layer if the last argument says so.
-    """
-
-    backward: Callable[..., tuple[Tensor | None, ...]]
-    setup: Callable[[Any, tuple[Any, ...], Any], None]
-    save: Callable[[Any, Tensor, Tensor, Operands, Any, bool], None]
-
-
+#: What `autograd` returns.
+_Functions: TypeAlias = tuple[Callable[..., tuple[Tensor | None, ...]], Callable[..., None], Callable[..., None]]
 #: Made once for each contract, of which threads may have made two objects: the operator of a chain is registered once.
-_made: dict[str, Autograd] = {}
+_made: dict[str, _Functions] = {}
 
 
-def autograd(contract: Operator) -> Autograd:
-    """What torch calls for the gradients of a contract, for a thread that holds `registering`."""
+def autograd(contract: Operator) -> _Functions:
+    """What torch calls for the gradients of a contract, for a thread that holds `registering`: three functions.
+
+    The first one, `backward`, returns a gradient, or None, for each of the arguments of the contract's operator. The
+    second one is the `setup_context` of `torch.library.register_autograd`. The third one is the same for `a`, `b` and
+    the other operands, of a layer if the last argument says so.
+    """
     if contract.name not in _made:
         _made[contract.name] = _functions(contract)
     return _made[contract.name]
 
 
-def _functions(contract: Operator) -> Autograd:
-    """What `autograd` returns."""
+def _functions(contract: Operator) -> _Functions:
     gradient: Mapping[str, Any] = contract.gradient or {}
     signature = contract.signature
-    chain = importlib.import_module(".chains", __package__).chain(contract) if "chain" in gradient else None
+    chain = importlib.import_module(".chains", __package__).Chain(contract) if "chain" in gradient else None
     # Found here, because torch cannot trace the import of a kernel.
     products = {x: contract.function(gradient[x][0]) for x in ("a", "b")}
     places, results, symmetric = signature.places, signature.results, gradient.get("symmetric")
@@ -246,7 +239,65 @@ def _functions(contract: Operator) -> Autograd:
 
         return again
 
-    return Autograd(backward, setup, save)
+    return backward, setup, save
+
+
+def recorder(contract: Operator) -> Callable[..., Result]:
+    """A function that calls a contract with gradients, and records the call for its backward pass.
+
+    That is by a function of torch's own for each contract: an operator takes several times as long. It is for calls
+    that are not traced, transformed or seen by a mode. It raises what the contract's kernels raise.
+    """
+    entry = contract.gradient or {}
+    if "saving" in entry:
+        saving = contract.function(entry["saving"])
+        return lambda a, b, out, config, operands, of_layer: without_sum(
+            saving.recorded(a, b, config, operands, of_layer=of_layer, out=out)
+        )
+    signature, direct = contract.signature, contract.direct
+    backward, _, save = autograd(contract)
+
+    class Recorded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor, b: Tensor, *arguments: Any) -> Result:
+            # The tensors among the operands are arguments of their own, for torch.
+            *_, config, out, operands, of_layer = arguments
+            product = (rows_of(a), b.t()) if of_layer else (a, b)
+            found = direct(*product, out, config, operands)
+            if out is not None:
+                ctx.mark_dirty(out)
+            save(ctx, a, b, operands, found, of_layer)
+            ctx.leading = leading = a.shape[:-1] if of_layer and a.dim() > 2 else None
+            if leading is not None:
+                result, *others = found if isinstance(found, tuple) else (found,)
+                # No view, so that it can be changed in place.
+                result = torch.ops.aten._unsafe_view(result, (*leading, result.shape[-1]))
+                found = (result, *others) if others else result
+            return found
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+            out, *others = gradients
+            rows = rows_of(out) if ctx.of_layer and out is not None else out
+            of_a, of_b, *found = backward(ctx, rows, *others)
+            of_out = None
+            if ctx.of_layer:
+                of_b = None if of_b is None else of_b.mT
+                if of_a is not None and ctx.leading is not None:
+                    of_a = of_a.reshape(*ctx.leading, of_a.shape[1])
+            elif out is not None and ctx.needs_input_grad[-3]:
+                # Of what an `out` held, whose rows the call has filled that `scatter` names.
+                of_out = selected_rows.unfilled(out, *ctx.filled)
+            return of_a, of_b, *found, of_out, None, None
+
+    # Outside transforms of torch.func, for which the documented one looks at every argument.
+    apply: Any = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
+
+    def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, of_layer: bool) -> Result:
+        found: Result = apply(*signature.packed(a, b, operands), config, out, operands, of_layer)
+        return found
+
+    return call
 
 
 def _transposed(call: Repeat) -> Repeat:

@@ -304,11 +304,11 @@ class Call:
             written(*(given.get(each.name) for each in self.results))
         return plan.result
 
-    def start(self, plan: Plan, launch: Callable[[], Any] | None = None) -> Any:
-        """Launch a plan on the current device, by `launch` or as Triton does; return what that returns."""
+    def start(self, plan: Plan) -> list[Any]:
+        """Launch a plan on the current device; return what Triton returns for each launch."""
         for name in self.cleared:
             plan.results[name].zero_()
-        launched = launch() if launch else [each.kernel[each.grid](**each.arguments) for each in plan.launches]
+        launched = [each.kernel[each.grid](**each.arguments) for each in plan.launches]
         for reduction in self.reduced:
             reduction.fill(plan)
         return launched

@@ -40,7 +40,7 @@ class Differentiable(Operator):
     @functools.cached_property
     def recorder(self) -> Callable[..., Result]:
         """What calls the contract and records its gradient."""
-        return importlib.import_module(".recorded", __package__).recorder(self)  # type: ignore[no-any-return]
+        return importlib.import_module(".autograd", __package__).recorder(self)  # type: ignore[no-any-return]
 
     @constant
     def register(self) -> bool:
@@ -94,7 +94,7 @@ class Differentiable(Operator):
         of_layer: bool = False,
         out: Tensor | None = None,
     ) -> Result:
-        """A call that a function of torch's records, without an operator (`recorded`)."""
+        """A call that a function of torch's records, without an operator (`autograd.recorder`)."""
         self.check(operands)
         try:
             return self.recorder(a, b, out, config, operands, of_layer)

@@ -15,7 +15,8 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,17 +31,8 @@ Operands: TypeAlias = dict[str, Any]
 #: What a call returns: C, or C and the auxiliary outputs.
 Result: TypeAlias = Tensor | tuple[Tensor, ...]
 Config: TypeAlias = Row | int | None
-
-
-class KernelModule(Protocol):
-    """The module of a kernel; `gemm` launches it."""
-
-    __name__: str
-    CONFIGS: list[Row]
-    CALL: Call
-    gemm: Callable[..., Any]
-
-
+#: The module of a kernel, which has CONFIGS, CALL and `gemm`.
+KernelModule: TypeAlias = ModuleType
 #: What a call does next: it continues as one of a function, with what a copier returns for `a` and `b`; or it launches
 #: a kernel with a configuration, None for the kernel's own choice. The last is the state of the call, if it is known.
 Step: TypeAlias = tuple[Any, Any, Row | None, State | None]
@@ -201,7 +193,7 @@ class Repeat:
             ),
         ]
         self.current: Callable[[], int] = torch.cuda.current_device
-        self.stream: Callable[[int], int] = _stream if shared else lambda _: 0
+        self.stream: Callable[[int], int] = lambda index: torch.cuda.current_stream(index).cuda_stream if shared else 0
         if fast:
             self.current, self.stream = fast.current()
         self.names = [*made, *shared]
@@ -236,11 +228,6 @@ class Repeat:
                 # The kernel may not have reset its counters.
                 self.workspaces.free()
             raise
-
-
-def _stream(index: int) -> int:
-    """The handle of a GPU's current stream."""
-    return torch.cuda.current_stream(index).cuda_stream
 
 
 def again(

@@ -315,10 +315,8 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
         summed = ["K"] if contract.additive else []
         sharding.later(sharding.Divisible(name, signature.places, *shapes, ("B", "M", "N"), summed))
     if contract.gradient is not None and "a" in contract.gradient:
-        of = importlib.import_module(".autograd", __package__).autograd(contract)
-        torch.library.register_autograd(
-            f"{NAMESPACE}::{name}", of.backward, setup_context=of.setup, lib=registration.LIBRARY
-        )
+        backward, setup, _ = importlib.import_module(".autograd", __package__).autograd(contract)
+        torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup, lib=registration.LIBRARY)
     return operator(name), operator(f"{name}_out")
 
 
