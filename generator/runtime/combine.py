@@ -94,7 +94,7 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
         registration.operator("combine_out")(y, index, weights, out)
         return out
     if recorded and torch.is_grad_enabled():
-        return _Recorded.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
+        return Recorded.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
     result: Tensor = summed(y, index, weights, out)
     if out is not None:
         written(out)
@@ -121,33 +121,42 @@ def inverse(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     return order.int(), torch.searchsorted(places, each, right=True, out_int32=True)
 
 
+def once(name: str, gradients: Callable[[], tuple[Tensor | None, ...]], *read: Tensor) -> Any:
+    """As `autograd.once`, which families without gradients lack."""
+    return importlib.import_module(".autograd", __package__).once(name, gradients, *read)
+
+
 def _gradients(ctx: Any, grad: Tensor, of_rows: Callable[..., Tensor], of_terms: Callable[..., Tensor]) -> Any:
     """The gradients of a call's operands, those of `y` and `weights` by these functions where they are needed."""
-    # Families without gradients lack the module.
-    once = importlib.import_module(".autograd", __package__).once
-    y, index, weights = ctx.saved_tensors
+    y, index, weights, *known = ctx.saved_tensors
 
     def gradients() -> tuple[Tensor | None, ...]:
         of_y = of_weights = None
         if ctx.needs_input_grad[0]:
-            of_y = of_rows(grad, *inverse(index, y.shape[0]), index, weights)
+            of_y = of_rows(grad, *(_ends(*known) if known else inverse(index, y.shape[0])), index, weights)
         if ctx.needs_input_grad[2]:
             of_weights = of_terms(grad, y, index, weights)
-        return of_y, None, of_weights
+        return of_y, None, of_weights, *[None] * len(known)
 
-    return once("combine", gradients, grad, y, weights)
+    return once("Experts" if known else "combine", gradients, grad, y, weights)
+
+
+def _ends(order: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """What `inverse` returns where each row up to the last offset is one term, in this order."""
+    ends = torch.arange(1, len(order) + 1, dtype=torch.int32, device=order.device)
+    return order, torch.minimum(ends, offsets[-1:])
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-class _Recorded(torch.autograd.Function):
-    """`combine` with its gradients, for calls that torch need not see."""
+class Recorded(torch.autograd.Function):
+    """`combine` with its gradients, for calls that torch need not see; experts pass `known`, `order` and `offsets`."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, index: Tensor, weights: Tensor | None) -> Tensor:
-        _setup(ctx, (y, index, weights), y)
+    def forward(ctx: Any, y: Tensor, index: Tensor, weights: Tensor | None, *known: Tensor) -> Tensor:
+        _setup(ctx, (y, index, weights, *known), y)
         return summed(y, index, weights)  # type: ignore[no-any-return]
 
     @staticmethod

@@ -10,8 +10,7 @@ import functools
 import importlib
 import math
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,21 +45,12 @@ COPIED = 64
 ROUTED = 8192
 
 
-class Routing(NamedTuple):
-    """Pairs of token and expert in the order of experts, and of tokens for each.
+def routed(top_k_index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The pairs of `top_k_index` (tokens, k) in the order of `count` experts, and of tokens for each, as `ROUTE` does.
 
-    `offsets` has the end of each expert's pairs, `rows` the token of each pair, `order` which pair it is, and `places`,
-    (tokens, k), where each pair is; -1 where there is no such expert, whose pairs are behind the last end.
+    Returns the end of each expert's pairs, the token of each pair, which pair it is, and (tokens, k) where each is: -1
+    where there is no such expert, whose pairs are behind the last end. Nothing waits for the device.
     """
-
-    offsets: Tensor
-    rows: Tensor
-    order: Tensor
-    places: Tensor
-
-
-def routed(top_k_index: Tensor, count: int) -> Routing:
-    """The pairs of `top_k_index` (tokens, k) in the order of `count` experts; nothing waits for the device."""
     tokens, k = top_k_index.shape
     experts = top_k_index.flatten()
     if experts.dtype not in (torch.int32, torch.int64):
@@ -74,7 +64,7 @@ def routed(top_k_index: Tensor, count: int) -> Routing:
     offsets = torch.searchsorted(ordered, each.to(ordered.dtype), right=True, out_int32=True)
     places = torch.empty(tokens * k, dtype=torch.int32, device=experts.device).scatter(0, order, numbers)
     order = order.int()
-    return Routing(offsets, order // max(k, 1), order, torch.where(there, places, -1).view(tokens, k))
+    return offsets, order // max(k, 1), order, torch.where(there, places, -1).view(tokens, k)
 
 
 class _Gathered(torch.autograd.Function):
@@ -88,38 +78,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (places,) = ctx.saved_tensors
-        return _once(lambda: (combine.summed(grad, places), None, None), grad)
-
-
-class _Combined(torch.autograd.Function):
-    """The weighted sums of the experts' results; each result is a term of one token."""
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, weights: Tensor, offsets: Tensor, order: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(y, weights, offsets, order, places)
-        return combine.summed(y, places, weights)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        y, weights, offsets, order, places = ctx.saved_tensors
-
-        def gradients() -> tuple[Tensor | None, ...]:
-            of_y = of_weights = None
-            if ctx.needs_input_grad[0]:
-                # Behind the last end there are no terms.
-                ends = torch.arange(1, len(order) + 1, dtype=torch.int32, device=order.device)
-                of_y = combine.spread(grad, order, torch.minimum(ends, offsets[-1:]), places, weights)
-            if ctx.needs_input_grad[1]:
-                of_weights = combine.dots(grad, y, places, weights)
-            return of_y, of_weights, None, None, None
-
-        return _once(gradients, grad, y, weights)
-
-
-def _once(gradients: Callable[[], tuple[Tensor | None, ...]], *read: Tensor) -> tuple[Tensor | None, ...]:
-    # Families without gradients lack the module.
-    once: Callable[..., tuple[Tensor | None, ...]] = importlib.import_module(".autograd", __package__).once
-    return once("Experts", gradients, *read)
+        return combine.once("Experts", lambda: (combine.summed(grad, places), None, None), grad)  # type: ignore[no-any-return]
 
 
 class Experts(torch.nn.Module):
@@ -195,23 +154,22 @@ class Experts(torch.nn.Module):
             raise TypeError(f"hidden_states are {types}: give both the same type")
         known = not combine.must_be_seen(x, index, weights, first, second)
         if known and 0 < index.numel() <= ROUTED and first.shape[0] and index.dtype in INTEGERS:
-            routing = Routing(*combine.routed(index, first.detach()))
+            offsets, tokens, order, places = combine.routed(index, first.detach())
         else:
-            routing = routed(index, first.shape[0])
-        rows = {"rows": routing.rows}
+            offsets, tokens, order, places = routed(index, first.shape[0])
+        rows = {"rows": tokens}
         x = x.contiguous()
         recording = torch.is_grad_enabled() and any(each.requires_grad for each in (x, weights, first, second))
         if known and recording:
-            x, rows = _Gathered.apply(x, routing.rows, routing.places), {}  # type: ignore[no-untyped-call]
+            x, rows = _Gathered.apply(x, tokens, places), {}  # type: ignore[no-untyped-call]
         elif known and index.numel() >= COPIED * first.shape[0]:
-            x, rows = x.index_select(0, routing.rows), {}
-        h = up(x, first.mT, routing.offsets, **rows)
-        y = down(h, second.mT, routing.offsets)
+            x, rows = x.index_select(0, tokens), {}
+        h = up(x, first.mT, offsets, **rows)
+        y = down(h, second.mT, offsets)
         if known and recording and first.shape[0]:
-            parts = routing.offsets, routing.order, routing.places
-            found = _Combined.apply(y, weights, *parts)  # type: ignore[no-untyped-call]
+            found = combine.Recorded.apply(y, places, weights, order, offsets)  # type: ignore[no-untyped-call]
         else:
-            found = _FAMILY.combine(y, routing.places, weights)
+            found = _FAMILY.combine(y, places, weights)
         return found.to(hidden_states.dtype)  # type: ignore[no-any-return]
 
     def __prepare_scriptable__(self) -> Any:

@@ -31,8 +31,8 @@ KNOWN: bool = (
 # How many tensor maps of an argument are cached before the cache is cleared. They hold addresses, and no tensors.
 _ADDRESSES = 256
 _hooks = knobs.runtime
-# Compiled kernel, which Triton keeps too -> what its launches share.
-_forms: dict[Any, _Form] = {}
+# Compiled kernel, which Triton keeps too -> how it is entered.
+_entries: dict[Any, Entry] = {}
 # What Triton compiles a kernel for -> the compiled kernel, after its first launch.
 compiled: dict[tuple[object, ...], Any] = {}
 
@@ -83,10 +83,7 @@ def launch(
     if not KNOWN:
         return None
     try:
-        form = _forms.get(compiled)
-        if form is None:
-            form = _forms[compiled] = _Form(compiled, values)
-        return RepeatedLaunch(form, grid, values, slots)
+        return RepeatedLaunch(compiled, grid, values, slots)
     except (AttributeError, ImportError):
         return None
 
@@ -130,61 +127,43 @@ def hooked() -> object:
     return getattr(enter, "calls", enter) or getattr(leave, "calls", leave)
 
 
-class _Form:
-    """What all launches of a compiled kernel share: how they are entered, and where its arguments go.
-
-    `addresses`, `numbers` and `descriptors` are the parameters of each sort, each with its index among the launcher's
-    arguments and a descriptor with what the compiler says of it. `fixed` has room for all arguments; the first one
-    behind the head is at `first`. `mapped`: descriptors are passed as tensor maps.
-    """
-
-    def __init__(self, compiled: Any, values: Mapping[str, Any]) -> None:
-        described = [value for value in values.values() if isinstance(value, TensorDescriptor)]
-        metas = getattr(compiled.metadata, "tensordesc_meta", None) or [None] * len(described)
-        self.mapped = bool(described) and None not in metas
-        self.entry = Entry(compiled, _launcher(compiled, values) if self.mapped else compiled.run, (1, 1, 1))
-        self.fixed: list[Any] = self.entry.head.copy() if self.entry.spread else []
-        self.first = len(self.fixed)
-        self.addresses: list[tuple[str, int]] = []
-        self.numbers: list[tuple[str, int]] = []
-        self.descriptors: list[tuple[str, int, Any]] = []
-        metas = iter(metas)
-        for name, value in values.items():
-            at = name, len(self.fixed)
-            if isinstance(value, TensorDescriptor):
-                self.descriptors.append((*at, next(metas)))
-                # The shape and the strides stand behind a tensor map.
-                self.fixed += [None] * (1 + 2 * len(value.shape) if self.mapped else 1)
-            else:
-                (self.addresses if isinstance(value, torch.Tensor) else self.numbers).append(at)
-                self.fixed.append(None)
-
-
 class RepeatedLaunch:
     """One launch of a compiled kernel, repeated with the addresses and numbers of other operands.
 
-    `addresses`, `numbers` and `descriptors` have for each parameter that an operand changes its index among the
-    launcher's arguments, and the operand's place in the call's list; for a descriptor also what makes the argument of
-    an address, and the arguments that it has made.
+    `fixed` has room for all arguments; the first one behind the head is at `first`. `addresses`, `numbers` and
+    `descriptors` have for each parameter that an operand changes its index there, and the operand's place in the call's
+    list; for a descriptor also what makes the argument of an address, and the arguments that it has made.
     """
 
-    def __init__(self, form: _Form, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, int]) -> None:
-        self.entry = entry = form.entry
-        self.put, self.first, self.fixed, self.grid = entry.put, form.first, form.fixed.copy(), grid
-        self.head = None if entry.spread else [*grid, *entry.head[Entry.STREAM :], None]
-        if entry.spread:
-            self.fixed[: Entry.STREAM] = grid
-        self.addresses = [(place, slots[name]) for name, place in form.addresses]
-        self.numbers = [(place, slots[name]) for name, place in form.numbers if name in slots]
-        for name, place in form.numbers:
-            self.fixed[place] = values[name]
+    def __init__(
+        self, compiled: Any, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, int]
+    ) -> None:
+        count = sum(isinstance(x, TensorDescriptor) for x in values.values())
+        metas = getattr(compiled.metadata, "tensordesc_meta", None) or [None] * count
+        # Whether descriptors are passed as tensor maps, with their shapes and strides behind them.
+        mapped = count > 0 and None not in metas
+        entry = _entries.get(compiled)
+        if entry is None:
+            launcher = _launcher(compiled, values) if mapped else compiled.run
+            entry = _entries[compiled] = Entry(compiled, launcher, (1, 1, 1))
+        self.entry, self.put, self.grid = entry, entry.put, grid
+        head = [*grid, *entry.head[Entry.STREAM :]]
+        self.head: list[Any] | None = None if entry.spread else [*head, None]
+        self.fixed: list[Any] = head if entry.spread else []
+        self.first = len(self.fixed)
+        self.addresses: list[tuple[int, int]] = []
+        self.numbers: list[tuple[int, int]] = []
         self.descriptors: list[tuple[int, int, Any, dict[int, Any]]] = []
-        for name, place, meta in form.descriptors:
-            x = values[name]
-            self.descriptors.append((place, slots[name], _maker(x, meta, form.mapped), {}))
-            if form.mapped:
-                numbers = *x.shape, *x.strides
-                self.fixed[place + 1 : place + 1 + len(numbers)] = numbers
+        described = iter(metas)
+        for name, x in values.items():
+            place, tensor = len(self.fixed), isinstance(x, torch.Tensor)
+            if isinstance(x, TensorDescriptor):
+                self.descriptors.append((place, slots[name], _maker(x, next(described), mapped), {}))
+                self.fixed += [None, *x.shape, *x.strides] if mapped else [None]
+                continue
+            self.fixed.append(None if tensor else x)
+            if tensor or name in slots:
+                (self.addresses if tensor else self.numbers).append((place, slots[name]))
 
     def __call__(self, stream: int, operands: Sequence[Any]) -> None:
         arguments = self.fixed.copy()
