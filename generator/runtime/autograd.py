@@ -141,7 +141,8 @@ def _functions(contract: Operator) -> _Functions:
         `grads` are those of the results, `needed` says for which operands, and `unseen` that torch need not see it.
         """
         if symmetric:
-            grads = {x: None if value is None else _of_upper(value) for x, value in grads.items()}
+            # What is below the diagonal is a copy of what is above it, and has no gradient of its own.
+            grads = {x: None if y is None else y.triu() + y.tril(-1).mT for x, y in grads.items()}
         out = grads["out"]
         if out is None:
             out = next(x for x in grads.values() if x is not None).new_zeros(()).expand(ctx.shape)
@@ -333,11 +334,6 @@ def _total(x: Tensor, dims: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return x.to(dtype)
     # In its own type torch adds up in fp32 too, and rounds once.
     return x.sum(dims) if x.dtype == dtype else x.sum(dims, dtype=torch.float32).to(dtype)
-
-
-def _of_upper(gradient: Tensor) -> Tensor:
-    """The gradient of what is on and above the diagonal, of which what is below is a copy: zero below."""
-    return gradient.triu() + gradient.tril(-1).mT
 
 
 def once(

@@ -33,10 +33,6 @@ def _gate(activation: _Function) -> list[_Function]:
     return [lambda gate, x: activation(gate) * x]
 
 
-def _hardtanh(x: torch.Tensor, min: float = -torch.inf, max: float = torch.inf) -> torch.Tensor:
-    return functional.hardtanh(x, min, max)
-
-
 _gelu_tanh: _Function = functools.partial(functional.gelu, approximate="tanh")
 #: Each operation as models write it; operands are positional, settings keywords.
 WRITTEN: dict[str, list[_Function]] = {
@@ -53,7 +49,7 @@ WRITTEN: dict[str, list[_Function]] = {
     "tanh": [torch.tanh],
     "softplus": [functional.softplus],
     "hardswish": [functional.hardswish],
-    "clamp": [torch.clamp, _hardtanh],
+    "clamp": [torch.clamp, lambda x, min=-torch.inf, max=torch.inf: functional.hardtanh(x, min, max)],
     "swiglu": _gate(functional.silu),
     "geglu": _gate(functional.gelu),
     "geglu_tanh": _gate(_gelu_tanh),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,10 +24,6 @@ from .torch_products import letters
 
 #: The operators that are composed, with those that fill a tensor of the caller.
 OPERATORS = ("matmul", "matmul.out", "linear", "linear.out", "einsum")
-#: The shape of a result, and what computes it.
-Made: TypeAlias = "tuple[tuple[int, ...], Callable[[], Tensor]]"
-
-
 _composing = overriding.shared("_products_composed")
 
 
@@ -90,17 +86,14 @@ def composed(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) ->
     """
     word, options = name.partition(".")[0], dict(options)
     out: Tensor | None = options.pop("out", None)
-    made = _COMPOSE[word](*arguments, **options)
-    if made is None:
+    tensors = [] if out is None else [out, *operands(name, arguments, options)]
+    found = None
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
+        found = _COMPOSE[word](*arguments, **options)
+    # Torch refuses it, or gives `out` the shape.
+    if found is None or (out is not None and out.shape != found.shape):
         return NotImplemented
-    shape, compute = made
-    if out is None:
-        return compute()
-    recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (out, *operands(name, arguments, options)))
-    if recorded or tuple(out.shape) != shape:
-        # Torch refuses it, or gives it the shape.
-        return NotImplemented
-    return out.copy_(compute())
+    return found if out is None else out.copy_(found)
 
 
 def operands(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
@@ -111,15 +104,14 @@ def operands(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) ->
     return [x for x in given if x is not None]
 
 
-def _matmul(a: Tensor, b: Tensor) -> Made | None:
+def _matmul(a: Tensor, b: Tensor) -> Tensor | None:
     if 0 in (a.dim(), b.dim()) or a.shape[-1] != b.shape[-2 if b.dim() > 1 else 0]:
         return None
     try:
-        batch = _broadcast(a, b)
+        _broadcast(a, b)
     except RuntimeError:
         return None
-    shape = (*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.dim() > 1 else ()))
-    return shape, lambda: _product(a, b)
+    return _product(a, b)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -143,22 +135,17 @@ def _broadcast(a: Tensor, b: Tensor) -> tuple[int, ...]:
     return tuple(torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]))  # type: ignore[no-untyped-call]
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Made | None:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
     if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1]:
         return None
     if bias is not None and bias.shape != weight.shape[:1]:
         return None
-    shape = (*x.shape[:-1], weight.shape[0])
-
-    def compute() -> Tensor:
-        rows = x.unsqueeze(0) if x.dim() == 1 else _merged(x, (x.dim() - 1, 1))
-        found = torch.mm(rows, weight.T) if bias is None else torch.addmm(bias, rows, weight.T)
-        return found.view(shape)
-
-    return shape, compute
+    rows = x.unsqueeze(0) if x.dim() == 1 else _merged(x, (x.dim() - 1, 1))
+    found = torch.mm(rows, weight.T) if bias is None else torch.addmm(bias, rows, weight.T)
+    return found.view(*x.shape[:-1], weight.shape[0])
 
 
-def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = None) -> Made | None:
+def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = None) -> Tensor | None:
     """A product of two operands, each of whose dimensions is in the other one or in the result."""
     inputs, arrow, result = equation.replace(" ", "").partition("->")
     words = inputs.split(",")
@@ -181,21 +168,17 @@ def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | N
     if others and others[0] in words[1]:
         words, tensors = words[::-1], tensors[::-1]
     rows, columns = ([x for x in result if x in word and x not in both] for word in words)
-
-    def compute() -> Tensor:
-        front = (len(batch),) if batch else ()
-        a, b = (
-            _merged(x.permute([word.index(letter) for letter in order]), (*front, *groups))
-            for x, word, order, groups in (
-                (tensors[0], words[0], [*batch, *rows, *summed], (len(rows), len(summed))),
-                (tensors[1], words[1], [*batch, *summed, *columns], (len(summed), len(columns))),
-            )
+    front = (len(batch),) if batch else ()
+    a, b = (
+        _merged(x.permute([word.index(letter) for letter in order]), (*front, *groups))
+        for x, word, order, groups in (
+            (tensors[0], words[0], [*batch, *rows, *summed], (len(rows), len(summed))),
+            (tensors[1], words[1], [*batch, *summed, *columns], (len(summed), len(columns))),
         )
-        made = [*batch, *rows, *columns]
-        found = (torch.bmm if batch else torch.mm)(a, b).view([size[letter] for letter in made])
-        return found.permute([made.index(letter) for letter in result])
-
-    return tuple([size[x] for x in result]), compute
+    )
+    made = [*batch, *rows, *columns]
+    found = (torch.bmm if batch else torch.mm)(a, b).view([size[letter] for letter in made])
+    return found.permute([made.index(letter) for letter in result])
 
 
 def _merged(x: Tensor, groups: tuple[int, ...]) -> Tensor:
@@ -221,4 +204,4 @@ def _follow(x: Tensor, start: int, end: int) -> bool:
     return all(outer == inner * size for outer, inner, size in zip(strides, strides[1:], sizes[1:]))
 
 
-_COMPOSE: Mapping[str, Callable[..., Made | None]] = {"matmul": _matmul, "linear": _linear, "einsum": _einsum}
+_COMPOSE: Mapping[str, Callable[..., Tensor | None]] = {"matmul": _matmul, "linear": _linear, "einsum": _einsum}

@@ -20,9 +20,6 @@ from . import fast
 from .alignment import crosses, is_aligned, repeats
 from .launch import Function
 
-#: The programs of a launch.
-Grid: TypeAlias = tuple[int, ...]
-
 #: An operand, the memory for its copy, and the dimension, -1 or -2, along which the copy is contiguous.
 Pair: TypeAlias = tuple[Tensor, Tensor, int]
 
@@ -109,7 +106,7 @@ class Copier:
         """What a call returns, with copies that are not filled."""
         return self._replaced(operands, self._pairs(operands))
 
-    def launch(self, *operands: Tensor) -> tuple[Any, Grid, dict[str, Any]] | None:
+    def launch(self, *operands: Tensor) -> tuple[Any, tuple[int, ...], dict[str, Any]] | None:
         """The kernel, the grid and the arguments that a call launches; None if there is nothing to copy."""
         pairs = self._pairs(operands)
         if not pairs:
@@ -139,7 +136,9 @@ def _like(x: Tensor, along: int) -> Tensor:
     return torch.empty_strided(x.shape, front + strides, dtype=x.dtype, device=x.device)
 
 
-def _planned(pairs: Sequence[Pair], block: tuple[int, int]) -> tuple[Grid, Callable[[Sequence[Pair]], tuple[Any, ...]]]:
+def _planned(
+    pairs: Sequence[Pair], block: tuple[int, int]
+) -> tuple[tuple[int, ...], Callable[[Sequence[Pair]], tuple[Any, ...]]]:
     """The grid of a launch that copies one or two matrices, or batches of them, and a function for its arguments."""
     sizes, programs = [], []
     for x, copy, along in pairs:
@@ -215,7 +214,7 @@ class Copies:
         if across and gpu and torch.version.hip is None and a.dim() == b.dim() == 2:
             operand = worth_across(a, b, across, self.alike)
             if operand is not None:
-                return copy_across(operand), function(across[operand])
+                return Copier([-2, None] if operand == "a" else [None, -1], _TURNED), function(across[operand])
         if "a" in twins and a.dim() == 2 and a.shape[0] == 1 and a.stride(1) == 1:
             return AsRow("a"), function(twins["a"])
         if "b" in twins and b.dim() == 2 and b.shape[1] == 1 and b.stride(0) == 1:
@@ -271,11 +270,6 @@ def worth_across(a: Tensor, b: Tensor, copied: Collection[str], alike: int) -> s
 def turning(operand: str) -> Copier:
     """A copier of `a` (M, K) or `b` (K, N), or of batches of them, to a layout with K contiguous."""
     return Copier([-1, None] if operand == "a" else [None, -2], _TURNED)
-
-
-def copy_across(operand: str) -> Copier:
-    """A copier of `a` (M, K) or `b` (K, N) to a layout whose K is not contiguous."""
-    return Copier([-2, None] if operand == "a" else [None, -1], _TURNED)
 
 
 class AsRow:

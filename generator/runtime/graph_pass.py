@@ -21,7 +21,7 @@ from . import torch_products
 from .launch import added
 from .launchable import surely
 from .operators import Operator
-from .registration import NAMESPACE, Signature, operator
+from .registration import NAMESPACE, operator
 from .torch_products import SCALE, Applied, Installed, Matrices, Report, TorchProduct, addend, word_of
 
 aten: Any = torch.ops.aten
@@ -216,7 +216,8 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
                     if each.meta["val"].dim() != dimensions[x]:
                         given[x] = _reshaped(graph, each, _flat(each, dimensions[x], shape_of(node)))
                 function.register()
-                result = call = _made(graph, operator(name), _arguments(function.signature, given))
+                arguments = [*function.signature.packed(given["a"], given["b"], given), None]
+                result = call = _made(graph, operator(name), arguments)
                 if shape_of(call) != shape_of(output):
                     result = _reshaped(graph, call, _sizes(found, output))
             except Exception as error:  # noqa: BLE001
@@ -347,12 +348,3 @@ def _erase(graph: Graph, nodes: Any) -> None:
     for each in reversed([each for each in graph.nodes if each in nodes]):
         if not each.users:
             graph.erase_node(each)
-
-
-def _arguments(signature: Signature, operands: Mapping[str, Any]) -> list[Any]:
-    """The arguments of a contract's operator, of nodes and numbers."""
-    arguments: list[Any] = [operands[x] for x in ("a", "b", *signature.tensors)]
-    for x in signature.numbers:
-        number = operands[x]
-        arguments += [number, 0.0] if is_node(number) else [None, float(number)]
-    return [*arguments, *(operands.get(x) for x in signature.optional), None]

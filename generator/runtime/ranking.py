@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from . import alignment
+from . import alignment, spreading
 from .call import Row, State
 from .launch import Function, KernelModule, Operands, Step, on_gpu
 
@@ -77,7 +76,6 @@ class Ranking:
         skewed: Sequence[Sizes] = ()
         sizes: Sizes = tuple([numbers[size] for size in function.table.sizes])
         if function.places > 2:
-            spreading = importlib.import_module(".spreading", __package__)
             sizes, *skewed = spreading.of_groups(numbers)
         if min(sizes) == 0:
             return None

@@ -112,16 +112,15 @@ class Signature:
         optional = (operands.get(x) for x in self.optional)
         return [a, b, *(operands[x] for x in self.tensors), *self.packed_numbers(operands), *optional]
 
-    def packed_numbers(self, operands: Operands) -> list[Tensor | float | None]:
-        """The arguments for `number_parameters`."""
-        arguments: list[Tensor | float | None] = []
+    def packed_numbers(self, operands: Operands) -> list[Any]:
+        """The arguments for `number_parameters`; a node of a graph stands for a tensor."""
+        arguments: list[Any] = []
         for x in self.numbers:
             number = operands[x]
-            arguments += (
-                [number, 0.0]
-                if isinstance(number, Tensor)
-                else [None, number if isinstance(number, float) else self.numbers[x].number(number)]
-            )
+            if isinstance(number, (Tensor, torch.fx.Node)):
+                arguments += [number, 0.0]
+            else:
+                arguments += [None, number if isinstance(number, float) else self.numbers[x].number(number)]
         return arguments
 
     def unpacked(self, arguments: Sequence[Any]) -> tuple[Operands, Sequence[Any]]:

@@ -55,11 +55,11 @@ def _added(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
     return summed[:count]
 
 
-def _added_shape(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
-    return gradient.new_empty((count, gradient.shape[1]))
-
-
-registration.register("added_rows(Tensor gradient, Tensor rows, SymInt count) -> Tensor", _added, _added_shape)
+registration.register(
+    "added_rows(Tensor gradient, Tensor rows, SymInt count) -> Tensor",
+    _added,
+    lambda gradient, rows, count: gradient.new_empty((count, gradient.shape[1])),
+)
 registration.loop_over_batch("added_rows")
 #: For each of `count` rows of A the sum of the gradients of the rows for which `rows` names it, in their order: an
 #: operator, because torch.compile would make atomic additions of it.

@@ -47,10 +47,6 @@ class LayerContracts(NamedTuple):
         """One of the two, by which the way to store the weight is named."""
         return self.plain or self.biased or ""
 
-    def takes(self, bias: bool) -> bool:
-        """Whether a layer with or without a bias can be computed: a bias can be added to what `plain` returns."""
-        return bias or self.plain is not None
-
 
 #: The family's contracts of linear layers; `ao` fills it.
 LAYERS: list[LayerContracts] = []
@@ -91,16 +87,7 @@ class PackedWeight(TorchAOBaseTensor):  # type: ignore[misc]
     tensor_attribute_names = ["contract", "shape", "dtype"]  # noqa: RUF012
     optional_tensor_data_names = ["scale", "zero_point", "positions"]  # noqa: RUF012
 
-    def __new__(  # noqa: PYI034
-        cls,
-        qdata: Tensor,
-        contract: str,
-        shape: Any,
-        dtype: torch.dtype,
-        scale: Tensor | None = None,
-        zero_point: Tensor | None = None,
-        positions: Tensor | None = None,
-    ) -> PackedWeight:
+    def __new__(cls, qdata: Tensor, contract: str, shape: Any, dtype: torch.dtype, *_: Any, **__: Any) -> PackedWeight:  # noqa: PYI034
         made: PackedWeight = make_wrapper(cls, torch.Size(shape), dtype=dtype, device=qdata.device, requires_grad=False)
         return made
 
@@ -257,7 +244,8 @@ def _packed(module: torch.nn.Module, config: Config, *, parameter_name: str = "w
     reason = _why_left(module, parameter_name)
     weight: Tensor = getattr(module, parameter_name, torch.empty(0))
     bias = getattr(module, "bias", None) is not None
-    layers = [] if reason else [x for x in LAYERS if x.dtype == weight.dtype and x.takes(bias)]
+    # A bias can be added to what `plain` returns.
+    layers = [] if reason else [x for x in LAYERS if x.dtype == weight.dtype and (bias or x.plain is not None)]
     if config.contract is not None:
         layers = [x for x in layers if config.contract in (x.plain, x.biased)]
     if len(layers) > 1:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import triton
 
-from .call import Call, Plan, Row, State, extents
+from .call import Call, Plan, State, extents
 
 
 class Tuner:
@@ -63,19 +63,17 @@ class Tuner:
             return [config for config, row in zip(configs, call.configs) if row in legal]
 
         hook = set_blocks if blocks(call.configs[0]) else None
+        configs = []
+        for row in call.configs:
+            sizes = {name: value for name, value in row.items() if not name.startswith("num_")}
+            configs.append(triton.Config(sizes, row["num_warps"], row["num_stages"], pre_hook=hook))
         tuned = triton.autotune(
-            configs=[_config(row, hook) for row in call.configs],
+            configs=configs,
             key=["M", "N", "K"],
             prune_configs_by={"early_config_prune": prune},
             reset_to_zero=list(self.reset) or None,
         )
         return tuned(launch.kernel)
-
-
-def _config(row: Row, hook: Any) -> triton.Config:
-    """A configuration as Triton has it."""
-    sizes = {name: value for name, value in row.items() if not name.startswith("num_")}
-    return triton.Config(sizes, num_warps=row["num_warps"], num_stages=row["num_stages"], pre_hook=hook)
 
 
 def _with(row: Mapping[str, Any], call: Call, state: State) -> dict[str, Any]:
