@@ -36,8 +36,6 @@ class Costs:
     the choice. `choose` is `_choose`, cached.
     """
 
-    choose: Callable[..., Choice | None]
-
     def __init__(
         self, common: Common, own: Own, not_for: NotFor, *, batched: bool = False, typical_m: Sequence[int] = ()
     ) -> None:

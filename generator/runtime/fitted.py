@@ -46,22 +46,8 @@ def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, mem
     counts = range(1, int(resident) + 1)
     # The seconds of a step if 0, 1, ... programs are resident.
     steps = (0.0, *((latency**SHARPNESS + (count * step) ** SHARPNESS) ** (1 / SHARPNESS) for count in counts))
-    return (
-        row["BLOCK_M"],
-        row["BLOCK_N"],
-        row["BLOCK_K"],
-        split,
-        int(resident),
-        steps,
-        tile,
-        bandwidth,
-        launch,
-        rows,
-        wave,
-        cycles,
-        of_b,
-        of_sum * split if split > 1 else 0.0,
-    )
+    extents, of_sums = (row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"]), of_sum * split if split > 1 else 0.0
+    return *extents, split, int(resident), steps, tile, bandwidth, launch, rows, wave, cycles, of_b, of_sums
 
 
 def seconds(

@@ -8,13 +8,12 @@ clock rate and memory bandwidth; if there is none, nothing is chosen here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import torch
 
 from . import fitted, spreading
-from .call import Row
 from .launch import KernelModule
 from .ranking import Choice, Sizes
 
@@ -39,12 +38,7 @@ class Measurements:
     has for a device and a contract the rates of each kernel (its name after the contract) and configuration. `winners`
     has for a device and a contract the fastest kernel and configuration of each measured size. With `typical_m`, the
     numbers of rows for which configurations are compared, M of a call has no part in the choice.
-
-    `rated` returns, for a device, a contract and its kernels, the configurations with rates, each with its kernel; and
-    what `fitted.seconds` reads of each. It caches what it returns.
     """
-
-    rated: Callable[[torch.device, str, tuple[KernelModule, ...]], tuple[list[Choice], list[fitted.Rated]]]
 
     def __init__(
         self,
@@ -95,7 +89,9 @@ class Measurements:
         elif skewed:
             costs = spreading.scores(times)
         ordered = sorted(range(len(costs)), key=costs.__getitem__)
-        return next((rows[index] for index in ordered if _takes(*rows[index], M, N, K)), None)
+        sizes_by_name = {"M": M, "T": M, "N": N, "K": K}
+        found = (rows[index] for index in ordered)
+        return next(((x, row) for x, row in found if x.CALL.fitting([row], sizes_by_name)), None)
 
     def _rated(
         self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]
@@ -132,11 +128,6 @@ class Measurements:
 def _device(device: torch.device) -> tuple[str, int]:
     """The name of a GPU, and the number of its multiprocessors."""
     return torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def _takes(kernel: KernelModule, config: Row, M: int, N: int, K: int) -> bool:
-    """Whether the kernel's configuration takes these sizes."""
-    return bool(kernel.CALL.fitting([config], {"M": M, "T": M, "N": N, "K": K}))
 
 
 def _how(kernel: KernelModule) -> str:
