@@ -9,19 +9,14 @@ from .launchable import address
 
 def whole_and_crossing(x: Tensor) -> tuple[bool, bool]:
     """Whether pointer, strides and inner extent of `x` are divisible by 16, as Triton specialises; and `crosses`."""
-    inner, steps = _extents(x)
+    (inner, steps), size = _extents(x), x.element_size()
     whole = not (address(x) % 16 or inner % 16 or any(step % 16 for step in steps))
-    return whole, _crossing(x, steps)
+    return whole, any(step * size % 128 and 128 % (step * size) for step in steps)
 
 
 def crosses(x: Tensor) -> bool:
     """Whether the row pitch of `x` is not a multiple of 128 bytes, so that loads touch two lines of the L2."""
-    return _crossing(x, _extents(x)[1])
-
-
-def _crossing(x: Tensor, steps: list[int]) -> bool:
-    size = x.element_size()
-    return any(step * size % 128 and 128 % (step * size) for step in steps)
+    return whole_and_crossing(x)[1]
 
 
 def is_aligned(x: Tensor) -> bool:

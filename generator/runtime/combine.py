@@ -94,7 +94,7 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
         registration.operator("combine_out")(y, index, weights, out)
         return out
     if recorded and torch.is_grad_enabled():
-        return Recorded.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
+        return RecordedSum.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
     result: Tensor = summed(y, index, weights, out)
     if out is not None:
         written(out)
@@ -151,7 +151,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-class Recorded(torch.autograd.Function):
+class RecordedSum(torch.autograd.Function):
     """`combine` with its gradients, for calls that torch need not see; experts pass `known`, `order` and `offsets`."""
 
     @staticmethod

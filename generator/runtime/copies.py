@@ -169,7 +169,7 @@ def _launch(pairs: Sequence[Pair], block: tuple[int, int]) -> Callable[[Sequence
     if not (fast.KNOWN and compiled):
         return None
     try:
-        entry = fast.Entry(compiled, compiled.run, grid)
+        entry = fast.Entry(compiled, compiled.run)
     except AttributeError:
         return None
 
@@ -179,7 +179,7 @@ def _launch(pairs: Sequence[Pair], block: tuple[int, int]) -> Callable[[Sequence
         if current() != device.index:
             with torch.cuda.device(device):
                 return again(pairs)
-        entry(stream(device.index), arguments(pairs))
+        entry(stream(device.index), arguments(pairs), grid)
 
     return again
 

@@ -167,7 +167,7 @@ class Experts(torch.nn.Module):
         h = up(x, first.mT, offsets, **rows)
         y = down(h, second.mT, offsets)
         if known and recording and first.shape[0]:
-            found = combine.Recorded.apply(y, places, weights, order, offsets)  # type: ignore[no-untyped-call]
+            found = combine.RecordedSum.apply(y, places, weights, order, offsets)  # type: ignore[no-untyped-call]
         else:
             found = _FAMILY.combine(y, places, weights)
         return found.to(hidden_states.dtype)  # type: ignore[no-any-return]

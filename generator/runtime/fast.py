@@ -89,32 +89,32 @@ def launch(
 
 
 class Entry:
-    """Launches a compiled kernel: `put(*head, *arguments)`, or `put(*head, arguments)` if not `spread`.
+    """Launches a compiled kernel: `put(*grid, *head, *arguments)`, or `put(*grid, *head, arguments)` if not `spread`.
 
-    `STREAM` is the index of the stream in `head`. Calling the entry launches too, and runs the launch hooks.
+    `head` begins with the stream, which is at `STREAM` then. Calling the entry launches too, and runs the launch hooks.
     """
 
     STREAM = 3
 
-    def __init__(self, compiled: Any, launcher: Any, grid: tuple[int, ...]) -> None:
-        self.compiled, self.launcher, self.grid = compiled, launcher, grid
+    def __init__(self, compiled: Any, launcher: Any) -> None:
+        self.compiled, self.launcher = compiled, launcher
         function, packed, none = compiled.function, compiled.packed_metadata, (None, None, None)
         self.put: Callable[..., object] = launcher
-        self.head: list[Any] = [*grid, None, function, packed, *none]
+        self.head: list[Any] = [None, function, packed, *none]
         self.spread = True
         sizes = [getattr(launcher, f"{kind}_scratch_size", None) for kind in ("global", "profile")]
         if sizes == [0, 0] and not getattr(launcher, "gsan_enabled", False):
             # Without scratch memory to allocate, the C function behind the launcher can be called, which is faster.
             self.put, self.spread = launcher.launch, not hasattr(launcher, "kernel_signature")
-            self.head = [*grid, None, function, launcher.launch_cooperative_grid, launcher.launch_pdl]
+            self.head = [None, function, launcher.launch_cooperative_grid, launcher.launch_pdl]
             if self.spread:
                 self.head += [None, None, packed, *none]
             else:
                 self.head += [packed, *none, None, None, launcher.arg_annotations, launcher.kernel_signature]
 
-    def __call__(self, stream: int, arguments: Sequence[Any], grid: tuple[int, ...] | None = None) -> None:
+    def __call__(self, stream: int, arguments: Sequence[Any], grid: tuple[int, ...]) -> None:
         """Launch the kernel on the stream by its launcher, with the hooks that are installed now."""
-        compiled, grid, hooks = self.compiled, grid or self.grid, (None, None, None)
+        compiled, hooks = self.compiled, (None, None, None)
         if hooked():
             metadata = compiled.launch_metadata(grid, stream, *arguments)
             hooks = metadata, _hooks.launch_enter_hook, _hooks.launch_exit_hook
@@ -145,9 +145,9 @@ class RepeatedLaunch:
         entry = _entries.get(compiled)
         if entry is None:
             launcher = _launcher(compiled, values) if mapped else compiled.run
-            entry = _entries[compiled] = Entry(compiled, launcher, (1, 1, 1))
+            entry = _entries[compiled] = Entry(compiled, launcher)
         self.entry, self.put, self.grid = entry, entry.put, grid
-        head = [*grid, *entry.head[Entry.STREAM :]]
+        head = [*grid, *entry.head]
         self.head: list[Any] | None = None if entry.spread else [*head, None]
         self.fixed: list[Any] = head if entry.spread else []
         self.first = len(self.fixed)

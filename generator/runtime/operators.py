@@ -323,14 +323,10 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
 def _count(name: str) -> None:
     """Register with torch's counter how many floating-point operations the operators of a contract perform."""
     packets = [getattr(getattr(torch.ops, NAMESPACE), x) for x in (name, f"{name}_out")]
-    formula = flop_counter.register_flop_formula(packets)(_product_flops)
+    # As torch counts those of `a @ b`; the chain is not counted.
+    formula = flop_counter.register_flop_formula(packets)(lambda a, b, *_, **__: 2 * math.prod(a) * b[-1])
     for mode in private.active_modes():
         # A counter copies the formulas when it is made; this call may be its first one.
         counter = getattr(mode, "counter", None)
         if isinstance(counter, flop_counter.FlopCounterMode):
             counter.flop_registry.update(dict.fromkeys(packets, formula))
-
-
-def _product_flops(a_shape: Sequence[int], b_shape: Sequence[int], *_: Any, **__: Any) -> int:
-    """Floating-point operations of the product, as torch counts those of `a @ b`; the chain is not counted."""
-    return 2 * math.prod(a_shape) * b_shape[-1]

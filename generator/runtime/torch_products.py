@@ -194,15 +194,9 @@ class Installed:
     """
 
     report: Report
+    install: Any
+    remove: Any
     _entered = 0
-
-    def install(self) -> None:
-        """Install it, if it is not."""
-        raise NotImplementedError
-
-    def remove(self) -> None:
-        """Remove it, if it is installed."""
-        raise NotImplementedError
 
     def __enter__(self: _I) -> _I:  # noqa: PYI019
         self._entered += 1
