@@ -7,11 +7,11 @@ The functions are asked, with tensors that have shape, strides, device and align
 # mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from triton import knobs
 
-from . import memoryless, private
+from . import private
 from .call import Call, Operand, Plan, Planned, Row, State, extents, index_of
 from .launch import Function, KernelModule, Operands, Repeat, name_contract
 
@@ -28,6 +28,10 @@ Dtype: TypeAlias = torch.dtype | type[float]
 _Dtypes: TypeAlias = Mapping[str, Dtype | tuple[Dtype, ...]]
 #: Strides and an offset, in elements.
 _Placing: TypeAlias = tuple[tuple[int, ...], int]
+# What tensors without memory are made of; where torch lacks it, they have memory.
+_DispatchMode: Any = private.named("torch.utils._python_dispatch", "TorchDispatchMode", object)
+_without_functions: Any = private.named("torch", "_C._disabled_torch_function_impl", None)
+_KNOWN = _DispatchMode is not object and None not in (private.make_wrapper, _without_functions)
 # The errors of a kernel that a device cannot run.
 _UNFIT = [private.named("triton.runtime.errors", x, MemoryError) for x in ("OutOfResources", "PTXASError")]
 
@@ -123,7 +127,7 @@ def launches(
             raise ValueError(f"it has no operand {name!r}; its operands are {', '.join(names)}")
         found: dict[tuple[object, ...], _Launch] = {}
         refusal: ValueError | None = None
-        with memoryless.mode():
+        with memoryless():
             for given in _calls(gemm, rows, {"B": B, "N": N, "K": K}, device, unaligned, dtypes or {}):
                 try:
                     copying, kernel, row, operands = gemm.followed(given)
@@ -210,7 +214,7 @@ class _Launch:
         constants: tuple[object, ...] = self.row or tuple([self.arguments.get(x) for x in ("BLOCK_N", "SPLIT")])
         derived = [value(self.arguments) for value in getattr(self.kernel, "values", {}).values()]
         self.key = self.name, constants, *map(_specialised, self.arguments.values()), *derived
-        self.tolerant = suppress(*(_UNFIT if self.tuned else ()))
+        self.tolerant = contextlib.suppress(*(_UNFIT if self.tuned else ()))
 
     def compiled(self) -> Any:
         """The kernel, compiled now if it is not in Triton's cache."""
@@ -238,7 +242,7 @@ def _launches(kernel: KernelModule, row: Row | None, given: Operands) -> list[_L
         plans = []
         for offered in kernel.CALL.offered(given["a"].device):
             # The tuner leaves out configurations that the sizes do not allow.
-            with suppress(ValueError):
+            with contextlib.suppress(ValueError):
                 plans.append(kernel.CALL.plan(offered, **given))
     name, found = kernel.__name__.rpartition(".")[2], []
     for plan in plans:
@@ -286,7 +290,7 @@ def _choices(
             continue
         placings = _placings_of_scales(sizes) if isinstance(x.dtype, tuple) else _placings(sizes, x, kind.itemsize)
         placings = placings if unaligned is None or x.name in unaligned else placings[:1]
-        values += [memoryless.tensor(kind, state.device, sizes, *placing) for placing in placings]
+        values += [memoryless_tensor(kind, state.device, sizes, *placing) for placing in placings]
     return values
 
 
@@ -321,3 +325,62 @@ def _placings_of_scales(sizes: tuple[int, ...]) -> list[_Placing]:
     *front, rows, columns = sizes
     placed = (max(columns, 1), 1), (1, -(-rows // 16) * 16), (1, max(rows, 1))
     return [((*(max(each) * max(rows, columns) for _ in front), *each), 0) for each in placed]
+
+
+# Tensors that have shape, strides, device and alignment but no memory, by which a call is worked out.
+
+
+def memoryless_tensor(
+    dtype: torch.dtype, device: torch.device, shape: Sequence[int], strides: Sequence[int], offset: int = 0
+) -> Tensor:
+    """A tensor that begins `offset` elements behind an aligned address."""
+    reach = offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides) if size)
+    return torch.empty(reach, dtype=dtype, device=device).as_strided(shape, strides, offset)
+
+
+class StandIn(Tensor):
+    """A tensor without memory: `meta`, as if it were on `device`."""
+
+    # A kernel's `plan` accepts no other subclass.
+    stand_in: bool = True
+    __torch_function__ = _without_functions
+
+    meta: Tensor
+
+    @staticmethod
+    def __new__(cls: type[StandIn], meta: Tensor, device: torch.device | None) -> StandIn:  # noqa: PYI034
+        made: StandIn = private.make_wrapper(
+            cls, meta.shape, meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device
+        )
+        made.meta = meta
+        return made
+
+    def data_ptr(self) -> int:
+        # Under a mode of fake tensors `meta` is one, whose address torch warns about.
+        return int(self.storage_offset()) * self.element_size() if self.numel() else 0
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+        raise RuntimeError(f"{function} needs memory, which a stand-in does not have")
+
+
+class _Memoryless(_DispatchMode):  # type: ignore[misc]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Otherwise torch imports its compiler, which takes seconds.
+        return False
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        first, options = arguments[0], dict(options or {})
+        device = options.get("device", getattr(first, "device", None))
+        if "device" in options:
+            options["device"] = "meta"
+        elif isinstance(first, StandIn):
+            first = first.meta
+        made = function(first, *arguments[1:], **options)
+        return StandIn(made, device) if isinstance(made, Tensor) else made
+
+
+def memoryless() -> contextlib.AbstractContextManager[object]:
+    """Within it, new tensors have no memory."""
+    return _Memoryless() if _KNOWN else contextlib.nullcontext()

@@ -34,8 +34,7 @@ from generator.language.errors import CallError
 from generator.lowering.docstrings import formula
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
-from generator.runtime import memoryless
-from generator.runtime.prepare import in_threads, misfit
+from generator.runtime.prepare import in_threads, memoryless, memoryless_tensor, misfit
 from generator.verify.ahead_of_time import ProductSizes, require_several, standing_in_for, why_none_on
 from generator.verify.cubin_launches import Unpackable, launch_of
 from generator.verify.machine_code import own_cache
@@ -62,7 +61,7 @@ def compiled_package(
     packings: list[_Packing] = []
     contracts: list[CubinContract] = []
     reasons: dict[str, str] = {}
-    with standing_in_for(device), own_cache(), memoryless.mode():
+    with standing_in_for(device), own_cache(), memoryless():
         module = load_family(family.folder.resolve())
         for each in names:
             try:
@@ -219,7 +218,7 @@ class _Packing:
                 continue
             shape = x.sized(numbers)
             strides, offset = placing(shape, self.operands[x.name], alignment, least=least)
-            given[x.name] = memoryless.tensor(dtype_of(x, self.table), _DEVICE, shape, strides, offset)
+            given[x.name] = memoryless_tensor(dtype_of(x, self.table), _DEVICE, shape, strides, offset)
         return given
 
     def chosen(self, given: dict[str, Any]) -> tuple[Any, Any]:

@@ -25,7 +25,7 @@ BRINGS = {
     "inductor": {"inductor.py", "_products.py", "_runtime/graph_pass.py", "_runtime/chain_search.py"}
     | {"_runtime/torch_products.py", "_runtime/precision.py"},
     "aten": {"_products.py", "_runtime/overriding.py", "_runtime/torch_products.py", "_runtime/precision.py"},
-    "prepare": {"_runtime/prepare.py", "_runtime/memoryless.py"},
+    "prepare": {"_runtime/prepare.py"},
     "dtensor": {"_runtime/sharding.py"},
     "experts": {"_runtime/experts.py"},
     "torchao": {"ao.py", "_runtime/torchao_weights.py"},

@@ -13,7 +13,7 @@ from generator.emit.loading import library_module, load_family
 from generator.emit.never_chosen import never_chosen
 from generator.plan.devices import DEVICES
 from generator.plan.families import families
-from generator.runtime import memoryless
+from generator.runtime import prepare
 from generator.verify.ahead_of_time import standing_in_for
 from tests.helpers import shipped
 from tests.helpers.support import BASE, SPECS, called, family_of, forget, spec
@@ -68,7 +68,7 @@ def ran(family, contract, m, n, k, **lies):
 
 def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render):
     family = render(SPEC)
-    with memoryless.mode():
+    with prepare.memoryless():
         kernels = set()
         for contract in family._KERNELS:
             # Aligned sizes; K whose rows a descriptor cannot address; few columns; and a K that fits one load.
@@ -84,7 +84,7 @@ def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render):
 def test_rows_of_one_buffer_run_the_same_kernel(render, lies):
     """Also one row alone, for which a descriptor would not look at the pitch."""
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with memoryless.mode():
+    with prepare.memoryless():
         found = {str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512, **lies)) for m in ROWS}
     (kernel,) = found
     addressable = lies in ({"pitch": 520}, {"pitch": 576}, {"pitch": 4096})
@@ -97,7 +97,7 @@ def test_a_batch_of_attention_has_one_choice_for_any_number_of_matrices(render, 
     words = "" if select == "fastest" else "load: [pointer, descriptor]\n"
     text = f"{BASE.replace('rcr', '[rcr, rrr]')}batch: strided\n{words}targets: [sm90]\n"
     family = render(f"{text}select: {select}\ninvariant: rows\n")
-    with memoryless.mode():
+    with prepare.memoryless():
         for tokens, width in ((33, 128), (33, 64), (1, 128), (48, 32), (2048, 128), (33, 12)):
             found = {"scores": set(), "values": set(), "last": set()}
             for count in (1, 2, 32, 224, 2048):
@@ -130,7 +130,7 @@ def test_groups_have_the_same_configuration_for_any_rows(render, select):
         "" if select == "fastest" else "load: [pointer, descriptor]\nstore: pointer\nschedule: [tiled, persistent]\n"
     )
     family = render(f"{text}{implementation}select: {select}\ninvariant: rows\n")
-    with memoryless.mode():
+    with prepare.memoryless():
         for contract in family._KERNELS:
             found = {named: set() for named in (False, True)}
             for groups in (1, 8, 128):
@@ -160,7 +160,7 @@ def test_measurements_decide_by_their_rates_over_all_m(render, monkeypatch):
     tuned = importlib.import_module("alike._tuned")
     choose = tuned.choose
     monkeypatch.setattr(tuned, "choose", lambda *given: crossings.add(given[5]) or choose(*given))
-    with memoryless.mode():
+    with prepare.memoryless():
         for n, k in ((4096, 64), (256, 512), (64, 64), (8192, 8192)):
             times = [
                 [one_seconds(row, RATES[AUTO, index], (m, n, k), H200.multiprocessors, 2) for m in analytic.TYPICAL_M]
@@ -178,7 +178,7 @@ def test_measurements_decide_by_their_rates_over_all_m(render, monkeypatch):
 
 def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render):
     family = render(BASE.replace("rcr", "[rcr, ccr, rrr]").replace("fp16", "tf32") + "invariant: rows\n")
-    with memoryless.mode():
+    with prepare.memoryless():
         for contract in family._KERNELS:
             function = getattr(family, contract)
             layout = contract.split("_")[2]

@@ -123,7 +123,7 @@ def test_prepared_calls_compile_nothing(compilations, load, family, contract, n,
     prepared = len(compilations)
     assert prepared >= configurations > 0
     launched = set()
-    with ahead.memoryless.mode():
+    with ahead.memoryless():
         for _ in range(400):
             sizes = {"B": 2, "M": draw.choice(m), "N": n, "K": k}
             call = some_call(ahead, contract, sizes, draw)

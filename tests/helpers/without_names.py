@@ -35,7 +35,7 @@ def imported_without(name: str, owner: Any, attribute: str) -> Any:
         delattr(owner, attribute)
     assert not hasattr(owner, attribute)
     try:
-        for module in ("private", "memoryless"):
+        for module in ("private", "prepare"):
             importlib.import_module(f"{name}._runtime.{module}")
     finally:
         if own is None:

@@ -48,7 +48,7 @@ def test_a_family_does_without_each_name(folder: Path) -> None:
 
 
 def test_every_name_that_is_looked_up_is_tested() -> None:
-    text = "".join((RUNTIME / f"{name}.py").read_text() for name in ("private", "memoryless"))
+    text = "".join((RUNTIME / f"{name}.py").read_text() for name in ("private", "prepare"))
     found = re.findall(r'named\(\s*(_MODES|"[^"]*"), "([^"]*)"', text)
     modes = "torch.utils._python_dispatch"
     looked_up = {f"{modes if module == '_MODES' else module.strip(chr(34))}:{name}" for module, name in found}
@@ -61,7 +61,7 @@ PRIVATE = re.compile(r"torch\._|_python_dispatch|triton\.(runtime|backends|tools
 
 def test_no_other_module_has_such_names() -> None:
     # Inductor has no documented interface for its passes' patterns; the modules are imported for it alone.
-    own = "private memoryless fast launch descriptors interpreted_bf16 chain_search graph_pass whole_rows prepare"
+    own = "private fast launch descriptors interpreted_bf16 chain_search graph_pass whole_rows prepare"
     for path in RUNTIME.glob("*.py"):
         if path.stem not in own.split():
             code = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]

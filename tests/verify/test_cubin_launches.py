@@ -15,7 +15,7 @@ from triton.backends.nvidia import driver as nvidia
 from generator.emit.loading import load_family
 from generator.emit.manifest_reader import read
 from generator.plan.devices import DEVICES
-from generator.runtime import memoryless
+from generator.runtime import prepare
 from generator.verify.ahead_of_time import ProductSizes, standing_in_for
 from generator.verify.cubin_launches import Unpackable, image_of
 from generator.verify.cubin_package import compiled_package, dtype_of
@@ -128,7 +128,7 @@ def given(case, m, pad, offset):
             strides = [3 * shape[-1] + 2, 3 if x.unit is None else 1]
         dtype = dtype_of(x, table)
         address = (place << 40) + offset * dtype.itemsize
-        found.tensors[x.name] = memoryless.tensor(dtype, _DEVICE, shape, strides, offset)
+        found.tensors[x.name] = prepare.memoryless_tensor(dtype, _DEVICE, shape, strides, offset)
         found.addresses[x.name] = found.fields[x.name] = address
         found.fields |= {f"{x.name}_{end}": strides[dimension] for dimension, end in operand.strides}
         steps = [strides[dimension] for dimension, _ in operand.strides if dimension != unit and not operand.loose]
@@ -179,7 +179,7 @@ def test_what_is_launched(case, monkeypatch):
     # Contiguous; longer lines, of which a descriptor can address those of whole 16 bytes; odd ones, at odd addresses.
     placings = [(0, 0), (16, 0), (8, 0), (3, 1)]
     (contract,) = case.built.package.contracts
-    with standing_in_for(H200), memoryless.mode(), triton.knobs.compilation.scope():
+    with standing_in_for(H200), prepare.memoryless(), triton.knobs.compilation.scope():
         triton.knobs.compilation.disable_line_info = True
         encoder = SimpleNamespace(**dict.fromkeys(ENCODERS, lambda *words: words))
         monkeypatch.setattr(triton.runtime.driver.active, "utils", encoder, raising=False)
@@ -262,10 +262,10 @@ def test_a_tuned_family_takes_the_kernels_that_its_function_takes(tmp_path, driv
     name, rows = "gemm_fp16_rcr_bias", (1, 64, 1000, 4096)
     package = compiled_package(read(folder), "tuned", H200, [ProductSizes(4096, 4096, rows)], only=name, count=1)
     (contract,) = package.contracts
-    with standing_in_for(H200), memoryless.mode():
+    with standing_in_for(H200), prepare.memoryless():
         family = load_family(folder)
-        b = memoryless.tensor(torch.float16, _DEVICE, (4096, 4096), (1, 4096))
-        bias = memoryless.tensor(torch.float16, _DEVICE, (4096,), (1,))
+        b = prepare.memoryless_tensor(torch.float16, _DEVICE, (4096, 4096), (1, 4096))
+        bias = prepare.memoryless_tensor(torch.float16, _DEVICE, (4096,), (1,))
         wanted = [getattr(family, name).which(_rows(m), b, bias=bias) for m in rows]
     found = [run.entries[0] for run in contract.runs]
     assert [(x.kernel, x.row) for x in found if x is not None] == [
@@ -274,4 +274,4 @@ def test_a_tuned_family_takes_the_kernels_that_its_function_takes(tmp_path, driv
 
 
 def _rows(m):
-    return memoryless.tensor(torch.float16, _DEVICE, (m, 4096), (4096, 1))
+    return prepare.memoryless_tensor(torch.float16, _DEVICE, (m, 4096), (4096, 1))
