@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from . import registration
+from . import operators
 from .launch import Operands, Repeat, distinct, remember, signature_of, started
 from .launchable import is_fake
 from .operators import Operator
@@ -35,9 +35,9 @@ class Chain:
         returned = f"({', '.join(['Tensor'] * len(self.names))})" if len(self.names) > 1 else "Tensor"
         parameters = [f"Tensor? {x}" for x in self.incoming] + [f"Tensor {x}" for x in self.tensors]
         schema = ", ".join([*parameters, *signature.number_parameters, "bool[] needed"])
-        registration.register(f"{name}({schema}) -> {returned}", self._operate, self._operate)
-        registration.loop_over_batch(name)
-        self.operator = registration.operator(name)
+        operators.register(f"{name}({schema}) -> {returned}", self._operate, self._operate)
+        operators.loop_over_batch(name)
+        self.operator = operators.operator(name)
         if self.sharding is not None:
             shapes = {x.name: x.words for x in self.table.operands}
             numbers = [part for x in signature.numbers for part in (x, f"{x}_number")]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import private, registration
+from . import operators, private
 from .call import Call
 from .combined import DOTS, ROUTE, SPREAD, SUM
 from .launch import Repeat, distinct, in_forward_mode, name_contract, registering, remember, signature_of, started
@@ -73,7 +73,7 @@ def function(backward: bool) -> Callable[..., Tensor]:
             name_contract(error, "combine")
             raise
 
-    combine.__qualname__, combine.__module__ = "combine", registration.FAMILY
+    combine.__qualname__, combine.__module__ = "combine", operators.FAMILY
     return combine
 
 
@@ -89,9 +89,9 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
     if must_be_seen(*given.values()):
         register()
         if out is None:
-            found: Tensor = registration.operator("combine")(y, index, weights)
+            found: Tensor = operators.operator("combine")(y, index, weights)
             return found
-        registration.operator("combine_out")(y, index, weights, out)
+        operators.operator("combine_out")(y, index, weights, out)
         return out
     if recorded and torch.is_grad_enabled():
         return RecordedSum.apply(y, index, weights)  # type: ignore[no-any-return, no-untyped-call]
@@ -165,7 +165,7 @@ class RecordedSum(torch.autograd.Function):
 
 
 def _backward(ctx: Any, grad: Tensor) -> Any:
-    return _gradients(ctx, grad, registration.operator("combine_spread"), registration.operator("combine_dots"))
+    return _gradients(ctx, grad, operators.operator("combine_spread"), operators.operator("combine_dots"))
 
 
 def _filled(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor) -> None:
@@ -195,12 +195,12 @@ def register() -> bool:
             ):
                 name = schema.partition("(")[0]
                 # For fake tensors nothing is launched.
-                registration.register(schema, _plainly(run), run)
+                operators.register(schema, _plainly(run), run)
                 if name != "combine_out":
-                    registration.loop_over_batch(name)
+                    operators.loop_over_batch(name)
                 _registered.append(name)
             torch.library.register_autograd(
-                f"{registration.NAMESPACE}::combine", _backward, setup_context=_setup, lib=registration.LIBRARY
+                f"{operators.NAMESPACE}::combine", _backward, setup_context=_setup, lib=operators.LIBRARY
             )
     return True
 

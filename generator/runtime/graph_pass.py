@@ -20,8 +20,7 @@ from torch.fx import Graph, map_arg
 from . import torch_products
 from .launch import added
 from .launchable import surely
-from .operators import Operator
-from .registration import NAMESPACE, operator
+from .operators import NAMESPACE, Operator, operator
 from .torch_products import SCALE, Applied, Installed, Matrices, Report, TorchProduct, addend, word_of
 
 aten: Any = torch.ops.aten

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import registration
+from . import operators
 from .launchable import surely
 
 
@@ -55,12 +55,12 @@ def _added(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
     return summed[:count]
 
 
-registration.register(
+operators.register(
     "added_rows(Tensor gradient, Tensor rows, SymInt count) -> Tensor",
     _added,
     lambda gradient, rows, count: gradient.new_empty((count, gradient.shape[1])),
 )
-registration.loop_over_batch("added_rows")
+operators.loop_over_batch("added_rows")
 #: For each of `count` rows of A the sum of the gradients of the rows for which `rows` names it, in their order: an
 #: operator, because torch.compile would make atomic additions of it.
-added: Any = registration.operator("added_rows")
+added: Any = operators.operator("added_rows")

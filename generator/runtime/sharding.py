@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from torch import Tensor
 
-from . import registration
+from . import operators
 from .launch import registering
 
 #: The words of the dimensions of an operand or a result.
@@ -101,4 +101,4 @@ def _register(operator: Divisible) -> None:
             found.append((made, [each if tensor else None for each, tensor in zip(read, tensors)]))
         return found
 
-    register_sharding(registration.operator(operator.name))(rules)
+    register_sharding(operators.operator(operator.name))(rules)

@@ -41,7 +41,6 @@ BESIDE_KERNELS = (
     "_runtime/linear.py",
     "_runtime/operators.py",
     "_runtime/private.py",
-    "_runtime/registration.py",
     "_runtime/rows.py",
     "_shared_memory.py",
     "manifest.json",

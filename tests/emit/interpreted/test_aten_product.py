@@ -223,7 +223,7 @@ def test_graphs_leave_such_products_to_inductor(family, own):
     """Also those of the family's own operators that compiled layers call: Inductor fuses what follows a product."""
     products = importlib.import_module(f"{family.__name__}._products").PRODUCTS
     made = library_module(family, "graph_pass").GraphPass(products, family._contract)
-    called = library_module(family, "registration").operator("gemm_fp16_rcr_bias")
+    called = library_module(family, "operators").operator("gemm_fp16_rcr_bias")
 
     def layer(a, b, bias):
         return called(a, b, bias, None) if own else torch.ops.aten.addmm.default(bias, a, b)

@@ -168,7 +168,7 @@ def test_torch_sees_operators(family):
         found = family.combine(*map(mode.from_tensor, given))
     assert found.shape == (7, 129) and found.dtype == torch.float32
     assert family.combine(*(x.to("meta") for x in given)).shape == (7, 129)
-    operator = getattr(torch.ops, family._runtime.registration.NAMESPACE).combine.default
+    operator = getattr(torch.ops, family._runtime.operators.NAMESPACE).combine.default
     torch.library.opcheck(operator, given, test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
 
 
