@@ -138,10 +138,9 @@ class RepeatedLaunch:
     def __init__(
         self, compiled: Any, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, int]
     ) -> None:
-        count = sum(isinstance(x, TensorDescriptor) for x in values.values())
-        metas = getattr(compiled.metadata, "tensordesc_meta", None) or [None] * count
-        # Whether descriptors are passed as tensor maps, with their shapes and strides behind them.
-        mapped = count > 0 and None not in metas
+        # Where it says something of all descriptors, they are passed as tensor maps, with shapes and strides behind.
+        metas = getattr(compiled.metadata, "tensordesc_meta", None) or [None]
+        mapped = None not in metas
         entry = _entries.get(compiled)
         if entry is None:
             launcher = _launcher(compiled, values) if mapped else compiled.run
@@ -150,20 +149,21 @@ class RepeatedLaunch:
         head = [*grid, *entry.head]
         self.head: list[Any] | None = None if entry.spread else [*head, None]
         self.fixed: list[Any] = head if entry.spread else []
-        self.first = len(self.fixed)
+        fixed, self.first = self.fixed, len(self.fixed)
         self.addresses: list[tuple[int, int]] = []
         self.numbers: list[tuple[int, int]] = []
         self.descriptors: list[tuple[int, int, Any, dict[int, Any]]] = []
         described = iter(metas)
         for name, x in values.items():
-            place, tensor = len(self.fixed), isinstance(x, torch.Tensor)
-            if isinstance(x, TensorDescriptor):
-                self.descriptors.append((place, slots[name], _maker(x, next(described), mapped), {}))
-                self.fixed += [None, *x.shape, *x.strides] if mapped else [None]
-                continue
-            self.fixed.append(None if tensor else x)
-            if tensor or name in slots:
-                (self.addresses if tensor else self.numbers).append((place, slots[name]))
+            if name not in slots:
+                # Neither a tensor nor a number of a call.
+                fixed.append(x)
+            elif type(x) is TensorDescriptor:
+                self.descriptors.append((len(fixed), slots[name], _maker(x, next(described, None), mapped), {}))
+                fixed += [None, *x.shape, *x.strides] if mapped else [None]
+            else:
+                (self.addresses if isinstance(x, torch.Tensor) else self.numbers).append((len(fixed), slots[name]))
+                fixed.append(None)
 
     def __call__(self, stream: int, operands: Sequence[Any]) -> None:
         arguments = self.fixed.copy()
