@@ -62,9 +62,7 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
     words = list(LAYOUT_LETTERS.values())
     for operand, value in found.items():
         if plain(value) not in words:
-            reader.wrong(
-                value, f"layout.{operand}: unknown value {described(value)}; {nearest(str(plain(value)), words)}"
-            )
+            reader.unknown(value, f"layout.{operand}", nearest(str(plain(value)), words))
     if len(reader.mistakes) > before:
         return None
     return Layout(**{operand: str(plain(value)) for operand, value in found.items()})

@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from yaml.composer import Composer
@@ -79,8 +78,7 @@ class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
         return node
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A line and a column, both from 1."""
 
     line: int
@@ -128,16 +126,16 @@ def compose(path: Path, text: str) -> Node:
     for node, depth in _walk(root, 0):
         at = place(node)
         if depth > _DEEPEST:
-            raise wrong(at.line, at.column, "not a spec: nested too deeply")
+            raise wrong(*at, "not a spec: nested too deeply")
         if node.tag not in (_TAGS[type(node)], "?"):
             tag = node.tag.replace("tag:yaml.org,2002:", "!!", 1)
             told = f"tags are not part of the spec language, found {shown(tag)}"
-            mistakes.append(Mistake(path, at.line, at.column, told))
+            mistakes.append(Mistake(path, *at, told))
         surrogate = _SURROGATE.search(node.value) if isinstance(node, ScalarNode) else None
         if surrogate is not None:
             # Only an escape can be half of a pair: it is no character, and no file can hold it.
             told = f"the character U+{ord(surrogate[0]):04X} is not allowed in YAML"
-            mistakes.append(Mistake(path, at.line, at.column, told))
+            mistakes.append(Mistake(path, *at, told))
         if len(mistakes) >= MOST_MISTAKES:
             break
     if mistakes:

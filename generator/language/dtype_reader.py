@@ -45,7 +45,7 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
         if stored is not None:
             legal = f"legal: {', '.join(DTYPE_SHORTHANDS)}"
             told = f"{word} is a type of operands as they are stored: {stored}; {legal}"
-        reader.wrong(node, f"dtype: unknown value {described(node)}; {told}")
+        reader.unknown(node, "dtype", told)
         return None
     before = len(reader.mistakes)
     found = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
@@ -74,7 +74,7 @@ def _choose(
     told = nearest(str(word), legal) if key == "precision" else nearest_type(str(word), legal)
     if key == "a" and meant in WEIGHTS and meant not in legal:
         told = f"a B is stored so, and a has the type that it is multiplied in; legal: {', '.join(legal)}"
-    reader.wrong(found[key], f"dtype.{key}: unknown value {described(found[key])}; {told}")
+    reader.unknown(found[key], f"dtype.{key}", told)
     return None
 
 
@@ -150,55 +150,50 @@ def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[s
     return blocks
 
 
+def _of_b(reader: Reader, found: Mapping[str, Node], key: str) -> Node | None:
+    """What a mapping of B alone says under a key; None where it says nothing."""
+    what = f"dtype.{key}"
+    return reader.mapping(found[key], ("b",), what, required=("b",)).get("b") if key in found else None
+
+
 def _zeros(reader: Reader, found: Mapping[str, Node], b: str) -> bool:
     """Whether B has zero points."""
-    if "zeros" not in found:
+    node = _of_b(reader, found, "zeros")
+    if node is None:
         return False
-    entries = reader.mapping(found["zeros"], ("b",), "dtype.zeros", required=("b",))
-    if "b" not in entries:
-        return False
-    value = plain(entries["b"])
+    value = plain(node)
     if not isinstance(value, bool):
-        reader.wrong(entries["b"], f"dtype.zeros.b: expected true or false, found {described(entries['b'])}")
+        reader.wrong(node, f"dtype.zeros.b: expected true or false, found {described(node)}")
         return False
     scales = found.get("scales")
     scaled = isinstance(scales, MappingNode) and any(plain(key) == "b" for key, _ in scales.value)
     if value and b not in OFFSET:
-        reader.wrong(entries["b"], f"dtype.zeros.b: zero points go with {', '.join(OFFSET)}, and b is {b}")
+        reader.wrong(node, f"dtype.zeros.b: zero points go with {', '.join(OFFSET)}, and b is {b}")
     elif value and not scaled:
-        reader.wrong(entries["b"], "dtype.zeros.b: zero points go with scales; give dtype.scales.b")
+        reader.wrong(node, "dtype.zeros.b: zero points go with scales; give dtype.scales.b")
     return value
 
 
 def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
     """Whether B stores two of each four elements along K."""
-    if "sparsity" not in found:
+    node = _of_b(reader, found, "sparsity")
+    if node is None:
         return False
-    entries = reader.mapping(found["sparsity"], ("b",), "dtype.sparsity", required=("b",))
-    if "b" not in entries:
-        return False
-    word = plain(entries["b"])
-    if word not in SPARSITIES:
-        told = nearest(str(word), SPARSITIES)
-        reader.wrong(entries["b"], f"dtype.sparsity.b: unknown value {described(entries['b'])}; {told}")
+    if plain(node) not in SPARSITIES:
+        reader.unknown(node, "dtype.sparsity.b", nearest(str(plain(node)), SPARSITIES))
     elif a != b or element_of(a).bits != 16:
-        reader.wrong(entries["b"], f"dtype.sparsity.b: needs a and b of one 16-bit type, and they are {a} and {b}")
+        reader.wrong(node, f"dtype.sparsity.b: needs a and b of one 16-bit type, and they are {a} and {b}")
     return True
 
 
 def _fragments(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
     """Whether B's elements lie in the order in which the matrix unit takes them."""
-    if "packing" not in found:
+    node = _of_b(reader, found, "packing")
+    if node is None:
         return False
-    entries = reader.mapping(found["packing"], ("b",), "dtype.packing", required=("b",))
-    if "b" not in entries:
-        return False
-    word = plain(entries["b"])
-    if word not in PACKINGS:
-        told = nearest(str(word), PACKINGS)
-        reader.wrong(entries["b"], f"dtype.packing.b: unknown value {described(entries['b'])}; {told}")
+    if plain(node) not in PACKINGS:
+        reader.unknown(node, "dtype.packing.b", nearest(str(plain(node)), PACKINGS))
     elif b not in PACKED or element_of(a).bits != 16:
         types = ", ".join(PACKED)
-        told = f"dtype.packing.b: needs an a of 16 bits and a b of {types}, and they are {a} and {b}"
-        reader.wrong(entries["b"], told)
+        reader.wrong(node, f"dtype.packing.b: needs an a of 16 bits and a b of {types}, and they are {a} and {b}")
     return True

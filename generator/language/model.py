@@ -403,6 +403,10 @@ class Spec:
     #: What a reader of the spec should know, and is no mistake.
     warnings: tuple[Mistake, ...] = ()
 
+    def mistake(self, message: str, key: str, word: str = "") -> Mistake:
+        """A mistake at the place of a key or of one of its words; at the beginning of a file that does not name it."""
+        return Mistake(self.path, *self.positions.get((key, word), (1, 1)), message)
+
     @property
     def rows_alike(self) -> bool:
         """Whether a row of the result has the same bits for any M: nothing that is chosen depends on M."""

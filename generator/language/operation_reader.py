@@ -161,8 +161,7 @@ def read_settings(reader: Reader, node: Node, name: str, operation: EpilogueOper
             continue
         if operation.gated and key == gated_units.ORDER:
             if plain(value_node) not in gated_units.ORDERS:
-                message = nearest(str(plain(value_node)), gated_units.ORDERS)
-                reader.wrong(value_node, f"{what}.{key}: unknown value {described(value_node)}; {message}")
+                reader.unknown(value_node, f"{what}.{key}", nearest(str(plain(value_node)), gated_units.ORDERS))
             elif plain(value_node) != gated_units.CONCATENATED:
                 found[key] = gated_units.INTERLEAVED
             continue
@@ -236,8 +235,7 @@ def read_quantisation(reader: Reader, node: Node) -> Quantisation | None:
     to, scale = plain(found[TO]) if TO in found else None, plain(found[SCALE]) if SCALE in found else FP32
     block = plain(found[BLOCK]) if BLOCK in found else DEFAULT_BLOCK
     if TO in found and to not in RESULT_TYPES:
-        told = nearest_type(str(to), RESULT_TYPES)
-        reader.wrong(found[TO], f"{what}.{TO}: unknown value {described(found[TO])}; {told}")
+        reader.unknown(found[TO], f"{what}.{TO}", nearest_type(str(to), RESULT_TYPES))
     own = FORMATS[to] if isinstance(to, str) and to in FORMATS else None
     if BLOCK in found and own is not None and block != own.block:
         told = f"blocks of {to} have {own.block} columns, found {described(found[BLOCK])}"
@@ -249,8 +247,7 @@ def read_quantisation(reader: Reader, node: Node) -> Quantisation | None:
         told = f"scales of {to} are {own.scales[0]}, which no spec can change"
         reader.wrong(found[SCALE], f"{what}.{SCALE}: {told}")
     elif scale not in SCALES:
-        told = nearest(str(scale), SCALES)
-        reader.wrong(found[SCALE], f"{what}.{SCALE}: unknown value {described(found[SCALE])}; {told}")
+        reader.unknown(found[SCALE], f"{what}.{SCALE}", nearest(str(scale), SCALES))
     if len(reader.mistakes) > before:
         return None
     # A format has blocks and scales of its own.

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from generator.language.errors import nearest
 from generator.language.keys import DTYPE_KEYS, KEYS, OPERATION_KEYS, TILE_KEYS, Key
+from generator.language.type_names import spelled
 
 #: What computes the same as a built-in operation, or as one with parameters, by what a chain has for it.
 _SAME = {
@@ -69,20 +70,15 @@ _MORE = {"logit_cap": "softcap", "logits_soft_cap": "softcap", "tanh_softcap": "
 _OF_ROWS = "softmax log_softmax softmin layer_norm rms_norm group_norm batch_norm normalize"
 
 
-def _spelled(name: str) -> str:
-    """A name without what spellings differ in: capitals, underscores, and the module in front of it."""
-    return name.strip().rpartition(".")[2].lower().replace("_", "").replace("-", "")
-
-
-_WRITTEN = {_spelled(name): word for word, names in _SAME.items() for name in names.split()}
-_ENTRIES = {_spelled(name): _DEFINED[of] for name, of in ({x: x for x in _DEFINED} | _MORE).items()}
-_ROWS = set(map(_spelled, _OF_ROWS.split()))
+_WRITTEN = {spelled(name): word for word, names in _SAME.items() for name in names.split()}
+_ENTRIES = {spelled(name): _DEFINED[of] for name, of in ({x: x for x in _DEFINED} | _MORE).items()}
+_ROWS = set(map(spelled, _OF_ROWS.split()))
 
 
 def nearest_operation(found: str, operations: Iterable[str]) -> str:
     """The end of a message about an unknown operation: what computes it, by its meaning, and the legal words."""
-    words, key = ["none", *operations], _spelled(found)
-    own = _WRITTEN.get(key) or next((word for word in words if _spelled(word) == key), None)
+    words, key = ["none", *operations], spelled(found)
+    own = _WRITTEN.get(key) or next((word for word in words if spelled(word) == key), None)
     legal = f"legal: {', '.join(words)}, or define it under ops"
     if own is not None:
         return f"did you mean {own!r}? {legal}" if own in words else f"write [[{own}]]; {legal}"
@@ -96,7 +92,7 @@ def nearest_operation(found: str, operations: Iterable[str]) -> str:
 
 #: Keys that others have, by this language's word.
 _KEYS = {
-    _spelled(name): word
+    spelled(name): word
     for word, names in {
         **{x: f"block_{x} block_size_{x} tile_{x}" for x in "mnk"},
         "group": "group_m group_size_m",
@@ -125,7 +121,7 @@ _MAPPINGS: Mapping[str, tuple[Mapping[str, Key], str]] = {
 def nearest_key(found: str, legal: Iterable[str]) -> str:
     """The end of a message about an unknown key: what it is called here, or to which mapping it belongs."""
     words = list(legal)
-    word = found if found in words else _KEYS.get(_spelled(found), found)
+    word = found if found in words else _KEYS.get(spelled(found), found)
     place = next((place for place, (keys, _) in _MAPPINGS.items() if word in keys), None)
     if word in words or place is None:
         return nearest(found, words, word)

@@ -33,10 +33,14 @@ class Reader:
     def wrong(self, at: Node | Place, message: str) -> None:
         """Record a mistake at a node or a place; raise `SpecError` with all of them once there are `MOST_MISTAKES`."""
         where = at if isinstance(at, Place) else place(at)
-        self.mistakes.append(Mistake(self.path, where.line, where.column, message))
+        self.mistakes.append(Mistake(self.path, *where, message))
         if len(self.mistakes) == MOST_MISTAKES:
             more = f"there may be more mistakes; reading stops after {MOST_MISTAKES}"
-            raise SpecError([*self.mistakes, Mistake(self.path, where.line, where.column, more)])
+            raise SpecError([*self.mistakes, Mistake(self.path, *where, more)])
+
+    def unknown(self, node: Node, what: str, told: str) -> None:
+        """Record a value that is not one of the legal words, which `told` names."""
+        self.wrong(node, f"{what}: unknown value {described(node)}; {told}")
 
     def mapping(
         self,
@@ -107,7 +111,7 @@ class Reader:
         """One of an axis's words that has a template."""
         found = plain(node)
         if not isinstance(found, str) or found not in words:
-            self.wrong(node, f"{what}: unknown value {described(node)}; {nearest(str(found), words)}")
+            self.unknown(node, what, nearest(str(found), words))
             return None
         if not words[found].available:
             available = ", ".join(word for word, entry in words.items() if entry.available)

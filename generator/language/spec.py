@@ -109,7 +109,7 @@ class _SpecReader(Reader):
         self.tuned_files: list[Path] = []
         self.warnings: list[Mistake] = []
         for key, node in found.items():
-            self.positions[key, ""] = (place(node).line, place(node).column)
+            self.positions[key, ""] = place(node)
         own = read_operations(self, found["ops"], BUILT_IN) if "ops" in found else {}
         self.operations: Operations = {**BUILT_IN, **own}
         select = self.word(found["select"], "select", SELECT) if "select" in found else DEFAULTS["select"]
@@ -172,16 +172,12 @@ class _SpecReader(Reader):
             return ()
         values = self.values(axis, axis, node)
         for value, item in values:
-            self.positions[axis, word_of(value)] = (place(item).line, place(item).column)
+            self.positions[axis, word_of(value)] = place(item)
         return tuple(value for value, _ in values)
 
     def values(self, axis: str, what: str, node: Node) -> list[tuple[AxisValue, Node]]:
         """The values of an axis, each with its node."""
-
-        def read(item: Node) -> AxisValue | None:
-            return read_axis(self, axis, item, self.operations)
-
-        return self.distinct(node, what, read, word_of)
+        return self.distinct(node, what, lambda item: read_axis(self, axis, item, self.operations), word_of)
 
     def tiles(self, node: Node, axes: Mapping[str, tuple[AxisValue, ...]]) -> tuple[Tile, ...]:
         """The configurations of the key `tile`, in the spec's order."""
@@ -200,7 +196,7 @@ class _SpecReader(Reader):
             # Lists of winners repeat configurations.
             if row is not None and (row, divided) not in rows:
                 for key in ("tile", "tile.split")[: 1 + divided]:
-                    self.positions[key, str(len(rows))] = (place(item).line, place(item).column)
+                    self.positions[key, str(len(rows))] = place(item)
                 rows[row, divided] = None
         return tuple(row for row, _ in rows)
 
@@ -226,7 +222,7 @@ class _SpecReader(Reader):
                 told = (
                     f"tile.{key.value}: a sum such as {size} is read for one more version; write {key.value}: {blocks}"
                 )
-                self.warnings.append(Mistake(self.path, place(value).line, place(value).column, told))
+                self.warnings.append(Mistake(self.path, *place(value), told))
 
     def keys_of(self, node: Node) -> tuple[str, ...]:
         """The keys of a mapping that was read without a mistake."""
@@ -281,7 +277,7 @@ class _SpecReader(Reader):
             return ()
         values = self.distinct(node, key, lambda item: self.word(item, key, words), str)
         for word, item in values:
-            self.positions[key, word] = (place(item).line, place(item).column)
+            self.positions[key, word] = place(item)
         found = {word for word, _ in values}
         return tuple(word for word in words if word in found)
 
@@ -307,13 +303,9 @@ class _SpecReader(Reader):
         """
         found: list[Measured] = []
         texts = b""
-
-        def read_path(item: Node) -> str | None:
-            return self.text(item, "tuned")
-
-        for name, item in self.distinct(node, "tuned", read_path, str):
+        for name, item in self.distinct(node, "tuned", lambda item: self.text(item, "tuned"), str):
             self.tuned_files.append(self.path.parent / name)
-            self.positions["tuned", name] = (place(item).line, place(item).column)
+            self.positions["tuned", name] = place(item)
             try:
                 data = read_bytes(self.tuned_files[-1], LARGEST_TUNED)
                 found.append(replace(parse_measurements(decoded_text(self.tuned_files[-1], data)), file=name))
@@ -343,7 +335,7 @@ class _SpecReader(Reader):
             found = plain(item)
             if isinstance(found, str) and found in TARGETS:
                 return found
-            self.wrong(item, f"targets: unknown value {described(item)}; {nearest_target(str(found))}")
+            self.unknown(item, "targets", nearest_target(str(found)))
             return None
 
         if not isinstance(node, SequenceNode):
@@ -351,7 +343,7 @@ class _SpecReader(Reader):
             return ()
         values = self.distinct(node, "targets", read_target, str)
         for target, item in values:
-            self.positions["targets", target] = (place(item).line, place(item).column)
+            self.positions["targets", target] = place(item)
         return tuple(target for target, _ in values)
 
     def triton(self, node: Node) -> SpecifierSet | None:
@@ -383,13 +375,10 @@ class _SpecReader(Reader):
                 self.wrong(found["because"], message)
             if because and "because" in found:
                 self.printable(found["because"], "exclude.because", because)
-            partial = []
-            for axis, value in found.items():
-                if axis != "because":
-                    partial.append((axis, self.excluded(axis, value, axes)))
+            partial = [(axis, self.excluded(axis, value, axes)) for axis, value in found.items() if axis != "because"]
             if isinstance(item, MappingNode) and all(plain(key) == "because" for key, _ in item.value) and found:
                 self.wrong(item, f"exclude: names no axis and would exclude everything; axes: {', '.join(AXES)}")
-            self.positions["exclude", str(index)] = (place(item).line, place(item).column)
+            self.positions["exclude", str(index)] = place(item)
             exclusions.append(Exclusion(tuple(partial), (because or "").strip()))
         return tuple(exclusions)
 

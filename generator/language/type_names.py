@@ -41,14 +41,14 @@ _FOREIGN = re.compile(
 )
 
 
-def _spelled(text: str) -> str:
+def spelled(text: str) -> str:
     """A name without what spellings differ in: capitals, underscores, and the module in front of it."""
     return text.strip().rpartition(".")[2].lower().replace("_", "").replace("-", "")
 
 
 def type_of(text: str) -> str | None:
     """The word for a type of another name, such as `float16`, `torch.half` or `E4M3`; None if it is no type's."""
-    word = _spelled(text)
+    word = spelled(text)
     own = word if word in (*ELEMENTS, *FORMATS, "tf32x3") else None
     return _WORDS.get(word) or own or _NAMED.get(word)
 
@@ -59,7 +59,7 @@ def nearest_type(found: str, legal: Iterable[str]) -> str:
     A known type gets no suggestion of another, which holds other numbers.
     """
     words, meant = list(legal), type_of(found)
-    if meant in words or not (meant or _FOREIGN.fullmatch(_spelled(found))):
+    if meant in words or not (meant or _FOREIGN.fullmatch(spelled(found))):
         return nearest(found, words, meant)
     told = "that type is not available here"
     if meant in ("tf32", "tf32x3") and "fp32" in words:

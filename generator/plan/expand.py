@@ -40,7 +40,7 @@ def expand(spec: Spec) -> Family:
     if size * rows > MOST_CONFIGURATIONS:
         told = f"{size} variants with {rows} configurations each"
         message = f"tile: the product of the axes has {told}; at most {MOST_CONFIGURATIONS} configurations are weighed"
-        raise SpecError([Mistake(spec.path, *spec.positions.get(("tile", ""), (1, 1)), message)])
+        raise SpecError([spec.mistake(message, "tile")])
     _check_package(spec)
     expansion = _Expansion(spec)
     for variant, tiles in wanted_variants(spec):
@@ -60,18 +60,18 @@ def _check_package(spec: Spec) -> None:
     mistakes = []
     if spec.package != "torch" and spec.backward != "none":
         message = f"backward: {shown(spec.backward)} needs 'package: torch': its functions are those that torch knows"
-        mistakes.append(Mistake(spec.path, *spec.positions.get(("backward", ""), (1, 1)), message))
+        mistakes.append(spec.mistake(message, "backward"))
     if spec.package == "files" and spec.select not in ALONE:
         words = ", ".join(ALONE)
         message = f"select: {shown(spec.select)} is a choice among files; with 'package: files' it is one of {words}"
-        mistakes.append(Mistake(spec.path, *spec.positions.get(("select", ""), (1, 1)), message))
+        mistakes.append(spec.mistake(message, "select"))
     if spec.package != "torch":
         for word in spec.additions:
             message = f"with: {shown(word)} needs 'package: torch', and the package is {shown(spec.package)}"
-            mistakes.append(Mistake(spec.path, *spec.positions.get(("with", word), (1, 1)), message))
+            mistakes.append(spec.mistake(message, "with", word))
         if "aten" in spec.backends:
             message = f"backends: 'aten' needs 'package: torch', and the package is {shown(spec.package)}"
-            mistakes.append(Mistake(spec.path, *spec.positions.get(("backends", "aten"), (1, 1)), message))
+            mistakes.append(spec.mistake(message, "backends", "aten"))
     if mistakes:
         raise SpecError(mistakes)
 
@@ -219,9 +219,8 @@ class _Expansion:
             if reason is None:
                 found |= {each.contract: each for each in gradients.gradients(variant)}
             else:
-                line, column = self.spec.positions["backward", ""]
                 message = f"backward: 'kernels' is not possible for {contract}: {reason}; exclude it"
-                mistakes.append(Mistake(self.spec.path, line, column, message))
+                mistakes.append(self.spec.mistake(message, "backward"))
         if mistakes:
             raise SpecError(mistakes)
         return tuple(found.values())
@@ -340,8 +339,7 @@ class _Expansion:
         mistakes = []
 
         def wrong(key: tuple[str, str], message: str) -> None:
-            line, column = spec.positions.get(key, (1, 1))
-            mistakes.append(Mistake(spec.path, line, column, message))
+            mistakes.append(spec.mistake(message, *key))
 
         for index, exclusion in enumerate(spec.exclude):
             # What fills an open axis may change with the measurements.

@@ -46,11 +46,8 @@ def families(paths: Iterable[Path], package: str | None = None, additions: Colle
         if twin is not None and real_path(twin.spec.path) == real_path(path):
             continue
         if twin is not None:
-            line, column = family.spec.positions.get(("name", ""), (1, 1))
-            message = (
-                f"name: {family.spec.name!r} is also the name of {twin.spec.path}; two specs cannot share a folder"
-            )
-            mistakes.append(Mistake(path, line, column, message))
+            told = f"{family.spec.name!r} is also the name of {twin.spec.path}; two specs cannot share a folder"
+            mistakes.append(family.spec.mistake(f"name: {told}", "name"))
         found.append(family)
     if mistakes:
         raise SpecError(mistakes)
@@ -62,7 +59,7 @@ def _require_spec(path: Path) -> None:
     if path.is_dir():
         rendered = (path / "manifest.json").is_file()
         told = "a rendered family, which commands such as verify take" if rendered else "a folder"
-        spec = next((each for each in sorted(path.glob("*.yaml"))), None)
+        spec = min(path.glob("*.yaml"), default=None)
         such = "" if spec is None else f", such as {spec}"
         raise CallError(f"{path} is {told}; a spec is a YAML file{such}")
     if not path.suffix and not path.exists():
