@@ -192,7 +192,7 @@ class _SpecReader(Reader):
                 self.check_used(item, axes)
                 self.warn_of_sums(item)
             # A tile of several blocks belongs to `split_k` only where it has the key `split`.
-            divided = row is not None and row.several_blocks and "split" in self.keys_of(item)
+            divided = row is not None and row.several_blocks and any(plain(key) == "split" for key, _ in item.value)
             # Lists of winners repeat configurations.
             if row is not None and (row, divided) not in rows:
                 for key in ("tile", "tile.split")[: 1 + divided]:
@@ -223,11 +223,6 @@ class _SpecReader(Reader):
                     f"tile.{key.value}: a sum such as {size} is read for one more version; write {key.value}: {blocks}"
                 )
                 self.warnings.append(Mistake(self.path, *place(value), told))
-
-    def keys_of(self, node: Node) -> tuple[str, ...]:
-        """The keys of a mapping that was read without a mistake."""
-        assert isinstance(node, MappingNode)
-        return tuple(key.value for key, _ in node.value)
 
     def family_name(self, node: Node | None) -> str | None:
         if node is None:

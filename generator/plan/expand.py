@@ -58,20 +58,17 @@ def expand(spec: Spec) -> Family:
 def _check_package(spec: Spec) -> None:
     """Raise `SpecError` for what needs more host code than the family has."""
     mistakes = []
-    if spec.package != "torch" and spec.backward != "none":
-        message = f"backward: {shown(spec.backward)} needs 'package: torch': its functions are those that torch knows"
-        mistakes.append(spec.mistake(message, "backward"))
-    if spec.package == "files" and spec.select not in ALONE:
-        words = ", ".join(ALONE)
-        message = f"select: {shown(spec.select)} is a choice among files; with 'package: files' it is one of {words}"
-        mistakes.append(spec.mistake(message, "select"))
     if spec.package != "torch":
-        for word in spec.additions:
-            message = f"with: {shown(word)} needs 'package: torch', and the package is {shown(spec.package)}"
-            mistakes.append(spec.mistake(message, "with", word))
-        if "aten" in spec.backends:
-            message = f"backends: 'aten' needs 'package: torch', and the package is {shown(spec.package)}"
-            mistakes.append(spec.mistake(message, "backends", "aten"))
+        if spec.backward != "none":
+            told = f"{shown(spec.backward)} needs 'package: torch': its functions are those that torch knows"
+            mistakes.append(spec.mistake(f"backward: {told}", "backward"))
+        bringing = [("with", word) for word in spec.additions]
+        bringing += [("backends", "aten")] if "aten" in spec.backends else []
+        told = f"needs 'package: torch', and the package is {shown(spec.package)}"
+        mistakes += [spec.mistake(f"{key}: {shown(word)} {told}", key, word) for key, word in bringing]
+    if spec.package == "files" and spec.select not in ALONE:
+        told = f"is a choice among files; with 'package: files' it is one of {', '.join(ALONE)}"
+        mistakes.append(spec.mistake(f"select: {shown(spec.select)} {told}", "select"))
     if mistakes:
         raise SpecError(mistakes)
 
