@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 
 from generator.epilogue.chain import Epilogue
@@ -40,12 +40,8 @@ _UNMEASURED: tuple[Mapping[str, str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Implementation:
-    """A kernel of a contract, and its configurations."""
-
-    variant: Variant
-    tiles: tuple[Tile, ...]
+#: A kernel of a contract, and its configurations.
+Implementation = tuple[Variant, tuple[Tile, ...]]
 
 
 @cache
@@ -124,13 +120,14 @@ def adapted(v: Variant, contract: str, tile: Tile, targets: Sequence[str]) -> Ti
     configuration that no target can hold beside the operands and results of the chain has fewer stages.
     """
     tile = default_configurations.of_scales(v, _of_gate(v, contract, tile))
-    for stages in range(tile.stages, 1, -1):
-        fewer = replace(tile, stages=stages)
-        if legality.why_no_row(v, fewer) is None and any(
-            legality.why_no_row_on(v, fewer, target) is None for target in targets
-        ):
-            return fewer
-    return tile
+    fewer = (replace(tile, stages=stages) for stages in range(tile.stages, 1, -1))
+    return next((each for each in fewer if _fits(v, each, targets)), tile)
+
+
+def _fits(v: Variant, tile: Tile, targets: Iterable[str]) -> bool:
+    """Whether one of `targets` can hold a configuration."""
+    never = legality.why_no_row(v, tile) is not None
+    return not never and any(legality.why_no_row_on(v, tile, target) is None for target in targets)
 
 
 def widened(v: Variant, contract: str, tile: Tile) -> bool:
@@ -146,15 +143,11 @@ def _of_gate(v: Variant, contract: str, tile: Tile) -> Tile:
 
 def for_each(v: Variant, tiles: tuple[Tile, ...], targets: Sequence[str]) -> tuple[Tile, ...]:
     """`tiles`, and for a target that holds none of them the first that it holds with fewer stages, if there is one."""
-
-    def fits(tile: Tile, target: str) -> bool:
-        return legality.why_no_row(v, tile) is None and legality.why_no_row_on(v, tile, target) is None
-
     found = dict.fromkeys(tiles)
     for target in targets:
-        if not any(fits(tile, target) for tile in found):
+        if not any(_fits(v, tile, (target,)) for tile in found):
             fewer = (adapted(v, v.contract, tile, (target,)) for tile in tiles)
-            found |= dict.fromkeys(itertools.islice((tile for tile in fewer if fits(tile, target)), 1))
+            found |= dict.fromkeys(itertools.islice((tile for tile in fewer if _fits(v, tile, (target,))), 1))
     return tuple(found)
 
 
@@ -176,13 +169,13 @@ def implementations(spec: Spec, contract: Variant) -> Iterator[Implementation]:
     everything = list(_portfolio(spec, contract))
     for words in itertools.product(*(spec.axes[axis] for axis in named)):
         wanted = dict(zip(named, words, strict=True))
-        exact = [each for each in everything if all(each.variant.word(axis) == wanted[axis] for axis in named)]
-        for each in exact or everything:
-            variant = replace(each.variant, **wanted)  # type: ignore[arg-type]
-            tiles = each.tiles if exact else default_configurations.defaults(variant)
+        exact = [each for each in everything if all(each[0].word(axis) == wanted[axis] for axis in named)]
+        for kernel, own in exact or everything:
+            variant = replace(kernel, **wanted)  # type: ignore[arg-type]
+            tiles = own if exact else default_configurations.defaults(variant)
             found.setdefault(variant, {}).update(dict.fromkeys(tiles))
     for variant, rows in found.items():
-        yield Implementation(variant, tuple(rows))
+        yield variant, tuple(rows)
 
 
 def _portfolio(spec: Spec, contract: Variant) -> Iterator[Implementation]:
@@ -198,9 +191,9 @@ def _portfolio(spec: Spec, contract: Variant) -> Iterator[Implementation]:
     kernels = [replace(base, **words) for words in _UNMEASURED]  # type: ignore[arg-type]
     for variant in map(_stored_by_pointer, kernels):
         if _runs(variant, others):
-            yield Implementation(variant, default_configurations.defaults(variant))
-    if base not in [each.variant for each in measured]:
-        yield Implementation(base, default_configurations.defaults(base))
+            yield variant, default_configurations.defaults(variant)
+    if base not in dict(measured):
+        yield base, default_configurations.defaults(base)
 
 
 def _stored_by_pointer(v: Variant) -> Variant:
@@ -229,7 +222,7 @@ def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Imp
             found.setdefault(variant, {}).update(dict.fromkeys(_tiles(variant, contract, row, targets)))
     for variant in sorted(found, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]):
         if found[variant]:
-            yield Implementation(variant, tuple(sorted(found[variant], key=_largest_first)))
+            yield variant, tuple(sorted(found[variant], key=_largest_first))
 
 
 def _tiles(v: Variant, contract: str, row: Mapping[str, int], targets: Sequence[str]) -> tuple[Tile, ...]:

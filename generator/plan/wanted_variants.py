@@ -82,7 +82,7 @@ def as_asked(spec: Spec, variant: Variant) -> Variant:
 def of_contract(spec: Spec, contract: Variant) -> Iterator[Wanted]:
     """The implementations of the contract of a variant."""
     if spec.select == "fastest":
-        yield from ((each.variant, each.tiles) for each in portfolio.implementations(spec, contract))
+        yield from portfolio.implementations(spec, contract)
         return
     for values in itertools.product(*(spec.axes[axis] for axis in OPEN_AXES)):
         yield replace(contract, **dict(zip(OPEN_AXES, values, strict=True))), None  # type: ignore[arg-type]
