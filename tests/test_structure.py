@@ -24,9 +24,9 @@ ORDER = (
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
 BOUNDS = {
-    "language": 5274,
+    "language": 5250,
     "epilogue": 1597,
-    "plan": 3907,
+    "plan": 3892,
     "lowering": 4411,
     "emit": 6893,
     "runtime": 8309,
