@@ -16,7 +16,16 @@ from torch import Tensor
 from . import operators, private
 from .call import Call
 from .combined import DOTS, ROUTE, SPREAD, SUM
-from .launch import Repeat, distinct, in_forward_mode, name_contract, registering, remember, signature_of, started
+from .launch import (
+    Repeat,
+    distinct,
+    in_forward_mode,
+    name_contract,
+    registering,
+    remember,
+    signature_of,
+    started,
+)
 from .launchable import written
 from .operators import NO_TRANSFORM, requiring
 from .private import as_plain, refuse_tangents

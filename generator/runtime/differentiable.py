@@ -9,7 +9,16 @@ from typing import Any
 
 from torch import Tensor
 
-from .launch import Config, Operands, Result, name_contract, recording, registering, remember, signature_of
+from .launch import (
+    Config,
+    Operands,
+    Result,
+    name_contract,
+    recording,
+    registering,
+    remember,
+    signature_of,
+)
 from .operators import Operator, requiring, without_sum
 from .private import constant
 

@@ -21,7 +21,16 @@ from . import torch_products
 from .launch import added
 from .launchable import surely
 from .operators import NAMESPACE, Operator, operator
-from .torch_products import SCALE, Applied, Installed, Matrices, Report, TorchProduct, addend, word_of
+from .torch_products import (
+    SCALE,
+    Applied,
+    Installed,
+    Matrices,
+    Report,
+    TorchProduct,
+    addend,
+    word_of,
+)
 
 aten: Any = torch.ops.aten
 #: A node of a graph, whose arguments may be anything.

@@ -26,7 +26,17 @@ from triton import knobs
 
 from . import private
 from .call import Call, index_of
-from .launch import Config, Function, Operands, Result, added, in_forward_mode, name_contract, registering, within
+from .launch import (
+    Config,
+    Function,
+    Operands,
+    Result,
+    added,
+    in_forward_mode,
+    name_contract,
+    registering,
+    within,
+)
 from .private import constant, count_modes, is_tracing, transforming
 
 # The family's import path, in the letters that torch takes; a path that it would not show has its checksum behind it.

@@ -26,7 +26,16 @@ from . import torch_products
 from .launch import Function, Step, remember, signature_of
 from .precision import fp32_precision
 from .private import as_plain
-from .torch_products import SCALE, Applied, Installed, Matrices, Report, TorchProduct, addend, word_of
+from .torch_products import (
+    SCALE,
+    Applied,
+    Installed,
+    Matrices,
+    Report,
+    TorchProduct,
+    addend,
+    word_of,
+)
 
 #: Those of the operators that no contract computes, which are reported as left to torch.
 UNKNOWN = ("_addmm_activation", "_scaled_mm", "_scaled_grouped_mm")

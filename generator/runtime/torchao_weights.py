@@ -24,7 +24,15 @@ from torchao.quantization.transform_module import register_quantize_module_handl
 from torchao.utils import TorchAOBaseTensor
 
 from .launchable import is_plain
-from .pack import FLOATS, Stored, check_rows, dequantize, quantize, quantize_rows, stored_by
+from .pack import (
+    FLOATS,
+    Stored,
+    check_rows,
+    dequantize,
+    quantize,
+    quantize_rows,
+    stored_by,
+)
 from .private import make_wrapper
 from .rows import require_tensor, rows_of, shaped_as
 

@@ -113,7 +113,8 @@ class _Checked:
         """Raise `StrayAccess` unless every lane in `mask` is an element of a region that `access` may use."""
         if self.regions is None:
             return
-        lanes, mask = np.broadcast_arrays(addresses.astype(np.int64), mask.astype(bool))
+        # Triton passes a descriptor's mask as the buffer of an array.
+        lanes, mask = np.broadcast_arrays(addresses.astype(np.int64), np.asarray(mask, dtype=bool))
         lanes = lanes[mask]
         stray = np.ones(lanes.shape, dtype=bool)
         for region in self.regions:

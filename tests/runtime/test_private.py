@@ -56,7 +56,7 @@ def test_every_name_that_is_looked_up_is_tested() -> None:
 
 
 #: What is not documented, and modules of Triton that have such names.
-PRIVATE = re.compile(r"torch\._|_python_dispatch|triton\.(runtime|backends|tools)\b|Tensor\._|_dynamo|from torch\._")
+PRIVATE = re.compile(r"torch\._|_python_dispatch|triton\.(runtime|backends|tools)\b|Tensor\._|\._dynamo|from torch\._")
 
 
 def test_no_other_module_has_such_names() -> None:

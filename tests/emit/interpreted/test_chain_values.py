@@ -54,7 +54,8 @@ def test_gradients_pass_where_the_mask_is_not_zero(family):
         found.grad = expected.grad = None
         family.gemm_fp32_rcr_dropout(found, b, keep=keep).square().sum().backward()
         torch.where(keep, expected @ b * 2, 0).square().sum().backward()
-        torch.testing.assert_close(found.grad, expected.grad)
+        # Two sums of fp32 in two orders, squared: how torch adds depends on the processor.
+        torch.testing.assert_close(found.grad, expected.grad, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.complex64])
