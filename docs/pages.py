@@ -370,11 +370,16 @@ def _training() -> str:
 
 def _training_aten() -> str:
     """The wall time of a model whose family may leave products to torch."""
-    found = json.loads((OTHER / "training_aten.json").read_text(encoding="utf-8"))
-    steps = {f"training step, {how}": each for how, each in found["steps"].items() if how != "loss"}
-    passes = {f"forward pass, {how}": each for how, each in found["passes"].items()}
-    rows = [(name, _taken(each)) for name, each in (steps | passes).items()]
-    return markdown(("sequences x tokens", f"torch and family in ms, ratio, {found['device']}"), rows)
+    found = [json.loads((folder / "training_aten.json").read_text(encoding="utf-8")) for folder in (OTHER, DEVICE)]
+    times = [
+        {
+            **{f"training step, {how}": each for how, each in one["steps"].items() if how != "loss"},
+            **{f"forward pass, {how}": each for how, each in one["passes"].items()},
+        }
+        for one in found
+    ]
+    rows = [(name, *(_taken(one.get(name)) for one in times)) for name in times[0]]
+    return markdown(("torch and family in ms, ratio; sequences x tokens", *(one["device"] for one in found)), rows)
 
 
 def _taken(each: dict[str, Any] | None) -> str:

@@ -31,7 +31,7 @@ def _tuned(path):
 READERS = {
     "specs/tuned/*/*.json": _tuned,
     "measured/*/tune_*.jsonl.bz2": lambda path: Journal(path).outcomes,
-    "measured/*/bench_*.json": lambda path: measurements.load(path).records,
+    "measured/*/bench_*.json*": lambda path: measurements.load(path).records,
     "measured/proofs/*.json": lambda path: proof_records.read(path).proved,
 }
 
