@@ -28,7 +28,7 @@ BOUNDS = {
     "epilogue": 1597,
     "plan": 3892,
     "lowering": 4411,
-    "emit": 6893,
+    "emit": 7077,
     "runtime": 8363,
     "cost": 728,
     "problem": 1977,
@@ -39,7 +39,7 @@ BOUNDS = {
     "commands": 1014,
     "files": 696,
     "templates": 3124,
-    "tests": 31904,
+    "tests": 31907,
     "generated": 111563,
 }
 

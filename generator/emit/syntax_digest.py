@@ -41,7 +41,11 @@ def written(node: ast.AST, nodes: list[ast.AST] | None = None) -> str:
 
     Appends the nodes in it to `nodes` in the order of the text, without docstrings and constants.
     """
-    return _text(node, [] if nodes is None else nodes)
+    writer = _Writer()
+    writer.add(node)
+    if nodes is not None:
+        nodes += writer.nodes
+    return "".join(writer.texts)
 
 
 def undocumented(node: ast.AST) -> list[ast.stmt]:
@@ -52,56 +56,70 @@ def undocumented(node: ast.AST) -> list[ast.stmt]:
     return body[1:] if documented and isinstance(first.value.value, str) else body  # type: ignore[union-attr]
 
 
-def _text(value: object, nodes: list[ast.AST]) -> str:
-    """A node, or the value of a field of a node."""
-    if isinstance(value, ast.Constant):
-        return _constant(value.value)
-    if isinstance(value, ast.JoinedStr):
-        return _string(value, nodes)
-    if isinstance(value, ast.AST):
-        nodes.append(value)
-        return _all(f"({type(value).__name__}", _held(value), ")", nodes)
-    if isinstance(value, list):
-        return _all("[", value, "]", nodes)
-    if isinstance(value, str):
-        return json.dumps(value)
-    # A missing expression differs from the constant None: `{**a}` has one, `{None: a}` the other.
-    return "-" if value is None else _constant(value)
+class _Writer:
+    """Collects the text of nodes piece by piece, and the nodes."""
 
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.nodes: list[ast.AST] = []
 
-def _all(begin: str, values: Iterable[object], end: str, nodes: list[ast.AST]) -> str:
-    return "".join([begin, *(f" {_text(value, nodes)}" for value in values), end])
-
-
-def _held(node: ast.AST) -> Iterator[object]:
-    """The values of the fields of a node that are written."""
-    name = type(node).__name__
-    if not hasattr(ast, name):
-        raise ValueError(f"{__name__} does not support nodes of type {name}")
-    for field in node._fields:
-        if field in _WRITTEN:
-            documented = field == "body" and isinstance(node, DOCUMENTED)
-            yield undocumented(node) if documented else getattr(node, field)
-        # Later versions of Python add fields, which are ignored while they are empty.
-        elif field not in _SILENT and getattr(node, field, None):
-            raise ValueError(f"{__name__} does not support the field {name}.{field}")
-
-
-def _string(node: ast.JoinedStr, nodes: list[ast.AST]) -> str:
-    """An f-string by its parts; one without replacement fields is a plain string."""
-    parts = list(_parts(node))
-    if all(isinstance(part, str) for part in parts):
-        return _constant("".join(map(str, parts)))
-    texts = []
-    for part in parts:
-        if isinstance(part, str):
-            texts.append(_constant(part))
+    def add(self, value: object) -> None:
+        """Add a node, or the value of a field of a node."""
+        if isinstance(value, ast.Constant):
+            self.texts.append(_constant(value.value))
+        elif isinstance(value, ast.JoinedStr):
+            self._add_string(value)
+        elif isinstance(value, ast.AST):
+            self._add_node(value)
+        elif isinstance(value, list):
+            self._add_all("[", value, "]")
+        elif isinstance(value, str):
+            self.texts.append(json.dumps(value))
+        elif value is None:
+            # A missing expression differs from the constant None: `{**a}` has one, `{None: a}` the other.
+            self.texts.append("-")
         else:
+            self.texts.append(_constant(value))
+
+    def _add_all(self, begin: str, values: Iterable[object], end: str) -> None:
+        self.texts.append(begin)
+        for value in values:
+            self.texts.append(" ")
+            self.add(value)
+        self.texts.append(end)
+
+    def _add_node(self, node: ast.AST) -> None:
+        self.nodes.append(node)
+        name = type(node).__name__
+        if not hasattr(ast, name):
+            raise ValueError(f"{__name__} does not support nodes of type {name}")
+        # Later versions of Python add fields, which are ignored while they are empty.
+        for field in node._fields:
+            if field not in _WRITTEN and field not in _SILENT and getattr(node, field, None):
+                raise ValueError(f"{__name__} does not support the field {name}.{field}")
+        held = [
+            undocumented(node) if field == "body" and isinstance(node, DOCUMENTED) else getattr(node, field)
+            for field in node._fields
+            if field in _WRITTEN
+        ]
+        self._add_all(f"({name}", held, ")")
+
+    def _add_string(self, node: ast.JoinedStr) -> None:
+        """Add an f-string by its parts; one without replacement fields is a plain string."""
+        parts = list(_parts(node))
+        if all(isinstance(part, str) for part in parts):
+            self.texts.append(_constant("".join(map(str, parts))))
+            return
+        self.texts.append("(JoinedStr")
+        for part in parts:
+            self.texts.append(" ")
+            if isinstance(part, str):
+                self.texts.append(_constant(part))
+                continue
             spec = part.format_spec
             has_spec = isinstance(spec, ast.JoinedStr) and any(_parts(spec))
-            held = [part.value, part.conversion, spec if has_spec else None]
-            texts.append(_all("(FormattedValue", held, ")", nodes))
-    return f"(JoinedStr {' '.join(texts)})"
+            self._add_all("(FormattedValue", [part.value, part.conversion, spec if has_spec else None], ")")
+        self.texts.append(")")
 
 
 def _constant(value: object) -> str:

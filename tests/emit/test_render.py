@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from generator.emit.divided_text import divided_digest
+from generator.emit.file_digests import unformatted_digest
 from generator.emit.package_files import package_names, package_source
 from generator.emit.render import body_digest, environment, kernel_source
 from generator.language.errors import SpecError
@@ -156,6 +158,7 @@ def assert_no_code(family):
         else:
             assert re.sub(" +", " ", summary) in re.sub("[ \n]+", " ", docstring)
         assert body_digest(text) is not None
+        assert divided_digest(text, name.removesuffix(".py")) in (None, unformatted_digest(text))
         assert text.splitlines() == text.split("\n")[:-1]
         head = text.split("\n")[: len(family.spec.header)]
         assert head == [f"# {line}".rstrip() for line in family.spec.header]
