@@ -214,7 +214,7 @@ class Copies:
         if across and gpu and torch.version.hip is None and a.dim() == b.dim() == 2:
             operand = worth_across(a, b, across, self.alike)
             if operand is not None:
-                return Copier([-2, None] if operand == "a" else [None, -1], _TURNED), function(across[operand])
+                return copy_across(operand), function(across[operand])
         if "a" in twins and a.dim() == 2 and a.shape[0] == 1 and a.stride(1) == 1:
             return AsRow("a"), function(twins["a"])
         if "b" in twins and b.dim() == 2 and b.shape[1] == 1 and b.stride(0) == 1:
@@ -270,6 +270,11 @@ def worth_across(a: Tensor, b: Tensor, copied: Collection[str], alike: int) -> s
 def turning(operand: str) -> Copier:
     """A copier of `a` (M, K) or `b` (K, N), or of batches of them, to a layout with K contiguous."""
     return Copier([-1, None] if operand == "a" else [None, -2], _TURNED)
+
+
+def copy_across(operand: str) -> Copier:
+    """A copier of `a` (M, K) or `b` (K, N) to a layout whose K is not contiguous."""
+    return Copier([-2, None] if operand == "a" else [None, -1], _TURNED)
 
 
 class AsRow:
