@@ -351,9 +351,14 @@ def _errors() -> str:
     return markdown(("dtype", *(f"K = {k}" for k in extents)), rows)
 
 
+def _of_both(name: str) -> list[dict[str, Any]]:
+    """A file of measurements of the H100, and that of the H200."""
+    return [json.loads((folder / name).read_text(encoding="utf-8")) for folder in (OTHER, DEVICE)]
+
+
 def _training() -> str:
     """Times of training by torch and by a family, as `measured/scripts/training.py` writes them."""
-    found = [json.loads((folder / "training.json").read_text(encoding="utf-8")) for folder in (OTHER, DEVICE)]
+    found = _of_both("training.json")
     times = [
         {
             **{(f"`{chain}`: {what}", "µs"): each for chain, of in one["host"].items() for what, each in of.items()},
@@ -370,7 +375,7 @@ def _training() -> str:
 
 def _training_aten() -> str:
     """The wall time of a model whose family may leave products to torch."""
-    found = [json.loads((folder / "training_aten.json").read_text(encoding="utf-8")) for folder in (OTHER, DEVICE)]
+    found = _of_both("training_aten.json")
     times = [
         {
             **{f"training step, {how}": each for how, each in one["steps"].items() if how != "loss"},

@@ -28,7 +28,7 @@ BOUNDS = {
     "epilogue": 1597,
     "plan": 3892,
     "lowering": 4411,
-    "emit": 7077,
+    "emit": 7079,
     "runtime": 8368,
     "cost": 728,
     "problem": 1977,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -217,12 +218,13 @@ class RenderingJob:
 
     def _files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
         """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
-        # Imported here, so that a command line can say that the package is missing.
-        from tqdm import tqdm
+        kernels: Iterable[Kernel] = self.selected
+        if len(self.selected) >= _MANY and sys.stderr.isatty():
+            # Its import takes longer than a small family.
+            from tqdm import tqdm
 
-        # None: shown on a terminal.
-        hidden = True if len(self.selected) < _MANY else None
-        for kernel in tqdm(self.selected, self.family.spec.name, leave=False, unit=" kernels", disable=hidden):
+            kernels = tqdm(self.selected, self.family.spec.name, leave=False, unit=" kernels")
+        for kernel in kernels:
             text = kernel_source(self.family.spec, kernel)
             bodies[kernel.name] = stated_and_actual_digest(text)[1]
             yield f"{kernel.name}.py", text
