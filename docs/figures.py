@@ -60,10 +60,10 @@ def ratios(results: str, cases: str = "*", peer: str = "cublas") -> tuple[tuple[
     records = measurements.load(RESULTS[results]).records
     kept = [record for record in records if fnmatch.fnmatchcase(record.case, cases)]
     groups = [each for each in summary.summarize(kept) if each.case != "all" and each.peer == _PEERS.get(peer, peer)]
-    found = tuple(entry for group in groups for entry in group.found)
-    if not found:
+    entries = tuple(entry for group in groups for entry in group.found)
+    if not entries:
         raise ValueError(f"{results} has no ratio of {cases} to {peer}")
-    return found
+    return entries
 
 
 _PEERS = {"fastest": summary.BEST}
@@ -72,10 +72,12 @@ _PEERS = {"fastest": summary.BEST}
 def _between(results: str, cases: str, rows: str, peer: str) -> list[float]:
     """The ratios at sizes with so many rows, `65-1024`; of all with `-`."""
     least, _, most = rows.partition("-")
-    found = [ratio for shape, ratio in ratios(results, cases, peer) if int(least or 0) <= shape.m <= int(most or 2**31)]
-    if not found:
+    between = [
+        ratio for shape, ratio in ratios(results, cases, peer) if int(least or 0) <= shape.m <= int(most or 2**31)
+    ]
+    if not between:
         raise ValueError(f"{results} has no size of {cases} with {rows} rows")
-    return found
+    return between
 
 
 def mean(results: str, cases: str = "*", rows: str = "-", peer: str = "cublas") -> str:
@@ -105,8 +107,8 @@ def _aligned(results: str, cases: str, rows: str) -> tuple[float, ...]:
     kept = [record for record in records if fnmatch.fnmatchcase(record.case, cases)]
     groups = [each for each in summary.summarize(kept) if each.case != "all" and each.peer == "cublas"]
     first, _, last = rows.partition("-")
-    found = (entry for group in groups for entry in group.aligned)
-    return tuple(ratio for shape, ratio in found if int(first or 0) <= shape.m <= int(last or 2**31))
+    entries = (entry for group in groups for entry in group.aligned)
+    return tuple(ratio for shape, ratio in entries if int(first or 0) <= shape.m <= int(last or 2**31))
 
 
 def aligned_sizes(results: str, cases: str = "*", rows: str = "-") -> str:
@@ -121,8 +123,8 @@ def aligned_mean(results: str, cases: str = "*", rows: str = "-") -> str:
 
 def suite_sizes(name: str, cases: str = "*") -> str:
     """The sizes of a suite."""
-    found = [each for each in suite.read_suite(suite.find(name)).cases if fnmatch.fnmatchcase(each.name, cases)]
-    return f"{sum(len(each.shapes) for each in found):,}"
+    selected = [each for each in suite.read_suite(suite.find(name)).cases if fnmatch.fnmatchcase(each.name, cases)]
+    return f"{sum(len(each.shapes) for each in selected):,}"
 
 
 def shapes(name: str) -> str:
@@ -165,15 +167,15 @@ def _distinct() -> frozenset[proof_records.Subject]:
 @functools.cache
 def _proved(level: str, triton: str) -> tuple[int, int]:
     """Kernels and cases that are proved at a level, `compile sm90`, with a version of Triton."""
-    found: dict[proof_records.Subject, int] = {}
+    proved: dict[proof_records.Subject, int] = {}
     for path in sorted((MEASURED / "proofs").glob("*.json")):
         record = proof_records.read(path)
         if triton in ("any", record.place["triton"]):
             for subject, levels in record.proved.items():
                 own = levels.get(level.replace("_", " "))
                 if own is not None and subject in _current() and proof_records.complete(own):
-                    found[subject] = own["cases"]
-    return len(found), sum(found.values())
+                    proved[subject] = own["cases"]
+    return len(proved), sum(proved.values())
 
 
 def proved(level: str, triton: str) -> str:
@@ -189,9 +191,9 @@ def recorded(name: str, key: str) -> str:
 
 def rendered(name: str) -> str:
     """What rendering a committed family prints."""
-    (found,) = (each for each in _rendered() if each.name == name)
+    (family,) = (each for each in _rendered() if each.name == name)
     # The manifest itself is a file that stays the same, too.
-    return f"`generated/{name}: {len(found.kernels)} kernels; {len(found.files) + 1} same`"
+    return f"`generated/{name}: {len(family.kernels)} kernels; {len(family.files) + 1} same`"
 
 
 @functools.cache
@@ -210,8 +212,8 @@ def unchosen(name: str) -> str:
     """The kernels of a family of specs/ that no function chooses."""
     from generator.emit.never_chosen import never_chosen
 
-    (found,) = families([ROOT / "specs" / f"{name}.yaml"])
-    return str(len(never_chosen(found)))
+    (family,) = families([ROOT / "specs" / f"{name}.yaml"])
+    return str(len(never_chosen(family)))
 
 
 def of_family(name: str) -> str:

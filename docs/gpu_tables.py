@@ -27,7 +27,7 @@ def targets() -> list[tuple[str, ...]]:
             f"`{target}`",
             _names(target),
             ", ".join(f"`{slug}`" for slug, device in DEVICES.items() if device.target == target) or "—",
-            ", ".join(found for slug, device in DEVICES.items() if device.target == target and (found := _tuned(slug)))
+            ", ".join(gpu for slug, device in DEVICES.items() if device.target == target and (gpu := _tuned(slug)))
             or "—",
         )
         for target in TARGETS

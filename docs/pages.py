@@ -119,12 +119,12 @@ def _speed() -> str:
             record for record in measurements.load(RESULTS[suite]).records if fnmatch.fnmatchcase(record.case, cases)
         ]
         groups = [group for group in summary.summarize(records) if group.case != "all" and group.peer == word]
-        found = [entry for group in groups for entry in group.found]
-        shape, least = min(found, key=lambda entry: entry[1])
-        mean = geometric_mean([ratio for _, ratio in found])
-        slower = sum(ratio < 1 for _, ratio in found)
-        own = words, peer, str(len(found)), str(slower), f"{mean:.2f}", f"{least:.2f} at {shape}"
-        rows.append((*own, _with_torchs(records, len(found))))
+        entries = [entry for group in groups for entry in group.found]
+        shape, least = min(entries, key=lambda entry: entry[1])
+        mean = geometric_mean([ratio for _, ratio in entries])
+        slower = sum(ratio < 1 for _, ratio in entries)
+        own = words, peer, str(len(entries)), str(slower), f"{mean:.2f}", f"{least:.2f} at {shape}"
+        rows.append((*own, _with_torchs(records, len(entries))))
     head = "products", "compared with", "sizes", "slower", "mean ratio", "smallest ratio", "both with `aten`"
     return markdown(head, rows)
 
@@ -133,7 +133,7 @@ def _with_torchs(records: list[measurements.ComparisonRecord], sizes: int) -> st
     """Mean and smallest ratio where a rule may take torch's product, which was fitted to other N and K."""
     compared = [x for x in torch_rule.comparisons(records).values() if len(x) >= torch_rule.FEWEST]
     # Where a rule loses, none is shipped.
-    held = [max((found.ours, found.both), key=math.fsum) for found in map(torch_rule.halves, compared)]
+    held = [max((halved.ours, halved.both), key=math.fsum) for halved in map(torch_rule.halves, compared)]
     ratios = [math.exp(ratio) for own in held for ratio in own]
     return f"{geometric_mean(ratios):.2f}, {min(ratios):.2f}" if len(ratios) == sizes else "—"
 
@@ -177,20 +177,20 @@ def _torch_candidate() -> str:
         "fp8_fast": "fp8, `fast`",
         "fp8_blocks": "fp8, scales of blocks",
     }
-    found = []
+    lines = []
     for folder, gpu in ((OTHER, "H100"), (DEVICE, "H200")):
         rows = list(csv.DictReader(io.StringIO((folder / "torch_candidate.csv").read_text(encoding="utf-8"))))
-        for case, told in words.items():
+        for case, title in words.items():
             own = [row for row in rows if row["case"] == case and row["own_us"]]
             if not own:
                 continue
-            cells = [gpu, told, str(len(own)), str(sum(row["runs"] == "aten" for row in own))]
+            cells = [gpu, title, str(len(own)), str(sum(row["runs"] == "aten" for row in own))]
             for column in ("own_us", "with_aten_us"):
                 ratios = sorted(float(row["torch_us"]) / float(row[column]) for row in own)
                 cells.append(f"{geometric_mean(ratios):.3f}, {ratios[len(ratios) // 20]:.3f}, {ratios[0]:.3f}")
-            found.append(tuple(cells))
+            lines.append(tuple(cells))
     head = ("GPU", "products", "sizes", "torch runs", "our kernels: mean, 5 % worst, least", "with `aten`")
-    return markdown(head, found)
+    return markdown(head, lines)
 
 
 def _options() -> str:
@@ -203,8 +203,8 @@ def _options() -> str:
                 value = f" {action.metavar}" if isinstance(action.metavar, str) and action.option_strings else ""
                 choices = f" {{{','.join(map(str, action.choices))}}}" if action.choices and not value else ""
                 word = ", ".join(action.option_strings) or str(action.metavar)
-                told = " ".join(action.help.replace("%%", "%").replace("|", "\\|").split())
-                rows.append((_code(name), _code(f"{word}{value}{choices}".replace("|", "\\|")), told))
+                help_text = " ".join(action.help.replace("%%", "%").replace("|", "\\|").split())
+                rows.append((_code(name), _code(f"{word}{value}{choices}".replace("|", "\\|")), help_text))
     return markdown(("command", "option", "what it does"), rows)
 
 
@@ -310,37 +310,40 @@ def _legality() -> str:
             try:
                 families([path])
             except SpecError as error:
-                found = re.search(r"left out: (.*?)(?:; to leave something.*)?$", str(error).splitlines()[0])
-                if found is None:
+                refusal = re.search(r"left out: (.*?)(?:; to leave something.*)?$", str(error).splitlines()[0])
+                if refusal is None:
                     raise ValueError(f"{keys}: no reason in {error}") from None
-                rows.append((_code(keys[1:-1]), found[1]))
+                rows.append((_code(keys[1:-1]), refusal[1]))
             else:
                 raise ValueError(f"{keys} is legal")
     return markdown(("combination", "reason"), rows)
 
 
 def _quantised() -> str:
-    rows = [(_code(word), str(found.least), str(found.most), found.nan) for word, found in dtypes.QUANTISED.items()]
+    rows = [
+        (_code(word), str(quantised.least), str(quantised.most), quantised.nan)
+        for word, quantised in dtypes.QUANTISED.items()
+    ]
     return markdown(("`out`", "from", "to", "NaN"), rows)
 
 
 def _invariant() -> str:
     """What one configuration for all M costs, for each size of N and K."""
-    found: dict[tuple[int, int], list[float]] = {}
+    by_layer: dict[tuple[int, int], list[float]] = {}
     for product in json.loads((DEVICE / "invariant.json").read_text())["products"]:
         ratios = [each["ratio"] for each in product["times"]]
-        found.setdefault((product["n"], product["k"]), []).extend(ratios)
-    rows = [(f"{n}x{k}", f"{geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
+        by_layer.setdefault((product["n"], product["k"]), []).extend(ratios)
+    rows = [(f"{n}x{k}", f"{geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in by_layer.items()]
     return markdown(("NxK", "mean", "largest"), rows)
 
 
 def _fp32_errors() -> str:
     """The errors of products of fp32 operands, as `measured/scripts/fp32_errors.py` writes them."""
-    found: dict[str, dict[str, float]] = {}
+    errors_of: dict[str, dict[str, float]] = {}
     for each in json.loads((OTHER / "fp32_errors.json").read_text())["errors"]:
-        found.setdefault(each["product"], {})[f"{each['m']}x{each['n']}x{each['k']}"] = each["error"]
-    rows = [(name, *(f"{error:.1e}" for error in errors.values())) for name, errors in found.items()]
-    return markdown(("product", *next(iter(found.values()))), rows)
+        errors_of.setdefault(each["product"], {})[f"{each['m']}x{each['n']}x{each['k']}"] = each["error"]
+    rows = [(name, *(f"{error:.1e}" for error in errors.values())) for name, errors in errors_of.items()]
+    return markdown(("product", *next(iter(errors_of.values()))), rows)
 
 
 def _errors() -> str:
@@ -358,33 +361,33 @@ def _of_both(name: str) -> list[dict[str, Any]]:
 
 def _training() -> str:
     """Times of training by torch and by a family, as `measured/scripts/training.py` writes them."""
-    found = _of_both("training.json")
+    measured = _of_both("training.json")
     times = [
         {
             **{(f"`{chain}`: {what}", "µs"): each for chain, of in one["host"].items() for what, each in of.items()},
             **{(f"layer {size}, against torch.compile", "ms"): each for size, each in one["layers"].items()},
             **{(f"step of the model, {how}", "ms"): each for how, each in one["steps"].items() if how != "loss"},
         }
-        for one in found
+        for one in measured
     ]
     two = json.loads((DEVICE / "training_two.json").read_text(encoding="utf-8"))["steps"]
     times[1] |= {(f"step on two GPUs, {how}", "ms"): each for how, each in two.items() if "ratio" in each}
     rows = [(name, unit, *(_taken(of.get((name, unit))) for of in times)) for name, unit in times[1]]
-    return markdown(("torch and family, ratio", "unit", *(one["device"] for one in found)), rows)
+    return markdown(("torch and family, ratio", "unit", *(one["device"] for one in measured)), rows)
 
 
 def _training_aten() -> str:
     """The wall time of a model whose family may leave products to torch."""
-    found = _of_both("training_aten.json")
+    measured = _of_both("training_aten.json")
     times = [
         {
             **{f"training step, {how}": each for how, each in one["steps"].items() if how != "loss"},
             **{f"forward pass, {how}": each for how, each in one["passes"].items()},
         }
-        for one in found
+        for one in measured
     ]
     rows = [(name, *(_taken(one.get(name)) for one in times)) for name in times[0]]
-    return markdown(("torch and family in ms, ratio; sequences x tokens", *(one["device"] for one in found)), rows)
+    return markdown(("torch and family in ms, ratio; sequences x tokens", *(one["device"] for one in measured)), rows)
 
 
 def _taken(each: dict[str, Any] | None) -> str:
@@ -400,10 +403,10 @@ _HOUR_STEPS = re.findall(r"^<!-- (gpu )?step: (\w+) -->$", (ROOT / "docs" / "fir
 def _hour() -> str:
     """The seconds of every step, and where they were measured."""
     parts = []
-    for mode, found in HOUR.items():
-        rows = [(step["step"], f"{step['seconds']:.1f}") for step in found["steps"]]
+    for mode, recorded in HOUR.items():
+        rows = [(step["step"], f"{step['seconds']:.1f}") for step in recorded["steps"]]
         where = "With a GPU" if mode == "gpu" else "Without a GPU"
-        parts += [f"{where} ({found['place']}):", markdown(("step", "seconds"), rows)]
+        parts += [f"{where} ({recorded['place']}):", markdown(("step", "seconds"), rows)]
     return "\n\n".join(parts)
 
 
@@ -480,19 +483,19 @@ def draw(name: str, path: Path) -> None:
 
 def tables(text: str) -> Iterator[str]:
     """The names of the tables of a page."""
-    for found in _TABLE.finditer(text):
-        yield found[1]
+    for match in _TABLE.finditer(text):
+        yield match[1]
 
 
 def consoles(text: str) -> Iterator[str]:
     """The console blocks of a page."""
-    for found in _CONSOLE.finditer(text):
-        yield found[1]
+    for match in _CONSOLE.finditer(text):
+        yield match[1]
 
 
 def table(name: str, text: str) -> str:
     """A table as a page holds it."""
-    return next(found[2] for found in _TABLE.finditer(text) if found[1] == name).strip()
+    return next(match[2] for match in _TABLE.finditer(text) if match[1] == name).strip()
 
 
 def console(block: str) -> str:

@@ -65,8 +65,8 @@ def __getattr__(name: str) -> object:
         return importlib.import_module("generator.verify")
     if name not in _DEFINED_IN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(_DEFINED_IN[name]), name)
-    return found
+    value = globals()[name] = getattr(importlib.import_module(_DEFINED_IN[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -86,7 +86,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
         raise ValueError("--gemm-cache: expected the path of a folder, got an empty text")
     coverage = Coverage(config.getoption("--gemm-coverage"))
     index, count = part(config.getoption("--gemm-shard"))
-    found = rendered(folders, Path())
+    families = rendered(folders, Path())
     # The query for a GPU takes seconds: mistakes in the options are reported first.
     asked = config.getoption("--gemm-level")
     device = gpu() if not asked or "gpu" in asked else None
@@ -95,12 +95,12 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
         raise ValueError("--gemm-level gpu: torch sees no GPU here")
     if config.getoption("--gemm-target") and "compile" not in levels:
         raise ValueError("--gemm-target goes with --gemm-level compile")
-    jobs = plan(found, [level for level in levels if level != "compile"])
-    compiled = plan(found, ("compile",) * ("compile" in levels), targets=config.getoption("--gemm-target"))
+    jobs = plan(families, [level for level in levels if level != "compile"])
+    compiled = plan(families, ("compile",) * ("compile" in levels), targets=config.getoption("--gemm-target"))
     # Computed for the whole run, as in `verify`.
-    aside = out_of_reach([*jobs, *compiled], found, architecture() if "gpu" in levels else None)
-    jobs += within_reach(compiled, [job for job in compiled if job in aside], found, coverage)[0]
-    cache = ResultCache(Path(folder) if folder else None, found, device, "--gemm-cache")
+    aside = out_of_reach([*jobs, *compiled], families, architecture() if "gpu" in levels else None)
+    jobs += within_reach(compiled, [job for job in compiled if job in aside], families, coverage)[0]
+    cache = ResultCache(Path(folder) if folder else None, families, device, "--gemm-cache")
     return shard(jobs, index, count, cost), aside, cache
 
 
@@ -115,10 +115,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many results are cached; with pytest-xdist the reports come from other processes."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
     proofs = [dict(report.user_properties) for report in reports if getattr(report, "when", None) == "call"]
-    cached = [found[_CACHED] for found in proofs if _CACHED in found]
+    cached = [counts[_CACHED] for counts in proofs if _CACHED in counts]
     if any(cached):
-        told = f"{sum(cached)} of {len(cached)} proofs are cached; --gemm-fresh runs them again"
-        terminalreporter.write_line(f"gemm-generator: {told}")
+        message = f"{sum(cached)} of {len(cached)} proofs are cached; --gemm-fresh runs them again"
+        terminalreporter.write_line(f"gemm-generator: {message}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -74,13 +74,13 @@ def plan_of(call: BenchmarkOptions) -> list[comparison_plan.Comparison]:
     """
     families = comparison_plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
-        found = comparison_plan.of_specs(families, given_shapes(call.shapes or DEFAULT_SHAPES), call.only)
+        comparisons = comparison_plan.of_specs(families, given_shapes(call.shapes or DEFAULT_SHAPES), call.only)
     else:
         suite = read_suite(find(call.suite or DEFAULT_SUITE))
         call.seconds = suite.seconds if call.seconds is None else call.seconds
         _reported_as(call, suite)
-        found = comparison_plan.of_suite(suite, families, call.only)
-    return found if call.peers is None else [replace(each, peers=call.peers) for each in found]
+        comparisons = comparison_plan.of_suite(suite, families, call.only)
+    return comparisons if call.peers is None else [replace(each, peers=call.peers) for each in comparisons]
 
 
 def _outputs(call: BenchmarkOptions) -> dict[str, Path]:
@@ -156,8 +156,8 @@ def _reports(
     """What makes each requested report."""
     html, drawn = call.html, call.plot
     if html is not None:
-        found = results_report.report(recorded, records, bound, by_rows=call.by_rows, command=call.command)
-        yield lambda: output_files.put(html, page(found))
+        made = results_report.report(recorded, records, bound, by_rows=call.by_rows, command=call.command)
+        yield lambda: output_files.put(html, page(made))
     if drawn is not None:
         from generator.bench import plot
 

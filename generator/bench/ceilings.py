@@ -26,7 +26,7 @@ def measure(device: CudaDevice, dtypes: Iterable[Dtype], *, scale: int = 1) -> d
 
     The sizes are divided by `scale`. A type that torch cannot multiply has no ceiling.
     """
-    found = {COPY: _copy(device, scale)}
+    rates = {COPY: _copy(device, scale)}
     for dtype in dtypes:
         square = (_SQUARE_IEEE if dtype.precision in ("ieee", "tf32x3") else _SQUARE) // scale
         problem = Problem(Shape(square, square, square), dtype, Layout.of("rcr"), Epilogue())
@@ -34,9 +34,9 @@ def measure(device: CudaDevice, dtypes: Iterable[Dtype], *, scale: int = 1) -> d
             seconds = _product(device, problem)
         except NoPeer:
             continue
-        found[dtype.word] = stats.rounded(problem.flops / seconds)
+        rates[dtype.word] = stats.rounded(problem.flops / seconds)
     device.free()
-    return found
+    return rates
 
 
 def _copy(device: CudaDevice, scale: int) -> float:

@@ -93,13 +93,13 @@ class Accuracy:
 
 def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> tuple[Expected, ...]:
     """The float64 results of `operands`, computed on their device: C, then the auxiliary outputs."""
-    found = _of_groups(problem, operands) if problem.shape.groups else _of_all(problem, operands, generator)
+    parts = _of_groups(problem, operands) if problem.shape.groups else _of_all(problem, operands, generator)
     results = _compared(problem)
     names = ["result", *(x.name for x in results[1:])]
     sizes = [x.sizes(problem.shape.extents) for x in results]
     return tuple(
         Expected(name, size, tuple(part for part in each if part is not None))
-        for name, size, each in zip(names, sizes, zip(*found, strict=True), strict=True)
+        for name, size, each in zip(names, sizes, zip(*parts, strict=True), strict=True)
     )
 
 
@@ -113,11 +113,11 @@ def _compared(problem: Problem) -> tuple[Argument, ...]:
 
 def values_of(problem: Problem, results: list[torch.Tensor]) -> list[torch.Tensor]:
     """The results of a call as they are compared."""
-    found = problem.quantised
-    if found is None:
+    quantised = problem.quantised
+    if quantised is None:
         return results
     out, *beside, scales = results
-    return [dequantised(out, scales, found), *beside]
+    return [dequantised(out, scales, quantised), *beside]
 
 
 def _of_all(problem: Problem, operands: Operands, generator: torch.Generator) -> list[list[ExpectedPart | None]]:
@@ -140,14 +140,14 @@ def _of_groups(problem: Problem, operands: Operands) -> list[list[ExpectedPart |
     """The expected parts of each result, one for each group that has rows, or a K."""
     call, shape = problem.call, problem.shape
     given = {"a": operands.a, "b": operands.b, **operands.stored, **operands.epilogue}
-    found = []
+    groups = []
     for number, span, own in parts((call.a, call.b, *call.keywords), given, shape.ends, shape.total):
         if span[0] == span[1]:
             continue
         at = [(number,) if x.extents[0] == "G" else (slice(*span),) for x in _compared(problem)]
         each = _parts(problem, operator.matmul(*_factors(problem, own)), own)
-        found.append([None if x is None else replace(x, at=where) for x, where in zip(each, at, strict=True)])
-    return found
+        groups.append([None if x is None else replace(x, at=where) for x, where in zip(each, at, strict=True)])
+    return groups
 
 
 def _factors(problem: Problem, given: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:

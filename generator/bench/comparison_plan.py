@@ -111,8 +111,8 @@ def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[
     comparisons = []
     for case in suite.cases:
         whole = only is None or fnmatch.fnmatchcase(case.name, only)
-        found = [chosen for choice in case.choices for chosen in _choose(choice, families, case.name)]
-        selected = [(c, k) for c, k in found if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
+        pairs = [chosen for choice in case.choices for chosen in _choose(choice, families, case.name)]
+        selected = [(c, k) for c, k in pairs if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
         if selected:
             _refuse_equal_labels(selected, case.name)
             peers = suite.peers if case.peers is None else case.peers

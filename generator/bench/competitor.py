@@ -65,11 +65,11 @@ def competitors(comparison: Comparison, configs: str) -> list[Competitor]:
 
     A peer that does not compute the problem is a side that refused.
     """
-    found = []
+    sides = []
     for contestant in comparison.contestants:
         every = range(len(rows(contestant))) if configs == "all" else ()
-        found += [competitor(contestant, index) for index in (None, *every)]
-    return found + [peer_of(comparison.problem, peer) for peer in comparison.peers]
+        sides += [competitor(contestant, index) for index in (None, *every)]
+    return sides + [peer_of(comparison.problem, peer) for peer in comparison.peers]
 
 
 def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:
@@ -102,10 +102,10 @@ def competitor(contestant: Contestant, index: int | None = None) -> Competitor:
 def peer_of(problem: Problem, peer: str) -> Competitor:
     """The side of the peer of that word."""
     try:
-        found = PEERS[peer](problem)
+        library = PEERS[peer](problem)
     except NoPeer as reason:
         return Competitor(Side(peer, "peer", peer, failure=str(reason), refused=True), _never)
-    return Competitor(Side(found.name, "peer", found.name), found.launch, fresh=found.fresh)
+    return Competitor(Side(library.name, "peer", library.name), library.launch, fresh=library.fresh)
 
 
 def _never(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
@@ -115,8 +115,8 @@ def _never(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
 def function(contestant: Contestant) -> Callable[..., Any]:
     """The launcher of a kernel's file, or a family's function of a contract."""
     module = module_of(contestant)
-    found: Callable[..., Any] = getattr(module, contestant.kernel if contestant.is_contract else "gemm")
-    return found
+    called: Callable[..., Any] = getattr(module, contestant.kernel if contestant.is_contract else "gemm")
+    return called
 
 
 def kernel_of(gemm: Any, operands: Operands) -> dict[str, Any]:
@@ -131,8 +131,8 @@ def row_of(call: Any, operands: Operands) -> dict[str, Any]:
         ran = call.tuner.kernel(call).best_config.all_kwargs()
     else:
         ran = call.row(None, call.state({"a": operands.a, "b": operands.b, **operands.keywords, "out": operands.out}))
-    found = ((index, dict(row)) for index, row in enumerate(call.configs) if row.items() <= ran.items())
-    return next(({"index": index, "config": row} for index, row in found), {})
+    fitting = ((index, dict(row)) for index, row in enumerate(call.configs) if row.items() <= ran.items())
+    return next(({"index": index, "config": row} for index, row in fitting), {})
 
 
 def module_of(contestant: Contestant) -> ModuleType:

@@ -83,21 +83,21 @@ def measure(comparison: Comparison, device: CudaDevice, environment: str, option
     A side that raises an exception or has a wrong result is recorded with its failure and has no times.
     """
     set_precision(comparison.problem)
-    found = competitors(comparison, options.configs)
+    sides_run = competitors(comparison, options.configs)
     sets = 0
     try:
         session = Session(comparison.problem, device)
         sets = len(session.sets)
-        run(session, found, options.rounds, options.seconds)
+        run(session, sides_run, options.rounds, options.seconds)
     except DeviceLost:
         raise
     except Exception as error:
         # An error that no single side causes, such as too little memory for the operands.
         survive(device, error)
-        for each in found:
+        for each in sides_run:
             each.fail(reason(error))
-    sides = tuple(each.side for each in found)
-    samples = [{word: getattr(each, word) for word in TIMED} if each.right else {} for each in found]
+    sides = tuple(each.side for each in sides_run)
+    samples = [{word: getattr(each, word) for word in TIMED} if each.right else {} for each in sides_run]
     return ComparisonRecord(
         key(comparison, environment, options),
         comparison.case,
@@ -110,13 +110,13 @@ def measure(comparison: Comparison, device: CudaDevice, environment: str, option
 
 
 def run(
-    session: Session, found: Sequence[Competitor], rounds: int, seconds: float | None = None, warm: int | None = None
+    session: Session, compared: Sequence[Competitor], rounds: int, seconds: float | None = None, warm: int | None = None
 ) -> None:
     """Prepare sides, time those that can be in the same rounds, and check them again; each keeps its outcome."""
-    for each in found:
+    for each in compared:
         session.prepare(each)
-    session.rounds([each for each in found if each.right], rounds, seconds, warm)
-    for each in found:
+    session.rounds([each for each in compared if each.right], rounds, seconds, warm)
+    for each in compared:
         session.finish(each)
 
 
@@ -243,11 +243,11 @@ class Session:
         Raises `Fault` for a value that is not a tensor.
         """
         result, beside = results_of(self.problem.epilogue, returned)
-        found = [result if out is None else out, *beside]
-        for each in found:
+        tensors = [result if out is None else out, *beside]
+        for each in tensors:
             if not isinstance(each, torch.Tensor):
                 raise Fault(f"a call returned {type(each).__name__}, not a tensor")
-        return found
+        return tensors
 
     def rounds(
         self, sides: Sequence[Competitor], count: int, seconds: float | None = None, warm: int | None = None

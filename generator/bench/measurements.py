@@ -59,8 +59,8 @@ class Timing:
     def of(method: str, calls: int, samples: Sequence[float]) -> Timing:
         """The statistics of samples in microseconds; raise ValueError for none."""
         deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0
-        found = statistics.median(samples), statistics.fmean(samples), deviation
-        kept = (stats.rounded(value, stats.STATISTIC_DIGITS) for value in found)
+        moments = statistics.median(samples), statistics.fmean(samples), deviation
+        kept = (stats.rounded(value, stats.STATISTIC_DIGITS) for value in moments)
         return Timing(method, calls, len(samples), *kept)
 
 
@@ -235,7 +235,7 @@ def compared(sides: Sequence[Side], samples: Sequence[Mapping[str, Sequence[floa
     """
     ours = [place for place, side in enumerate(sides) if side.role != "peer"]
     peers = [place for place, side in enumerate(sides) if side.role == "peer"]
-    found = []
+    compared = []
     for own, side in enumerate(sides):
         others = peers[:1] if side.role == "peer" else [*ours[:1], *peers]
         ratios = {
@@ -243,8 +243,8 @@ def compared(sides: Sequence[Side], samples: Sequence[Mapping[str, Sequence[floa
             for other in others
             if own != other and samples[own] and samples[other]
         }
-        found.append(dataclasses.replace(side, ratios=ratios))
-    return tuple(found)
+        compared.append(dataclasses.replace(side, ratios=ratios))
+    return tuple(compared)
 
 
 def digest_of(value: object) -> str:
@@ -269,13 +269,17 @@ def add(results: BenchmarkResults, fresh: Sequence[ComparisonRecord], path: Path
     """
 
     def merged() -> str:
-        found = load(path)
-        found.environments |= results.environments
+        merged_results = load(path)
+        merged_results.environments |= results.environments
         for name, ceilings in results.ceilings.items():
-            found.ceilings[name] = {**found.ceilings.get(name, {}), **ceilings}
+            merged_results.ceilings[name] = {**merged_results.ceilings.get(name, {}), **ceilings}
         for record in fresh:
-            found.put(record)
-        results.environments, results.ceilings, results.records = found.environments, found.ceilings, found.records
+            merged_results.put(record)
+        results.environments, results.ceilings, results.records = (
+            merged_results.environments,
+            merged_results.ceilings,
+            merged_results.records,
+        )
         return text_of(results, path)
 
     update(path, merged)
@@ -322,8 +326,8 @@ def _plain_record(record: ComparisonRecord) -> dict[str, Any]:
 
 def _plain_side(side: Side) -> dict[str, Any]:
     """A side without what it lacks."""
-    found = dataclasses.asdict(side)
-    return {name: value for name, value in found.items() if not (value is None or value is False or value == {})}
+    fields = dataclasses.asdict(side)
+    return {name: value for name, value in fields.items() if not (value is None or value is False or value == {})}
 
 
 def _results(data: Any) -> BenchmarkResults:
@@ -378,7 +382,7 @@ def _side(data: Any, *steps: str | int) -> Side:
     values.configuration(data.get("config") or {}, *steps, "config")
     typed = {name: Timing(**data[name]) for name in TIMED if name in data}
     ratios = {
-        int(other): {word: stats.Ratio(*numbers) for word, numbers in found.items()}
-        for other, found in data.get("ratios", {}).items()
+        int(other): {word: stats.Ratio(*numbers) for word, numbers in of_side.items()}
+        for other, of_side in data.get("ratios", {}).items()
     }
     return Side(**(data | typed | {"ratios": ratios}))

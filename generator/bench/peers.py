@@ -111,8 +111,8 @@ def _followed(problem: Problem, call: _Call) -> Peer:
             x = eager_epilogue(rest, x.to(converted), operands.epilogue, outputs)
         # A saved matrix has the layout of the result.
         beside = [
-            found if output.reduced else _deliver(found, operands, None)
-            for output, found in zip(rest.outputs, outputs, strict=True)
+            value if output.reduced else _deliver(value, operands, None)
+            for output, value in zip(rest.outputs, outputs, strict=True)
         ]
         result = _deliver(x, operands, out)
         return (result, *beside) if beside else result

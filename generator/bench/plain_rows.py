@@ -40,7 +40,7 @@ def _row(
     results: BenchmarkResults, record: ComparisonRecord, side: Side, peers: Sequence[str], configs: Sequence[str]
 ) -> Row:
     problem, shape = record.problem, record.problem.shape
-    found = results.environments.get(record.environment, {})
+    environment = results.environments.get(record.environment, {})
     rates = figures(record, results, side)
     row: Row = {
         "case": record.case,
@@ -73,7 +73,7 @@ def _row(
         for end, figure in (("", "median"), ("_low", "low"), ("_high", "high")):
             row[f"ratio_{word}{end}"] = None if ratio is None else getattr(ratio, figure)
         row[f"host_ratio_{word}"] = None if host is None else host.median
-    return {**row, "device": found.get("device"), **{name: found.get(name) for name in _VERSIONS}}
+    return {**row, "device": environment.get("device"), **{name: environment.get(name) for name in _VERSIONS}}
 
 
 def summaries(results: BenchmarkResults, records: Sequence[ComparisonRecord], bound: float) -> list[Row]:

@@ -71,11 +71,11 @@ def _make(problem: Problem, draw: Draw) -> Operands:
     call, ends = problem.call, problem.shape.ends if problem.shape.groups else ()
     recipes = draw.stored(problem.dtype)
     recipes["offsets"] = lambda shape, dtype: torch.tensor(ends, dtype=dtype)
-    found: dict[str, torch.Tensor] = {}
+    operands: dict[str, torch.Tensor] = {}
     for x in (*call.operands, call.a, call.b, *call.positional, *call.stored):
         if x.number:
             continue
-        found[x.name] = empty = _empty(problem, x, draw.device)
+        operands[x.name] = empty = _empty(problem, x, draw.device)
         # Values are drawn in the order of memory.
         lines = empty.mT if empty.dim() > 1 and empty.stride(-1) != 1 else empty
         if x.extents == ("1",):
@@ -84,16 +84,16 @@ def _make(problem: Problem, draw: Draw) -> Operands:
             lines.copy_(recipes.get(x.name, draw.plain)(tuple(lines.shape), lines.dtype))
     if problem.symmetric:
         # B is the transposed of A, in the same memory where its layout allows that.
-        turned = found["a"].mT
-        found["b"] = turned if turned.stride() == found["b"].stride() else found["b"].copy_(turned)
+        turned = operands["a"].mT
+        operands["b"] = turned if turned.stride() == operands["b"].stride() else operands["b"].copy_(turned)
         for x in call.operands:
             if x.layout:
-                found[x.name].copy_(found[x.name].triu() + found[x.name].triu(1).mT)
-    a, b = found["a"], found["b"]
-    epilogue = {x.name: found.get(x.name, SCALAR) for x in call.operands}
-    stored = {x.name: found[x.name] for x in call.stored}
+                operands[x.name].copy_(operands[x.name].triu() + operands[x.name].triu(1).mT)
+    a, b = operands["a"], operands["b"]
+    epilogue = {x.name: operands.get(x.name, SCALAR) for x in call.operands}
+    stored = {x.name: operands[x.name] for x in call.stored}
     dense = None if problem.dtype.plain else dense_of(problem, a, b, stored)
-    return Operands(a, b, epilogue, _empty(problem, call.out, draw.device), stored, dense, found.get("offsets"))
+    return Operands(a, b, epilogue, _empty(problem, call.out, draw.device), stored, dense, operands.get("offsets"))
 
 
 def _empty(problem: Problem, x: Argument, device: str) -> torch.Tensor:
@@ -118,8 +118,8 @@ def dense_of(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The numbers that stored operands stand for, in the 16-bit type of A, or bf16; each in its operand's layout."""
     wide = torch_type(problem.dtype.dense)
-    found = []
+    dense = []
     for storage, x, order in zip(problem.dtype.stored, (a, b), (problem.layout.a, problem.layout.b), strict=True):
         value = x.to(wide) if storage.plain else values(storage, x, stored).to(wide)
-        found.append(value.mT.contiguous().mT if order == "column" else value.contiguous())
-    return found[0], found[1]
+        dense.append(value.mT.contiguous().mT if order == "column" else value.contiguous())
+    return dense[0], dense[1]

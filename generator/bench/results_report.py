@@ -81,15 +81,15 @@ def report(
 def _above_the_roofline(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> list[str]:
     """Why figures are above 100 %, as far as some are."""
     rates = (figures(record, results, side) for record in records for side in record.sides)
-    found = {each.above for each in rates if each is not None}
-    return [f"Above 100 % of the roofline, {word}: {REASONS[word]}" for word in REASONS if word in found]
+    reasons = {each.above for each in rates if each is not None}
+    return [f"Above 100 % of the roofline, {word}: {REASONS[word]}" for word in REASONS if word in reasons]
 
 
 def head(results: BenchmarkResults, environment: str) -> str:
     """The device and the versions of an environment, and on a second line its measured ceilings."""
-    found = results.environments.get(environment, {})
+    place = results.environments.get(environment, {})
     words = [_device(results, environment)]
-    words += [f"{name} {found[name]}" for name in ("torch", "triton", "python", "cuda", "driver") if name in found]
+    words += [f"{name} {place[name]}" for name in ("torch", "triton", "python", "cuda", "driver") if name in place]
     ceilings = [
         f"{name} {rate / 1e12:.4g} {'TB/s' if name == COPY else 'TFLOP/s'}"
         for name, rate in results.ceilings.get(environment, {}).items()
@@ -108,12 +108,12 @@ def _sides(results: BenchmarkResults, records: Sequence[ComparisonRecord], *, wh
     """A row for each side of each comparison; with `whole`, the words by which a reader tells the comparisons apart."""
     several = any(sum(side.role != "peer" for side in record.sides) > 1 for record in records)
     others = list(dict.fromkeys(word for record in records for word in record.peers))[1:]
-    told = [_told(results, record) for record in records]
+    labels = [_told(results, record) for record in records]
     # What all comparisons have in common needs no column.
-    columns = [name for name in _FILTERS if name == "case" or len({each[name] for each in told}) > 1] if whole else []
+    columns = [name for name in _FILTERS if name == "case" or len({each[name] for each in labels}) > 1] if whole else []
     rows = [
         [*(words[name] for name in columns), *_cells(results, record, side, several, others, whole=whole)]
-        for record, words in zip(records, told)
+        for record, words in zip(records, labels)
         for side in record.sides
     ]
     columns += ["MxNxK", "side", "tile", "µs on the GPU (mean ± std)", "TFLOP/s", "GB/s", "of roofline", "ratio"]
@@ -168,10 +168,10 @@ def _cells(
 
 def ratio_text(record: ComparisonRecord, peer: Side | None, side: Side, what: str, *, quartiles: bool = True) -> str:
     """A ratio for a table, `0.97 (0.96 to 0.98)`, or a dash where there is none."""
-    found = record.ratio(peer, side, what)
-    if found is None:
+    ratio = record.ratio(peer, side, what)
+    if ratio is None:
         return NONE
-    return f"{found.median:.3f}" + (f" ({found.low:.3f} to {found.high:.3f})" if quartiles else "")
+    return f"{ratio.median:.3f}" + (f" ({ratio.low:.3f} to {ratio.high:.3f})" if quartiles else "")
 
 
 def _configuration(side: Side) -> str:
@@ -249,10 +249,10 @@ def _ceilings(
 ) -> list[tuple[str, list[tuple[float, float]]]]:
     """The measured ceilings of each type, as TFLOP/s over operations a byte; the lowest first."""
     measured = ((record.problem.dtype.word, ceilings(record, results)) for record in records)
-    found = {(word, *both) for word, both in measured if both is not None}
+    lines = {(word, *both) for word, both in measured if both is not None}
     return [
         (word, [(step, min(rate, step * bandwidth) / 1e12) for step in _steps(intensities)])
-        for word, rate, bandwidth in sorted(found, key=lambda entry: (entry[1], entry[0]))
+        for word, rate, bandwidth in sorted(lines, key=lambda entry: (entry[1], entry[0]))
     ]
 
 

@@ -32,19 +32,19 @@ class Figures:
 
 def ceilings(record: ComparisonRecord, results: BenchmarkResults) -> tuple[float, float] | None:
     """Operations and bytes a second that bound the problem of a record, if both were measured."""
-    found = results.ceilings.get(record.environment, {})
+    rates = results.ceilings.get(record.environment, {})
     word = record.problem.dtype.word
-    return (found[word], found[COPY]) if word in found and COPY in found else None
+    return (rates[word], rates[COPY]) if word in rates and COPY in rates else None
 
 
 def figures(record: ComparisonRecord, results: BenchmarkResults, side: Side) -> Figures | None:
     """The figures of a side of a record; None if it has no right result."""
     if side.gpu is None or side.failure is not None:
         return None
-    problem, seconds, found = record.problem, side.gpu.median / 1e6, ceilings(record, results)
+    problem, seconds, bounds = record.problem, side.gpu.median / 1e6, ceilings(record, results)
     share = above = None
-    if found is not None:
-        operations, bytes_ = problem.flops / found[0], problem.bytes / found[1]
+    if bounds is not None:
+        operations, bytes_ = problem.flops / bounds[0], problem.bytes / bounds[1]
         share = max(operations, bytes_) / seconds
         above = ("operations" if operations >= bytes_ else "bytes") if share > 1 else None
     return Figures(seconds, problem.flops / seconds / 1e12, problem.bytes / seconds / 1e9, share, above)

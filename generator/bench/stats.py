@@ -22,9 +22,9 @@ class Ratio(NamedTuple):
 
 def ratio(peer: Sequence[float], ours: Sequence[float]) -> Ratio:
     """The statistics of peer's time over ours; raise ValueError for no rounds, or for rounds that do not pair up."""
-    found = [theirs / own for theirs, own in zip(peer, ours, strict=True)]
+    ratios = [theirs / own for theirs, own in zip(peer, ours, strict=True)]
     # One round is its own quartile.
-    low, median, high = statistics.quantiles(found * 2 if len(found) == 1 else found, n=4, method="inclusive")
+    low, median, high = statistics.quantiles(ratios * 2 if len(ratios) == 1 else ratios, n=4, method="inclusive")
     return Ratio(*(rounded(value, STATISTIC_DIGITS) for value in (median, low, high)))
 
 

@@ -143,11 +143,11 @@ def read_suite(path: Path) -> Suite:
         "peer": reader.peer,
         "by_rows": reader.switch,
     }
-    found = reader.mapping(compose(path, _text(path)), ("summary", *options, "cases"), "suite", required=("cases",))
-    if "summary" in found:
-        reader.text(found["summary"], "summary")
-    given = {name: read(found[name], name) for name, read in options.items() if name in found}
-    cases = reader.distinct(found["cases"], "cases", reader.case, _file_case) if "cases" in found else []
+    entries = reader.mapping(compose(path, _text(path)), ("summary", *options, "cases"), "suite", required=("cases",))
+    if "summary" in entries:
+        reader.text(entries["summary"], "summary")
+    given = {name: read(entries[name], name) for name, read in options.items() if name in entries}
+    cases = reader.distinct(entries["cases"], "cases", reader.case, _file_case) if "cases" in entries else []
     if reader.mistakes:
         raise SpecError(reader.mistakes)
     given["peers"] = given.pop("peer", DEFAULT_PEERS)
@@ -167,8 +167,8 @@ def read_shapes(path: Path) -> tuple[Shape, ...]:
     root = compose(path, _as_list(_text(path)))
     reader = _SuiteReader(path)
     if isinstance(root, MappingNode):
-        found = reader.mapping(root, ("summary", "shapes"), "shapes", required=("shapes",))
-        root = found.get("shapes", root)
+        entries = reader.mapping(root, ("summary", "shapes"), "shapes", required=("shapes",))
+        root = entries.get("shapes", root)
     shapes = reader.shapes(root)
     if reader.mistakes:
         raise SpecError(reader.mistakes)
@@ -241,14 +241,16 @@ class _SuiteReader(Reader):
 
     def case(self, node: Node) -> tuple[SuiteCase, ...] | None:
         keys = ("name", "title", "peer", "kernels", "shapes")
-        found = self.mapping(node, keys, "case", required=("name", "kernels", "shapes"))
-        name = self.text(found["name"], "case.name") if "name" in found else None
+        entries = self.mapping(node, keys, "case", required=("name", "kernels", "shapes"))
+        name = self.text(entries["name"], "case.name") if "name" in entries else None
         if name is not None and not _NAME.match(name):
-            self.wrong(found["name"], f"case.name: expected lower-case letters, digits and _, found {shown(name)}")
-        title = self.text(found["title"], "case.title") if "title" in found else name
-        choices = [self.choice(item) for item in self.items(found["kernels"], "kernels")] if "kernels" in found else []
-        groups = self.groups(found["shapes"]) if "shapes" in found else {}
-        own = self.peer(found["peer"], "peer") if "peer" in found else None
+            self.wrong(entries["name"], f"case.name: expected lower-case letters, digits and _, found {shown(name)}")
+        title = self.text(entries["title"], "case.title") if "title" in entries else name
+        choices = (
+            [self.choice(item) for item in self.items(entries["kernels"], "kernels")] if "kernels" in entries else []
+        )
+        groups = self.groups(entries["shapes"]) if "shapes" in entries else {}
+        own = self.peer(entries["peer"], "peer") if "peer" in entries else None
         valid = tuple(choice for choice in choices if choice is not None)
         if name is None or title is None or not valid or not groups:
             return None
@@ -261,20 +263,20 @@ class _SuiteReader(Reader):
 
     def choice(self, node: Node) -> KernelSelection | None:
         before = len(self.mistakes)
-        found = self.mapping(node, ("family", "label", "contract", *AXES), "kernels", required=("family",))
-        family = self.text(found["family"], "kernels.family") if "family" in found else None
+        entries = self.mapping(node, ("family", "label", "contract", *AXES), "kernels", required=("family",))
+        family = self.text(entries["family"], "kernels.family") if "family" in entries else None
         if family is not None:
-            family = self.name(found["family"], "kernels.family", family)
-        label = self.text(found["label"], "kernels.label") if "label" in found else None
-        contract = self.text(found["contract"], "kernels.contract") if "contract" in found else None
+            family = self.name(entries["family"], "kernels.family", family)
+        label = self.text(entries["label"], "kernels.label") if "label" in entries else None
+        contract = self.text(entries["contract"], "kernels.contract") if "contract" in entries else None
         axes: list[tuple[str, str]] = []
         for axis in AXES:
-            if axis in found:
-                value: AxisValue | None = read_axis(self, axis, found[axis])
+            if axis in entries:
+                value: AxisValue | None = read_axis(self, axis, entries[axis])
                 if value is not None:
                     axes.append((axis, word_of(value)))
         if contract is not None and axes:
-            self.wrong(found["contract"], f"kernels: 'contract' excludes axes, found {axes[0][0]!r} beside it")
+            self.wrong(entries["contract"], f"kernels: 'contract' excludes axes, found {axes[0][0]!r} beside it")
         if family is None or len(self.mistakes) > before:
             return None
         return KernelSelection(family, label, tuple(axes), contract)
@@ -294,11 +296,11 @@ class _SuiteReader(Reader):
 
     def each(self, node: Node, read: Callable[[Node], Sequence[_Given]]) -> list[_Given]:
         """What the items of a list give, or the single value, each once."""
-        found: dict[str, _Given] = {}
+        merged: dict[str, _Given] = {}
         for item in self.items(node, "shapes") if isinstance(node, SequenceNode) else [node]:
             given = {str(value): value for value in read(item)}
-            found |= {word: value for word, value in given.items() if word not in found}
-        return list(found.values())
+            merged |= {word: value for word, value in given.items() if word not in merged}
+        return list(merged.values())
 
     def shape_or_file(self, node: Node) -> Sequence[Shape | str]:
         word = plain(node)
@@ -322,15 +324,15 @@ class _SuiteReader(Reader):
             # {M: 64, N: 64, K: 64}, as other tools list sizes.
             text = ",".join(f"{plain(key)}={plain(size)}" for key, size in node.value)
         try:
-            found = _of_numbers(items) or tuple(dict.fromkeys(written_sizes(text, also=" or [M, N, K]").shapes()))
+            shapes = _of_numbers(items) or tuple(dict.fromkeys(written_sizes(text, also=" or [M, N, K]").shapes()))
         except ValueError as error:
             self.wrong(node, f"shapes: {error}".replace(f"found {shown(text)};", f"found {shown(given)};"))
             return ()
-        for shape in found:
+        for shape in shapes:
             if shape.fault is not None:
                 self.wrong(node, f"shapes: {shape}: {shape.fault}")
                 return ()
-        return found
+        return shapes
 
 
 def _of_numbers(items: Sequence[object] | None) -> tuple[Shape, ...]:

@@ -84,17 +84,17 @@ def summarize(records: Sequence[ComparisonRecord]) -> list[Ratios]:
 
 
 def _ratios(case: str, label: str, word: str, entries: list[tuple[ComparisonRecord, Side, Side | None]]) -> Ratios:
-    found, aligned, host = [], [], []
+    ratios, aligned, host = [], [], []
     for record, side, peer in entries:
         value = record.ratio(peer, side, "gpu")
         alone = record.ratio(peer, side, "host")
         if value is not None:
-            found.append((record.problem.shape, value.median))
+            ratios.append((record.problem.shape, value.median))
             if record.problem.aligned_rows:
-                aligned.append(found[-1])
+                aligned.append(ratios[-1])
         if alone is not None:
             host.append(alone.median)
-    return Ratios(case, label, word, tuple(found), tuple(host), len(entries) - len(found), tuple(aligned))
+    return Ratios(case, label, word, tuple(ratios), tuple(host), len(entries) - len(ratios), tuple(aligned))
 
 
 def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[ReportTable]:
@@ -106,21 +106,21 @@ def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = Fa
     labelled = len({group.label for group in groups if group.label}) > 1
     columns = ["case", "peer", "cases", "mean ratio", "smallest ratio", f"under {bound:g}", "mean host ratio"]
     names = [f"{group.case}: {group.label}" if labelled and group.label else group.case for group in groups]
-    found = []
+    made = []
     for case, group in zip(names, groups):
         shape, smallest = group.smallest
         cases = str(len(group.found)) + (f" (and {group.missing} without a ratio)" if group.missing else "")
         host = f"{geometric_mean(group.host):.3f}" if group.host else NONE
         least = f"{smallest:.3f} at {shape}"
-        found.append([case, group.peer, cases, f"{group.mean:.3f}", least, str(group.under(bound)), host])
-    table = ReportTable("Summary", columns, found, frozenset(("case", "peer")))
+        made.append([case, group.peer, cases, f"{group.mean:.3f}", least, str(group.under(bound)), host])
+    table = ReportTable("Summary", columns, made, frozenset(("case", "peer")))
     return [table, _by_rows(names, groups, bound)] if rows else [table]
 
 
 def markdown(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[str]:
     """The same as Markdown paragraphs."""
-    found = tables(records, bound, rows=rows)
-    return [part for table in found for part in (f"**{table.title}** (means are geometric)", table.markdown())]
+    made = tables(records, bound, rows=rows)
+    return [part for table in made for part in (f"**{table.title}** (means are geometric)", table.markdown())]
 
 
 def why_none(records: Sequence[ComparisonRecord]) -> str | None:
@@ -143,7 +143,7 @@ def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> Re
     for name, group in zip(names, groups):
         classes = by_rows((shape.m, value) for shape, value in group.found).values()
         aligned = [value for _, value in group.aligned]
-        cells = [f"{geometric_mean(found):.3f} ({len(found)})" if found else NONE for found in (*classes, aligned)]
+        cells = [f"{geometric_mean(ratios):.3f} ({len(ratios)})" if ratios else NONE for ratios in (*classes, aligned)]
         if group.aligned:
             shape, smallest = min(group.aligned, key=lambda entry: entry[1])
             cells += [f"{smallest:.3f} at {shape}", str(sum(value < bound for value in aligned))]

@@ -69,14 +69,14 @@ def calls(comparisons: Sequence[Comparison], configs: str) -> list[Call]:
     """Every distinct call of the comparisons, but for those with the largest operands."""
     from generator.bench.competitor import rows
 
-    found: dict[object, Call] = {}
+    unique: dict[object, Call] = {}
     for comparison in comparisons:
         problem = comparison.problem
         for contestant in comparison.contestants if problem.held <= _MOST_BYTES else ():
             every = range(len(rows(contestant))) if configs == "all" else ()
             for index in (None, *every):
-                found.setdefault((problem, contestant.file, contestant.kernel, index), (problem, contestant, index))
-    return list(found.values())
+                unique.setdefault((problem, contestant.file, contestant.kernel, index), (problem, contestant, index))
+    return list(unique.values())
 
 
 def compile_ahead(work: Sequence[Call], workers: int, longest: float = _LONGEST_SECONDS) -> None:
@@ -125,10 +125,10 @@ def _make(problem: Problem, contestant: Contestant, index: int | None, device: s
 def loaded(name: str) -> Callable[[], Any]:
     """The callable that `MODULE:CALLABLE` names; raises ImportError, AttributeError or TypeError if there is none."""
     module, _, attribute = name.partition(":")
-    found: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
-    if not callable(found):
-        raise TypeError(f"{name} is {type(found).__name__}, which cannot be called")
-    return found
+    attribute_value: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
+    if not callable(attribute_value):
+        raise TypeError(f"{name} is {type(attribute_value).__name__}, which cannot be called")
+    return attribute_value
 
 
 def executor(word: str, gpus: int) -> Executor:
@@ -136,12 +136,12 @@ def executor(word: str, gpus: int) -> Executor:
     if word == PROCESSES:
         return one_for_each(gpus)
     try:
-        found = loaded(word)()
+        made = loaded(word)()
     except Exception as error:
         raise CallError(f"--executor: {word} returns no executor ({type(error).__name__}: {error})") from None
-    if not isinstance(found, Executor):
-        raise CallError(f"--executor: {word} returns {type(found).__name__}, not a concurrent.futures.Executor")
-    return found
+    if not isinstance(made, Executor):
+        raise CallError(f"--executor: {word} returns {type(made).__name__}, not a concurrent.futures.Executor")
+    return made
 
 
 def one_for_each(gpus: int) -> ProcessPoolExecutor:

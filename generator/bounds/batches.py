@@ -55,13 +55,13 @@ def _counterexample(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, fact
         seen: dict[tuple[int, ...], int] = {}
         for program in range(min(prod(size), _PROGRAMS)):
             try:
-                found = tuple(value(index, {**at, PID: program}) for index in (matrix, place))
+                indices = tuple(value(index, {**at, PID: program}) for index in (matrix, place))
             except ZeroDivisionError:
                 return f"for {sizes}, program {program} divides by zero"
-            if not all(0 <= index < extent for index, extent in zip(found, size)):
-                return f"for {sizes}, program {program} computes tile {found[1]} of matrix {found[0]}"
-            if found in seen:
-                both = f"programs {seen[found]} and {program} both compute tile {found[1]} of matrix {found[0]}"
+            if not all(0 <= index < extent for index, extent in zip(indices, size)):
+                return f"for {sizes}, program {program} computes tile {indices[1]} of matrix {indices[0]}"
+            if indices in seen:
+                both = f"programs {seen[indices]} and {program} both compute tile {indices[1]} of matrix {indices[0]}"
                 return f"for {sizes}, {both}"
-            seen[found] = program
+            seen[indices] = program
     return None

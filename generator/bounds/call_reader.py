@@ -49,12 +49,12 @@ class ReadLaunch:
     @cached_property
     def passed(self) -> Mapping[str, str]:
         """The tensors whose memory the kernel is passed, by the names of its parameters."""
-        found = {}
+        names = {}
         for parameter, x in self.arguments.items():
             match x:
                 case Tensor(name) | Made("described" | "as_bytes", (Tensor(name), *_)):
-                    found[parameter] = name
-        return found
+                    names[parameter] = name
+        return names
 
 
 @dataclass(frozen=True)

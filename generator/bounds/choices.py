@@ -82,8 +82,8 @@ def _fitting(place: ExecutionPoint, number: LaneIntegers, width: Width) -> froze
 def _divisions(place: ExecutionPoint, side: Lanes) -> frozenset[IntermediateResult]:
     """Parts that state that a side does not divide by zero even if it is not taken: 1 // 0 fits no width."""
     term = side.value if isinstance(side, LaneIntegers) else side.condition
-    found = (
+    sums = (
         IntermediateResult(poly(1) // x, side.shape, False, (*place.path, *path), place.line)
         for x, path in divisors(term)
     )
-    return frozenset(part for part in found if part.value.constant is None)
+    return frozenset(part for part in sums if part.value.constant is None)

@@ -27,10 +27,10 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 def returned(function: ast.FunctionDef, arguments: Sequence[int]) -> tuple[int, ...]:
     """What it returns; raises `Endless`, ZeroDivisionError as Python does, and `NotUnderstood`."""
     names = dict(zip((parameter.arg for parameter in function.args.args), arguments))
-    found = _run(undocumented(function), names)
-    if found is None:
+    value = _run(undocumented(function), names)
+    if value is None:
         raise NotUnderstood(function.lineno, f"the end of {function.name}")
-    return found
+    return value
 
 
 def _run(body: Sequence[ast.stmt], names: dict[str, int]) -> tuple[int, ...] | None:
@@ -44,16 +44,16 @@ def _run(body: Sequence[ast.stmt], names: dict[str, int]) -> tuple[int, ...] | N
             case ast.AugAssign(ast.Name(name), by, value):
                 names[name] = _operate(statement, by, names.get(name, 0), _number(value, names))
             case ast.If(test, then, orelse):
-                found = _run(then if _holds(test, names) else orelse, names)
-                if found is not None:
-                    return found
+                outcome = _run(then if _holds(test, names) else orelse, names)
+                if outcome is not None:
+                    return outcome
             case ast.While(test, inner, []):
                 for _ in range(_TURNS):
                     if not _holds(test, names):
                         break
-                    found = _run(inner, names)
-                    if found is not None:
-                        return found
+                    outcome = _run(inner, names)
+                    if outcome is not None:
+                        return outcome
                 else:
                     raise Endless
             case ast.Return(ast.Tuple(values)):

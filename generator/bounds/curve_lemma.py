@@ -103,7 +103,7 @@ class Curve:
     def ends(self, at: Expressions) -> list[tuple[Expressions, tuple[LaneIntegers, LaneIntegers]]]:
         """Each path from the end of the loop to the return, with the returned numbers."""
         _, loop, after, returned = self._parts
-        found: list[tuple[Expressions, tuple[LaneIntegers, LaneIntegers]]] = []
+        ends: list[tuple[Expressions, tuple[LaneIntegers, LaneIntegers]]] = []
         # The returned tuple is treated as an assignment to names.
         names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in _RETURNED]
         last = ast.copy_location(ast.Assign([ast.Tuple(names, ast.Store())], returned), returned)
@@ -111,10 +111,10 @@ class Curve:
             for way in _ways([*after, last], left):
                 match [way.names[name] for name in _RETURNED]:
                     case [LaneIntegers() as x, LaneIntegers() as y]:
-                        found.append((way, (x, y)))
+                        ends.append((way, (x, y)))
                     case _:
                         raise NotUnderstood(returned.lineno, ast.unparse(returned))
-        return found
+        return ends
 
     def value(self, arguments: Sequence[int]) -> tuple[int, ...]:
         """The numbers that the function returns for integers; raises like `concrete_run.returned`."""
@@ -141,8 +141,8 @@ def _ways(body: Sequence[ast.stmt], at: Expressions) -> Iterator[Expressions]:
         case ast.Assign([ast.Name(name)], value):
             at.names[name] = at.value(value)
         case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values):
-            found = [at.value(value) for value in values]
-            for target, each in zip(targets, found):
+            right = [at.value(value) for value in values]
+            for target, each in zip(targets, right):
                 if not isinstance(target, ast.Name):
                     raise NotUnderstood(target.lineno, ast.unparse(target))
                 at.names[target.id] = each
@@ -320,9 +320,9 @@ def _at(curve: Curve, part: _Part, grid: Sequence[Poly]) -> Expressions:
 
 def _part(curve: Curve, at: Expressions) -> _Part:
     """The part at the start of an iteration; raises `NotUnderstood`."""
-    found = [at.names.get(name) for name in (curve.parameters[0], *_CORNER, *_LENGTHS, *_DIRECTION)]
-    sums = [x.value for x in found if isinstance(x, LaneIntegers)]
-    if len(sums) == len(found):
+    values = [at.names.get(name) for name in (curve.parameters[0], *_CORNER, *_LENGTHS, *_DIRECTION)]
+    sums = [x.value for x in values if isinstance(x, LaneIntegers)]
+    if len(sums) == len(values):
         number, m, n, far, wide, dm, dn = sums
         direction = dm.constant, dn.constant
         for known in _DIRECTIONS:
@@ -336,17 +336,17 @@ def _products(facts: Sequence[Condition], among: Iterable[Condition]) -> list[Co
 
     They allow the solver to treat each product as an independent unknown.
     """
-    found = {atoms for condition in among for sum in sums_of(condition) for atoms, _ in sum.terms if len(atoms) > 1}
-    factors = sorted({atom for atoms in found for atom in atoms}, key=str)
+    monomials = {atoms for condition in among for sum in sums_of(condition) for atoms, _ in sum.terms if len(atoms) > 1}
+    factors = sorted({atom for atoms in monomials for atom in atoms}, key=str)
     names = {name for atom in factors for name in atom.variables}
     near = [fact for fact in facts if fact.variables <= names]
     lengths = [variable(name) for name in _LENGTHS]
-    found |= {atoms for length in lengths for factor in factors for atoms, _ in (length * of(factor)).terms}
+    monomials |= {atoms for length in lengths for factor in factors for atoms, _ in (length * of(factor)).terms}
     signed = [of(atom) - 1 for atom in factors]
     signed += [length - of(atom) * times - 1 for atom in factors for length in lengths for times in (2, 1)]
     signed = [x for x in dict.fromkeys(signed) if x.constant is None and follows(near, at_most(0, x))]
     products = [x * y for x, y in combinations(signed, 2)]
-    return [at_most(0, x) for x in products if all(len(atoms) < 2 or atoms in found for atoms, _ in x.terms)]
+    return [at_most(0, x) for x in products if all(len(atoms) < 2 or atoms in monomials for atoms, _ in x.terms)]
 
 
 def _depends(on: Iterable[Poly | Condition], number: Poly) -> bool:

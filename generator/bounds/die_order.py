@@ -59,5 +59,5 @@ def _of_tiles(sum: Poly, grid: tuple[Poly, Poly]) -> Poly | None:
     atoms = [atom for side in grid for product, _ in side.terms for atom in product]
     if len(atoms) != 2:
         return None
-    found = replaced(sum, {atoms[0]: _TILES, atoms[1]: poly(1)})
-    return found if replaced(found, {Variable("tiles"): grid[0] * grid[1]}) == sum else None
+    tile = replaced(sum, {atoms[0]: _TILES, atoms[1]: poly(1)})
+    return tile if replaced(tile, {Variable("tiles"): grid[0] * grid[1]}) == sum else None

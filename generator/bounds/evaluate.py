@@ -196,10 +196,10 @@ class _Walker:
             if not known and triton_semantics.PID in number.value.variables:
                 self.at.names[NUMBER] = replace(number, value=of(Renumbered(number.value)))
         for name, side in self.sides.items():
-            found = self.at.names.get(name)
-            if isinstance(found, LaneIntegers) and found.value == side and not found.shape:
+            value = self.at.names.get(name)
+            if isinstance(value, LaneIntegers) and value.value == side and not value.shape:
                 # The lemma knows the sides by their names alone.
-                self.at.names[name] = replace(found, value=variable(name), width="32")
+                self.at.names[name] = replace(value, value=variable(name), width="32")
         for names in self.coordinates:
             first, second = (self.at.names.get(name) for name in names)
             if self.order is None or not isinstance(first, LaneIntegers) or not isinstance(second, LaneIntegers):
@@ -299,8 +299,8 @@ class _Walker:
             raise NotUnderstood(node.lineno, "a counter that not every program of its tile increments exactly once")
         stored = [site for site in self.at.sites if site.operand == WORK and site.kind == "store"]
         if not count.ordered or any(site in self.at.sites[self.fence :] for site in stored):
-            told = "the counter is incremented without a barrier and a release after the partial sum's store"
-            raise Refuted(node.lineno, told)
+            reason = "the counter is incremented without a barrier and a release after the partial sum's store"
+            raise Refuted(node.lineno, reason)
         for site in stored:
             expected = sharing.sum_at(site.shape)
             if not expected.variables <= site.offset.variables:

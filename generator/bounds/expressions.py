@@ -91,17 +91,17 @@ class Expressions:
         return self._unknown(node)
 
     def _named(self, name: str) -> Value:
-        found = self.names.get(name, Opaque(f"the name {name}"))
-        if isinstance(found, Either) and negation(found.flag) in self.path:
+        value = self.names.get(name, Opaque(f"the name {name}"))
+        if isinstance(value, Either) and negation(value.flag) in self.path:
             return Opaque(f"the number {name}")
-        return found
+        return value
 
     def truth(self, node: ast.expr) -> LaneConditions:
         """The condition of a branch."""
-        found = self.value(node)
-        if isinstance(found, LaneConditions) and not found.shape:
-            return found
-        raise NotUnderstood(node.lineno, f"the condition {ast.unparse(node)}, {sites.described_value(found)}")
+        value = self.value(node)
+        if isinstance(value, LaneConditions) and not value.shape:
+            return value
+        raise NotUnderstood(node.lineno, f"the condition {ast.unparse(node)}, {sites.described_value(value)}")
 
     def under(self, condition: LaneConditions, holds: bool) -> Expressions:
         """The same state on the path where a condition holds, or does not hold."""
@@ -212,9 +212,9 @@ class Expressions:
         values = {name: self.value(value) for name, value in given.items()}
         mask, checked = values.get("mask", TRUE), values.get("boundary_check", Several(()))
         self.sites.append(sites.plain(self.place(node), kind, values["pointer"], mask, checked))
-        if isinstance(found := values["pointer"], Pointer) and found.operand in NAMES:
+        if isinstance(pointer := values["pointer"], Pointer) and pointer.operand in NAMES:
             # Any number: what is proved of it holds in every lane.
-            return LaneIntegers(variable(f"name {node.lineno}"), found.shape, "32")
+            return LaneIntegers(variable(f"name {node.lineno}"), pointer.shape, "32")
         return Opaque(f"data of line {node.lineno}")
 
     def _add(self, node: ast.Call) -> Value:

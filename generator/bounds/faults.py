@@ -82,23 +82,23 @@ def of_widths(site: Site, operand: LaunchedTensor, strides: Iterable[str], index
 def by_stride(sum: Poly, strides: Iterable[str]) -> dict[str, Poly]:
     """The coefficient of each stride in a sum, and under "" the terms without a stride; raises `NotLinear`."""
     names = frozenset(strides)
-    found: dict[str, Poly] = {}
+    parts: dict[str, Poly] = {}
     for atoms, coefficient in sum.terms:
         own = [atom for atom in atoms if isinstance(atom, Variable) and atom.name in names]
         rest = tuple(atom for atom in atoms if atom not in own)
         if len(own) > 1 or any(atom.variables & names for atom in rest):
             raise NotLinear(f"{sum} is not linear in the strides")
         name = own[0].name if own else ""
-        found[name] = found.get(name, poly(0)) + Poly(((rest, coefficient),))
-    return found
+        parts[name] = parts.get(name, poly(0)) + Poly(((rest, coefficient),))
+    return parts
 
 
 def indices(counted: Mapping[str, Poly], operand: LaunchedTensor) -> list[Poly]:
     """The index along each dimension: its stride's coefficient, or for stride 1 the terms without a stride."""
-    found = [counted.get(stride, poly(0)) for stride in operand.strides]
+    places = [counted.get(stride, poly(0)) for stride in operand.strides]
     if operand.unit is not None:
-        found[operand.unit] = found[operand.unit] + counted.get("", poly(0))
-    return found
+        places[operand.unit] = places[operand.unit] + counted.get("", poly(0))
+    return places
 
 
 def _outside(index: Poly, extent: Poly) -> Condition:

@@ -64,8 +64,8 @@ def prove(path: Path) -> FileProof:
         call = _call(source, path)
         kernels = [launch.kernel for launch in call.launches]
         if sorted(kernels) != sorted(source.kernels):
-            told = f"launches of {', '.join(kernels)}, of the kernels {', '.join(source.kernels)}"
-            raise NotUnderstood(call.line, told)
+            launched = f"launches of {', '.join(kernels)}, of the kernels {', '.join(source.kernels)}"
+            raise NotUnderstood(call.line, launched)
         proofs = [_proof(source.of(name), call, at) for at, name in enumerate(kernels)]
     except NotUnderstood as error:
         proofs = [_not_understood(source.of(name), error) for name in source.kernels]
@@ -76,8 +76,8 @@ def _call(source: Source, path: Path) -> ReadCall:
     """The `CALL` of a file whose library is the one that the theorems are about; raises `NotUnderstood`."""
     other = runtime_copy.differing(path.parent / "_runtime", source.library.values())
     if other is not None:
-        told = f"the family's _runtime is another one ({other}.py differs from this package's): render it again"
-        raise NotUnderstood(source.call.lineno, told)
+        difference = f"the family's _runtime is another one ({other}.py differs from this package's): render it again"
+        raise NotUnderstood(source.call.lineno, difference)
     return read_call(source, path)
 
 
@@ -95,18 +95,20 @@ def _proof(source: Source, call: ReadCall, at: int) -> FileProof:
     accesses: list[Access] = []
     orders = []
     # Configurations that differ only in warps and stages, of which the kernel is not told, have the same proof.
-    told = {parameter.arg for parameter in source.kernel.args.args}
+    parameters = {parameter.arg for parameter in source.kernel.args.args}
     proofs: dict[tuple[tuple[str, int], ...], tuple[list[Access], OrderVerdict]] = {}
     for index, configuration in enumerate(source.rows):
-        tiles = {name: size for name, size in configuration.items() if not name.startswith("num_") or name in told}
+        tiles = {
+            name: size for name, size in configuration.items() if not name.startswith("num_") or name in parameters
+        }
         key = tuple(sorted(tiles.items()))
         if key not in proofs:
             proofs[key] = _in_each_case(source, known, tiles)
-        found, order = proofs[key]
-        accesses += [replace(access, row=index) for access in found]
+        proved, order = proofs[key]
+        accesses += [replace(access, row=index) for access in proved]
         orders.append(order)
         # One refuted configuration refutes the kernel; each needs a search for a counterexample.
-        if order.state == "refuted" or any(access.state == "refuted" for access in found):
+        if order.state == "refuted" or any(access.state == "refuted" for access in proved):
             break
     return FileProof(tuple(accesses), _worst(orders))
 
@@ -114,9 +116,9 @@ def _proof(source: Source, call: ReadCall, at: int) -> FileProof:
 def _in_each_case(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], OrderVerdict]:
     """The worst verdicts over all values of the parameters on which the number of elements of a tensor depends."""
     cases = itertools.product((True, False), repeat=len(known.deciding))
-    found = [_with_tiles(source, known, tiles, dict(zip(known.deciding, case))) for case in cases]
-    accesses = [min(each, key=_rank) for each in zip(*(accesses for accesses, _ in found), strict=True)]
-    return accesses, _worst([order for _, order in found])
+    proofs = [_with_tiles(source, known, tiles, dict(zip(known.deciding, case))) for case in cases]
+    accesses = [min(each, key=_rank) for each in zip(*(accesses for accesses, _ in proofs), strict=True)]
+    return accesses, _worst([order for _, order in proofs])
 
 
 def _rank(access: Access) -> tuple[int, bool]:
@@ -131,37 +133,37 @@ def _with_tiles(
     launch: LaunchFacts | None = None
     divided = False
     try:
-        launch = found = known.bind(tiles, decided)
+        launch = bound = known.bind(tiles, decided)
 
         def order(names: tuple[str, str], first: LaneIntegers, second: LaneIntegers, tiles: Poly | None) -> Lemma:
             nonlocal lemma
             if names == folded.TILE and known.symmetric:
                 # The lemma on the place comes first, and is refuted or not proved if anything is wrong with the walk.
-                tile = _tile_of(found, known, (first, second), (*lemma.inside, *found.facts))
+                tile = _tile_of(bound, known, (first, second), (*lemma.inside, *bound.facts))
                 lemma = tile if lemma.order.state == "proved" else replace(tile, order=lemma.order)
                 return lemma
-            whole = prod(found.grid, start=found.batch or poly(1))
-            if (tiles is not None) != found.walks or tiles not in (None, whole):
+            whole = prod(bound.grid, start=bound.batch or poly(1))
+            if (tiles is not None) != bound.walks or tiles not in (None, whole):
                 lemma = unproved("the programs of the grid are not known to compute every tile")
-            elif (found.batch is not None or found.grouped) and not divided:
+            elif (bound.batch is not None or bound.grouped) and not divided:
                 # The lemma would hold for one matrix, but the program's matrix is not known.
                 lemma = unproved("the tile is computed before the matrix of a program is known")
             else:
-                facts = (*found.facts, *groups.facts()) if found.grouped else found.facts
-                grid = tuple(map(variable, folded.SIDES)) if known.symmetric else found.grid
+                facts = (*bound.facts, *groups.facts()) if bound.grouped else bound.facts
+                grid = tuple(map(variable, folded.SIDES)) if known.symmetric else bound.grid
                 lemma = prove_order(names, (first, second), grid, facts)
             return lemma
 
         def split(matrix: LaneIntegers, place: LaneIntegers) -> tuple[Condition, ...]:
             nonlocal lemma, divided
-            assert found.batch is not None
-            matrices = prove_split(matrix, place, found.batch, found.grid, found.facts)
+            assert bound.batch is not None
+            matrices = prove_split(matrix, place, bound.batch, bound.grid, bound.facts)
             if matrices.state != "proved":
                 lemma = Lemma(matrices)
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
             divided = True
             number = variable("group" if known.sizes == GROUPS_OF_K else "batch")
-            return at_most(0, number), below(number, found.batch)
+            return at_most(0, number), below(number, bound.batch)
 
         def part_of_k(latest: Mapping[str, ast.expr]) -> None:
             reason = groups.why_not_part(source, latest)
@@ -170,7 +172,7 @@ def _with_tiles(
 
         def grouped(latest: Mapping[str, ast.expr], ended: bool) -> None:
             nonlocal divided
-            reason = groups.why_not(source, latest, walks=found.walks, ended=ended)
+            reason = groups.why_not(source, latest, walks=bound.walks, ended=ended)
             if reason is not None:
                 raise NotUnderstood(source.kernel.lineno, reason)
             divided = True
@@ -178,10 +180,10 @@ def _with_tiles(
         known_here = {**launch.arguments, **_finders(source)}
         depth = launch.depth if launch.deals else None
         several = split if launch.batch is not None else None
-        whole = prod(found.grid, start=poly(1)) if found.grouped else None
+        whole = prod(bound.grid, start=poly(1)) if bound.grouped else None
         of_rows = (grouped, whole) if whole is not None else None
         of_k = part_of_k if known.sizes == GROUPS_OF_K else None
-        sides = found.grid if known.symmetric else ()
+        sides = bound.grid if known.symmetric else ()
         walked = walk(source.kernel, known_here, order, depth, several, of_rows, of_k, sides)
     except NotUnderstood as error:
         # If programs share tiles, the order includes the claim that one of them stores the result.
@@ -195,7 +197,7 @@ def _with_tiles(
         lemma = replace(lemma, order=OrderVerdict("refuted", wrong))
     if known.symmetric and lemma.order.state == "proved":
         lemma = replace(lemma, order=wrongly_stored(known, launch, walked))
-    elif (len(known.call.launches) > 1 or (known.quantised and not found.grouped)) and lemma.order.state == "proved":
+    elif (len(known.call.launches) > 1 or (known.quantised and not bound.grouped)) and lemma.order.state == "proved":
         missed = uncovered(known, launch, walked)
         lemma = replace(lemma, order=OrderVerdict("not proved", missed)) if missed is not None else lemma
     judge = Judge(known, launch, walked, lemma, tiles)

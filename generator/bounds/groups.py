@@ -127,8 +127,8 @@ def _other(source: Source, latest: Mapping[str, ast.expr], known: Mapping[str, s
 
 def names() -> dict[str, Value]:
     """The values of NAMES, which only `facts` describe."""
-    found: dict[str, Value] = {name: LaneIntegers(variable(name), width="32") for name in NAMES}
-    return found | {LAST: LaneIntegers(variable(PID), width="32")}
+    values: dict[str, Value] = {name: LaneIntegers(variable(name), width="32") for name in NAMES}
+    return values | {LAST: LaneIntegers(variable(PID), width="32")}
 
 
 def facts() -> tuple[Condition, ...]:

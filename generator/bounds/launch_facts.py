@@ -137,10 +137,10 @@ class Launcher:
     @cached_property
     def indexed(self) -> frozenset[str]:
         """The tensors whose extent decides between INDEX of 32 and of 64 bits."""
-        found = {x.given for x in self._given.values() if isinstance(x, Made) and x.function == "index_type"}
-        given = next(iter(found), ())
+        rules = {x.given for x in self._given.values() if isinstance(x, Made) and x.function == "index_type"}
+        given = next(iter(rules), ())
         names = frozenset(x.name for x in given if isinstance(x, Tensor))
-        if len(found) > 1 or len(names) != len(given) or (found and not names) or not names <= self.tensors.keys():
+        if len(rules) > 1 or len(names) != len(given) or (rules and not names) or not names <= self.tensors.keys():
             raise NotUnderstood(self.line, "the type of offsets, from other tensors than one list of those of the call")
         return names
 
@@ -155,7 +155,7 @@ class Launcher:
     @cached_property
     def _derived(self) -> Mapping[str, ast.expr]:
         """The parameters that `@triton.heuristics` computes from the others, by name."""
-        found: dict[str, ast.expr] = {}
+        derived: dict[str, ast.expr] = {}
         for decorator in self.source.kernel.decorator_list:
             rules = matched(decorator, "triton.heuristics($rules)")
             if rules is not None and isinstance(rules["rules"], ast.Dict):
@@ -163,10 +163,10 @@ class Launcher:
                     computed = matched(rule, "lambda args: $rule")
                     if computed is None or not isinstance(key, ast.Constant):
                         raise NotUnderstood(rule.lineno, ast.unparse(rule))
-                    found[str(key.value)] = computed["rule"]
+                    derived[str(key.value)] = computed["rule"]
             elif not matches(decorator, JIT):
                 raise NotUnderstood(decorator.lineno, ast.unparse(decorator).partition("\n")[0])
-        return found
+        return derived
 
     @cached_property
     def deciding(self) -> tuple[str, ...]:
@@ -231,8 +231,8 @@ class Launcher:
                 if shape == own or self._for_columns(result):
                     continue
                 if result.name == "out" or shape != (*own[:-1], own[-1] * 2):
-                    told = f"{result.name} of shape {result.shape}, of products {self.sizes}"
-                    raise NotUnderstood(self.call.line, told)
+                    mismatch = f"{result.name} of shape {result.shape}, of products {self.sizes}"
+                    raise NotUnderstood(self.call.line, mismatch)
 
     def _for_columns(self, result: CallTensor) -> bool:
         """Whether each element along the last dimension is for so many columns, and the other dimensions are C's."""
@@ -358,9 +358,9 @@ class Launcher:
             case int() | Amount() if runtime_theorems.lanes(x, self.names):
                 return LaneIntegers(poly(groups.MOST_LANES))
             case int() | Amount() if parameter in self._constants:
-                found = term(self.line, x, names)
-                if found.constant is not None:
-                    return LaneIntegers(found)
+                amount = term(self.line, x, names)
+                if amount.constant is not None:
+                    return LaneIntegers(amount)
             case Made("described", (Tensor(name), *_)) if self.tensors[name].kind != "Number":
                 return runtime_theorems.described(self.line, x, operands[name], names)
             case Made("as_bytes", (Tensor(name),), ()) if _of_bytes(self.tensors[name]):

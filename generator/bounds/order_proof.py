@@ -84,10 +84,10 @@ def prove_order(
     # A grid may be known by the names of its sides.
     own = [{size, f"num_{size.lower()}"} for size in sizes]
     factors = [[factor for factor in grid if len(factor.variables) == 1 and factor.variables <= each] for each in own]
-    if len(grid) != 2 or any(len(found) != 1 for found in factors):
+    if len(grid) != 2 or any(len(atoms_of) != 1 for atoms_of in factors):
         product_of_grid = " * ".join(f"({factor})" for factor in grid)
-        told = " times along ".join(sizes)
-        return unproved(f"the grid is not known as tiles along {told}: {product_of_grid}")
+        along = " times along ".join(sizes)
+        return unproved(f"the grid is not known as tiles along {along}: {product_of_grid}")
     extents = (factors[0][0], factors[1][0])
     parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
     known = tuple(conjuncts(facts))
@@ -133,7 +133,7 @@ def _counted(extents: Sequence[Poly]) -> Condition:
 def _tiles(extents: Sequence[Poly]) -> dict[Atom, Poly]:
     """The grid's quotients for the numbers of tiles, each with the variable that replaces it."""
     atoms = [{atom for product, _ in extent.terms for atom in product} for extent in extents]
-    return {found.pop(): tiles for found, tiles in zip(atoms, _TILES) if len(found) == 1}
+    return {atom_set.pop(): tiles for atom_set, tiles in zip(atoms, _TILES) if len(atom_set) == 1}
 
 
 def _in_tiles(
@@ -242,23 +242,23 @@ def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
 
 def _curve(asked: _Question) -> Curve | None:
     """The function that computes both coordinates from the program id and the grid, or None."""
-    found = [atom for atom in atoms(asked.coordinates) if isinstance(atom, ReturnedNumber)]
+    returned = [atom for atom in atoms(asked.coordinates) if isinstance(atom, ReturnedNumber)]
     given = (variable(PID), *asked.extents)
-    if [of(atom) for atom in found] != list(asked.coordinates) or any(atom.arguments != given for atom in found):
+    if [of(atom) for atom in returned] != list(asked.coordinates) or any(atom.arguments != given for atom in returned):
         return None
-    first, second = found
+    first, second = returned
     known = first.function == second.function and (first.place, second.place) == (0, 1)
     return first.function if known and isinstance(first.function, Curve) else None
 
 
 def _defined(sums: Sequence[Poly], known: Sequence[Condition]) -> list[Condition]:
     """Those of the conditions that are proved: dividends are not negative and divisors positive, inner ones first."""
-    found: list[Condition] = []
+    defined: list[Condition] = []
     for atom in quotients(sums):
         for condition in (at_most(1, atom.divisor), at_most(0, atom.dividend)):
-            if follows([*known, *found], condition):
-                found.append(condition)
-    return found
+            if follows([*known, *defined], condition):
+                defined.append(condition)
+    return defined
 
 
 def _one_to_one(coordinates: Sequence[Poly], known: Sequence[Condition]) -> bool:
@@ -306,8 +306,8 @@ def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
                 fault = "does not terminate" if isinstance(error, Endless) else "divides by zero"
                 return _Answer(OrderVerdict("refuted", f"{where}, program {pid} {fault}"), held, witness)
             if not all(0 <= index < extent for index, extent in zip(tile, size)):
-                told = f"{where}, program {pid} computes tile {tile}"
-                return _Answer(OrderVerdict("refuted", told), held, witness, tile)
+                reason = f"{where}, program {pid} computes tile {tile}"
+                return _Answer(OrderVerdict("refuted", reason), held, witness, tile)
             if tile in seen:
                 both = f"programs {seen[tile]} and {pid} both compute tile {tile}"
                 return _Answer(OrderVerdict("refuted", f"{where}, {both}"), held, witness, tile)

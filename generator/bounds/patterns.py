@@ -30,9 +30,9 @@ def matched(tree: ast.AST | Sequence[ast.stmt], *patterns: str) -> Found | None:
         tree = ast.Expr(tree)
     trees = [tree] if isinstance(tree, ast.AST) else list(tree)
     for pattern in patterns:
-        found: Found = {}
-        if _same(trees, _parsed(pattern), found):
-            return found
+        holes: Found = {}
+        if _same(trees, _parsed(pattern), holes):
+            return holes
     return None
 
 
@@ -68,37 +68,37 @@ def _parsed(pattern: str) -> list[ast.stmt]:
     return ast.parse(pattern.replace("$", _HOLE)).body
 
 
-def _same(tree: object, wanted: object, found: Found) -> bool:
+def _same(tree: object, wanted: object, holes: Found) -> bool:
     hole = _hole(wanted)
     if hole is not None:
-        return isinstance(tree, ast.AST) and _fits(hole, tree, found)
+        return isinstance(tree, ast.AST) and _fits(hole, tree, holes)
     if isinstance(wanted, list):
-        return isinstance(tree, list) and _same_rows(tree, wanted, found)
+        return isinstance(tree, list) and _same_rows(tree, wanted, holes)
     if type(tree) is not type(wanted):
         return False
     if isinstance(tree, ast.AST) and isinstance(wanted, ast.AST):
         pairs = zip(_fields(tree), _fields(wanted), strict=True)
-        return all(_same(value, other, found) for (_, value), (_, other) in pairs)
+        return all(_same(value, other, holes) for (_, value), (_, other) in pairs)
     return tree == wanted
 
 
-def _same_rows(trees: list[Any], wanted: list[Any], found: Found) -> bool:
+def _same_rows(trees: list[Any], wanted: list[Any], holes: Found) -> bool:
     """Whether a list of nodes matches a list in a pattern, in which one hole may match any number of nodes."""
     rest = next((place for place, node in enumerate(wanted) if _rest(node) is not None), None)
     if rest is None:
-        return len(trees) == len(wanted) and all(map(_same, trees, wanted, [found] * len(trees)))
+        return len(trees) == len(wanted) and all(map(_same, trees, wanted, [holes] * len(trees)))
     behind = len(trees) - (len(wanted) - rest - 1)
     return (
         behind >= rest
-        and _same_rows(trees[:rest], wanted[:rest], found)
-        and _same_rows(trees[behind:], wanted[rest + 1 :], found)
-        and _fits(str(_rest(wanted[rest])), trees[rest:behind], found)
+        and _same_rows(trees[:rest], wanted[:rest], holes)
+        and _same_rows(trees[behind:], wanted[rest + 1 :], holes)
+        and _fits(str(_rest(wanted[rest])), trees[rest:behind], holes)
     )
 
 
-def _fits(hole: str, tree: Any, found: Found) -> bool:
+def _fits(hole: str, tree: Any, holes: Found) -> bool:
     """Whether a hole matches a tree: the first match is recorded, and later ones must be equal to it."""
-    return _same(tree, found.setdefault(hole, tree), {})
+    return _same(tree, holes.setdefault(hole, tree), {})
 
 
 def _hole(node: object) -> str | None:

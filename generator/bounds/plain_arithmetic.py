@@ -12,9 +12,9 @@ from generator.bounds.terms import Condition, Poly, at_most, below, equal, negat
 def condition_of(node: ast.expr, args: Mapping[str, Poly]) -> Condition:
     """The condition that a comparison of numbers states, which `args` has; raises `NotUnderstood`."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        found = compared(node.ops[0], _number(node.left, args), _number(node.comparators[0], args))
-        if found is not None:
-            return found
+        condition = compared(node.ops[0], _number(node.left, args), _number(node.comparators[0], args))
+        if condition is not None:
+            return condition
     raise NotUnderstood(node.lineno, ast.unparse(node))
 
 
@@ -55,14 +55,14 @@ def combined(operator: ast.operator, a: Poly, b: Poly) -> Poly | None:
 
 
 def _number(node: ast.expr, args: Mapping[str, Poly]) -> Poly:
-    found: Poly | None = None
+    number: Poly | None = None
     match node:
         case ast.Constant(int(constant)) if not isinstance(constant, bool):
-            found = poly(constant)
+            number = poly(constant)
         case ast.Subscript(ast.Name("args"), ast.Constant(str(key))):
-            found = args.get(key)
+            number = args.get(key)
         case ast.BinOp(left, operator, right):
-            found = combined(operator, _number(left, args), _number(right, args))
-    if found is None:
+            number = combined(operator, _number(left, args), _number(right, args))
+    if number is None:
         raise NotUnderstood(node.lineno, ast.unparse(node))
-    return found
+    return number

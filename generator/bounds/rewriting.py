@@ -81,18 +81,18 @@ def quotients(sums: Iterable[Poly]) -> list[Quotient]:
 
 def atoms(sums: Iterable[Poly]) -> list[Atom]:
     """The atoms of sums, at any depth, each after those inside it."""
-    found: dict[Atom, None] = {}
+    unique: dict[Atom, None] = {}
 
     def visit(sum: Poly) -> None:
         for product, _ in sum.terms:
             for atom in product:
                 for inner in _inner(atom):
                     visit(inner)
-                found.setdefault(atom)
+                unique.setdefault(atom)
 
     for sum in sums:
         visit(sum)
-    return list(found)
+    return list(unique)
 
 
 def divisors(term: Poly | Condition, path: tuple[Condition, ...] = ()) -> Iterator[tuple[Poly, tuple[Condition, ...]]]:

@@ -22,13 +22,13 @@ def differing(folder: Path, modules: Iterable[str]) -> str | None:
 
     A module that a function imports on demand counts, too. Raises FileError for a file that is too large to be one.
     """
-    waiting, found = ["__init__", *modules], dict[str, None]()
+    waiting, reached = ["__init__", *modules], dict[str, None]()
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found[name] = None
+        if name not in reached:
+            reached[name] = None
             waiting += _imported(name)
-    return next((name for name in found if not _same(name, folder / f"{name}.py")), None)
+    return next((name for name in reached if not _same(name, folder / f"{name}.py")), None)
 
 
 @cache

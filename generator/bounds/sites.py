@@ -64,8 +64,8 @@ class ExecutionPoint:
     def common(self, *shapes: Shape) -> Shape:
         """The shape to which shapes broadcast; raises `NotUnderstood`."""
         if (shape := broadcast(shapes)) is None:
-            told = f"{', '.join(map(str, shapes[:-1]))} and {shapes[-1]}"
-            raise NotUnderstood(self.line, f"shapes {told}, which do not broadcast")
+            shapes_text = f"{', '.join(map(str, shapes[:-1]))} and {shapes[-1]}"
+            raise NotUnderstood(self.line, f"shapes {shapes_text}, which do not broadcast")
         return shape
 
     def site(
@@ -126,7 +126,7 @@ def _block(place: ExecutionPoint, kind: Kind, block: BlockPointer, checked: list
 
 def _dimensions(place: ExecutionPoint, checked: Value) -> list[int]:
     items = checked.items if isinstance(checked, Several) else (checked,)
-    found = [item.value.constant for item in items if isinstance(item, LaneIntegers)]
-    if len(found) != len(items) or None in found:
+    extents = [item.value.constant for item in items if isinstance(item, LaneIntegers)]
+    if len(extents) != len(items) or None in extents:
         raise NotUnderstood(place.line, "boundary_check is not a tuple of numbers")
-    return [dimension for dimension in found if dimension is not None]
+    return [dimension for dimension in extents if dimension is not None]

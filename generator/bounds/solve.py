@@ -61,9 +61,9 @@ def smallest(conditions: Iterable[Condition], names: Iterable[str]) -> Answer:
         low, high, reach = 0, best.model[name], 0
         while low < high:
             middle = min(low + reach, (low + high) // 2)
-            found = together([*asked, at_most(variable(name), middle)])
-            if found.verdict == "possible":
-                best, high, reach = found, found.model[name], 0
+            answer = together([*asked, at_most(variable(name), middle)])
+            if answer.verdict == "possible":
+                best, high, reach = answer, answer.model[name], 0
             else:
                 low, reach = middle + 1, 2 * reach + 1
         asked.append(at_most(variable(name), high))
@@ -86,8 +86,8 @@ def _answer(conditions: tuple[Condition, ...]) -> Answer:
     if verdict != z3.sat:
         return Answer("unknown")
     model = encoder.solver.model()
-    found = {name: model.eval(number, model_completion=True).as_long() for name, number in encoder.named.items()}
-    return Answer("possible", tuple(sorted(found.items())))
+    model_values = {name: model.eval(number, model_completion=True).as_long() for name, number in encoder.named.items()}
+    return Answer("possible", tuple(sorted(model_values.items())))
 
 
 class _Encoder:

@@ -65,7 +65,7 @@ def _divided(
     sites: Sequence[Site], known: Launcher, launch: LaunchFacts, *, mirrored: bool
 ) -> tuple[list[Site], list[Site]]:
     """The accesses to a lane's own element, and to the mirrored one if there may be any; else raises `NotLinear`."""
-    found: tuple[list[Site], list[Site]] = ([], [])
+    sides: tuple[list[Site], list[Site]] = ([], [])
     for site in sites:
         if site.descriptor is not None or site.adds or len(site.shape) != 2:
             raise NotLinear(f"line {site.line}: an access that is none of a tile's elements")
@@ -80,8 +80,8 @@ def _divided(
         turned = (row, column) != own
         if turned and not mirrored:
             raise NotLinear(f"line {site.line}: an element of another tile")
-        found[turned].append(site)
-    return found
+        sides[turned].append(site)
+    return sides
 
 
 def _one_of(sites: Sequence[Site], wanted: Wanted, facts: Sequence[Condition]) -> OrderVerdict:

@@ -105,19 +105,19 @@ def _blocks(tiles: Mapping[Site, _Tile]) -> Mapping[Site, _Tile] | None:
         return None
     # Counted from the first block, which is not the one that is stored first in each kernel.
     ordered, total = sorted(tiles, key=lambda site: starts[site]), 0
-    found = dict[Site, int]()
+    first_of = dict[Site, int]()
     for site in ordered:
         along = [axis for axis in range(len(site.shape)) if f"lane{axis}" in tiles[site].indices[at].variables]
         if len(along) != 1 or starts[site] - starts[ordered[0]] != total:
             return None
-        found[site] = total
+        first_of[site] = total
         total += site.shape[along[0]]
 
     def block(tile: _Tile, start: int) -> _Tile:
         own = [(start, total) if place == at else (0, None) for place in range(len(tile.indices))]
         return replace(tile, starts=tuple(x for x, _ in own), sizes=tuple(x for _, x in own))
 
-    return {site: block(tiles[site], start) for site, start in found.items()}
+    return {site: block(tiles[site], start) for site, start in first_of.items()}
 
 
 def _one_runs(stores: Sequence[Site], facts: Sequence[Condition]) -> bool:
@@ -161,8 +161,8 @@ def _missed(site: Site, tile: _Tile, launch: LaunchFacts, walked: Walk) -> str |
 def _tile(site: Site, operand: LaunchedTensor, known: Launcher) -> _Tile:
     """What a store reaches of its operand."""
     if site.descriptor is None:
-        found = indices(by_stride(site.offset, known.strides), operand)
-        return _Tile(tuple(found), (None,) * len(operand.shape), operand.shape, *_whole(len(operand.shape)))
+        places = indices(by_stride(site.offset, known.strides), operand)
+        return _Tile(tuple(places), (None,) * len(operand.shape), operand.shape, *_whole(len(operand.shape)))
     turned = -1 if site.descriptor.turned else 1
     blocks = site.descriptor.block[::turned]
     return _Tile(site.coordinates[::turned], blocks, operand.shape, *_whole(len(operand.shape)))

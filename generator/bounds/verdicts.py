@@ -54,9 +54,9 @@ class Judge:
             possible += faults.of_widths(site, operand, strides, operand.name in self.known.indexed)
         except NotLinear as error:
             return "not proved", str(error)
-        found = [verdict for verdict in (self._doubt(site, fault) for fault in possible) if verdict is not None]
-        if found:
-            return min(found, key=lambda verdict: verdict[0] != "refuted")
+        doubts = [verdict for verdict in (self._doubt(site, fault) for fault in possible) if verdict is not None]
+        if doubts:
+            return min(doubts, key=lambda verdict: verdict[0] != "refuted")
         if descriptor is not None:
             return "hardware", "the descriptor has the operand's own shape and strides"
         if site.idle:
@@ -115,9 +115,9 @@ class Judge:
         if self.lemma.witness:
             asked.insert(0, [*conditions, *self.lemma.witness])
         for each in asked:
-            found = smallest(each, SIZES)
-            if found.verdict == "possible":
-                yield found.model
+            answer = smallest(each, SIZES)
+            if answer.verdict == "possible":
+                yield answer.model
 
     def _worked_out(self, model: Numbers, conditions: Iterable[Condition]) -> Numbers | None:
         """The numbers together with a program that has these coordinates; None unless the conditions hold for them."""
@@ -131,9 +131,9 @@ class Judge:
         try:
             for pid in self._programs(model):
                 at = {**model, PID: pid}
-                found = {name: value(sum, at) for name, sum in self.walked.replaced.items()}
-                if all(model.get(name, number) == number for name, number in found.items()):
-                    at |= found
+                replacements = {name: value(sum, at) for name, sum in self.walked.replaced.items()}
+                if all(model.get(name, number) == number for name, number in replacements.items()):
+                    at |= replacements
                     return at if all(holds(condition, at) for condition in conditions) else None
         except (ZeroDivisionError, KeyError):
             # A division by zero, or a coordinate that depends on a variable that is not in the model.
@@ -152,8 +152,8 @@ class Judge:
         sums = {name: replaced(sum, by) for name, sum in self.walked.replaced.items() if name in model}
         same = [equal(sum, model[name]) for name, sum in sums.items()]
         pid = variable(PID)
-        found = together([*same, at_most(0, pid), below(pid, programs)])
-        return [found.model[PID]] if PID in found.model else []
+        answer = together([*same, at_most(0, pid), below(pid, programs)])
+        return [answer.model[PID]] if PID in answer.model else []
 
     def _listed(self, at: Numbers) -> str:
         """The numbers in words: sizes, tile sizes, program, then iteration and lane."""

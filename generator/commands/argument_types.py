@@ -81,14 +81,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_device(
-    parser: argparse._ActionsContainer, told: str, *, default: str | None = None, required: bool = False
+    parser: argparse._ActionsContainer, purpose: str, *, default: str | None = None, required: bool = False
 ) -> None:
     """Add `--device DEVICE` and, in its place, `--gpu GPU`, both of which give the name of a device's folder.
 
     `--gpu` raises `CallError` for a GPU that is not known.
     """
     either = parser.add_mutually_exclusive_group(required=required)
-    either.add_argument("--device", default=default, metavar="DEVICE", help=f"{told}: {', '.join(DEVICES)}")
+    either.add_argument("--device", default=default, metavar="DEVICE", help=f"{purpose}: {', '.join(DEVICES)}")
     either.add_argument(
         "--gpu",
         dest="device",

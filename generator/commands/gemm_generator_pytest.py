@@ -70,26 +70,26 @@ def _warn(config: pytest.Config) -> None:
     if aside or (other := _other()) is None:
         return
     config.stash[_WARNED] = True
-    told = f"gemm-generator: 'generator' is {other} here, not the package of that name, whose plugin stands aside"
+    message = f"gemm-generator: 'generator' is {other} here, not the package of that name, whose plugin stands aside"
     if config.getoption("--gemm-family"):
         how = "give --gemm-family in a run from another folder, without this project's tests"
-        raise pytest.UsageError(f"{told}: {how}")
+        raise pytest.UsageError(f"{message}: {how}")
     if hasattr(config, "workerinput"):
         return
     # A project that makes errors of warnings keeps its tests.
     with contextlib.suppress(pytest.PytestWarning):
-        config.issue_config_time_warning(pytest.PytestWarning(told), stacklevel=2)
+        config.issue_config_time_warning(pytest.PytestWarning(message), stacklevel=2)
 
 
 def _other() -> str | None:
     """The file of a module `generator` that is not this package's; None if there is none. Nothing is imported."""
     try:
-        found = importlib.util.find_spec("generator")
+        installed = importlib.util.find_spec("generator")
     except (ImportError, ValueError):
         return "a module without a file"
-    places = [] if found is None else [*(found.submodule_search_locations or ())]
+    places = [] if installed is None else [*(installed.submodule_search_locations or ())]
     own = bool(places) and all(PathFinder.find_spec(f"generator.{name}", places) is not None for name in _OWN)
-    return None if found is None or own else found.origin or "a folder without __init__.py"
+    return None if installed is None or own else installed.origin or "a folder without __init__.py"
 
 
 _WARNED: pytest.StashKey[bool] = pytest.StashKey()

@@ -66,16 +66,16 @@ def _shapes(text: str) -> Iterator[ProductSizes]:
     lines = [("--shapes", text)]
     if _SHAPE.fullmatch(text) is None and "=" not in text:
         try:
-            found = read_text(Path(text)).splitlines()
+            text_lines = read_text(Path(text)).splitlines()
         except FileNotFoundError:
             pass
         except FileError as error:
             raise CallError(f"--shapes: {error}") from None
         else:
-            lines = [(f"{Path(text)}:{number}", line) for number, line in enumerate(found, 1)]
-            if not any(line.partition("#")[0].strip() for line in found):
-                told = "the file has no shape; expected lines such as 4096x14336,1-64"
-                raise CallError(f"--shapes: {Path(text)}:1: {told}")
+            lines = [(f"{Path(text)}:{number}", line) for number, line in enumerate(text_lines, 1)]
+            if not any(line.partition("#")[0].strip() for line in text_lines):
+                reason = "the file has no shape; expected lines such as 4096x14336,1-64"
+                raise CallError(f"--shapes: {Path(text)}:1: {reason}")
     for where, line in lines:
         line = line.partition("#")[0].strip()
         try:
@@ -87,23 +87,23 @@ def _shapes(text: str) -> Iterator[ProductSizes]:
 
 def _named(line: str) -> Iterator[ProductSizes]:
     """The sizes of `M=1:64,N=4096,K=14336`; raises ValueError."""
-    found = written_sizes(line, least=0)
-    if found.batch or found.groups or found.pad:
+    written = written_sizes(line, least=0)
+    if written.batch or written.groups or written.pad:
         raise ValueError(f"expected M, N and K, found {shown(line)}; --batch gives the matrices of a batch")
-    for name, sizes in (("M", found.m), ("N", found.n), ("K", found.k)):
+    for name, sizes in (("M", written.m), ("N", written.n), ("K", written.k)):
         if max(sizes) > LARGEST_SIZE:
             raise ValueError(f"{name}: expected a size up to {LARGEST_SIZE}, found {max(sizes)}")
-    for n, k in itertools.product(found.n, found.k):
-        yield ProductSizes(n, k, found.m)
+    for n, k in itertools.product(written.n, written.k):
+        yield ProductSizes(n, k, written.m)
 
 
 def _shape(line: str) -> ProductSizes:
     """The sizes of `4096x14336,1-64,128`; raises ValueError."""
-    found = _SHAPE.fullmatch(line)
-    if found is None:
+    match = _SHAPE.fullmatch(line)
+    if match is None:
         raise ValueError(f"expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines, got {shown(line)}")
-    n, k = (whole_number(size, 0, LARGEST_SIZE) for size in (found[1], found[2]))
-    sizes = sizes_of(found[3].removeprefix(",").split(","), least=0)
+    n, k = (whole_number(size, 0, LARGEST_SIZE) for size in (match[1], match[2]))
+    sizes = sizes_of(match[3].removeprefix(",").split(","), least=0)
     if not sizes:
         raise ValueError(f"{shown(line)} has an empty range of M")
     return ProductSizes(n, k, sizes)

@@ -102,8 +102,8 @@ def _function(body: tuple[str, ...]) -> Callable[..., float]:
     """The function `cost` with the lines `body`; what they read beside `row` is a parameter."""
     names: dict[str, Any] = {"triton": SimpleNamespace(cdiv=lambda a, b: -(-a // b))}
     exec("\n    ".join(("def cost(row, B, M, N, K, multiprocessors, shared):", *body)), names)
-    found: Callable[..., float] = names["cost"]
-    return found
+    cost: Callable[..., float] = names["cost"]
+    return cost
 
 
 def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
@@ -168,18 +168,18 @@ def _products(v: Variant) -> tuple[list[str], str]:
 
     The matrix unit, which fp32 does not use, has at least 64 rows. Plain arithmetic adds to the products.
     """
-    columns, told, gated = _columns(v, "n"), " (the matrix unit has at least 64 rows)", v.epilogue.order is not None
+    columns, note, gated = _columns(v, "n"), " (the matrix unit has at least 64 rows)", v.epilogue.order is not None
     if v.dtype.precision == "ieee":
         factor, because = (_BY_COLUMN, "K is contiguous on the right") if by_column(v) else ("", "")
         if v.product == "summed":
             factor, because = _SUMMED, "each is of two loads"
-        told = f" (times {factor}: {because})" if factor else ""
+        note = f" (times {factor}: {because})" if factor else ""
         area = f"{factor and f'{factor} * '}m * {columns}"
     elif v.product == "exchanged":
         area = f"m * max({columns}, {128 if gated else 64})"
     else:
         area = f"{'2 * ' * gated}max(m, 64) * n"
-    comments = [f"# Products of a step{told}, and the load latency that is not hidden."]
+    comments = [f"# Products of a step{note}, and the load latency that is not hidden."]
     if v.dtype.stored_b.converted:
         time = _CONVERSION[v.product] - _IN_FRAGMENTS * v.dtype.fragments
         comments.append(f"# Converting an element of B takes as long as {time} products, and each step waits for it.")

@@ -86,7 +86,7 @@ def rule_of(v: Variant) -> str:
 
 def operators(family: Family) -> tuple[AtenContract, ...]:
     """The contracts of a family that torch computes too; none if its spec does not ask for them."""
-    found = []
+    contracts = []
     for name, kernels in family.contracts.items() if "aten" in family.spec.backends else ():
         v = kernels[0].variant
         if known := operator_of(v):
@@ -96,13 +96,13 @@ def operators(family: Family) -> tuple[AtenContract, ...]:
             names = names if as_measured else [v.contract]
             source = next((each for each in names if any(_times(x, each) for x in family.measured)), "")
             precision = (v.dtype.precision or "") if v.dtype.a == "fp32" else ""
-            found.append(AtenContract(name, *known, rule_of(v) if as_measured else "", source, precision))
-    return tuple(found)
+            contracts.append(AtenContract(name, *known, rule_of(v) if as_measured else "", source, precision))
+    return tuple(contracts)
 
 
-def measured(family: Family, found: Sequence[AtenContract]) -> dict[tuple[str, str], dict[tuple[int, ...], bool]]:
+def measured(family: Family, contracts: Sequence[AtenContract]) -> dict[tuple[str, str], dict[tuple[int, ...], bool]]:
     """By device and contract the sizes at which both were measured, and whether torch's product was the faster one."""
-    sources = dict.fromkeys(each.measured for each in found if each.measured)
+    sources = dict.fromkeys(each.measured for each in contracts if each.measured)
     made: dict[tuple[str, str], dict[tuple[int, ...], bool]] = {}
     for each in family.measured:
         for source in sources:
@@ -111,9 +111,9 @@ def measured(family: Family, found: Sequence[AtenContract]) -> dict[tuple[str, s
     return {key: own for key, own in made.items() if own}
 
 
-def rules(family: Family, found: Sequence[AtenContract]) -> dict[tuple[str, str], Sequence[Sequence[object]]]:
+def rules(family: Family, contracts: Sequence[AtenContract]) -> dict[tuple[str, str], Sequence[Sequence[object]]]:
     """The rule of each device and class; of several files, the first that has one counts."""
-    wanted = dict.fromkeys(each.rule for each in found if each.rule)
+    wanted = dict.fromkeys(each.rule for each in contracts if each.rule)
     made: dict[tuple[str, str], Sequence[Sequence[object]]] = {}
     for each, name in itertools.product(family.measured, wanted):
         if name in each.aten:

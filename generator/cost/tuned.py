@@ -77,16 +77,16 @@ class _Contract:
         except KeyError:
             return None
         # A tile of more columns takes another time.
-        found = row_of_tile(variant, adapted(variant, contract, tile, self.targets))
-        return table.index(found) if found in table and not widened(variant, contract, tile) else None
+        row_index = row_of_tile(variant, adapted(variant, contract, tile, self.targets))
+        return table.index(row_index) if row_index in table and not widened(variant, contract, tile) else None
 
 
 def bake(family: Family) -> Baked:
     """The winners and rates of the kernels and configurations that `family` has, by device and contract."""
     contracts = _contracts(family)
     by_device: dict[str, list[Measured]] = {}
-    for found in family.measured:
-        by_device.setdefault(found.device, []).append(found)
+    for one in family.measured:
+        by_device.setdefault(one.device, []).append(one)
     like, won, rates, errors = [], [], [], [0.0]
     for device, measured in by_device.items():
         groups, own = _groups(contracts, measured)
@@ -161,30 +161,30 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
         return
     contracts = _contracts(family)
     others = {name for contract in contracts.values() for name in contract.similar}
-    for found in family.spec.tuned:
-        everything = list(entries([found]))
-        if SHIPPED and (family.spec.path.parent / str(found.file)).resolve().is_relative_to(SHIPPED):
+    for measured in family.spec.tuned:
+        everything = list(entries([measured]))
+        if SHIPPED and (family.spec.path.parent / str(measured.file)).resolve().is_relative_to(SHIPPED):
             continue
         unfit: dict[tuple[str, str], list[str]] = {}
         fit: list[Winner] = []
-        for winner in found.winners:
+        for winner in measured.winners:
             if winner.contract in contracts and (reason := _why_unfit(contracts[winner.contract], winner)):
                 unfit.setdefault((winner.contract, reason), []).append("x".join(map(str, winner.sizes)))
             else:
                 fit.append(winner)
         for (name, reason), sizes in unfit.items():
             listed = ", ".join(sizes[:3]) + (f" and {len(sizes) - 3} more" if len(sizes) > 3 else "")
-            yield str(found.file), f"winner of {name} at {listed} does not enter the family: {reason}"
-        own = [entry for entry in entries([replace(found, winners=tuple(fit))]) if entry[0] in contracts]
+            yield str(measured.file), f"winner of {name} at {listed} does not enter the family: {reason}"
+        own = [entry for entry in entries([replace(measured, winners=tuple(fit))]) if entry[0] in contracts]
         lacking = Counter(how for name, how, row in own if contracts[name].index(name, how, row) is None)
         if lacking:
             which = ", ".join(f"{how} ({count})" for how, count in sorted(lacking.items()))
             total = f"{lacking.total()} of the {len(own)} winners and rates of its contracts do not enter the family"
-            yield str(found.file), f"{total}, which lacks the kernels or configurations: {which}"
+            yield str(measured.file), f"{total}, which lacks the kernels or configurations: {which}"
         elif not any(name in others for name, _, _ in everything):
-            yield str(found.file), "has nothing of the contracts of this family, nor of similar ones"
-        if family.spec.rows_alike and found.winners:
-            yield str(found.file), "has winners, each of one M, which are not used with `invariant: rows`"
+            yield str(measured.file), "has nothing of the contracts of this family, nor of similar ones"
+        if family.spec.rows_alike and measured.winners:
+            yield str(measured.file), "has winners, each of one M, which are not used with `invariant: rows`"
 
 
 def _why_unfit(contract: _Contract, winner: Winner) -> str | None:
@@ -212,8 +212,10 @@ def _sources(contract: _Contract, measured: Sequence[Measured]) -> tuple[str, ..
     of another contract comes one with the same gate, if there is one with rates from enough sizes: the former then
     counts for the kernels that the latter was not measured with.
     """
-    sizes = Counter(name for name, _ in {(each.contract, each.sizes) for found in measured for each in found.winners})
-    rated = {entry.contract for found in measured for entry in found.fitted}
+    sizes = Counter(
+        name for name, _ in {(each.contract, each.sizes) for each_file in measured for each in each_file.winners}
+    )
+    rated = {entry.contract for each_file in measured for entry in each_file.fitted}
     enough = {name for name in rated if sizes[name] >= _SIZES}
     some = (name for those in (enough, rated, sizes) for name in contract.similar if name in those)
     own = contract.variant.contract
@@ -227,26 +229,26 @@ def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> 
 
     Those of a contract with another number of sizes, of one product for a batch, are of no use.
     """
-    found: _Winners = {}
+    winners: _Winners = {}
     several = bool(contract.variant.products.several)
     for winner in (winner for each in measured for winner in each.winners if winner.contract == source):
         *before, columns, k = winner.sizes
         sizes = (*before, columns // 2 if halves(contract.variant, source) else columns, k)
-        if sizes not in found and len(sizes) == 3 + several:
+        if sizes not in winners and len(sizes) == 3 + several:
             index = contract.index(source, winner.how, winner.row)
             if index is not None:
-                found[sizes] = winner.how, index
-    return found
+                winners[sizes] = winner.how, index
+    return winners
 
 
 def _rates(contract: _Contract, source: str, measured: Sequence[Measured]) -> dict[str, dict[int, str]]:
     """How -> configuration -> rates; of several files, the first counts."""
-    found: dict[str, dict[int, str]] = {}
+    rates: dict[str, dict[int, str]] = {}
     for entry in (entry for each in measured for entry in each.fitted if entry.contract == source):
         index = contract.index(source, entry.how, entry.row)
         if index is not None:
-            found.setdefault(entry.how, {}).setdefault(index, _literal(entry.rates))
-    return found
+            rates.setdefault(entry.how, {}).setdefault(index, _literal(entry.rates))
+    return rates
 
 
 def _literal(rates: Rates) -> str:

@@ -22,15 +22,15 @@ _COARSE = "nvfp4"
 
 def torchao_layers(family: Family) -> tuple[str, ...]:
     """The contracts of linear layers by how they store the weight, as entries."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    layers: dict[tuple[str, str], dict[str, str]] = {}
     variants: dict[tuple[str, str], Variant] = {}
     for name, kernels in family.contracts.items():
         v = kernels[0].variant
         if _is_layer(v):
             key = v.dtype.word, v.layout.word
-            found.setdefault(key, {})[v.epilogue.word] = name
+            layers.setdefault(key, {})[v.epilogue.word] = name
             variants.setdefault(key, v)
-    return tuple(_entry(names, variants[key]) for key, names in found.items())
+    return tuple(_entry(names, variants[key]) for key, names in layers.items())
 
 
 def _is_layer(v: Variant) -> bool:
@@ -97,7 +97,7 @@ def require_additions(families: Iterable[Family]) -> None:
         if "aten" in spec.backends and not torch_operators.operators(family):
             lacking.append(("backends", "aten", "no contract is what one operator of torch computes"))
         for key, word, why in lacking:
-            told = f"{key}: {shown(word)} brings nothing: {why}"
-            mistakes.append(Mistake(spec.path, *spec.positions.get((key, word), (1, 1)), told))
+            message = f"{key}: {shown(word)} brings nothing: {why}"
+            mistakes.append(Mistake(spec.path, *spec.positions.get((key, word), (1, 1)), message))
     if mistakes:
         raise SpecError(mistakes)

@@ -78,9 +78,9 @@ class DamagedManifest(Refused):
     """A manifest that cannot be used: where and why, its text, and its value if it is JSON."""
 
     def __init__(self, path: Path, line: int, reason: str, text: str, value: object = None) -> None:
-        told = f"{path}:{line}: is not a manifest ({reason})"
-        super().__init__(f"{told}; render the family again: {rendering_into(path.parent)}")
-        self.told, self.text, self.value = told, text, value
+        message = f"{path}:{line}: is not a manifest ({reason})"
+        super().__init__(f"{message}; render the family again: {rendering_into(path.parent)}")
+        self.told, self.text, self.value = message, text, value
 
 
 class Origin(Enum):
@@ -137,15 +137,15 @@ class Survey:
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The folder's manifest; None if there is none. Raise `Refused` for one that cannot be read."""
     path = folder / MANIFEST
-    found = text_of(path)
-    if found is None:
+    contents = text_of(path)
+    if contents is None:
         return None
     value = None
     try:
-        other = _NOT_UTF_8.search(found)
+        other = _NOT_UTF_8.search(contents)
         if other is not None:
-            raise Wrong(found.count("\n", 0, other.start()) + 1, "it is not UTF-8 text")
-        text = found.removeprefix("\ufeff")
+            raise Wrong(contents.count("\n", 0, other.start()) + 1, "it is not UTF-8 text")
+        text = contents.removeprefix("\ufeff")
         value = _ANY.parse(text)
         _MANIFEST.check(value, text)
         assert isinstance(value, dict)
@@ -156,9 +156,9 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         if wrong is not None:
             raise Wrong(line_of(text, ["files", wrong]), f"{wrong!r} is not the name of a file in its folder")
     except Wrong as error:
-        raise DamagedManifest(path, error.line, error.reason, found, value) from None
+        raise DamagedManifest(path, error.line, error.reason, contents, value) from None
     except UnicodeEncodeError:
-        raise DamagedManifest(path, 1, "half of a surrogate pair is no text", found, value) from None
+        raise DamagedManifest(path, 1, "half of a surrogate pair is no text", contents, value) from None
     return value
 
 
@@ -219,13 +219,13 @@ def survey(
     wanted = dict.fromkeys(names)
     recorded = Digests(manifest["files"], manifest.get("unformatted", {})) if manifest else Digests()
     subfolders = sorted({name.partition("/")[0] for name in (*wanted, *recorded.files) if "/" in name})
-    found = Survey(folder, _names(folder, subfolders), recorded, kept)
+    folder_survey = Survey(folder, _names(folder, subfolders), recorded, kept)
     edited: list[str] = []
     blocked = dict(_blocked(folder, subfolders))
     owned: list[str] = []
     for name in [*wanted, *sorted(recorded.files.keys() - wanted.keys() - kept)]:
         try:
-            old = found.read(name)
+            old = folder_survey.read(name)
         except Refused as error:
             blocked[name] = f"{error}; move it away"
             continue
@@ -241,10 +241,10 @@ def survey(
             blocked[name] = f"{folder / name}: was not rendered here; move it away"
     unlisted: set[str] = set()
     strays: list[str] = []
-    for name in sorted(found.present - wanted.keys() - recorded.files.keys() - kept - _IGNORED - {MANIFEST}):
+    for name in sorted(folder_survey.present - wanted.keys() - recorded.files.keys() - kept - _IGNORED - {MANIFEST}):
         wrote = Origin.FOREIGN
         with contextlib.suppress(Refused):
-            old = found.read(name) if is_own_name(name) else None
+            old = folder_survey.read(name) if is_own_name(name) else None
             wrote = Origin.FOREIGN if old is None else origin(name, old)
         if wrote is not Origin.FOREIGN:
             unlisted.add(name)
@@ -253,12 +253,14 @@ def survey(
             strays.append(name)
     if manifest is None:
         foreign = sorted([*strays, *(name for name in blocked if name in wanted)])
-        _require_own_folder(found, foreign, owned=bool(owned or unlisted), damaged=damaged)
+        _require_own_folder(folder_survey, foreign, owned=bool(owned or unlisted), damaged=damaged)
     damage = damaged.told if damaged else None
-    return replace(found, unlisted=frozenset(unlisted), edited=tuple(edited), blocked=blocked, damage=damage)
+    return replace(folder_survey, unlisted=frozenset(unlisted), edited=tuple(edited), blocked=blocked, damage=damage)
 
 
-def _require_own_folder(found: Survey, foreign: list[str], owned: bool, damaged: DamagedManifest | None) -> None:
+def _require_own_folder(
+    folder_survey: Survey, foreign: list[str], owned: bool, damaged: DamagedManifest | None
+) -> None:
     """Raise `Refused` unless a folder without a manifest that can be used is the generator's.
 
     `owned` says whether a file in it is. A manifest that was cut off or merged still shows what it was.
@@ -266,7 +268,7 @@ def _require_own_folder(found: Survey, foreign: list[str], owned: bool, damaged:
     shown = f"holds files ({', '.join(foreign[:3])})"
     if damaged is None:
         if foreign:
-            raise Refused(f"{found.folder}: {shown} and no {MANIFEST}: not rendered here")
+            raise Refused(f"{folder_survey.folder}: {shown} and no {MANIFEST}: not rendered here")
     elif not _MARK.search(damaged.text):
         if foreign:
             raise Refused(f"{damaged.told}; the folder {shown} that were not rendered: move them or the folder away")
@@ -302,30 +304,34 @@ def _blocked(folder: Path, subfolders: Iterable[str]) -> Iterator[tuple[str, str
             yield own, f"{path}: is a file or a link, and a folder of the family must be there; move it away"
 
 
-def compare(found: Survey, files: Iterable[tuple[str, str]], digests: Digests) -> Iterator[Change]:
+def compare(folder_survey: Survey, files: Iterable[tuple[str, str]], digests: Digests) -> Iterator[Change]:
     """The change of each of `files`, names and texts, and of the generator's files that are not among them.
 
     Adds what the new manifest says of each file to `digests`.
     """
     for name, text in files:
-        digests.add(name, text, found.recorded)
-        if name not in found.blocked:
-            yield _change(found, name, text)
-    for name in sorted((found.recorded.files.keys() | found.unlisted) - digests.files.keys() - found.blocked.keys()):
-        if name in found.kept:
-            digests.keep(name, found.recorded)
+        digests.add(name, text, folder_survey.recorded)
+        if name not in folder_survey.blocked:
+            yield _change(folder_survey, name, text)
+    for name in sorted(
+        (folder_survey.recorded.files.keys() | folder_survey.unlisted)
+        - digests.files.keys()
+        - folder_survey.blocked.keys()
+    ):
+        if name in folder_survey.kept:
+            digests.keep(name, folder_survey.recorded)
             continue
-        old = found.read(name)
+        old = folder_survey.read(name)
         if old is not None:
             yield Change(name, "removed", old)
 
 
-def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
+def carry_out(folder_survey: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
     """Make the changes one after another; yield each file's name and outcome."""
     for change in changes:
-        path = found.folder / change.name
+        path = folder_survey.folder / change.name
         if change.outcome in ("created", "updated"):
-            if path.parent != found.folder:
+            if path.parent != folder_survey.folder:
                 make_folder(path.parent)
             try:
                 writing.write(path, change.new)
@@ -333,7 +339,7 @@ def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, s
                 raise Refused(str(error)) from None
         elif change.outcome == "removed":
             _remove(path)
-            if path.parent != found.folder:
+            if path.parent != folder_survey.folder:
                 # The last file of a folder of the family takes it along.
                 with contextlib.suppress(OSError):
                     path.parent.rmdir()
@@ -344,9 +350,9 @@ def _is_temporary(name: str) -> bool:
     return writing.is_temporary(name.rpartition("/")[2])
 
 
-def remove_temporary(found: Survey) -> None:
+def remove_temporary(folder_survey: Survey) -> None:
     """Remove what processes that were killed while they wrote have left in the folder, which must be locked."""
-    for path in (found.folder / name for name in sorted(found.present) if _is_temporary(name)):
+    for path in (folder_survey.folder / name for name in sorted(folder_survey.present) if _is_temporary(name)):
         if path.is_symlink() or path.is_file():
             _remove(path)
 
@@ -358,14 +364,14 @@ def _remove(path: Path) -> None:
         raise Refused(f"{path}: cannot be removed: {error.strerror}") from None
 
 
-def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Digests) -> Change:
+def compare_manifest(folder_survey: Survey, manifest: Mapping[str, object], digests: Digests) -> Change:
     """The change of the manifest, which is written last."""
-    return _change(found, MANIFEST, manifest_text({**manifest, **digests.entries()}))
+    return _change(folder_survey, MANIFEST, manifest_text({**manifest, **digests.entries()}))
 
 
-def _change(found: Survey, name: str, text: str) -> Change:
+def _change(folder_survey: Survey, name: str, text: str) -> Change:
     """What becomes of a file that gets `text`."""
-    old = found.read(name)
+    old = folder_survey.read(name)
     if old == text:
         return Change(name, "same")
     if old is None:

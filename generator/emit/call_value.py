@@ -101,7 +101,7 @@ def extents(words: str) -> tuple[Amount | int, ...]:
     """The extents that a shape names, `"M N//2"`; raises an error for other words."""
     known = _Names({name: _stand_in(name) for name in OPERATIONS})
     trees = [ast.parse(word, mode="eval") for word in words.split()]
-    found = tuple(eval(word, {"__builtins__": {}}, known) for word in words.split())
-    if any(strange(tree.body) for tree in trees) or not {type(x) for x in found} <= {int, Amount}:
+    amounts = tuple(eval(word, {"__builtins__": {}}, known) for word in words.split())
+    if any(strange(tree.body) for tree in trees) or not {type(x) for x in amounts} <= {int, Amount}:
         raise ValueError(f"the shape {words!r}")
-    return found
+    return amounts

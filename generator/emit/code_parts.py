@@ -104,13 +104,13 @@ def _compiled(body: Sequence[_Statement]) -> set[int]:
         for name in statement.binds:
             places.setdefault(name, []).append(place)
     waiting = [place for place, statement in enumerate(body) if statement.is_table or statement.is_jitted]
-    found: set[int] = set()
+    compiled: set[int] = set()
     while waiting:
         place = waiting.pop()
-        if place not in found:
-            found.add(place)
+        if place not in compiled:
+            compiled.add(place)
             waiting += [other for name in body[place].names for other in places.get(name, ())]
-    return found
+    return compiled
 
 
 class _WithoutMessages(ast.NodeTransformer):

@@ -77,9 +77,9 @@ def _paragraph(text: str, depth: int) -> _Piece:
     """Statements of a body with no empty line between them."""
     comments = _COMMENTS.match(text)
     assert comments is not None
-    found = [_Piece("", (), tokens(comments[0])), *_statements(text[comments.end() :], depth)]
-    documents = tuple(each for piece in found for each in piece.docstrings)
-    return _Piece("".join(piece.nodes for piece in found), documents, "".join(piece.tokens for piece in found))
+    pieces = [_Piece("", (), tokens(comments[0])), *_statements(text[comments.end() :], depth)]
+    documents = tuple(each for piece in pieces for each in piece.docstrings)
+    return _Piece("".join(piece.nodes for piece in pieces), documents, "".join(piece.tokens for piece in pieces))
 
 
 def _statements(text: str, depth: int) -> Iterator[_Piece]:

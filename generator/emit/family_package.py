@@ -67,15 +67,15 @@ def _variants(family: Family) -> dict[str, Variant]:
 
 def _transposed(variant: Variant) -> dict[str, Variant]:
     """`variant` with one operand contiguous along K that is not, by the operand's name."""
-    layout, found = variant.layout, dict[str, Variant]()
+    layout, variants = variant.layout, dict[str, Variant]()
     if variant.products.divided:
         # Each element of B is in few products.
-        return found
+        return variants
     if layout.a == "column":
-        found["a"] = replace(variant, layout=replace(layout, a="row"))
+        variants["a"] = replace(variant, layout=replace(layout, a="row"))
     if layout.b == "row":
-        found["b"] = replace(variant, layout=replace(layout, b="column"))
-    return found
+        variants["b"] = replace(variant, layout=replace(layout, b="column"))
+    return variants
 
 
 def twins(family: Family) -> dict[str, str]:
@@ -90,13 +90,13 @@ def twins(family: Family) -> dict[str, str]:
 def _by_operand(family: Family, others: Callable[[Variant], Mapping[str, Variant]]) -> dict[str, str]:
     """For each contract the family's contracts among `others` of its variant, as an entry; none if rows are alike."""
     names = {} if family.spec.rows_alike else _variants(family)
-    found: dict[str, str] = {}
+    entries_of: dict[str, str] = {}
     for name, variant in names.items():
         pairs = others(variant).items()
         entries = [f'"{operand}": "{other.contract}"' for operand, other in pairs if other.contract in names]
         if entries:
-            found[name] = _entry(name, entries)
-    return found
+            entries_of[name] = _entry(name, entries)
+    return entries_of
 
 
 def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -110,13 +110,15 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
     readable: dict[str, set[str]] = {}
     for kernel in family.kernels:
         readable.setdefault(kernel.variant.contract, set()).update(through_registers(kernel.variant) or "")
-    found = []
+    contiguous = []
     for name in names:
         variant = variants[name]
         if variant.dtype.precision in ("tf32", "tf32x3") or variant.dtype.stored_a.multiplied_bits == 8:
             others = (x.contract for x in _transposed(variant).values())
-            found.append((name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others))))))
-    return tuple(found)
+            contiguous.append(
+                (name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others)))))
+            )
+    return tuple(contiguous)
 
 
 def across_k(family: Family) -> dict[str, str]:
@@ -131,9 +133,9 @@ def across_k(family: Family) -> dict[str, str]:
         layout = variant.layout
         if variant.dtype.precision != "ieee" or (layout.a, layout.b) != ("row", "column") or variant.products.several:
             return {}
-        found = {"b": replace(variant, layout=replace(layout, b="row"))}
+        transposed = {"b": replace(variant, layout=replace(layout, b="row"))}
         a = replace(variant, layout=replace(layout, a="column"))
-        return {"a": a, **found} if a.contract in exchanged else found
+        return {"a": a, **transposed} if a.contract in exchanged else transposed
 
     return _by_operand(family, others)
 
@@ -144,7 +146,7 @@ def casts(family: Family) -> tuple[str, ...]:
     Each is found by torch's name of the type: `"bfloat16": "gemm_bf16_rcr_none"`. A B that is not stored as it is
     multiplied is not cast, so that its contract is the only one.
     """
-    variants, found = _variants(family), []
+    variants, entries_of = _variants(family), []
     for name, variant in variants.items():
         element = variant.dtype.stored_a.element
         if not element.floating or element.bits < 16 or not variant.dtype.stored_a.plain:
@@ -155,8 +157,8 @@ def casts(family: Family) -> tuple[str, ...]:
             other = name if own else replace(variant, dtype=Dtype.of(word)).contract
             if other in variants and (word == variants[other].dtype.a or not own):
                 entries.append(f'"{ELEMENTS[word].torch}": "{other}"')
-        found.append(_entry(name, entries))
-    return tuple(found)
+        entries_of.append(_entry(name, entries))
+    return tuple(entries_of)
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ def _floating(v: Variant) -> bool:
 
 def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, ...]:
     """The contracts of linear layers: of one product in the layout `rcr`, whose chain reads a bias or nothing."""
-    found = []
+    layers = []
     for name, kernels in contracts.items():
         v = kernels[0].variant
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
@@ -186,8 +188,8 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, .
         if v.layout.word == "rcr" and alone and _floating(v) and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
             more = "" if plain else v.epilogue.word + ("" if v.rounding == DEFAULTS["rounding"] else f" {v.rounding}")
-            found.append(LinearContract(name, ELEMENTS[v.dtype.a].torch, bool(read), more))
-    return tuple(found)
+            layers.append(LinearContract(name, ELEMENTS[v.dtype.a].torch, bool(read), more))
+    return tuple(layers)
 
 
 def accumulating(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[str, ...]:
@@ -228,7 +230,7 @@ def experts(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[tuple[str, ...],
 
 def products(family: Family) -> tuple[str, ...]:
     """The contracts that compute what products of torch do, with chains of built-in operations, as entries."""
-    found = []
+    entries_of = []
     for name, v in _variants(family).items():
         dtype, chain = v.dtype, v.epilogue
         integers = (dtype.a, dtype.sum, dtype.out) == ("int8", "int32", "int32")
@@ -244,8 +246,8 @@ def products(family: Family) -> tuple[str, ...]:
         parts += [f'precision="{dtype.precision}"'] if dtype.a == "fp32" else []
         parts += [tuple_of([_applied(step) for step in chain.steps], 2 * INDENT, "chain=")] if chain.steps else []
         parts += [f'rounding="{v.rounding}"'] if chain.rounded(dtype.sum, dtype.out) != chain else []
-        found.append(bracketed(f'"{name}": TorchProduct(', parts, "),", INDENT))
-    return tuple(found)
+        entries_of.append(bracketed(f'"{name}": TorchProduct(', parts, "),", INDENT))
+    return tuple(entries_of)
 
 
 def _applied(step: Step) -> str:
@@ -257,7 +259,7 @@ def _applied(step: Step) -> str:
 
 def weights(family: Family) -> tuple[str, ...]:
     """The contracts with operands that are not stored as they are multiplied, each with how B is stored, as entries."""
-    found = []
+    entries_of = []
     for name, variant in _variants(family).items():
         if not variant.dtype.plain:
             b = variant.dtype.stored_b
@@ -266,8 +268,8 @@ def weights(family: Family) -> tuple[str, ...]:
             parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
             parts += ["zeros=True"] * b.zeros + ["batched=True"] * variant.products.several
             parts += ["fragments=True"] * b.fragments
-            found.append(bracketed(f'"{name}": Stored(', parts, "),", 2 * INDENT))
-    return tuple(found)
+            entries_of.append(bracketed(f'"{name}": Stored(', parts, "),", 2 * INDENT))
+    return tuple(entries_of)
 
 
 def converters(family: Family) -> tuple[str, ...]:
@@ -279,7 +281,7 @@ def converters(family: Family) -> tuple[str, ...]:
 
 def gradients(family: Family) -> tuple[str, ...]:
     """The contracts that have gradients, each with what computes them, as entries; `_gradients` explains the words."""
-    found = []
+    entries_of = []
     callers = {gradient.saving: gradient.contract for gradient in family.gradients if gradient.saving}
     for gradient in family.gradients:
         products = {"a": gradient.a, "b": gradient.b}
@@ -290,8 +292,8 @@ def gradients(family: Family) -> tuple[str, ...]:
         constant = "".join(f'"{name}", ' for name in gradient.constant)
         entries += [f'"constant": ({constant.strip()})'] * bool(constant)
         entries += ['"symmetric": True'] * gradient.symmetric
-        found.append(_entry(gradient.contract, [f'"saving": "{gradient.saving}"'] if gradient.saving else entries))
-    return tuple(found)
+        entries_of.append(_entry(gradient.contract, [f'"saving": "{gradient.saving}"'] if gradient.saving else entries))
+    return tuple(entries_of)
 
 
 def _entry(name: str, entries: Sequence[str]) -> str:

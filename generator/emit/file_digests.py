@@ -39,16 +39,16 @@ def unformatted_digest(text: str) -> str | None:
 
 def rendered_digest(name: str, text: str) -> str | None:
     """`unformatted_digest` of a file that was rendered just now, which is cut into statements that others have, too."""
-    found = divided_digest(text, PurePath(name).stem)
-    return unformatted_digest(text) if found is None else found
+    digest = divided_digest(text, PurePath(name).stem)
+    return unformatted_digest(text) if digest is None else digest
 
 
 def is_same(name: str, one: str, other: str) -> bool:
     """Whether two texts of a file differ in nothing, or in the layout of Python alone."""
     if one == other or not name.endswith(_PYTHON):
         return one == other
-    found = unformatted_digest(one)
-    return found is not None and found == unformatted_digest(other)
+    digest = unformatted_digest(one)
+    return digest is not None and digest == unformatted_digest(other)
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Digests:
         if known.files.get(name) == self.files[name]:
             self.keep(name, known)
         if name.endswith(_PYTHON) and name not in self.unformatted:
-            found = rendered_digest(name, text)
-            if found is not None:
-                self.unformatted[name] = found
+            own = rendered_digest(name, text)
+            if own is not None:
+                self.unformatted[name] = own
 
     def keep(self, name: str, known: Digests) -> None:
         """Add what `known` has of a file."""

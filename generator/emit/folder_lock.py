@@ -21,23 +21,23 @@ def held(folders: Sequence[Path]) -> Iterator[Mapping[Path, bool | Refused]]:
     The value says of each folder whether another process had it before, or why it cannot be created or locked. Folders
     are locked in the order of their real paths, so that two calls never wait for each other.
     """
-    found: dict[Path, bool | Refused] = {}
+    locks: dict[Path, bool | Refused] = {}
     owners: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
         for folder in sorted(folders, key=os.path.realpath):
             twin = owners.setdefault(os.path.realpath(folder), folder)
-            told = f"{folder}: waiting for another process that renders this folder"
+            message = f"{folder}: waiting for another process that renders this folder"
             try:
                 if twin != folder:
                     raise Refused(f"{folder}: is the same folder as {twin}; two families cannot share a folder")
-                found[folder] = stack.enter_context(alone(folder, partial(print, told, file=sys.stderr, flush=True)))
+                locks[folder] = stack.enter_context(alone(folder, partial(print, message, file=sys.stderr, flush=True)))
                 # They are removed while they are locked.
                 _create(folder, stack)
             except FileError as error:
-                found[folder] = Refused(str(error))
+                locks[folder] = Refused(str(error))
             except Refused as error:
-                found[folder] = error
-        yield found
+                locks[folder] = error
+        yield locks
 
 
 def _create(folder: Path, stack: contextlib.ExitStack) -> None:
@@ -47,8 +47,8 @@ def _create(folder: Path, stack: contextlib.ExitStack) -> None:
             path.mkdir()
         except FileExistsError:
             if path == folder and not path.is_dir():
-                told = "is a file, and the family's folder must be there; move the file away"
-                raise Refused(f"{folder}: {told}") from None
+                reason = "is a file, and the family's folder must be there; move the file away"
+                raise Refused(f"{folder}: {reason}") from None
         except OSError as error:
             if not path.is_dir():
                 raise Refused(f"{folder}: cannot be created: {error.strerror}") from None

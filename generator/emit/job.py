@@ -110,12 +110,12 @@ class RenderingJob:
     @cached_property
     def before(self) -> dict[str, Any]:
         """The manifest in the folder, empty if there is none that can be used; `Refused` for one of a later format."""
-        told: object
+        content: object
         try:
-            told = usable = read_manifest(self.folder) or {}
+            content = usable = read_manifest(self.folder) or {}
         except DamagedManifest as error:
-            told, usable = error.value, {}
-        number = told.get("manifest", VERSION) if isinstance(told, dict) else VERSION
+            content, usable = error.value, {}
+        number = content.get("manifest", VERSION) if isinstance(content, dict) else VERSION
         if isinstance(number, int) and number > VERSION:
             reason = f"version {number!r} of the manifest; this generator writes {VERSION}: install a later one"
             raise Refused(f"{self.folder / MANIFEST}: {reason}")
@@ -127,10 +127,10 @@ class RenderingJob:
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
         author = Author(self._heads(), frozenset(names), any_spec="kernels" not in self.before)
-        found = survey(self.folder, names, self._text, author.origin, is_name, kept)
-        self._require_manifest(found)
-        self._require_fitting(found)
-        return found
+        folder_survey = survey(self.folder, names, self._text, author.origin, is_name, kept)
+        self._require_manifest(folder_survey)
+        self._require_fitting(folder_survey)
+        return folder_survey
 
     def _heads(self) -> list[tuple[Sequence[str], str]]:
         """The headers that files of the folder may have, each with the name of the spec's file."""
@@ -141,10 +141,10 @@ class RenderingJob:
     @property
     def _begun(self) -> list[dict[str, Any]]:
         """The heads of files that renderings which have not ended may have written, from the manifest."""
-        found: list[dict[str, Any]] = self.before.get("begun", [])
-        return found
+        begun: list[dict[str, Any]] = self.before.get("begun", [])
+        return begun
 
-    def begin(self, found: Survey) -> Change | None:
+    def begin(self, folder_survey: Survey) -> Change | None:
         """The manifest as it is until the rendering has ended; None if it can stay as it is.
 
         It names the head of the new files. If the rendering is killed, they are known even if the spec has another
@@ -154,27 +154,27 @@ class RenderingJob:
         if self.before.get("spec") == spec:
             return None
         begun = [*self._begun, {"file": spec["file"], "header": list(header)}]
-        return compare_manifest(found, {**written_by(), **self.before, "begun": begun}, found.recorded)
+        return compare_manifest(folder_survey, {**written_by(), **self.before, "begun": begun}, folder_survey.recorded)
 
-    def _require_manifest(self, found: Survey) -> None:
+    def _require_manifest(self, folder_survey: Survey) -> None:
         """Raise `Refused` if `only` leaves out kernels in the folder of which no manifest says what they are."""
-        others = {f"{kernel.name}.py" for kernel in self.family.kernels} & found.unlisted
+        others = {f"{kernel.name}.py" for kernel in self.family.kernels} & folder_survey.unlisted
         if self.only is not None and "kernels" not in self.before and others:
-            told = found.damage or f"{self.folder}: has no {MANIFEST} of a whole rendering"
-            raise Refused(f"{told}; --only would lose the other kernels: render without --only first")
+            reason = folder_survey.damage or f"{self.folder}: has no {MANIFEST} of a whole rendering"
+            raise Refused(f"{reason}; --only would lose the other kernels: render without --only first")
 
-    def _require_fitting(self, found: Survey) -> None:
+    def _require_fitting(self, folder_survey: Survey) -> None:
         """Raise `Refused` if kernels that `only` leaves in the folder do not fit what the others become."""
         reason = why_not_beside(self.family, self.before, self.recorded)
         for name, entry in self.recorded.items() if reason is None else ():
             # A rendering that was interrupted has written the file, and no manifest.
-            digest, _ = stated_and_actual_digest(found.read(f"{name}.py") or "")
+            digest, _ = stated_and_actual_digest(folder_survey.read(f"{name}.py") or "")
             if digest not in (None, entry.get("sha256")):
                 reason = f"{name} is not the one of {MANIFEST}"
                 break
         if reason is not None:
-            told = "--only would leave kernels that do not fit the other files: render without --only first"
-            raise Refused(f"{self.folder}: {reason}; {told}")
+            remedy = "--only would leave kernels that do not fit the other files: render without --only first"
+            raise Refused(f"{self.folder}: {reason}; {remedy}")
 
     def _require_one_spec(self) -> None:
         """Raise `Refused` if the folder was rendered from another spec that is still there and has the same name."""
@@ -187,8 +187,8 @@ class RenderingJob:
         except (OSError, SpecError):
             return
         if name == self.family.spec.name:
-            told = f"was rendered from {path}, which has the same name: give one of the two specs another `name`"
-            raise Refused(f"{self.folder}: {told}")
+            reason = f"was rendered from {path}, which has the same name: give one of the two specs another `name`"
+            raise Refused(f"{self.folder}: {reason}")
 
     def require_same_spec(self) -> None:
         """Raise `Refused` if another process has rendered another spec into the folder."""
@@ -197,10 +197,12 @@ class RenderingJob:
             # The other process has not ended its rendering.
             return
         if entry.get("file") != own["file"]:
-            told = f"{entry.get('file')} into it, which has the same name; give one of the two specs another `name`"
+            rendered = f"{entry.get('file')} into it, which has the same name; give one of the two specs another `name`"
         else:
-            told = f"another text of {own['file']} into it; give one of two specs another `name`, or render once more"
-        raise Refused(f"{self.folder}: another process has rendered {told}")
+            rendered = (
+                f"another text of {own['file']} into it; give one of two specs another `name`, or render once more"
+            )
+        raise Refused(f"{self.folder}: another process has rendered {rendered}")
 
     def _text(self, name: str) -> str:
         kernel = next((kernel for kernel in self.selected if f"{kernel.name}.py" == name), None)
@@ -209,12 +211,12 @@ class RenderingJob:
     def _own_text(self, name: str) -> str:
         return ATTRIBUTES_TEXT if name == ATTRIBUTES else package_source(self.present, name)
 
-    def changes(self, found: Survey) -> Iterator[Change]:
+    def changes(self, folder_survey: Survey) -> Iterator[Change]:
         """What becomes of each file of the folder, the manifest last."""
         bodies: dict[str, str] = {}
         digests = Digests()
-        yield from compare(found, self._files(bodies), digests)
-        yield compare_manifest(found, manifest(self.present, bodies, self.recorded), digests)
+        yield from compare(folder_survey, self._files(bodies), digests)
+        yield compare_manifest(folder_survey, manifest(self.present, bodies, self.recorded), digests)
 
     def _files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
         """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
@@ -251,44 +253,44 @@ def render(
                     raise before
                 if before:
                     job.require_same_spec()
-                found = job.survey()
+                folder_survey = job.survey()
             except Refused as error:
                 obstacles.append(str(error))
             else:
-                obstacles += found.obstacles(job.force)
-                surveys.append((job, found))
+                obstacles += folder_survey.obstacles(job.force)
+                surveys.append((job, folder_survey))
         if obstacles:
             raise Refused("\n".join(obstacles))
-        for job, found in surveys:
-            done.append(_write(job, found))
+        for job, folder_survey in surveys:
+            done.append(_write(job, folder_survey))
             if report is not None:
                 report(done[-1])
     return tuple(done)
 
 
-def _write(job: RenderingJob, found: Survey) -> RenderedFolder:
+def _write(job: RenderingJob, folder_survey: Survey) -> RenderedFolder:
     """Bring the folder to what the job renders."""
-    remove_temporary(found)
-    begun = job.begin(found)
-    list(carry_out(found, [] if begun is None else [begun]))
+    remove_temporary(folder_survey)
+    begun = job.begin(folder_survey)
+    list(carry_out(folder_survey, [] if begun is None else [begun]))
     formatted = "same" if job.keeps_layout else "updated"
-    changes = (replace(x, outcome=formatted) if x.outcome == "formatted" else x for x in job.changes(found))
-    outcomes = list(carry_out(found, changes))
+    changes = (replace(x, outcome=formatted) if x.outcome == "formatted" else x for x in job.changes(folder_survey))
+    outcomes = list(carry_out(folder_survey, changes))
     named: dict[str, Any] = {word: tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES}
-    return RenderedFolder(*job.described, **named, damage=found.damage)
+    return RenderedFolder(*job.described, **named, damage=folder_survey.damage)
 
 
 def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
     """How the job's folder differs from what it renders; with `diff`, each difference has its unified diff."""
     try:
-        found = job.survey()
+        folder_survey = job.survey()
     except Refused as error:
         return CheckedFolder(*job.described, refused=str(error))
     version = str(job.before.get("generator")) if job.before else None
     older = version not in (None, generator.__version__)
     formatted: list[str] = []
     differences: list[FileDifference] = []
-    for change in job.changes(found):
+    for change in job.changes(folder_survey):
         if change.outcome == "formatted":
             formatted.append(change.name)
         # With `only`, a manifest of an older spec stays right for the other kernels.
@@ -296,13 +298,13 @@ def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
             continue
         code = _code(change) if older else ""
         text = "".join(unified(job.folder, change)) if diff else ""
-        differences.append(FileDifference(change.name, change.outcome, change.name in found.edited, code, text))
+        differences.append(FileDifference(change.name, change.outcome, change.name in folder_survey.edited, code, text))
     return CheckedFolder(
         *job.described,
         tuple(differences),
         tuple(formatted),
-        blocked=tuple(found.blocked.values()),
-        damage=found.damage,
+        blocked=tuple(folder_survey.blocked.values()),
+        damage=folder_survey.damage,
         version=version,
     )
 

@@ -29,10 +29,10 @@ _SCHEMA = Schema({"type": "object", "additionalProperties": {"type": "string"}})
 def digests(out: Path) -> dict[str, str]:
     """The digests that a folder of families keeps, by family; raises `FileError` for a file that has none."""
     try:
-        found: dict[str, str] = _SCHEMA.read(out / FILE)
+        recorded: dict[str, str] = _SCHEMA.read(out / FILE)
     except FileNotFoundError:
         return {}
-    return found
+    return recorded
 
 
 def is_kept(job: RenderingJob) -> bool:
@@ -92,6 +92,6 @@ def folder(family: Family, out: Path) -> Path:
         if not (other.folder / MANIFEST).is_file() or _digest(other) != wanted:
             render([other])
     if _digest(other) != wanted:
-        told = f"{out / FILE} is out of date with {family.spec.path}"
-        raise CallError(f"{told}; renew it: {rendering([family.spec.path], out)}")
+        message = f"{out / FILE} is out of date with {family.spec.path}"
+        raise CallError(f"{message}; renew it: {rendering([family.spec.path], out)}")
     return other.folder

@@ -32,10 +32,10 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     for each in ast.walk(tree) if roles else ():
         if isinstance(each, ast.Name):
             each.id = roles.get(each.id, each.id)
-    found = {role: functions[name][0] for name, role in roles.items()}
-    for role, function in found.items():
+    by_word = {role: functions[name][0] for name, role in roles.items()}
+    for role, function in by_word.items():
         function.name = role
-    return found
+    return by_word
 
 
 def _launched(tree: ast.Module) -> Iterator[str]:

@@ -134,10 +134,10 @@ def _is_free(name: str, path: str) -> bool:
     if name in sys.modules:
         return sys.modules[name] is _FAMILIES.get(name)
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return False
-    return found is None or found.origin == os.path.join(path, "__init__.py")
+    return spec is None or spec.origin == os.path.join(path, "__init__.py")
 
 
 @contextmanager

@@ -80,8 +80,8 @@ def why_not_beside(family: Family, before: Mapping[str, Any], kept: Collection[s
         return f"its other kernels were rendered by gemm-generator {version}, and this is {generator.__version__}"
     package = before.get("package", DEFAULTS["package"])
     if package != family.spec.package:
-        told = f"'package: {package}', and this call has 'package: {family.spec.package}'"
-        return f"its other kernels were rendered with {told}"
+        difference = f"'package: {package}', and this call has 'package: {family.spec.package}'"
+        return f"its other kernels were rendered with {difference}"
     kernels = tuple(kernel for kernel in family.kernels if kernel.name in kept)
     entries: Mapping[str, Any] = before.get("kernels", {})
     digests = {kernel.name: entries[kernel.name].get("sha256", "") for kernel in kernels}
@@ -90,8 +90,8 @@ def why_not_beside(family: Family, before: Mapping[str, Any], kept: Collection[s
         if before.get("operations", {}).get(name) != entry:
             return f"its other kernels were rendered with another operation {name!r}"
     for name, entry in now["kernels"].items():
-        found = entries[name]
-        keys = [key for key in {**entry, **found} if found.get(key) != entry.get(key)]
+        rendered = entries[name]
+        keys = [key for key in {**entry, **rendered} if rendered.get(key) != entry.get(key)]
         if keys:
             return f"{name} was rendered with another value of {', '.join(keys)}"
     return None

@@ -203,8 +203,8 @@ def _kernel(
         raise ValueError(f"the axes have other words than {', '.join(WORDS)} have")
     written = manifests.axes(variant)
     # It may be older than settings, too.
-    found = {**axes, "epilogue": [{"settings": {}, **step} for step in axes["epilogue"]]}
-    _require_equal({axis: written[axis] for axis in written if axis in axes or axis not in WORDS}, found)
+    stated = {**axes, "epilogue": [{"settings": {}, **step} for step in axes["epilogue"]]}
+    _require_equal({axis: written[axis] for axis in written if axis in axes or axis not in WORDS}, stated)
     if variant.name != name:
         # Names become paths: a name that does not follow from the axes could lead to any file.
         raise ValueError(f"the axes of {name!r} make {variant.name!r}")
@@ -248,7 +248,7 @@ def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Epi
     return Epilogue.chain(used)
 
 
-def _require_equal(written: object, found: object) -> None:
+def _require_equal(written: object, actual: object) -> None:
     """Raise ValueError unless an entry is what the generator writes for what it has been read as."""
-    if json.dumps(written, sort_keys=True) != json.dumps(found, sort_keys=True):
-        raise ValueError(f"expected {json.dumps(written)}, found {json.dumps(found)}")
+    if json.dumps(written, sort_keys=True) != json.dumps(actual, sort_keys=True):
+        raise ValueError(f"expected {json.dumps(written)}, found {json.dumps(actual)}")

@@ -31,8 +31,8 @@ def digest_of(tree: str, documents: Iterable[str], top: str, tokens: str) -> str
     # Of strings that Python joins: a formatter joins and splits them.
     while '""' in texts:
         texts = texts.replace('""', '"')
-    found = [tree, *documents, texts]
-    return hashlib.sha256("\n".join(found).encode(errors="surrogateescape")).hexdigest()
+    parts = [tree, *documents, texts]
+    return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
 
 
 def docstrings(nodes: Iterable[ast.AST]) -> Iterator[str]:

@@ -170,7 +170,7 @@ def _measured(family: Family) -> dict[str, dict[str, frozenset[str]]]:
     # A winner is of one M, which has no part in the choice where rows are alike.
     won = () if family.spec.rows_alike else baked.won
     entries += [(device, contract, {how for _, how, _ in winners}) for device, contract, winners in won]
-    found: dict[str, dict[str, set[str]]] = {}
+    measured: dict[str, dict[str, set[str]]] = {}
     for contract, kernels in family.contracts.items():
         own = {kernel.how: set[str]() for kernel in kernels}
         for device, source, hows in entries:
@@ -180,8 +180,8 @@ def _measured(family: Family) -> dict[str, dict[str, frozenset[str]]]:
             for how in own.keys() & hows:
                 # Nothing is known of another device: it may be of any target.
                 own[how].update({target} if target is not None else targets[f"{contract}__{how}"])
-        found[contract] = own
-    return {contract: {how: frozenset(each) for how, each in own.items()} for contract, own in found.items()}
+        measured[contract] = own
+    return {contract: {how: frozenset(each) for how, each in own.items()} for contract, own in measured.items()}
 
 
 @cache

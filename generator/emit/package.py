@@ -74,8 +74,8 @@ def write_folder(out: Path, files: Mapping[Path, bytes], taken: str | None = Non
             path.unlink()
         raise Refused(on_one_line(str(error))) from None
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise Refused(on_one_line(f"{out}: cannot be written: {told}")) from None
+        reason = getattr(error, "strerror", None) or error
+        raise Refused(on_one_line(f"{out}: cannot be written: {reason}")) from None
     return bool(written)
 
 
@@ -101,8 +101,8 @@ def package(options: argparse.Namespace) -> int:
     if len(families) > 1:
         raise CallError(f"package: --format kernels takes one family, found {len(families)}")
     if families[0].package == "files":
-        told = "has no functions, which the Hub's loader needs: render it with 'package: torch' or 'plain'"
-        raise CallError(f"package: --format kernels: {families[0].name} {told}, or copy its files")
+        reason = "has no functions, which the Hub's loader needs: render it with 'package: torch' or 'plain'"
+        raise CallError(f"package: --format kernels: {families[0].name} {reason}, or copy its files")
     return _repository(packed[0], options)
 
 

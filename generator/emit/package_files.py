@@ -107,9 +107,9 @@ _ADDED = {
 def _lacking(family: Family) -> str:
     """What the family has where the key `with` has another word, by the name of the attribute, as a dictionary."""
     words = {"inductor": "inductor", "override_aten": "aten", "ao": "torchao"}
-    found = [f'"{name}": "{word}"' for name, word in words.items() if not has(family, word)]
-    found += ['"nn": "experts"'] if suits(family, "experts") and not layers(family) else []
-    return f"{{{', '.join(found)}}}" if found else ""
+    entries = [f'"{name}": "{word}"' for name, word in words.items() if not has(family, word)]
+    entries += ['"nn": "experts"'] if suits(family, "experts") and not layers(family) else []
+    return f"{{{', '.join(entries)}}}" if entries else ""
 
 
 def layers(family: Family) -> bool:
@@ -126,11 +126,11 @@ def workspaces(family: Family) -> bool:
 @cache
 def imported(name: str) -> frozenset[str]:
     """The modules of `generator/runtime` that one of them needs: those that a family may lack are imported by name."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(_library_text(name))):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
-            found |= {node.module} if node.module else {alias.name for alias in node.names}
-    return frozenset(found)
+            modules |= {node.module} if node.module else {alias.name for alias in node.names}
+    return frozenset(modules)
 
 
 @cache
@@ -242,15 +242,15 @@ def _flags(family: Family) -> dict[str, bool]:
 
 def _backends(family: Family) -> str:
     """The text of `_backends.py`, without its head."""
-    found = torch_operators.operators(family)
+    contracts = torch_operators.operators(family)
     entries = []
-    for each in found:
+    for each in contracts:
         words = [each.operator, each.detail, each.rule, each.measured]
         parts = [f'"{word}"' for word in words] + [f'precision="{each.precision}"'] * bool(each.precision)
         entries.append(bracketed(f'"{each.contract}": AtenOperator(', parts, "),", INDENT))
-    sizes = [(*key, tuple(own.items())) for key, own in torch_operators.measured(family, found).items()]
+    sizes = [(*key, tuple(own.items())) for key, own in torch_operators.measured(family, contracts).items()]
     rules = []
-    for key, rule in torch_operators.rules(family, found).items():
+    for key, rule in torch_operators.rules(family, contracts).items():
         steps = [(name, limit, *(x if isinstance(x, int) else f'"{x}"' for x in after)) for name, limit, *after in rule]
         rules.append((*key, steps))
     return _filled("backends.py.j2", contracts=entries, measured=sizes, rules=rules)

@@ -164,8 +164,8 @@ class _Shared:
             key = (name, k.stage, arguments, *keywords.items())
             if key not in k.texts:
                 k.texts[key] = macro(k, *arguments, **keywords)
-            found: str = k.texts[key]
-            return found
+            text: str = k.texts[key]
+            return text
 
         return text
 

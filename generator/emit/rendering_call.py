@@ -120,11 +120,11 @@ def variants(
     and `CallError` as `render` does.
     """
     jobs, warnings = _jobs(specs, "generated", only, package, additions, report=report)
-    found = []
+    listed = []
     for job in jobs:
         named = job.family.spec.name, job.family.spec.path, job.family.spec.summary
-        found.append(FamilyVariants(*named, job.selected, job.left_out, job.never_chosen, job.family))
-    return VariantsResult(tuple(found), warnings)
+        listed.append(FamilyVariants(*named, job.selected, job.left_out, job.never_chosen, job.family))
+    return VariantsResult(tuple(listed), warnings)
 
 
 def paths_of(given: Paths) -> list[Path]:
@@ -133,17 +133,17 @@ def paths_of(given: Paths) -> list[Path]:
     # So would an open file for the paths that its lines are.
     single = str, bytes, os.PathLike, Mapping, io.IOBase
     several = isinstance(given, Iterable) and not isinstance(given, single)
-    found: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
-    if not found:
+    paths: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
+    if not paths:
         raise CallError("no spec given: name at least one")
-    for path in found:
+    for path in paths:
         if not isinstance(path, (str, os.PathLike)) or "\n" in str(path):
             raise CallError(f"a spec is given by the path of its file, got {shown(path)}")
         try:
             Path(path).is_dir()
         except OSError as error:
             raise FileError(Path(path), f"cannot be read: {error.strerror}") from None
-    return [Path(path) for path in found]
+    return [Path(path) for path in paths]
 
 
 def folder_of(out: object) -> Path:
@@ -181,26 +181,26 @@ def _jobs(
             raise CallError(f"with: {shown(word)} is not known; {nearest(str(word), ADDITIONS)}")
         if word in additions[:index]:
             raise CallError(f"with: {shown(word)} is listed twice")
-    found = families(paths_of(specs), package, additions)
-    require_additions(found)
+    rendered = families(paths_of(specs), package, additions)
+    require_additions(rendered)
     warnings: list[Mistake] = []
-    for family in found:
+    for family in rendered:
         spec = family.spec
         warnings += spec.warnings
-        for file, told in tuned.left_out(family):
-            warnings.append(Mistake(spec.path, *spec.positions["tuned", file], f"tuned: {file!r} {told}"))
+        for file, reason in tuned.left_out(family):
+            warnings.append(Mistake(spec.path, *spec.positions["tuned", file], f"tuned: {file!r} {reason}"))
     if report is not None:
         for warning in warnings:
             report(warning)
-    jobs = [RenderingJob(family, folder, only, force, keeps_layout) for family in found]
+    jobs = [RenderingJob(family, folder, only, force, keeps_layout) for family in rendered]
     if only is not None and not any(job.selected for job in jobs):
-        names = [kernel.name for family in found for kernel in family.kernels]
+        names = [kernel.name for family in rendered for kernel in family.kernels]
         raise CallError(f"--only {only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
     return jobs, tuple(warnings)
 
 
-def _orphans(out: Path, found: Sequence[Family]) -> tuple[Path, ...]:
+def _orphans(out: Path, rendered: Sequence[Family]) -> tuple[Path, ...]:
     """Rendered folders that belong to no spec."""
-    names = {family.spec.name for family in found}
+    names = {family.spec.name for family in rendered}
     folders = sorted(path.parent for path in out.glob(f"*/{MANIFEST}"))
     return tuple(folder for folder in folders if folder.name not in names and has_manifest(folder))

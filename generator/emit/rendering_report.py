@@ -35,10 +35,10 @@ def run(options: argparse.Namespace) -> int:
         return _list(variants(specs, **chosen, report=show).families, options.json)
     if options.check or options.diff:
         report = partial(show, diff=options.diff)
-        found = check(specs, options.out, **chosen, orphans=options.all, diff=options.diff, report=report)
+        result = check(specs, options.out, **chosen, orphans=options.all, diff=options.diff, report=report)
         if options.check:
-            _conclude(found, options)
-        return 0 if found.ok else 1
+            _conclude(result, options)
+        return 0 if result.ok else 1
     render(specs, options.out, **chosen, force=options.force, stage=options.stage, digests=options.all, report=show)
     return 0
 
@@ -47,10 +47,10 @@ def spec_paths(specs: Sequence[Path], every: bool) -> list[Path]:
     """The spec files of a call; raise `CallError` if there are none."""
     paths = list(specs)
     if every:
-        found = sorted(advice.SPECS.glob("*.yaml"))
-        if not found:
+        shipped = sorted(advice.SPECS.glob("*.yaml"))
+        if not shipped:
             raise CallError(f"--all: no spec found as {advice.SPECS}/*.yaml")
-        paths += [path for path in found if path not in paths]
+        paths += [path for path in shipped if path not in paths]
     if not paths:
         raise CallError("no spec given; name one, such as specs/fp16_rcr.yaml, or use --all (--help for more)")
     return paths
@@ -74,26 +74,26 @@ def show(event: Mistake | Path | RenderedFolder | CheckedFolder, diff: bool = Fa
                 print(message, file=sys.stderr)
         for each in event.differences:
             edited = " (edited by hand)" if each.edited else ""
-            told = f"{event.folder / each.name}: would be {each.outcome}{edited}\n"
-            (sys.stdout if diff else sys.stderr).write(each.diff if diff else told)
+            line = f"{event.folder / each.name}: would be {each.outcome}{edited}\n"
+            (sys.stdout if diff else sys.stderr).write(each.diff if diff else line)
 
 
-def _conclude(found: CheckResult, options: argparse.Namespace) -> None:
+def _conclude(result: CheckResult, options: argparse.Namespace) -> None:
     """Print what has to be done so that the folders are as their specs say, or that they are."""
-    for folder in found.families:
+    for folder in result.families:
         if folder.differences and folder.version not in (None, generator.__version__):
             print(f"{folder.folder}: {_by_another_version(folder)}", file=sys.stderr)
-    different = [folder for folder in found.families if folder.refused is None and not folder.ok]
+    different = [folder for folder in result.families if folder.refused is None and not folder.ok]
     if different:
         # A command for every spec would be refused as long as one of them cannot be rendered.
-        every = options.all and not any(folder.refused for folder in found.families)
+        every = options.all and not any(folder.refused for folder in result.families)
         print(_remedy(different, options, every), file=sys.stderr)
-    if not found.ok:
+    if not result.ok:
         return
-    kernels = sum(len(folder.kernels) for folder in found.families)
-    formatted = sum(len(folder.formatted) for folder in found.families)
+    kernels = sum(len(folder.kernels) for folder in result.families)
+    formatted = sum(len(folder.formatted) for folder in result.families)
     layout = f"; {counted(formatted, 'file')} in the layout of another formatter" if formatted else ""
-    several = counted(len(found.families), "family", "families")
+    several = counted(len(result.families), "family", "families")
     print(f"{counted(kernels, 'kernel')} of {several} as the specs say{layout}")
 
 
@@ -101,8 +101,8 @@ def _by_another_version(folder: CheckedFolder) -> str:
     """What changes in a folder that another version of the generator rendered."""
     counts = Counter(each.code for each in folder.differences if each.code)
     changed = ", ".join(f"the {kind} of {counted(count, 'file')}" for kind, count in sorted(counts.items()))
-    told = f"rendered by gemm-generator {folder.version}, and this is {generator.__version__}, which changes"
-    return f"{told} {changed or 'no code'}; docs/changelog.md says why"
+    message = f"rendered by gemm-generator {folder.version}, and this is {generator.__version__}, which changes"
+    return f"{message} {changed or 'no code'}; docs/changelog.md says why"
 
 
 def _remedy(folders: Sequence[CheckedFolder], options: argparse.Namespace, every: bool) -> str:
@@ -120,11 +120,11 @@ def _remedy(folders: Sequence[CheckedFolder], options: argparse.Namespace, every
     return f"{counted(changes, 'file')} to change{edited}; {before}{verb} with: {command}"
 
 
-def _list(found: Sequence[FamilyVariants], as_json: bool) -> int:
+def _list(listed: Sequence[FamilyVariants], as_json: bool) -> int:
     if as_json:
-        print(json.dumps([family.as_json() for family in found], indent=1))
+        print(json.dumps([family.as_json() for family in listed], indent=1))
         return 0
-    for family in found:
+    for family in listed:
         print(f"{family.name}: {counted(len(family.kernels), 'kernel')} from {family.spec}")
         for kernel in family.kernels:
             print(f"  {kernel.name}  [{' '.join(kernel.targets)}]")

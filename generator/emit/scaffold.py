@@ -54,9 +54,9 @@ def create(name: str, given: dict[str, str], summary: str | None) -> None:
     path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
     if path.exists():
         raise Refused(f"{path}: is there already, and is never overwritten; choose another name")
-    if found := {name: imported_operation(module, name) for module, name in _FUNCTION.findall(given["epilogue"])}:
+    if imported := {name: imported_operation(module, name) for module, name in _FUNCTION.findall(given["epilogue"])}:
         # JSON is YAML, but for an infinity.
-        ops = json.dumps(found).replace("Infinity", ".inf")
+        ops = json.dumps(imported).replace("Infinity", ".inf")
         given = {**given, "epilogue": _FUNCTION.sub(r"\2", given["epilogue"]), "ops": ops}
     text = _checked(path, given, summary)
     _create(path, text)
@@ -97,8 +97,8 @@ def _summary(spec: Spec) -> str:
     layout, *others = spec.axes["layout"]
     assert isinstance(layout, Layout)
     sides = zip("ABC", (layout.a, layout.b, layout.c))
-    told = [f"{name} {side}{'' if side == 'strided' else '-major'}" for name, side in sides]
-    where = "in several layouts" if others else ", ".join(told)
+    sides_text = [f"{name} {side}{'' if side == 'strided' else '-major'}" for name, side in sides]
+    where = "in several layouts" if others else ", ".join(sides_text)
     types, chains = (" or ".join(map(word_of, spec.axes[axis])) for axis in ("dtype", "epilogue"))
     return f"{types} GEMM, {where}{'' if chains == DEFAULTS['epilogue'] else f', with epilogue {chains}'}."
 
@@ -112,14 +112,14 @@ def _text(given: dict[str, str], summary: str) -> str:
     ]
     letters = ", ".join(f"{letter} {word}" for letter, word in LAYOUT_LETTERS.items())
     for key, value in given.items():
-        told = f"{KEYS[key].meaning}: {letters}" if key == "layout" else _comment(key)
-        lines += ["", f"# {told}", f"{key}: {value}"]
+        comment = f"{KEYS[key].meaning}: {letters}" if key == "layout" else _comment(key)
+        lines += ["", f"# {comment}", f"{key}: {value}"]
     lines += ["", "# Keys that may follow, with their defaults:"]
     measured = given["select"] == "fastest"
     for key in KEYS:
         if key in DEFAULTS and key not in given:
-            told = "; by measurements unless it is given" if measured and key in OPEN_AXES else ""
-            lines += ["#", f"# {_comment(key)}{told}", f"# {key}: {DEFAULTS[key]}"]
+            comment = "; by measurements unless it is given" if measured and key in OPEN_AXES else ""
+            lines += ["#", f"# {_comment(key)}{comment}", f"# {key}: {DEFAULTS[key]}"]
     return "\n".join([*lines, ""])
 
 

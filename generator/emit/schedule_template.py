@@ -33,8 +33,8 @@ def checked(environment: jinja2.Environment, schedule: str) -> jinja2.Template:
     """
     name = f"{SCHEDULE[schedule].template or schedule}.py.j2"
     try:
-        found = frozenset(_names(environment, name))
-        lacking = next(_lacking(schedule, found), None)
+        macros = frozenset(_names(environment, name))
+        lacking = next(_lacking(schedule, macros), None)
         if lacking is None:
             return environment.get_template(name)
     except jinja2.TemplateNotFound as error:
@@ -45,20 +45,20 @@ def checked(environment: jinja2.Environment, schedule: str) -> jinja2.Template:
     raise CallError(f"templates/{name}: '{schedule}' handles {claim}, but the template does not call {calls}")
 
 
-def _lacking(schedule: str, found: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _lacking(schedule: str, macros: frozenset[str]) -> Iterator[tuple[str, str]]:
     """What the schedule says that it handles without calling what does it, and what that is."""
     word = SCHEDULE[schedule]
     for feature in word.handles:
-        if word.tiled and feature in _OF_SUM and not found.issuperset(SUM):
-            calls = ", ".join(each for each in SUM if each not in found)
+        if word.tiled and feature in _OF_SUM and not macros.issuperset(SUM):
+            calls = ", ".join(each for each in SUM if each not in macros)
             yield feature.value, f"{calls} (tile.accumulate calls all three)"
-        if feature in _OF_CHAINS and found.isdisjoint({"tile.finish", "epilogue.tiles", "epilogue.elements"}):
+        if feature in _OF_CHAINS and macros.isdisjoint({"tile.finish", "epilogue.tiles", "epilogue.elements"}):
             yield feature.value, "tile.finish"
-        if feature in _OF_SEVERAL and found.isdisjoint({"problem.program", "problem.tile"}):
+        if feature in _OF_SEVERAL and macros.isdisjoint({"problem.program", "problem.tile"}):
             yield feature.value, "problem.program or problem.tile"
-        if feature is Feature.ORDERS and "swizzle[k.swizzle]" not in found:
+        if feature is Feature.ORDERS and "swizzle[k.swizzle]" not in macros:
             yield feature.value, "swizzle[k.swizzle]"
-    if found.isdisjoint({"tile.finish", "k.result"}):
+    if macros.isdisjoint({"tile.finish", "k.result"}):
         yield "a result of the type that the spec names", "tile.finish"
 
 
@@ -87,10 +87,10 @@ def _names(environment: jinja2.Environment, name: str, overridden: frozenset[str
 @cache
 def _macros(environment: jinja2.Environment) -> Mapping[str, frozenset[str]]:
     """The macros of tile.j2, each with those that it calls."""
-    found = {macro.name: macro for macro in _parsed(environment, "tile.j2").find_all(nodes.Macro)}
+    macros = {macro.name: macro for macro in _parsed(environment, "tile.j2").find_all(nodes.Macro)}
     return {
-        name: frozenset(f"tile.{called.name}" for called in macro.find_all(nodes.Name) if called.name in found)
-        for name, macro in found.items()
+        name: frozenset(f"tile.{called.name}" for called in macro.find_all(nodes.Name) if called.name in macros)
+        for name, macro in macros.items()
     }
 
 

@@ -354,12 +354,12 @@ def operation_of(entry: Mapping[str, Any]) -> EpilogueOperation:
 
 def settings_of(entry: Mapping[str, Any], operation: EpilogueOperation) -> Settings:
     """The settings in a JSON entry; raise ValueError where the formula is invalid with them."""
-    found = dict(entry)
-    settings = tuple((name, found.pop(name)) for name in operation.scalars if name in found)
+    left = dict(entry)
+    settings = tuple((name, left.pop(name)) for name in operation.scalars if name in left)
     numbers = all(type(value) in (int, float) for _, value in settings)
-    if operation.gated and found.get(gated_units.ORDER) == gated_units.INTERLEAVED:
-        settings += ((gated_units.ORDER, found.pop(gated_units.ORDER)),)
-    if found or not numbers:
+    if operation.gated and left.get(gated_units.ORDER) == gated_units.INTERLEAVED:
+        settings += ((gated_units.ORDER, left.pop(gated_units.ORDER)),)
+    if left or not numbers:
         raise ValueError(f"settings of {operation.formula!r} are numbers of its scalars, found {dict(entry)}")
     operation.tree(settings)
     return settings

@@ -60,8 +60,8 @@ def reads_sum(chain: Epilogue, keywords: Collection[str]) -> bool:
 
 def passes(chain: Epilogue) -> bool:
     """Whether the gradient of C is that of the sum and of each vector and matrix that is read, as with `bias`."""
-    found = gradients(chain)
-    trees = [tree for each in found for tree in (*each.values.values(), *(tree for _, tree in each.operands.values()))]
+    passed = gradients(chain)
+    trees = [tree for each in passed for tree in (*each.values.values(), *(tree for _, tree in each.operands.values()))]
     ones = all(isinstance(tree, ast.Constant) and tree.value == 1 for tree in trees)
     return ones and not chain.outputs and all(each.shape in (ROWS, COLUMNS, MATRIX) for each in chain.operands)
 

@@ -65,8 +65,8 @@ class _Fold(ast.NodeTransformer):
         self.values = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        found = self.values.get(node.id)
-        return node if found is None else ast.copy_location(ast.Constant(found), node)
+        value = self.values.get(node.id)
+        return node if value is None else ast.copy_location(ast.Constant(value), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         node.operand = self.visit(node.operand)

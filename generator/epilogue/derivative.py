@@ -99,12 +99,12 @@ def product(*parts: ast.expr) -> ast.expr:
 
 def _sum(*parts: ast.expr) -> ast.expr:
     """The sum of trees, with equal terms added."""
-    found: dict[tuple[tuple[str, ...], ...], _Term] = {}
+    terms_of: dict[tuple[tuple[str, ...], ...], _Term] = {}
     for term in (term for part in parts for term in _terms(part)):
-        same = found.setdefault(term.key, _Term(0, term.factors, term.divisors))
-        found[term.key] = _Term(same.coefficient + term.coefficient, same.factors, same.divisors)
+        same = terms_of.setdefault(term.key, _Term(0, term.factors, term.divisors))
+        terms_of[term.key] = _Term(same.coefficient + term.coefficient, same.factors, same.divisors)
     # A sum that begins with a minus sign is harder to read.
-    terms = sorted((term for term in found.values() if term.coefficient), key=lambda term: term.coefficient < 0)
+    terms = sorted((term for term in terms_of.values() if term.coefficient), key=lambda term: term.coefficient < 0)
     if not terms:
         return _constant(0)
     whole = _written(terms[0])

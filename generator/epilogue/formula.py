@@ -143,21 +143,21 @@ def _scan(text: str) -> None:
         raise FormulaError("not a formula: it is empty", 1)
     at = depth = 0
     while at < len(text):
-        found = None if text.startswith(("//", "<<", ">>"), at) else _TOKEN.match(text, at)
-        if found is None:
+        token = None if text.startswith(("//", "<<", ">>"), at) else _TOKEN.match(text, at)
+        if token is None:
             strange = _STRANGE.match(text, at)
             assert strange is not None
             name = strange[0].removeprefix(".")
             instead = f"; write {name}(…) alone" if strange[0] == f".{name}" and name in FUNCTIONS else ""
             raise FormulaError(f"{strange[0]!r} is not part of the formula language{instead}", at + 1)
-        mantissa = re.split("[eE]", found["number"] or "")[0]
-        if re.search("[1-9]", mantissa) and float(found["number"]) == 0:
+        mantissa = re.split("[eE]", token["number"] or "")[0]
+        if re.search("[1-9]", mantissa) and float(token["number"]) == 0:
             # No float has it: the tree would have 0 in its place.
             raise FormulaError("the number is 0 in fp32", at + 1)
-        depth += {"(": 1, ")": -1}.get(found["paren"], 0)
+        depth += {"(": 1, ")": -1}.get(token["paren"], 0)
         if depth > DEEPEST:
             raise FormulaError(f"nested more than {DEEPEST} levels deep", at + 1)
-        at = found.end()
+        at = token.end()
 
 
 def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
@@ -176,15 +176,15 @@ def _kind(node: ast.expr, names: frozenset[str]) -> str:
             check_number(value, column_of(node))
         case ast.Name(id=name):
             if name not in names:
-                told = "is a function: give it arguments" if name in FUNCTIONS else "is unknown"
-                raise FormulaError(f"{name!r} {told}; names here: {', '.join(sorted(names))}", column_of(node))
+                reason = "is a function: give it arguments" if name in FUNCTIONS else "is unknown"
+                raise FormulaError(f"{name!r} {reason}; names here: {', '.join(sorted(names))}", column_of(node))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             _number(operand, names)
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
             _number(left, names)
             if not (isinstance(right, ast.Constant) and type(right.value) is int and 2 <= right.value <= LARGEST_POWER):
-                told = f"a power is a whole number from 2 to {LARGEST_POWER}, written out"
-                raise FormulaError(told, column_of(right))
+                reason = f"a power is a whole number from 2 to {LARGEST_POWER}, written out"
+                raise FormulaError(reason, column_of(right))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
             _number(left, names)
             _number(right, names)
@@ -248,8 +248,8 @@ def _call(node: ast.Call, name: str, arguments: list[ast.expr], names: frozenset
         raise FormulaError(f"unknown function {name!r}; functions: {', '.join(FUNCTIONS)}", column_of(node))
     arity = FUNCTIONS[name].arity
     if len(arguments) != arity:
-        told = f"{name} takes {arity} argument{'s' * (arity > 1)}, got {len(arguments)}"
-        raise FormulaError(told, column_of(node))
+        reason = f"{name} takes {arity} argument{'s' * (arity > 1)}, got {len(arguments)}"
+        raise FormulaError(reason, column_of(node))
     if name == "where":
         condition, *arguments = arguments
         kind = _kind(condition, names)

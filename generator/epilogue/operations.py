@@ -92,8 +92,8 @@ class EpilogueOperation:
         for node in formula.reads(tree):
             wanted = "max" if self.scalars.get(node.id) == -math.inf else "min"
             if node.id in self.bounds and inside.get(id(node)) != wanted:
-                told = f"{node.id!r} is {self.scalars[node.id]} by default, so it may only be an argument of {wanted}"
-                raise FormulaError(told, formula.column_of(node))
+                reason = f"{node.id!r} is {self.scalars[node.id]} by default, so it may only be an argument of {wanted}"
+                raise FormulaError(reason, formula.column_of(node))
         if not self.bounds:
             self.tree()
 

@@ -37,17 +37,17 @@ class Quantisation(EpilogueOperation):
     @property
     def settings(self) -> dict[str, int | str]:
         """The parameters that are not the default, in their order."""
-        found: dict[str, int | str] = {TO: self.to}
+        parameters: dict[str, int | str] = {TO: self.to}
         if self.block != DEFAULT_BLOCK:
-            found[BLOCK] = self.block
-        return found if self.scale == FP32 else {**found, SCALE: self.scale}
+            parameters[BLOCK] = self.block
+        return parameters if self.scale == FP32 else {**parameters, SCALE: self.scale}
 
     @property
     def written(self) -> str:
         """The operation in a kernel's name: `quantize_fp8e4m3_64_block_pow2`."""
-        found = [QUANTIZE, self.to]
-        found += [f"{self.block}", BLOCK] if self.block != DEFAULT_BLOCK else []
-        return "_".join([*found, *[self.scale] * (self.scale != FP32)])
+        words = [QUANTIZE, self.to]
+        words += [f"{self.block}", BLOCK] if self.block != DEFAULT_BLOCK else []
+        return "_".join([*words, *[self.scale] * (self.scale != FP32)])
 
 
 #: The operation without a type, as an element of the vocabulary.

@@ -45,7 +45,7 @@ class Schema:
     def parse(self, text: str, first: int = 1) -> Any:
         """The value of a text whose first line has the number `first`; raises `Wrong`."""
         try:
-            found = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_distinct)
+            value = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_distinct)
         except json.JSONDecodeError as error:
             raise Wrong(first + error.lineno - 1, f"is not JSON: {error.msg}") from None
         except RecursionError:
@@ -54,21 +54,21 @@ class Schema:
             # Of a literal, or without one of an integer of thousands of digits, which Python refuses to read.
             reason, literal = (*error.args, "")[:2]
             raise Wrong(first + text.count("\n", 0, max(0, text.find(literal))), reason) from None
-        self.check(found, text, first)
-        return found
+        self.check(value, text, first)
+        return value
 
-    def check(self, found: object, text: str = "", first: int = 1) -> None:
+    def check(self, instance: object, text: str = "", first: int = 1) -> None:
         """Check a value, which `text` holds; raises `Wrong` with its line."""
         import fastjsonschema
 
         try:
-            self._check(found)
+            self._check(instance)
         except fastjsonschema.JsonSchemaValueException as error:
             path = [str(step) for step in error.path[1:]]
-            told = str(error.message).removeprefix(str(error.name)).strip()
+            rule = str(error.message).removeprefix(str(error.name)).strip()
             value = json.dumps(error.value)
             value = value if len(value) <= 60 else f"{value[:57]}..."
-            reason = f"{'.'.join(path) or 'the value'} {told}, found {value}"
+            reason = f"{'.'.join(path) or 'the value'} {rule}, found {value}"
             raise Wrong(first + line_of(text, path) - 1, reason) from None
         except RecursionError:
             raise Wrong(first, "is nested too deeply") from None
@@ -90,22 +90,22 @@ def _finite(literal: str) -> float:
 
 
 def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {repeated!r} appears twice", json.dumps(repeated, ensure_ascii=False))
-    return found
+    return members
 
 
 def line_of(text: str, path: Iterable[str]) -> int:
     """The line, from 1, on which the value at `path` (keys and indices) of a JSON text begins."""
     at = _next(text, 0)
     for step in path:
-        found = dict(_members(text, at)).get(step)
-        if found is None:
+        member = dict(_members(text, at)).get(step)
+        if member is None:
             break
-        at = found
+        at = member
     return text.count("\n", 0, at) + 1
 
 
@@ -126,5 +126,5 @@ def _members(text: str, at: int) -> Iterable[tuple[str, int]]:
 
 def _next(text: str, at: int) -> int:
     """The position, from `at`, of what is neither space nor a mark between values."""
-    found = _BETWEEN.match(text, at)
-    return found.end() if found else at
+    match = _BETWEEN.match(text, at)
+    return match.end() if match else at

@@ -15,13 +15,13 @@ class NotInstalled(GeneratorError):
 
 def data(*parts: str) -> Path:
     """A data file or folder, by the parts of its path in the package; raises `NotInstalled` if it is not there."""
-    found, name = PACKAGE.joinpath(*parts), "/".join(parts)
-    if found.exists():
-        return found
+    path, name = PACKAGE.joinpath(*parts), "/".join(parts)
+    if path.exists():
+        return path
     if PACKAGE.is_dir():
         raise NotInstalled(f"{PACKAGE}: the package's {name} is missing: install gemm-generator with pip again")
-    told = f"templates and other data, such as {name}, are read as files"
-    raise NotInstalled(f"{PACKAGE}: the package is in an archive; install it with pip: {told}")
+    reason = f"templates and other data, such as {name}, are read as files"
+    raise NotInstalled(f"{PACKAGE}: the package is in an archive; install it with pip: {reason}")
 
 
 def shared(name: str, checkout: str) -> Path:

@@ -58,23 +58,23 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
         )
         return None
     before = len(reader.mistakes)
-    found = reader.mapping(node, LAYOUT_KEYS, "layout", required=LAYOUT_KEYS)
+    entries = reader.mapping(node, LAYOUT_KEYS, "layout", required=LAYOUT_KEYS)
     words = list(LAYOUT_LETTERS.values())
-    for operand, value in found.items():
+    for operand, value in entries.items():
         if plain(value) not in words:
             reader.unknown(value, f"layout.{operand}", nearest(str(plain(value)), words))
     if len(reader.mistakes) > before:
         return None
-    return Layout(**{operand: str(plain(value)) for operand, value in found.items()})
+    return Layout(**{operand: str(plain(value)) for operand, value in entries.items()})
 
 
 def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN) -> Epilogue | None:
     """`none`, operations joined by `+`, or a list of operations."""
-    found: list[Used | None] = []
+    operations_of: list[Used | None] = []
     if isinstance(node, SequenceNode):
         for item in reader.items(node, "epilogue"):
-            found += _operation(reader, item, operations)
-            if len(found) > LONGEST_CHAIN:
+            operations_of += _operation(reader, item, operations)
+            if len(operations_of) > LONGEST_CHAIN:
                 break
     elif isinstance(node, MappingNode):
         if len(node.value) == 1:
@@ -92,12 +92,14 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
         if not isinstance(text, str):
             reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {described(node)}")
             return None
-        found = _sum(reader, node, text, operations)
-    if len(found) > LONGEST_CHAIN:
-        reader.wrong(node, f"epilogue: the chain has {len(found):,} operations, at most {LONGEST_CHAIN} are allowed")
+        operations_of = _sum(reader, node, text, operations)
+    if len(operations_of) > LONGEST_CHAIN:
+        reader.wrong(
+            node, f"epilogue: the chain has {len(operations_of):,} operations, at most {LONGEST_CHAIN} are allowed"
+        )
         return None
-    used = [entry for entry in found if entry is not None]
-    if not found or len(used) < len(found):
+    used = [entry for entry in operations_of if entry is not None]
+    if not operations_of or len(used) < len(operations_of):
         return None
     chain = Epilogue.chain(used)
     reason = why_no_chain([meaning for _, meaning, _ in used])
@@ -130,8 +132,8 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used 
             writer = read_output(reader, settings, name)
             return [None if writer is None else (name, writer, ())]
         if name == QUANTIZE:
-            found = read_quantisation(reader, settings)
-            return [None if found is None else (name, found, ())]
+            quantisation = read_quantisation(reader, settings)
+            return [None if quantisation is None else (name, quantisation, ())]
         values = read_settings(reader, settings, name, operation)
         return [None if values is None else (name, operation, values)]
     value = plain(node)
@@ -150,9 +152,9 @@ def _sum(reader: Reader, node: Node, text: str, operations: Operations) -> list[
         return [None] * len(names)
     if "" in names:
         if text:
-            found = described(node)
+            text_read = described(node)
             reader.wrong(
-                node, f"epilogue: {found} has a '+' without an operation on each side; write it as in bias+relu"
+                node, f"epilogue: {text_read} has a '+' without an operation on each side; write it as in bias+relu"
             )
         else:
             reader.wrong(node, "epilogue: expected an operation, found an empty text")
@@ -227,9 +229,9 @@ POWERS = {"m": 3, "n": 3, "k": 1, "warps": 1}
 def read_tile(reader: Reader, node: Node) -> Tile | None:
     """One configuration of the key `tile`."""
     before = len(reader.mistakes)
-    found = reader.mapping(node, TILE_KEYS, "tile", required=TILE_REQUIRED, unused=_UNUSED)
+    entries = reader.mapping(node, TILE_KEYS, "tile", required=TILE_REQUIRED, unused=_UNUSED)
     values: dict[str, int] = {}
-    for key, value in found.items():
+    for key, value in entries.items():
         if key not in _UNUSED:
             if isinstance(value, SequenceNode) and POWERS.get(key, 0) > 1:
                 number = _blocks(reader, value, key)
@@ -247,6 +249,6 @@ def _blocks(reader: Reader, node: SequenceNode, key: str) -> int | None:
     sizes = [reader.whole(item, f"tile.{key}", powers_of_two=1) for item in node.value]
     known = [size for size in sizes if size is not None]
     if len(known) == len(sizes) and not 2 <= len(set(sizes)) == len(sizes) <= POWERS[key]:
-        told = "expected two or three different powers of two, as in [128, 64]"
-        reader.wrong(node, f"tile.{key}: {told}, found {described(node)}")
+        expected = "expected two or three different powers of two, as in [128, 64]"
+        reader.wrong(node, f"tile.{key}: {expected}, found {described(node)}")
     return sum(known)

@@ -25,10 +25,10 @@ from generator.language.reader import Reader
 
 def _operations() -> dict[str, EpilogueOperation]:
     reader = Reader(FILE)
-    found = read_operations(reader, compose(FILE, FILE.read_text(encoding="utf-8")), {})
+    operations = read_operations(reader, compose(FILE, FILE.read_text(encoding="utf-8")), {})
     if reader.mistakes:
         raise SpecError(reader.mistakes)
-    return {name: replace(operation, built_in=True) for name, operation in found.items() if operation is not None}
+    return {name: replace(operation, built_in=True) for name, operation in operations.items() if operation is not None}
 
 
 #: The built-in operations that are only a formula.
@@ -48,18 +48,18 @@ def known(name: str, operation: EpilogueOperation) -> EpilogueOperation:
 
 def chain_of(operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
     """The chain of `Epilogue.data`, or of built-in names; raise KeyError for an unknown name."""
-    found: list[Used] = []
+    used: list[Used] = []
     for entry in operations:
         if isinstance(entry, str):
-            found.append((entry, BUILT_IN[entry], ()))
+            used.append((entry, BUILT_IN[entry], ()))
         elif entry["operation"] == QUANTIZE:
-            found.append((QUANTIZE, quantisation_of(entry), ()))
+            used.append((QUANTIZE, quantisation_of(entry), ()))
         elif "output" in entry:
-            found.append((entry["operation"], named(AUXILIARY[entry["operation"]], entry["output"]), ()))
+            used.append((entry["operation"], named(AUXILIARY[entry["operation"]], entry["output"]), ()))
         else:
             operation = known(entry["operation"], operation_of(entry))
-            found.append((entry["operation"], operation, settings_of(entry["settings"], operation)))
-    return Epilogue.chain(found)
+            used.append((entry["operation"], operation, settings_of(entry["settings"], operation)))
+    return Epilogue.chain(used)
 
 
 def table() -> str:

@@ -58,10 +58,10 @@ def sizes_of(parts: Iterable[str], least: int = 1) -> tuple[int, ...]:
     """
     sizes: dict[int, None] = {}
     for part in parts:
-        found = _range(part, least)
-        if len(found) > MOST_SIZES or len(sizes) > MOST_SIZES:
+        numbers = _range(part, least)
+        if len(numbers) > MOST_SIZES or len(sizes) > MOST_SIZES:
             raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {shown(part)}")
-        sizes.update(dict.fromkeys(found))
+        sizes.update(dict.fromkeys(numbers))
     if len(sizes) > MOST_SIZES:
         raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {len(sizes)}")
     return tuple(sizes)
@@ -81,7 +81,7 @@ def _range(part: str, least: int) -> Sequence[int]:
     factor = whole_number(ends[5], 2, LARGEST_SIZE)
     if first == 0:
         raise ValueError(f"the range {shown(part)} begins at 0, of which each multiple is 0")
-    found = [first]
-    while found[-1] * factor <= last:
-        found.append(found[-1] * factor)
-    return found
+    numbers = [first]
+    while numbers[-1] * factor <= last:
+        numbers.append(numbers[-1] * factor)
+    return numbers

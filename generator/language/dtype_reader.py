@@ -41,66 +41,68 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
             return Dtype.of(shorthand)
         word = type_of(str(shorthand))
         stored = None if word is None or word in DTYPE_SHORTHANDS else mapping_of(word)
-        told = nearest_type(str(shorthand), DTYPE_SHORTHANDS)
+        hint = nearest_type(str(shorthand), DTYPE_SHORTHANDS)
         if stored is not None:
             legal = f"legal: {', '.join(DTYPE_SHORTHANDS)}"
-            told = f"{word} is a type of operands as they are stored: {stored}; {legal}"
-        reader.unknown(node, "dtype", told)
+            hint = f"{word} is a type of operands as they are stored: {stored}; {legal}"
+        reader.unknown(node, "dtype", hint)
         return None
     before = len(reader.mistakes)
-    found = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
-    a = _choose(reader, found, "a", None, tuple(ACCUMULATORS))
-    b = _choose(reader, found, "b", a, tuple(dict.fromkeys((*ACCUMULATORS, *WEIGHTS))))
+    entries = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
+    a = _choose(reader, entries, "a", None, tuple(ACCUMULATORS))
+    b = _choose(reader, entries, "b", a, tuple(dict.fromkeys((*ACCUMULATORS, *WEIGHTS))))
     if a is None or b is None:
         return None
-    sparse, fragments = _sparse(reader, found, a, b), _fragments(reader, found, a, b)
-    scales, zeros = _scales(reader, found, a, b), _zeros(reader, found, b)
-    if not _multiplied(reader, found, a, b, scaled=bool(scales)):
+    sparse, fragments = _sparse(reader, entries, a, b), _fragments(reader, entries, a, b)
+    scales, zeros = _scales(reader, entries, a, b), _zeros(reader, entries, b)
+    if not _multiplied(reader, entries, a, b, scaled=bool(scales)):
         return None
-    types = _types(reader, found, a, b, stored=a != b or a in FORMATS or bool(scales) or sparse)
+    types = _types(reader, entries, a, b, stored=a != b or a in FORMATS or bool(scales) or sparse)
     if types is None or len(reader.mistakes) > before:
         return None
     return replace(types.scaled_by(scales, zeros=zeros), sparse=sparse, fragments=fragments)
 
 
 def _choose(
-    reader: Reader, found: Mapping[str, Node], key: str, default: str | None, legal: tuple[str, ...]
+    reader: Reader, entries: Mapping[str, Node], key: str, default: str | None, legal: tuple[str, ...]
 ) -> str | None:
     """The word of a key, or its default; None if it is not legal."""
-    word = plain(found[key]) if key in found else default
-    if word in legal or (key not in found and word is None):
+    word = plain(entries[key]) if key in entries else default
+    if word in legal or (key not in entries and word is None):
         return word if word is None else str(word)
     meant = type_of(str(word))
-    told = nearest(str(word), legal) if key == "precision" else nearest_type(str(word), legal)
+    hint = nearest(str(word), legal) if key == "precision" else nearest_type(str(word), legal)
     if key == "a" and meant in WEIGHTS and meant not in legal:
-        told = f"a B is stored so, and a has the type that it is multiplied in; legal: {', '.join(legal)}"
-    reader.unknown(found[key], f"dtype.{key}", told)
+        hint = f"a B is stored so, and a has the type that it is multiplied in; legal: {', '.join(legal)}"
+    reader.unknown(entries[key], f"dtype.{key}", hint)
     return None
 
 
-def _types(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, stored: bool) -> Dtype | None:
+def _types(reader: Reader, entries: Mapping[str, Node], a: str, b: str, *, stored: bool) -> Dtype | None:
     """The types of the product, without what is said of storage."""
     accumulators = ACCUMULATORS[a][:1] if stored else ACCUMULATORS[a]
-    acc = _choose(reader, found, "acc", accumulators[0], accumulators)
+    acc = _choose(reader, entries, "acc", accumulators[0], accumulators)
     floating = tuple(name for name in RESULTS if ELEMENTS[name].floating)
     # A product of scaled integers has no type of its own, nor has one of a format.
     own = a in ELEMENTS and (element_of(a).floating or not stored)
     sums = () if element_of(a).floating or stored else (ELEMENTS[a].result,)
     results = (*floating, *sums, *(name for name in QUANTISED if not ELEMENTS[name].floating))
     default = ELEMENTS[a].result if own else "bf16"
-    out = _choose(reader, found, "out", default, results)
+    out = _choose(reader, entries, "out", default, results)
     precision = None
     if a in PRECISIONS:
-        precision = _choose(reader, found, "precision", PRECISIONS[a][0], PRECISIONS[a])
+        precision = _choose(reader, entries, "precision", PRECISIONS[a][0], PRECISIONS[a])
         if precision is None:
             return None
-    elif "precision" in found:
-        reader.wrong(found["precision"], f"dtype.precision: a product of {a} has no choice of precision; leave it out")
+    elif "precision" in entries:
+        reader.wrong(
+            entries["precision"], f"dtype.precision: a product of {a} has no choice of precision; leave it out"
+        )
         return None
     return None if acc is None or out is None else Dtype(a, b, acc, out, precision)
 
 
-def _multiplied(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, scaled: bool) -> bool:
+def _multiplied(reader: Reader, entries: Mapping[str, Node], a: str, b: str, *, scaled: bool) -> bool:
     """Whether operands of these types can be multiplied."""
     legal, mixed = _legal_with(a), b in ELEMENTS and a in ELEMENTS[b].others
     if b in legal or (mixed and scaled):
@@ -113,7 +115,7 @@ def _multiplied(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, sc
         reason = "the operand of fewer bits is b"
     else:
         reason = f"legal with it: {', '.join(legal)}"
-    reader.wrong(found["b"], f"dtype.b: {b!r} cannot be multiplied with an a of {a}; {reason}")
+    reader.wrong(entries["b"], f"dtype.b: {b!r} cannot be multiplied with an a of {a}; {reason}")
     return False
 
 
@@ -125,13 +127,13 @@ def _legal_with(a: str) -> tuple[str, ...]:
     return tuple(word for word, each in FORMATS.items() if each.standard == standard) if standard else (a,)
 
 
-def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[str, tuple[int, int]]:
+def _scales(reader: Reader, given: Mapping[str, Node], a: str, b: str) -> dict[str, tuple[int, int]]:
     """The block of each operand with scales: rows, then columns."""
-    if "scales" not in found:
+    if "scales" not in given:
         return {}
-    entries = reader.mapping(found["scales"], ("a", "b"), "dtype.scales")
-    if not entries and isinstance(found["scales"], MappingNode) and not found["scales"].value:
-        reader.wrong(found["scales"], "dtype.scales: names no operand; expected {b: [k, columns]} or {a: [rows, k]}")
+    entries = reader.mapping(given["scales"], ("a", "b"), "dtype.scales")
+    if not entries and isinstance(given["scales"], MappingNode) and not given["scales"].value:
+        reader.wrong(given["scales"], "dtype.scales: names no operand; expected {b: [k, columns]} or {a: [rows, k]}")
     blocks = {}
     for key, node in entries.items():
         word, sides = {"a": (a, "[rows, k]"), "b": (b, "[k, columns]")}[key]
@@ -139,8 +141,8 @@ def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[s
         sizes = [plain(item) for item in node.value] if isinstance(node, SequenceNode) else []
         whole = [size for size in sizes if type(size) is int and 0 <= size <= LARGEST_BLOCK]
         if not len(whole) == len(sizes) == 2:
-            told = f"{sides}, the sizes of a block as whole numbers up to {LARGEST_BLOCK}, 0 for the whole extent"
-            reader.wrong(node, f"{what}: expected {told}; found {described(node)}")
+            expected = f"{sides}, the sizes of a block as whole numbers up to {LARGEST_BLOCK}, 0 for the whole extent"
+            reader.wrong(node, f"{what}: expected {expected}; found {described(node)}")
         elif word in FORMATS:
             reader.wrong(node, f"{what}: {key} is {word}, which has scales of its own; leave this out")
         elif word in ELEMENTS and ELEMENTS[word].bits > 8:
@@ -150,22 +152,22 @@ def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[s
     return blocks
 
 
-def _of_b(reader: Reader, found: Mapping[str, Node], key: str) -> Node | None:
+def _of_b(reader: Reader, entries: Mapping[str, Node], key: str) -> Node | None:
     """What a mapping of B alone says under a key; None where it says nothing."""
     what = f"dtype.{key}"
-    return reader.mapping(found[key], ("b",), what, required=("b",)).get("b") if key in found else None
+    return reader.mapping(entries[key], ("b",), what, required=("b",)).get("b") if key in entries else None
 
 
-def _zeros(reader: Reader, found: Mapping[str, Node], b: str) -> bool:
+def _zeros(reader: Reader, entries: Mapping[str, Node], b: str) -> bool:
     """Whether B has zero points."""
-    node = _of_b(reader, found, "zeros")
+    node = _of_b(reader, entries, "zeros")
     if node is None:
         return False
     value = plain(node)
     if not isinstance(value, bool):
         reader.wrong(node, f"dtype.zeros.b: expected true or false, found {described(node)}")
         return False
-    scales = found.get("scales")
+    scales = entries.get("scales")
     scaled = isinstance(scales, MappingNode) and any(plain(key) == "b" for key, _ in scales.value)
     if value and b not in OFFSET:
         reader.wrong(node, f"dtype.zeros.b: zero points go with {', '.join(OFFSET)}, and b is {b}")
@@ -174,9 +176,9 @@ def _zeros(reader: Reader, found: Mapping[str, Node], b: str) -> bool:
     return value
 
 
-def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
+def _sparse(reader: Reader, entries: Mapping[str, Node], a: str, b: str) -> bool:
     """Whether B stores two of each four elements along K."""
-    node = _of_b(reader, found, "sparsity")
+    node = _of_b(reader, entries, "sparsity")
     if node is None:
         return False
     if plain(node) not in SPARSITIES:
@@ -186,9 +188,9 @@ def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
     return True
 
 
-def _fragments(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
+def _fragments(reader: Reader, entries: Mapping[str, Node], a: str, b: str) -> bool:
     """Whether B's elements lie in the order in which the matrix unit takes them."""
-    node = _of_b(reader, found, "packing")
+    node = _of_b(reader, entries, "packing")
     if node is None:
         return False
     if plain(node) not in PACKINGS:

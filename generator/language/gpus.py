@@ -88,10 +88,10 @@ def gpu_of(text: str) -> NamedGpu | None:
     return None
 
 
-def nearest_target(found: str, legal: Iterable[str] = TARGETS) -> str:
+def nearest_target(word: str, legal: Iterable[str] = TARGETS) -> str:
     """The end of a message about a word that is no target: the target of the GPU that it names, or the nearest one."""
-    gpu, words = gpu_of(found), list(legal)
+    gpu, words = gpu_of(word), list(legal)
     if gpu is not None:
-        return f"{found} {gpu.told}; legal: {', '.join(words)}"
-    spelled = re.sub(r"[^a-z0-9]", "", found.lower())
-    return nearest(spelled if spelled in words else found, words)
+        return f"{word} {gpu.told}; legal: {', '.join(words)}"
+    spelled = re.sub(r"[^a-z0-9]", "", word.lower())
+    return nearest(spelled if spelled in words else word, words)

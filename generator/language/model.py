@@ -78,14 +78,14 @@ class Dtype:
     @property
     def data(self) -> dict[str, Any]:
         """The types as plain data, from which `from_data` makes them again; of storage only what is not the default."""
-        found: dict[str, Any] = {key: getattr(self, key) for key in ("a", "b", "acc", "out", "precision")}
+        mapping: dict[str, Any] = {key: getattr(self, key) for key in ("a", "b", "acc", "out", "precision")}
         if self.scales:
-            found["scales"] = {x: list(sizes) for x, sizes in self.scales.items()}
+            mapping["scales"] = {x: list(sizes) for x, sizes in self.scales.items()}
         if self.zeros:
-            found["zeros"] = {"b": True}
+            mapping["zeros"] = {"b": True}
         if self.fragments:
-            found["packing"] = {"b": PACKINGS[0]}
-        return {**found, "sparsity": {"b": SPARSITIES[0]}} if self.sparse else found
+            mapping["packing"] = {"b": PACKINGS[0]}
+        return {**mapping, "sparsity": {"b": SPARSITIES[0]}} if self.sparse else mapping
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Dtype:
@@ -99,8 +99,8 @@ class Dtype:
     def scales(self) -> dict[str, tuple[int, int]]:
         """The operands with scales, each with the sizes of a block as a spec has them: rows, then columns."""
         a, b = self.a_block, self.b_block
-        found = {"a": (a.across, a.along)} if a is not None else {}
-        return found if b is None else {**found, "b": (b.along, b.across)}
+        blocks = {"a": (a.across, a.along)} if a is not None else {}
+        return blocks if b is None else {**blocks, "b": (b.along, b.across)}
 
     @property
     def _types(self) -> str:
@@ -310,8 +310,8 @@ class Variant:
     @cached_property
     def quantised(self) -> QuantisedResult | None:
         """How C is stored under scales of its own; None for a C of `dtype.out`."""
-        found = self.epilogue.quantisation
-        return None if found is None else quantised_result(found)
+        quantisation = self.epilogue.quantisation
+        return None if quantisation is None else quantised_result(quantisation)
 
     @property
     def out(self) -> str:

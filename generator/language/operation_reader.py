@@ -44,7 +44,7 @@ def read_operations(
     reader: Reader, node: Node, known: Mapping[str, EpilogueOperation]
 ) -> dict[str, EpilogueOperation | None]:
     """The operations of the mapping `ops`, by name; None for each that has a mistake."""
-    found: dict[str, EpilogueOperation | None] = {}
+    operations: dict[str, EpilogueOperation | None] = {}
     spelled = {written(name): name for name in ("none", gated_units.INTERLEAVED, *known)}
     spelled |= {written(word): word for name, operation in known.items() for word in _gradients(name, operation)}
     # In kernels' names the axis `rounding` follows the chain.
@@ -58,14 +58,14 @@ def read_operations(
             reader.wrong(
                 key, f"ops: {name!r} is the order of a gated linear unit in the names of kernels; choose another name"
             )
-        found[name] = operation = _operation(reader, entry, f"ops.{name}")
+        operations[name] = operation = _operation(reader, entry, f"ops.{name}")
         words = {written(word): word for word in (name, *_gradients(name, operation))}
         same = [(word, spelled[text]) for text, word in words.items() if spelled.get(text, word) != word]
         if same:
             message = f"{same[0][0]!r} and {same[0][1]!r} would be the same in the names of kernels"
             reader.wrong(key, f"ops: {message}, which drop underscores; choose another name")
         spelled |= words
-    return found
+    return operations
 
 
 def _gradients(name: str, operation: EpilogueOperation | None) -> list[str]:
@@ -75,20 +75,20 @@ def _gradients(name: str, operation: EpilogueOperation | None) -> list[str]:
 
 def _operation(reader: Reader, node: Node, what: str) -> EpilogueOperation | None:
     before = len(reader.mistakes)
-    found = reader.mapping(node, OPERATION_KEYS, what, required=("formula",))
-    text = reader.text(found["formula"], f"{what}.formula") if "formula" in found else None
+    entries = reader.mapping(node, OPERATION_KEYS, what, required=("formula",))
+    text = reader.text(entries["formula"], f"{what}.formula") if "formula" in entries else None
     operands: dict[str, str] = {}
     scalars: dict[str, Number | None] = {}
     spelled: dict[str, str] = {}
-    if "operands" in found:
-        for name, key, value in reader.entries(found["operands"], f"{what}.operands"):
+    if "operands" in entries:
+        for name, key, value in reader.entries(entries["operands"], f"{what}.operands"):
             read_keyword(reader, key, f"{what}.operands", name)
             shape = _shape(reader, value, f"{what}.operands.{name}")
             if shape is not None:
                 operands[name] = shape
                 spelled.setdefault(written(name), name)
-    if "scalars" in found:
-        for name, key, value in reader.entries(found["scalars"], f"{what}.scalars"):
+    if "scalars" in entries:
+        for name, key, value in reader.entries(entries["scalars"], f"{what}.scalars"):
             _scalar_name(reader, key, f"{what}.scalars", name, spelled, left=plain(value) is None)
             spelled.setdefault(written(name), name)
             scalars[name] = None if plain(value) is None else reader.number(value, f"{what}.scalars.{name}")
@@ -97,12 +97,12 @@ def _operation(reader: Reader, node: Node, what: str) -> EpilogueOperation | Non
     operation = EpilogueOperation(text, operands, scalars)
     if operation.gated and gated_units.ORDER in scalars:
         message = f"{gated_units.ORDER!r} is a parameter of every formula with 'gate'; choose another name"
-        reader.wrong(found["scalars"], f"{what}.scalars: {message}")
+        reader.wrong(entries["scalars"], f"{what}.scalars: {message}")
         return None
     try:
         operation.check()
     except FormulaError as error:
-        reader.wrong(reader.within(found["formula"], error.column), f"{what}.formula: {error}")
+        reader.wrong(reader.within(entries["formula"], error.column), f"{what}.formula: {error}")
         return None
     return operation
 
@@ -154,7 +154,7 @@ def read_settings(reader: Reader, node: Node, name: str, operation: EpilogueOper
     if not operation.parameters:
         reader.wrong(node, f"epilogue: {name!r} takes no parameters")
         return None
-    found: dict[str, Number | str] = {}
+    parameters: dict[str, Number | str] = {}
     for key, key_node, value_node in reader.entries(node, what):
         if key not in operation.parameters:
             reader.wrong(key_node, f"{what}: no parameter {shown(key)}; {nearest(key, operation.parameters)}")
@@ -163,7 +163,7 @@ def read_settings(reader: Reader, node: Node, name: str, operation: EpilogueOper
             if plain(value_node) not in gated_units.ORDERS:
                 reader.unknown(value_node, f"{what}.{key}", nearest(str(plain(value_node)), gated_units.ORDERS))
             elif plain(value_node) != gated_units.CONCATENATED:
-                found[key] = gated_units.INTERLEAVED
+                parameters[key] = gated_units.INTERLEAVED
             continue
         value = reader.number(value_node, f"{what}.{key}")
         if value is not None and math.isinf(value) and value != operation.scalars[key]:
@@ -171,10 +171,10 @@ def read_settings(reader: Reader, node: Node, name: str, operation: EpilogueOper
         elif value == 0 and operation is ACCUMULATED:
             reader.wrong(value_node, f"{what}.{key}: C is not read with a beta of 0; leave {name!r} out")
         elif value is not None and value != operation.scalars[key]:
-            found[key] = value
+            parameters[key] = value
     if len(reader.mistakes) > before:
         return None
-    settings = tuple((key, found[key]) for key in operation.parameters if key in found)
+    settings = tuple((key, parameters[key]) for key in operation.parameters if key in parameters)
     return settings if settled(reader, node, name, operation, settings) else None
 
 
@@ -202,8 +202,8 @@ def read_output(reader: Reader, node: Node, word: str) -> AuxiliaryOutput | None
     if isinstance(node, MappingNode) and not node.value:
         return AUXILIARY[word]
     if isinstance(node, (MappingNode, SequenceNode)) or not isinstance(name, str):
-        told = f"expected the name of the output, as in {{{word}: hidden}}, found {described(node)}"
-        reader.wrong(node, f"{what}: {told}")
+        reason = f"expected the name of the output, as in {{{word}: hidden}}, found {described(node)}"
+        reader.wrong(node, f"{what}: {reason}")
         return None
     read_keyword(reader, node, what, name, _LONGEST_OUTPUT)
     if len(reader.mistakes) == before and "_" in name and name != AUXILIARY[word].output:
@@ -231,23 +231,23 @@ def read_quantisation(reader: Reader, node: Node) -> Quantisation | None:
     if not isinstance(node, MappingNode):
         reader.wrong(node, f"{what}: expected a mapping, as in {_EXAMPLE}, found {described(node)}")
         return None
-    found = reader.mapping(node, PARAMETERS, what, required=(TO,))
-    to, scale = plain(found[TO]) if TO in found else None, plain(found[SCALE]) if SCALE in found else FP32
-    block = plain(found[BLOCK]) if BLOCK in found else DEFAULT_BLOCK
-    if TO in found and to not in RESULT_TYPES:
-        reader.unknown(found[TO], f"{what}.{TO}", nearest_type(str(to), RESULT_TYPES))
+    entries = reader.mapping(node, PARAMETERS, what, required=(TO,))
+    to, scale = plain(entries[TO]) if TO in entries else None, plain(entries[SCALE]) if SCALE in entries else FP32
+    block = plain(entries[BLOCK]) if BLOCK in entries else DEFAULT_BLOCK
+    if TO in entries and to not in RESULT_TYPES:
+        reader.unknown(entries[TO], f"{what}.{TO}", nearest_type(str(to), RESULT_TYPES))
     own = FORMATS[to] if isinstance(to, str) and to in FORMATS else None
-    if BLOCK in found and own is not None and block != own.block:
-        told = f"blocks of {to} have {own.block} columns, found {described(found[BLOCK])}"
-        reader.wrong(found[BLOCK], f"{what}.{BLOCK}: {told}")
-    elif BLOCK in found and own is None and (type(block) is not int or block not in BLOCKS):
-        told = f"{described(found[BLOCK])} columns; a block has one of {', '.join(map(str, BLOCKS))}"
-        reader.wrong(found[BLOCK], f"{what}.{BLOCK}: {told}; {_ONE_SCALE}")
-    if SCALE in found and own is not None:
-        told = f"scales of {to} are {own.scales[0]}, which no spec can change"
-        reader.wrong(found[SCALE], f"{what}.{SCALE}: {told}")
+    if BLOCK in entries and own is not None and block != own.block:
+        reason = f"blocks of {to} have {own.block} columns, found {described(entries[BLOCK])}"
+        reader.wrong(entries[BLOCK], f"{what}.{BLOCK}: {reason}")
+    elif BLOCK in entries and own is None and (type(block) is not int or block not in BLOCKS):
+        reason = f"{described(entries[BLOCK])} columns; a block has one of {', '.join(map(str, BLOCKS))}"
+        reader.wrong(entries[BLOCK], f"{what}.{BLOCK}: {reason}; {_ONE_SCALE}")
+    if SCALE in entries and own is not None:
+        reason = f"scales of {to} are {own.scales[0]}, which no spec can change"
+        reader.wrong(entries[SCALE], f"{what}.{SCALE}: {reason}")
     elif scale not in SCALES:
-        reader.unknown(found[SCALE], f"{what}.{SCALE}", nearest(str(scale), SCALES))
+        reader.unknown(entries[SCALE], f"{what}.{SCALE}", nearest(str(scale), SCALES))
     if len(reader.mistakes) > before:
         return None
     # A format has blocks and scales of its own.

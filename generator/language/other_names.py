@@ -75,19 +75,19 @@ _ENTRIES = {spelled(name): _DEFINED[of] for name, of in ({x: x for x in _DEFINED
 _ROWS = set(map(spelled, _OF_ROWS.split()))
 
 
-def nearest_operation(found: str, operations: Iterable[str]) -> str:
+def nearest_operation(written: str, operations: Iterable[str]) -> str:
     """The end of a message about an unknown operation: what computes it, by its meaning, and the legal words."""
-    words, key = ["none", *operations], spelled(found)
+    words, key = ["none", *operations], spelled(written)
     own = _WRITTEN.get(key) or next((word for word in words if spelled(word) == key), None)
     legal = f"legal: {', '.join(words)}, or define it under ops"
     if own is not None:
         return f"did you mean {own!r}? {legal}" if own in words else f"write [[{own}]]; {legal}"
     if key in _ENTRIES:
-        name = found.strip().rpartition(".")[2].lower().replace("-", "_")
+        name = written.strip().rpartition(".")[2].lower().replace("-", "_")
         return f"define it under ops, as in ops: {{{name}: {_ENTRIES[key]}}}; legal: {', '.join(words)}"
     if key in _ROWS:
         return f"it needs whole rows, and a chain computes each element from its own; legal: {', '.join(words)}"
-    return f"{nearest(found, words)}, or define it under ops"
+    return f"{nearest(written, words)}, or define it under ops"
 
 
 #: Keys that others have, by this language's word.
@@ -118,14 +118,14 @@ _MAPPINGS: Mapping[str, tuple[Mapping[str, Key], str]] = {
 }
 
 
-def nearest_key(found: str, legal: Iterable[str]) -> str:
+def nearest_key(given: str, legal: Iterable[str]) -> str:
     """The end of a message about an unknown key: what it is called here, or to which mapping it belongs."""
     words = list(legal)
-    word = found if found in words else _KEYS.get(spelled(found), found)
+    word = given if given in words else _KEYS.get(spelled(given), given)
     place = next((place for place, (keys, _) in _MAPPINGS.items() if word in keys), None)
     if word in words or place is None:
-        return nearest(found, words, word)
+        return nearest(given, words, word)
     keys, form = _MAPPINGS[place]
     shown = ", ".join(f"{word}: {json.dumps(example)}" for example in keys[word].examples[:1]) or f"{word}: …"
-    hint = "" if word == found else f"did you mean {word!r}? "
+    hint = "" if word == given else f"did you mean {word!r}? "
     return f"{hint}it is a key of {place}, as in {form.format(shown)}; legal: {', '.join(words)}"

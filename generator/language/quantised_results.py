@@ -86,12 +86,12 @@ RESULT_TYPES: tuple[str, ...] = (
 )
 
 
-def quantised_result(found: Quantisation) -> QuantisedResult:
+def quantised_result(quantisation: Quantisation) -> QuantisedResult:
     """How C is stored by an operation of a chain."""
-    if found.to in FORMATS:
-        format = FORMATS[found.to]
-        return QuantisedResult(format.element, format.scales[0], format.block, format.scales[0], found.to)
-    return QuantisedResult(found.to, "fp32", found.block, found.scale)
+    if quantisation.to in FORMATS:
+        format = FORMATS[quantisation.to]
+        return QuantisedResult(format.element, format.scales[0], format.block, format.scales[0], quantisation.to)
+    return QuantisedResult(quantisation.to, "fp32", quantisation.block, quantisation.scale)
 
 
 #: The blocks that a spec may choose.

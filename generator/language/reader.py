@@ -38,9 +38,9 @@ class Reader:
             more = f"there may be more mistakes; reading stops after {MOST_MISTAKES}"
             raise SpecError([*self.mistakes, Mistake(self.path, *where, more)])
 
-    def unknown(self, node: Node, what: str, told: str) -> None:
+    def unknown(self, node: Node, what: str, hint: str) -> None:
         """Record a value that is not one of the legal words, which `told` names."""
-        self.wrong(node, f"{what}: unknown value {described(node)}; {told}")
+        self.wrong(node, f"{what}: unknown value {described(node)}; {hint}")
 
     def mapping(
         self,
@@ -59,19 +59,19 @@ class Reader:
         if not isinstance(node, MappingNode):
             self.wrong(node, f"{what}: expected a mapping with the keys {', '.join(legal)}, found {described(node)}")
             return {}
-        found: dict[str, Node] = {}
+        entries: dict[str, Node] = {}
         for key_node, value in node.value:
             key = scalar(key_node) if isinstance(key_node, ScalarNode) else None
             if not isinstance(key, str) or key not in known:
                 self.wrong(key_node, f"{what}: unknown key {described(key_node)}; {nearest_key(str(key), legal)}")
-            elif key in found:
-                self.wrong(key_node, f"{what}: the key {key!r} appears twice, first on line {place(found[key]).line}")
+            elif key in entries:
+                self.wrong(key_node, f"{what}: the key {key!r} appears twice, first on line {place(entries[key]).line}")
             else:
-                found[key] = value
+                entries[key] = value
         for key in required:
-            if key not in found and not any(plain(key_node) == key for key_node, _ in node.value):
+            if key not in entries and not any(plain(key_node) == key for key_node, _ in node.value):
                 self.wrong(node, f"{what}: the key {key!r} is missing")
-        return found
+        return entries
 
     def items(self, node: Node, what: str) -> list[Node]:
         """The nodes of a list that is not empty; anything else is a mistake."""
@@ -87,16 +87,16 @@ class Reader:
     ) -> list[tuple[T, Node]]:
         """The items of a list, or the single value, each with its node; the same value twice is a mistake."""
         nodes = self.items(node, what) if isinstance(node, SequenceNode) else [node]
-        found: dict[str, tuple[T, Node]] = {}
+        unique: dict[str, tuple[T, Node]] = {}
         for item in nodes:
             value = read(item)
             if value is None:
                 continue
-            if label(value) in found:
+            if label(value) in unique:
                 self.wrong(item, f"{what}: {label(value)!r} is listed twice")
             else:
-                found[label(value)] = (value, item)
-        return list(found.values())
+                unique[label(value)] = (value, item)
+        return list(unique.values())
 
     def text(self, node: Node, what: str) -> str | None:
         """A scalar that is text."""
@@ -109,30 +109,30 @@ class Reader:
 
     def word(self, node: Node, what: str, words: Mapping[str, Word]) -> str | None:
         """One of an axis's words that has a template."""
-        found = plain(node)
-        if not isinstance(found, str) or found not in words:
-            self.unknown(node, what, nearest(str(found), words))
+        text = plain(node)
+        if not isinstance(text, str) or text not in words:
+            self.unknown(node, what, nearest(str(text), words))
             return None
-        if not words[found].available:
+        if not words[text].available:
             available = ", ".join(word for word, entry in words.items() if entry.available)
-            self.wrong(node, f"{what}: {found!r} is not available yet; available: {available}")
+            self.wrong(node, f"{what}: {text!r} is not available yet; available: {available}")
             return None
-        return found
+        return text
 
     def entries(self, node: Node, what: str) -> list[tuple[str, Node, Node]]:
         """The entries of a mapping whose keys are names: key, key node, value node; a repeated key is a mistake."""
         if not isinstance(node, MappingNode):
             self.wrong(node, f"{what}: expected a mapping of names, found {described(node)}")
             return []
-        found: dict[str, tuple[str, Node, Node]] = {}
+        entries_by_key: dict[str, tuple[str, Node, Node]] = {}
         for key_node, value in node.value:
             key = self.text(key_node, what)
-            if key in found:
-                first = place(found[key][1]).line
+            if key in entries_by_key:
+                first = place(entries_by_key[key][1]).line
                 self.wrong(key_node, f"{what}: the key {key!r} appears twice, first on line {first}")
             elif key is not None:
-                found[key] = key, key_node, value
-        return list(found.values())
+                entries_by_key[key] = key, key_node, value
+        return list(entries_by_key.values())
 
     def number(self, node: Node, what: str) -> int | float | None:
         """A number that is finite in fp32, or an infinity; a whole number is an int, however it is written."""
@@ -145,8 +145,8 @@ class Reader:
             return None
         assert isinstance(value, int | float)
         if rounded_away(node):
-            told = "is 0" if value == 0 else "is not finite"
-            self.wrong(node, f"{what}: the number {told} in fp32: {described(node)}")
+            reason = "is 0" if value == 0 else "is not finite"
+            self.wrong(node, f"{what}: the number {reason} in fp32: {described(node)}")
             return None
         if abs(value) == math.inf:
             return value

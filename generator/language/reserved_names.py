@@ -70,15 +70,15 @@ def of_kernels(path: Path) -> bool:
 @cache
 def taken() -> frozenset[str]:
     """Every word of the Python text in the templates of kernels and launchers, including builtins."""
-    found = set(_SPELLED)
+    words = set(_SPELLED)
     lexer = jinja2.Environment()
     for path in TEMPLATES.rglob("*.j2"):
         if not of_kernels(path):
             continue
         tokens = lexer.lex(path.read_text(encoding="utf-8"))
         python = " ".join(value for _, kind, value in tokens if kind == "data")
-        found.update(_WORD.findall(_UNREAD.sub("", python)))
-    return frozenset(found)
+        words.update(_WORD.findall(_UNREAD.sub("", python)))
+    return frozenset(words)
 
 
 def is_taken(name: str) -> bool:

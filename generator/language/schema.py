@@ -142,8 +142,8 @@ def _has(key: str, word: str) -> Schema:
 
 
 def _words(words: Mapping[str, Word]) -> Schema:
-    found = {word: entry.meaning for word, entry in words.items() if entry.available}
-    return {"enum": list(found), "enumDescriptions": list(found.values())}
+    meanings = {word: entry.meaning for word, entry in words.items() if entry.available}
+    return {"enum": list(meanings), "enumDescriptions": list(meanings.values())}
 
 
 def _value(axis: str) -> Schema:
@@ -152,7 +152,7 @@ def _value(axis: str) -> Schema:
 
 
 def _layout() -> Schema:
-    letters = ["".join(found) for found in itertools.product(LAYOUT_LETTERS, repeat=3)]
+    letters = ["".join(letters_of) for letters_of in itertools.product(LAYOUT_LETTERS, repeat=3)]
     words = {"enum": list(LAYOUT_LETTERS.values())}
     return {"anyOf": [{"enum": letters}, _mapping(keys.LAYOUT_KEYS, dict.fromkeys(keys.LAYOUT_KEYS, words), "abc")]}
 
@@ -235,10 +235,12 @@ def _with_parameters(strict: bool) -> Schema:
 
 def _parameters(operation: EpilogueOperation) -> Schema:
     order = {"enum": list(gated_units.ORDERS), "default": gated_units.CONCATENATED}
-    found = {name: order if operation.gated and name == gated_units.ORDER else _NUMBER for name in operation.parameters}
+    numbers = {
+        name: order if operation.gated and name == gated_units.ORDER else _NUMBER for name in operation.parameters
+    }
     # One of the bounds must be given.
     least = {"minProperties": 1} if operation.bounds else {}
-    return {"type": "object", "properties": found, **least, "additionalProperties": False}
+    return {"type": "object", "properties": numbers, **least, "additionalProperties": False}
 
 
 def _quantisation() -> Schema:

@@ -104,37 +104,38 @@ class _SpecReader(Reader):
     """One method for each key, which returns its value or records the mistake."""
 
     def spec(self, root: Node, data: bytes) -> Spec | None:
-        found = self.mapping(root, KEYS, "spec", required=REQUIRED)
+        entries = self.mapping(root, KEYS, "spec", required=REQUIRED)
         self.positions: dict[tuple[str, str], tuple[int, int]] = {}
         self.tuned_files: list[Path] = []
         self.warnings: list[Mistake] = []
-        for key, node in found.items():
+        for key, node in entries.items():
             self.positions[key, ""] = place(node)
-        own = read_operations(self, found["ops"], BUILT_IN) if "ops" in found else {}
+        own = read_operations(self, entries["ops"], BUILT_IN) if "ops" in entries else {}
         self.operations: Operations = {**BUILT_IN, **own}
-        select = self.word(found["select"], "select", SELECT) if "select" in found else DEFAULTS["select"]
+        select = self.word(entries["select"], "select", SELECT) if "select" in entries else DEFAULTS["select"]
         open_axes = OPEN_AXES if select == "fastest" else ()
         axes = {
-            axis: () if axis in open_axes and axis not in found else self.axis(axis, found.get(axis)) for axis in AXES
+            axis: () if axis in open_axes and axis not in entries else self.axis(axis, entries.get(axis))
+            for axis in AXES
         }
-        name = self.family_name(found.get("name"))
-        header = self.header(found.get("header"))
-        summary = self.summary(found["summary"]) if "summary" in found else None
-        exclude = self.exclude(found["exclude"], axes) if "exclude" in found else ()
-        tiles = self.tiles(found["tile"], axes) if "tile" in found else None
+        name = self.family_name(entries.get("name"))
+        header = self.header(entries.get("header"))
+        summary = self.summary(entries["summary"]) if "summary" in entries else None
+        exclude = self.exclude(entries["exclude"], axes) if "exclude" in entries else ()
+        tiles = self.tiles(entries["tile"], axes) if "tile" in entries else None
         scalars = {"backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
         backward, invariant, package = (
-            self.word(found[key], key, words) if key in found else DEFAULTS[key] for key, words in scalars.items()
+            self.word(entries[key], key, words) if key in entries else DEFAULTS[key] for key, words in scalars.items()
         )
-        additions = self.words(found["with"], "with", ADDITIONS) if "with" in found else ()
-        backends = self.backends(found["backends"], select, invariant) if "backends" in found else ("triton",)
-        measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
-        if select == "table" and "tuned" not in found:
-            self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
-        elif select not in (None, "table", "fastest") and "tuned" in found:
-            self.wrong(found["tuned"], f"tuned: needs 'select: table' or 'fastest', but select is {shown(select)}")
-        targets = self.targets(found["targets"]) if "targets" in found else DEFAULT_TARGETS
-        triton = self.triton(found["triton"]) if "triton" in found else SUPPORTED
+        additions = self.words(entries["with"], "with", ADDITIONS) if "with" in entries else ()
+        backends = self.backends(entries["backends"], select, invariant) if "backends" in entries else ("triton",)
+        measured, read = self.tuned(entries["tuned"]) if "tuned" in entries else ((), b"")
+        if select == "table" and "tuned" not in entries:
+            self.wrong(entries["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
+        elif select not in (None, "table", "fastest") and "tuned" in entries:
+            self.wrong(entries["tuned"], f"tuned: needs 'select: table' or 'fastest', but select is {shown(select)}")
+        targets = self.targets(entries["targets"]) if "targets" in entries else DEFAULT_TARGETS
+        triton = self.triton(entries["triton"]) if "triton" in entries else SUPPORTED
         if self.mistakes or name is None or summary is None or triton is None:
             return None
         assert select is not None and backward is not None and invariant is not None and package is not None
@@ -184,8 +185,8 @@ class _SpecReader(Reader):
         rows: dict[tuple[Tile, bool], None] = {}
         nodes = [node] if isinstance(node, MappingNode) else self.at_most(MOST_TILES, node, "tile")
         if isinstance(node, MappingNode):
-            told = "tile: [{m: 128, n: 128, k: 64, warps: 4}]"
-            self.wrong(node, f"tile: expected a list, as in {told}, found {described(node)}")
+            example = "tile: [{m: 128, n: 128, k: 64, warps: 4}]"
+            self.wrong(node, f"tile: expected a list, as in {example}, found {described(node)}")
         for item in nodes:
             row = read_tile(self, item)
             if row is not None:
@@ -209,8 +210,8 @@ class _SpecReader(Reader):
             unused = axes[axis] and not any(word_of(word) in readers for word in axes[axis])
             for key, _ in node.value:
                 if unused and key.value == name:
-                    told = f"add one that does ({', '.join(readers)}), or leave it out"
-                    self.wrong(key, f"tile.{name}: no {axis} of the spec reads it; {told}")
+                    remedy = f"add one that does ({', '.join(readers)}), or leave it out"
+                    self.wrong(key, f"tile.{name}: no {axis} of the spec reads it; {remedy}")
 
     def warn_of_sums(self, node: Node) -> None:
         """Record a warning for a size of a tile of several blocks that does not list them."""
@@ -219,10 +220,10 @@ class _SpecReader(Reader):
             size = plain(value)
             if key.value in ("m", "n") and isinstance(size, int) and size.bit_count() > 1:
                 blocks = [1 << bit for bit in range(size.bit_length() - 1, -1, -1) if size >> bit & 1]
-                told = (
+                message = (
                     f"tile.{key.value}: a sum such as {size} is read for one more version; write {key.value}: {blocks}"
                 )
-                self.warnings.append(Mistake(self.path, *place(value), told))
+                self.warnings.append(Mistake(self.path, *place(value), message))
 
     def family_name(self, node: Node | None) -> str | None:
         if node is None:
@@ -273,8 +274,8 @@ class _SpecReader(Reader):
         values = self.distinct(node, key, lambda item: self.word(item, key, words), str)
         for word, item in values:
             self.positions[key, word] = place(item)
-        found = {word for word, _ in values}
-        return tuple(word for word in words if word in found)
+        given = {word for word, _ in values}
+        return tuple(word for word in words if word in given)
 
     def backends(self, node: Node, select: str | None, invariant: str | None) -> tuple[str, ...]:
         """The words of the key `backends`."""
@@ -282,31 +283,31 @@ class _SpecReader(Reader):
             self.wrong(node, f"backends: expected a list such as [triton, aten], found {described(node)}")
             return ()
         known = len(self.mistakes)
-        found = self.words(node, "backends", BACKENDS)
-        if "triton" not in found and len(self.mistakes) == known:
+        given = self.words(node, "backends", BACKENDS)
+        if "triton" not in given and len(self.mistakes) == known:
             self.wrong(node, "backends: 'triton' is missing: the family's kernels are always there")
-        if "aten" in found and select not in (None, "table", "fastest"):
+        if "aten" in given and select not in (None, "table", "fastest"):
             self.wrong(node, f"backends: 'aten' needs 'select: table' or 'fastest', but select is {shown(select)}")
-        if "aten" in found and invariant == "rows":
+        if "aten" in given and invariant == "rows":
             self.wrong(node, "backends: 'aten' changes the bits of rows with M, which 'invariant: rows' forbids")
-        return found
+        return given
 
     def tuned(self, node: Node) -> tuple[tuple[Measured, ...], bytes]:
         """The measurements in the files of `tuned`, one or a list of them, and the files' bytes.
 
         A file that does not exist yet is a warning.
         """
-        found: list[Measured] = []
+        measurements: list[Measured] = []
         texts = b""
         for name, item in self.distinct(node, "tuned", lambda item: self.text(item, "tuned"), str):
             self.tuned_files.append(self.path.parent / name)
             self.positions["tuned", name] = place(item)
             try:
                 data = read_bytes(self.tuned_files[-1], LARGEST_TUNED)
-                found.append(replace(parse_measurements(decoded_text(self.tuned_files[-1], data)), file=name))
+                measurements.append(replace(parse_measurements(decoded_text(self.tuned_files[-1], data)), file=name))
             except FileNotFoundError:
-                told = f"tuned: {shown(name)} does not exist yet; the family is rendered without it"
-                self.warnings.append(Mistake(self.path, *self.positions["tuned", name], told))
+                message = f"tuned: {shown(name)} does not exist yet; the family is rendered without it"
+                self.warnings.append(Mistake(self.path, *self.positions["tuned", name], message))
             except (FileError, ValueError) as error:
                 reason = error
                 if isinstance(error, FileError):
@@ -315,22 +316,22 @@ class _SpecReader(Reader):
                 self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")
             else:
                 texts += b"\0" + data
-        return tuple(found), texts
+        return tuple(measurements), texts
 
     def at_most(self, most: int, node: Node, what: str) -> list[Node]:
         """The nodes of a list of at most `most` entries; a longer one is a mistake."""
-        found = self.items(node, what)
-        if len(found) > most:
-            self.wrong(found[most], f"{what}: the list has {len(found):,} entries, at most {most:,} are allowed")
+        entries = self.items(node, what)
+        if len(entries) > most:
+            self.wrong(entries[most], f"{what}: the list has {len(entries):,} entries, at most {most:,} are allowed")
             return []
-        return found
+        return entries
 
     def targets(self, node: Node) -> tuple[str, ...]:
         def read_target(item: Node) -> str | None:
-            found = plain(item)
-            if isinstance(found, str) and found in TARGETS:
-                return found
-            self.unknown(item, "targets", nearest_target(str(found)))
+            word = plain(item)
+            if isinstance(word, str) and word in TARGETS:
+                return word
+            self.unknown(item, "targets", nearest_target(str(word)))
             return None
 
         if not isinstance(node, SequenceNode):
@@ -361,17 +362,17 @@ class _SpecReader(Reader):
             return ()
         exclusions = []
         for index, item in enumerate(self.at_most(MOST_EXCLUSIONS, node, "exclude")):
-            found = self.mapping(item, EXCLUDE_KEYS, "exclude", required=("because",))
-            because = self.text(found["because"], "exclude.because") if "because" in found else ""
-            if because is not None and not because.strip() and "because" in found:
-                self.wrong(found["because"], "exclude.because: expected the reason, found none")
+            entries = self.mapping(item, EXCLUDE_KEYS, "exclude", required=("because",))
+            because = self.text(entries["because"], "exclude.because") if "because" in entries else ""
+            if because is not None and not because.strip() and "because" in entries:
+                self.wrong(entries["because"], "exclude.because: expected the reason, found none")
             if len(because or "") > LONGEST_LINE:
                 message = f"exclude.because: expected at most {LONGEST_LINE} characters, found {len(because or '')}"
-                self.wrong(found["because"], message)
-            if because and "because" in found:
-                self.printable(found["because"], "exclude.because", because)
-            partial = [(axis, self.excluded(axis, value, axes)) for axis, value in found.items() if axis != "because"]
-            if isinstance(item, MappingNode) and all(plain(key) == "because" for key, _ in item.value) and found:
+                self.wrong(entries["because"], message)
+            if because and "because" in entries:
+                self.printable(entries["because"], "exclude.because", because)
+            partial = [(axis, self.excluded(axis, value, axes)) for axis, value in entries.items() if axis != "because"]
+            if isinstance(item, MappingNode) and all(plain(key) == "because" for key, _ in item.value) and entries:
                 self.wrong(item, f"exclude: names no axis and would exclude everything; axes: {', '.join(AXES)}")
             self.positions["exclude", str(index)] = place(item)
             exclusions.append(Exclusion(tuple(partial), (because or "").strip()))

@@ -78,8 +78,8 @@ class FormulaValue:
         return _applied("abs", self)
 
     def _unknown(self) -> NoReturn:
-        told = "a traced value is neither a number nor a condition; write where(condition, x, y), and"
-        raise FormulaError(f"{told} generator.formula or torch for functions: {', '.join(FUNCTIONS)}", 1)
+        reason = "a traced value is neither a number nor a condition; write where(condition, x, y), and"
+        raise FormulaError(f"{reason} generator.formula or torch for functions: {', '.join(FUNCTIONS)}", 1)
 
     __bool__ = __float__ = __int__ = __index__ = _unknown
 
@@ -128,8 +128,8 @@ def operation(function: Callable[..., object]) -> dict[str, object]:
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         line = next((frame.lineno or line for frame in reversed(frames) if frame.filename == file), line)
-        told = str(error) if isinstance(error, FormulaError) else f"{type(error).__name__}: {error}"
-        raise CallError(f"{file}:{line}: {function.__name__}: {told}") from error
+        reason = str(error) if isinstance(error, FormulaError) else f"{type(error).__name__}: {error}"
+        raise CallError(f"{file}:{line}: {function.__name__}: {reason}") from error
     return {
         "formula": text,
         **({"operands": operands} if operands else {}),

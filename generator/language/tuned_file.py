@@ -84,7 +84,7 @@ def parse(text: str) -> Measured:
 
 
 def _measured(data: Any) -> Measured:
-    found = contents(data)
+    tables = contents(data)
     winners = tuple(
         Winner(
             entry["contract"],
@@ -93,14 +93,14 @@ def _measured(data: Any) -> Measured:
             entry["config"],
             *(None if entry.get(key) is None else float(entry[key]) for key in ("seconds", "library_seconds")),
         )
-        for entry in found["winners"]
+        for entry in tables["winners"]
     )
     fitted = tuple(
         Fitted(entry["contract"], _how(entry["kernel"]), entry["config"], tuple(entry["rates"]))
-        for entry in found["rates"]
+        for entry in tables["rates"]
     )
-    rules = {name: tuple(map(tuple, rule)) for name, rule in found.get("aten", {}).items()}
-    return Measured(found["device"], winners, fitted, float(found["error"]), float(found["regret"]), rules)
+    rules = {name: tuple(map(tuple, rule)) for name, rule in tables.get("aten", {}).items()}
+    return Measured(tables["device"], winners, fitted, float(tables["error"]), float(tables["regret"]), rules)
 
 
 def contents(data: Any) -> Any:

@@ -53,18 +53,18 @@ def type_of(text: str) -> str | None:
     return _WORDS.get(word) or own or _NAMED.get(word)
 
 
-def nearest_type(found: str, legal: Iterable[str]) -> str:
+def nearest_type(word: str, legal: Iterable[str]) -> str:
     """The end of a message about a type that is not legal: the same one by this language's name, or one misspelt.
 
     A known type gets no suggestion of another, which holds other numbers.
     """
-    words, meant = list(legal), type_of(found)
-    if meant in words or not (meant or _FOREIGN.fullmatch(spelled(found))):
-        return nearest(found, words, meant)
-    told = "that type is not available here"
+    words, meant = list(legal), type_of(word)
+    if meant in words or not (meant or _FOREIGN.fullmatch(spelled(word))):
+        return nearest(word, words, meant)
+    hint = "that type is not available here"
     if meant in ("tf32", "tf32x3") and "fp32" in words:
-        told = f"write fp32, and 'precision: {meant}'"
-    return f"{told}; legal: {', '.join(words)}"
+        hint = f"write fp32, and 'precision: {meant}'"
+    return f"{hint}; legal: {', '.join(words)}"
 
 
 def mapping_of(word: str) -> str | None:

@@ -21,16 +21,16 @@ def hint(error: yaml.MarkedYAMLError, text: str) -> str:
     if mark is None or "document" in problem:
         return ""
     line = lines[mark.line] if mark.line < len(lines) else ""
-    before, found = line[: mark.column], line[mark.column : mark.column + 1]
+    before, character = line[: mark.column], line[mark.column : mark.column + 1]
     begun = "" if error.context_mark is None else f"line {error.context_mark.line + 1}"
-    if "\t" in (found, before[:1]) or line[: len(line) - len(line.lstrip())].count("\t"):
+    if "\t" in (character, before[:1]) or line[: len(line) - len(line.lstrip())].count("\t"):
         return "separate by spaces, not by tabs" if before.strip() else "indent with spaces, not with tabs"
     if problem.startswith("mapping values are not allowed"):
         return "quote a text that has ': ' in it" if _HEAD.match(before) else f"{_COLUMNS}, and {_KEY}"
     if "end of stream" in problem and "quoted scalar" in (error.context or ""):
         return f"the quote that {begun} opens is not closed"
     if problem.startswith("expected ',' or"):
-        return _in_brackets(error, before, found, begun)
+        return _in_brackets(error, before, character, begun)
     if problem.startswith("expected <block end>"):
         return _after_value(before) or _COLUMNS
     if "could not find expected ':'" in problem:
@@ -44,18 +44,18 @@ def hint(error: yaml.MarkedYAMLError, text: str) -> str:
     return ""
 
 
-def _in_brackets(error: yaml.MarkedYAMLError, before: str, found: str, begun: str) -> str:
+def _in_brackets(error: yaml.MarkedYAMLError, before: str, character: str, begun: str) -> str:
     """What to do where a list or a mapping in brackets does not go on."""
     mark = error.problem_mark
     assert mark is not None
     opened = "[" if "sequence" in (error.context or "") else "{"
     # `min: 0 max: 6` is read as a text that has ': ' in it.
     key = re.search(r"(?:^\s+|[\w'\"\]}]\s+)([A-Za-z_]\w*)\s*$", before)
-    if found == ":" and key is not None:
+    if character == ":" and key is not None:
         return f"a comma is missing before {key[1]!r}, or quote a text that has ': ' in it"
-    if found in set("{['\"") and found:
+    if character in set("{['\"") and character:
         return "a comma is missing here"
-    if found == ":" and error.context_mark is not None and error.context_mark.line == mark.line:
+    if character == ":" and error.context_mark is not None and error.context_mark.line == mark.line:
         return "quote a text that has ': ' in it"
     return f"the {opened!r} that {begun} opens is not closed by {']' if opened == '[' else '}'!r}"
 

@@ -157,13 +157,15 @@ class Accumulation(TileFactors):
     def conversions(self) -> tuple[Conversion, ...]:
         """The tiles that a kernel converts to the type in which they are multiplied."""
         a, b = self.v.dtype.stored
-        found = [conversion(a, f"a{end}", rows) for end, rows in self.pieces] if a.converted else []
+        conversions = [conversion(a, f"a{end}", rows) for end, rows in self.pieces] if a.converted else []
         if b.converted:
             indices = [x.name for x in self.metadata] or [""] * len(self.b.tiles)
             named = zip(self.strips, indices, strict=True)
             lead = "lead" * b.fragments
-            found += [conversion(b, f"b{end}", lines, self.b.shuffle, index, lead) for (end, lines), index in named]
-        return tuple(found)
+            conversions += [
+                conversion(b, f"b{end}", lines, self.b.shuffle, index, lead) for (end, lines), index in named
+            ]
+        return tuple(conversions)
 
     @property
     def reordered(self) -> tuple[str, ...]:
@@ -191,11 +193,11 @@ class Accumulation(TileFactors):
     @property
     def scaled_elements(self) -> tuple[str, ...]:
         """The statements that multiply the elements of a step by scales of their type."""
-        found, triton = [], ELEMENTS[self.v.dtype.stored_b.multiplied].triton
+        lines, triton = [], ELEMENTS[self.v.dtype.stored_b.multiplied].triton
         for end, _ in self.strips if self.element_factors else ():
             scale = next(x for x in self.element_factors if x.end in ("", end))
-            found.append(f"b{end} = b{end} * {scale.name}.to(tl.{triton}){'[:, None]' * scale.vector}")
-        return tuple(found)
+            lines.append(f"b{end} = b{end} * {scale.name}.to(tl.{triton}){'[:, None]' * scale.vector}")
+        return tuple(lines)
 
     @property
     def adds_rows_of_a(self) -> bool:
@@ -208,20 +210,20 @@ class Accumulation(TileFactors):
         if not self.whole_factors:
             return ()
         convert = ".to(tl.float32)" if not ELEMENTS[self.acc_word].floating and not self.step_factors else ""
-        found = [
+        parts = [
             self._scaled(piece, end, f"acc{end}{piece}{convert}", self.whole_factors)
             for (piece, _), (end, _) in self._products
         ]
-        return tuple(line for lines in found for line in lines)
+        return tuple(line for lines in parts for line in lines)
 
     @property
     def _zeros_by_step(self) -> bool:
-        return any(found.zero for found in self.step_factors)
+        return any(factor.zero for factor in self.step_factors)
 
     def _add_rows_of_a(self, piece: str) -> str:
         """The statement that sums the rows of a piece of A's tile."""
-        own = (found for found in self.step_factors if found.letter == "a" and found.end in ("", piece))
-        scale = next((f" * {found.name}" for found in own), "")
+        own = (factor for factor in self.step_factors if factor.letter == "a" and factor.end in ("", piece))
+        scale = next((f" * {factor.name}" for factor in own), "")
         if self._zeros_by_step:
             return f"a_sum{piece} = tl.sum(a{piece}.to(tl.float32), 1)"
         return f"a_sum{piece} += tl.sum(a{piece}.to(tl.float32), 1){scale}"
@@ -233,10 +235,10 @@ class Accumulation(TileFactors):
 
         The product is of a piece of A and a strip of B.
         """
-        own = [found for found in factors if found.end in ("", piece if found.letter == "a" else end)]
-        scales = [found for found in own if not found.zero]
+        own = [factor for factor in factors if factor.end in ("", piece if factor.letter == "a" else end)]
+        scales = [factor for factor in own if not factor.zero]
         lines = []
-        for zero in (found for found in own if found.zero):
+        for zero in (factor for factor in own if factor.zero):
             rows = f"a_sum{piece}[None, :]" if self.exchanged else f"a_sum{piece}[:, None]"
             lines.append(f"product = {product} - {rows} * {zero.spread(exchanged=self.exchanged)}")
             product = "product"

@@ -84,8 +84,8 @@ def functions(cheaper: bool, out: str) -> Mapping[str, FormulaFunction]:
 
 def helpers(tree: ast.expr, table: Mapping[str, FormulaFunction]) -> tuple[str, ...]:
     """The macros of templates/math.j2 that `tree` needs where functions are those of `table`, in alphabetical order."""
-    found = {table[name].helper if name in table else "power" for name in formula.called(tree)}
-    return tuple(sorted({helper for name in found if name for helper in (name, _CALLED.get(name)) if helper}))
+    called = {table[name].helper if name in table else "power" for name in formula.called(tree)}
+    return tuple(sorted({helper for name in called if name for helper in (name, _CALLED.get(name)) if helper}))
 
 
 def applies(v: Variant) -> bool:
@@ -100,22 +100,22 @@ def _called(step: Step) -> list[str]:
 
 def told(v: Variant) -> str:
     """What the forms that a kernel computes in are off by, in words; nothing where they are exact."""
-    out, math, found = v.dtype.out, math_of(v), dict[str, str]()
+    out, math, fast = v.dtype.out, math_of(v), dict[str, str]()
     for step in v.epilogue.steps:
         if not takes(step, math):
             continue
         if _built_in(step, ERRORS):
-            found[step.operation] = step.operation
+            fast[step.operation] = step.operation
         else:
-            found |= {f"the {name} of {step.operation}": name for name in _called(step)}
-    if not found:
+            fast |= {f"the {name} of {step.operation}": name for name in _called(step)}
+    if not fast:
         return ""
     # A unit of a narrower type is larger than one of bf16.
     unit = out if out in ERRORS["tanh"] else "bf16"
-    take = "uses a fast form" if len(found) == 1 else "use fast forms"
-    interpreted, bounds = (_joined([ERRORS[name][unit][i] for name in found.values()]) for i in (0, 1))
+    take = "uses a fast form" if len(fast) == 1 else "use fast forms"
+    interpreted, bounds = (_joined([ERRORS[name][unit][i] for name in fast.values()]) for i in (0, 1))
     # A sentence begins with it, and an operation's name stays as it is.
-    text = re.sub(r"^the ", "The ", " and ".join(found))
+    text = re.sub(r"^the ", "The ", " and ".join(fast))
     text = f" {text} {take}, whose error over all fp16 and bf16 inputs is at most {interpreted} ulp of {unit}"
     text += f" in Triton's interpreter, and at most {bounds} with a GPU's approximate instructions"
     return text + ("; results nearer to 0 than 2**-118 may become 0." if unit != "fp16" else ".")

@@ -107,16 +107,16 @@ class CallTable:
     def fitting(self) -> list[tuple[str, ...]]:
         """What a configuration needs of the sizes: a function, and its arguments."""
         sizes = dict(zip("MNK", self.call.sizes[-3:]))
-        found: list[tuple[str, ...]] = []
-        found += [("multiple", sizes[d], f"BLOCK_{d}", f'"{sizes[d]}: BLOCK_{d} needs"') for d in self.divided]
+        conditions: list[tuple[str, ...]] = []
+        conditions += [("multiple", sizes[d], f"BLOCK_{d}", f'"{sizes[d]}: BLOCK_{d} needs"') for d in self.divided]
         v, band = self.kernel.v, SWIZZLE[self.kernel.v.swizzle].band
         if band and any(tile.group > widest_band(v, tile) for tile in self.kernel.kernel.tiles):
             along = "N" if band == "GROUP_M" else "M"
-            told = '"the tiles of a band, which have numbers of 32 bits, are"'
-            found.append(("at_most", f"{band} * cdiv({sizes[along]}, BLOCK_{along})", "2**31 - 1", told))
+            subject = '"the tiles of a band, which have numbers of 32 bits, are"'
+            conditions.append(("at_most", f"{band} * cdiv({sizes[along]}, BLOCK_{along})", "2**31 - 1", subject))
         if not self.kernel.schedule.looped:
-            found.append(("at_most", sizes["K"], "BLOCK_K", f'"{sizes["K"]}: one load of BLOCK_K holds"'))
-        return found
+            conditions.append(("at_most", sizes["K"], "BLOCK_K", f'"{sizes["K"]}: one load of BLOCK_K holds"'))
+        return conditions
 
     def _conditions(self, name: str, conditions: list[str]) -> list[str]:
         """The keyword argument that is the first of the reasons, if there are any."""
@@ -191,15 +191,15 @@ class CallTable:
     def _constants_of(self, k: View) -> tuple[tuple[str, str], ...]:
         """What the launch of a kernel tells the compiler, by name."""
         # Few different numbers, since a kernel is compiled for each.
-        found = [("GROUPS", "next_power(G, 32)")] if k.problem.divided else []
-        found += [self._index] if k.pointed else []
-        found += [(operand.flag, f"on_device({operand.name})") for operand in k.scalars]
+        constants = [("GROUPS", "next_power(G, 32)")] if k.problem.divided else []
+        constants += [self._index] if k.pointed else []
+        constants += [(operand.flag, f"on_device({operand.name})") for operand in k.scalars]
         if k.approximates:
-            found.append(("APPROX", "approximate(a)"))
+            constants.append(("APPROX", "approximate(a)"))
         if k.v.rounds_between and k.stage != "parts":
             # A compiler that sees two operations of 16 bits makes one of them, which rounds once.
-            found.append(("enable_fp_fusion", "False"))
-        return tuple(found)
+            constants.append(("enable_fp_fusion", "False"))
+        return tuple(constants)
 
     @property
     def reductions(self) -> tuple[OutputView, ...]:
@@ -224,28 +224,28 @@ class CallTable:
     @property
     def memory(self) -> list[tuple[str, ...]]:
         """What is allocated for a call beside its results: a class, and its arguments."""
-        k, found = self.kernel, list[tuple[str, ...]]()
+        k, memory = self.kernel, list[tuple[str, ...]]()
         sums = f"torch.{ELEMENTS[k.v.dtype.sum].torch}"
         if k.decoding is not None:
             d = k.decoding
             unit = "1" if d.dense.layout == "row" else "0"
             made = f'"{d.dense.name}"', f'"K {_word(d.columns)}"', d.torch_dtype
-            found.append(("Memory", *made, f"unit={unit}", f"pitch={d.pitch}"))
+            memory.append(("Memory", *made, f"unit={unit}", f"pitch={d.pitch}"))
         if k.schedule.joins:
             rows, columns = self.call.sizes[-3], self.call.named(k.partial.columns)
-            found.append(("Memory", '"sums"', f'"SPLIT {rows} {_word(columns)}"', sums))
+            memory.append(("Memory", '"sums"', f'"SPLIT {rows} {_word(columns)}"', sums))
         for output in self.reductions:
             front = "B " if output.matrix.batched else ""
             rows, columns = (str(STRIP), k.width_of_sums) if k.schedule.joins else ("BLOCK_M", "BLOCK_N")
             side = columns if output.across == "N" else rows
             tiles = f"{front}cdiv({output.across},{side}) {output.shape}"
-            found.append(("Memory", f'"{output.matrix.variable}"', f'"{tiles}"', "torch.float32"))
+            memory.append(("Memory", f'"{output.matrix.variable}"', f'"{tiles}"', "torch.float32"))
         if self.workspace:
             count = 4 if self.call.gated else 2
             tiles = '"cdiv(M,BLOCK_M)*cdiv(N,BLOCK_N)"'
-            found.append(("Workspace", '"work"', f'"{count}*PROGRAMS*BLOCK_M*BLOCK_N"', sums))
-            found.append(("Workspace", '"counters"', tiles, "torch.int32", "cleared=True"))
-        return found
+            memory.append(("Workspace", '"work"', f'"{count}*PROGRAMS*BLOCK_M*BLOCK_N"', sums))
+            memory.append(("Workspace", '"counters"', tiles, "torch.int32", "cleared=True"))
+        return memory
 
     @property
     def program(self) -> tuple[str, str]:
@@ -272,47 +272,51 @@ class CallTable:
         """The dimensions that must be multiples of the tile."""
         k = self.kernel
         kinds = (("M", k.edges.bound.m), ("N", k.edges.bound.n), ("K", k.edges.bound.k))
-        found = tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else ()
+        sizes = tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else ()
         # Of a symmetric result M is N, and BLOCK_N a multiple of BLOCK_M.
-        return tuple(d for d in found if not (d == "M" and self.call.square and "N" in found))
+        return tuple(d for d in sizes if not (d == "M" and self.call.square and "N" in sizes))
 
     @property
     def limits(self) -> list[tuple[str, ...]]:
         """The conditions on a call that its contract does not have: a function, and its arguments."""
         k = self.kernel
         sizes, front = dict(zip("MNK", self.call.sizes[-3:])), "".join(f"{x} * " for x in self.call.products.front)
-        found: list[tuple[str, ...]] = []
+        conditions: list[tuple[str, ...]] = []
         if k.v.loading.blocks:
-            found.append(("older", "(3, 9)", '"block pointers"'))
+            conditions.append(("older", "(3, 9)", '"block pointers"'))
         if k.descriptors:
-            found.append(("capability", "a", '"descriptors need an NVIDIA GPU from sm90 on"', "least=(9, 0)"))
+            conditions.append(("capability", "a", '"descriptors need an NVIDIA GPU from sm90 on"', "least=(9, 0)"))
         packed = packed_from_sm90(k.kernel.variant)
         if packed is not None:
-            found.append(("capability", "a", f'"{packed}: take the exchanged one"', "least=(9, 0)", "inverted=True"))
+            conditions.append(
+                ("capability", "a", f'"{packed}: take the exchanged one"', "least=(9, 0)", "inverted=True")
+            )
         if k.v.dtype.native:
             able = scaling_targets(k.v)
             majors = "".join(f"{TARGETS[target].capability // 10}, " for target in able)
             majors = majors.rstrip() if len(able) == 1 else majors.rstrip(", ")
-            found.append(("capability", "a", f'"a scaled product needs {" or ".join(able)}"', f"majors=({majors})"))
+            conditions.append(
+                ("capability", "a", f'"a scaled product needs {" or ".join(able)}"', f"majors=({majors})")
+            )
         if k.descriptors and self.call.rows is not None:
-            found.append(("absent", "rows", '"descriptors copy neighbouring rows of a, and rows names others"'))
+            conditions.append(("absent", "rows", '"descriptors copy neighbouring rows of a, and rows names others"'))
         if k.described:
             size = sizes["N" if k.c.layout == "row" else "M"]
-            found.append(("multiple", size, str(128 // ELEMENTS[k.v.out].bits), f'"{size}: a descriptor writes"'))
+            conditions.append(("multiple", size, str(128 // ELEMENTS[k.v.out].bits), f'"{size}: a descriptor writes"'))
         if k.read_step:
-            found.append(("multiple", "N", str(k.read_step), '"N: a descriptor reads the second half of b at"'))
+            conditions.append(("multiple", "N", str(k.read_step), '"N: a descriptor reads the second half of b at"'))
         if k.kernel.variant.dtype.fragments:
             together = str(k.kernel.variant.dtype.together)
-            found.append(("multiple", "K", together, '"K: b in fragments has"'))
+            conditions.append(("multiple", "K", together, '"K: b in fragments has"'))
         if k.decoding is not None:
-            found.append(("at_most", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
+            conditions.append(("at_most", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
         if not k.schedule.repeatable:
-            found.append(("unrepeatable", f'"{k.v.schedule}"'))
+            conditions.append(("unrepeatable", f'"{k.v.schedule}"'))
         if not k.tiled:
-            found.append(("at_most", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
+            conditions.append(("at_most", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
         if front:
-            found.append(("at_most", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
-        return found
+            conditions.append(("at_most", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
+        return conditions
 
     @property
     def needs(self) -> list[str]:
@@ -323,8 +327,8 @@ class CallTable:
     def undescribed(self) -> list[str]:
         """What descriptors need of the tensors of a call; those that are allocated for it suit always."""
         values = dict.fromkeys(slot.value for launch in self.launches for slot in launch.slots)
-        found = (DESCRIBED.match(value) for value in values)
-        named = dict.fromkeys((x[1], ", turned=True" * ("turned" in x[2])) for x in found if x is not None)
+        matches = (DESCRIBED.match(value) for value in values)
+        named = dict.fromkeys((x[1], ", turned=True" * ("turned" in x[2])) for x in matches if x is not None)
         made = {"decoded", "sums"}
         return [f'undescribed("{name}", {name}{turned})' for name, turned in named if name not in made]
 

@@ -68,35 +68,35 @@ class Decoding:
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
         """The scales and zero points of a block."""
-        found = [matrix for matrix in self.stored if matrix.name != self.storage.index]
-        return tuple(factor(matrix, self.storage, _STRIP, (self.tile,)) for matrix in found)
+        matrices = [matrix for matrix in self.stored if matrix.name != self.storage.index]
+        return tuple(factor(matrix, self.storage, _STRIP, (self.tile,)) for matrix in matrices)
 
     @property
     def positions(self) -> tuple[Metadata, ...]:
         """Where the elements of a block that are stored are along K."""
-        found = [matrix for matrix in self.stored if matrix.name == self.storage.index]
-        return tuple(metadata(matrix, self.storage, _STRIP, "always") for matrix in found)
+        matrices = [matrix for matrix in self.stored if matrix.name == self.storage.index]
+        return tuple(metadata(matrix, self.storage, _STRIP, "always") for matrix in matrices)
 
     @property
     def conversion(self) -> Conversion | None:
         """The block, which is converted; None where only the order of B's elements changes."""
         if not self.storage.converted:
             return None
-        index = next((found.name for found in self.positions), "")
+        index = next((each.name for each in self.positions), "")
         return conversion(self.storage, self.b.name, "BLOCK_N", None, index)
 
     @property
     def value(self) -> str:
         """The expression for the block's values, which are rounded once."""
-        zeros = [found for found in self.factors if found.zero]
-        scales = [found for found in self.factors if not found.zero]
+        zeros = [text for text in self.factors if text.zero]
+        scales = [text for text in self.factors if not text.zero]
         if not scales:
             # Elements without scales are numbers of the type already.
             return self.b.name
-        found = f"{self.b.name}.to(tl.float32)"
+        text = f"{self.b.name}.to(tl.float32)"
         for zero in zeros:
-            found = f"({found} - {zero.spread(exchanged=True)})"
-        return f"({found} * {product_of(scales, exchanged=True)}).to(tl.{ELEMENTS[self.storage.multiplied].triton})"
+            text = f"({text} - {zero.spread(exchanged=True)})"
+        return f"({text} * {product_of(scales, exchanged=True)}).to(tl.{ELEMENTS[self.storage.multiplied].triton})"
 
     @property
     def pointed(self) -> tuple[Matrix, ...]:

@@ -13,30 +13,30 @@ from generator.lowering.view import View
 
 def stored(v: Variant) -> str:
     """What the elements of stored operands stand for; nothing where operands are stored as they are multiplied."""
-    found = [text for storage in v.dtype.stored if (text := _stored(storage))]
+    sentences = [text for storage in v.dtype.stored if (text := _stored(storage))]
     if v.traits.decodes:
         dense = v.dtype.stored_b.multiplied
         makes = "decodes B into memory" if v.dtype.stored_b.converted else "copies B row-major"
-        found.append(f"A first kernel {makes}, with at most {MOST_DECODED >> 20} MiB for it.")
+        sentences.append(f"A first kernel {makes}, with at most {MOST_DECODED >> 20} MiB for it.")
         if v.dtype.scaled:
-            found.append(f"It computes each value in fp32 and rounds it once, to {dense}.")
+            sentences.append(f"It computes each value in fp32 and rounds it once, to {dense}.")
     elif v.dtype.zeros:
-        found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
+        sentences.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
     if v.dtype.stored_b.scaled_alone and not v.traits.decodes:
         to = v.dtype.stored_b.multiplied
-        found.append(f"A scale is rounded to {to}, and then its product with an element.")
+        sentences.append(f"A scale is rounded to {to}, and then its product with an element.")
     elif v.dtype.scaled and not v.traits.decodes and not v.dtype.native:
-        found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
+        sentences.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     if scaled and scaled[0].bytewise:
         scale = ELEMENTS[scaled[0].scale_types[0]]
-        found.append(scale.scale)
+        sentences.append(scale.scale)
         if v.dtype.native and scale.signed:
-            found.append("They have no sign: one below zero counts as NaN.")
+            sentences.append("They have no sign: one below zero counts as NaN.")
     elif scaled:
         types = " or ".join(element_of(word).torch for word in SCALE_TYPES).replace(" or ", ", ", len(SCALE_TYPES) - 2)
-        found.append(f"Scales are {types}{f', zero points one of these or {CONTAINER}' if v.dtype.zeros else ''}.")
-    text = " ".join(found)
+        sentences.append(f"Scales are {types}{f', zero points one of these or {CONTAINER}' if v.dtype.zeros else ''}.")
+    text = " ".join(sentences)
     return text[:1].lower() + text[1:]
 
 
@@ -118,32 +118,32 @@ def rounding(k: View) -> str:
 def quantising(k: View) -> str:
     """How the value after the epilogue becomes one of a narrow type."""
     out = k.v.dtype.out
-    found = QUANTISED[out]
-    text = f" The result is saturated to [{found.least}, {found.most}]"
+    limits = QUANTISED[out]
+    text = f" The result is saturated to [{limits.least}, {limits.most}]"
     if k.saturates:
         return f"{text} at the store."
-    return f"{text}, including infinities, and rounded once, to nearest even, to {out} at the store; {found.nan}."
+    return f"{text}, including infinities, and rounded once, to nearest even, to {out} at the store; {limits.nan}."
 
 
 def quantised(v: Variant) -> str:
     """How C is stored under scales of its own; nothing where it has none."""
-    found = v.quantised
-    if found is None:
+    q = v.quantised
+    if q is None:
         return ""
-    word, scale = found.format or found.kind, ELEMENTS[found.scale]
-    text = f"C is stored as {word}: a value is an element of the result times out_scale, of which {found.block} columns"
-    text += f" of a row have one. A block's largest magnitude becomes {found.element.most:g}"
-    if found.rule == "pow2":
+    word, scale = q.format or q.kind, ELEMENTS[q.scale]
+    text = f"C is stored as {word}: a value is an element of the result times out_scale, of which {q.block} columns"
+    text += f" of a row have one. A block's largest magnitude becomes {q.element.most:g}"
+    if q.rule == "pow2":
         text += ", or less where the scale is rounded up to a power of two"
     elif scale.powers:
-        text += f", or less, or is rounded down from at most {found.limit:g}, since the scale is a power of two"
-    elif found.format:
-        text += f", or is rounded down from at most {found.limit:g}, since the scale is rounded to {found.scale}"
+        text += f", or less, or is rounded down from at most {q.limit:g}, since the scale is a power of two"
+    elif q.format:
+        text += f", or is rounded down from at most {q.limit:g}, since the scale is rounded to {q.scale}"
     text += ". Quotients are rounded once, to nearest even. A block of zeros has a scale above 0, and one with a NaN a"
     text += " scale of NaN"
-    if found.format and not scale.powers:
-        text += f", as has one above {scale.most * found.limit:g}"
-    text += f"; {found.element.nan}." if not found.element.nan.startswith("NaN stays") else "."
-    if found.packed > 1:
+    if q.format and not scale.powers:
+        text += f", as has one above {scale.most * q.limit:g}"
+    text += f"; {q.element.nan}." if not q.element.nan.startswith("NaN stays") else "."
+    if q.packed > 1:
         text += " Byte i of a row has column 2i in its low four bits and 2i + 1 in its high ones."
     return f"{text} {scale.scale}" if scale.powers else text

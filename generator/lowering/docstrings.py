@@ -204,11 +204,11 @@ def halves(v: Variant) -> str:
     gate = v.epilogue.gate
     if gate is None:
         return ""
-    told = TOLD[gate.order]
+    halves_text = TOLD[gate.order]
     before = " before it" if v.epilogue.steps[0] is not gate else ""
     return (
-        f"{gate.operation} computes {ast.unparse(gate.tree)} from the 2N columns{before}: gate is {told[GATE]}, "
-        f"x is {told[X]}. Both products are computed in one pass over A."
+        f"{gate.operation} computes {ast.unparse(gate.tree)} from the 2N columns{before}: gate is {halves_text[GATE]}, "
+        f"x is {halves_text[X]}. Both products are computed in one pass over A."
     )
 
 

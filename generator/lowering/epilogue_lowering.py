@@ -45,25 +45,25 @@ def step_views(
     The matrices among the operands share the layout of `c`, and lie as it does for the `products` of a call. `math` is
     what `fast.math_of` says.
     """
-    kind = dtype.sum
+    sum_type = dtype.sum
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps: list[StepView] = []
     depth = SCHEDULE[schedule].indent
     exact = dtype.whole and epilogue.exact
-    whole = not ELEMENTS[kind].floating and all(step.keeps_integers(exact=exact) for step in epilogue.steps)
+    whole = not ELEMENTS[sum_type].floating and all(step.keeps_integers(exact=exact) for step in epilogue.steps)
     for step in epilogue.steps:
         if isinstance(step.meaning, Quantisation):
             # It is no step of the chain's arithmetic, but how the kernel stores what the chain has computed.
-            return tuple(steps), kind, stored(values[X], kind, "fp32", whole=False)
+            return tuple(steps), sum_type, stored(values[X], sum_type, "fp32", whole=False)
         if step.output is not None:
             places = PLACES[epilogue.order or CONCATENATED] if step.output.gated else {X: "{}"}
             for half, place in places.items():
-                output = output_view(step.output, c, values[half], kind, dtype.out, whole=whole, place=place)
+                output = output_view(step.output, c, values[half], sum_type, dtype.out, whole=whole, place=place)
                 steps.append(StepView((), (), (), depth, output))
             continue
-        stays = not ELEMENTS[kind].floating and step.keeps_integers(exact=exact)
-        if not stays and kind != "fp32":
-            values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
+        stays = not ELEMENTS[sum_type].floating and step.keeps_integers(exact=exact)
+        if not stays and sum_type != "fp32":
+            values, sum_type = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
         functions = approximate_math.functions(approximate_math.takes(step, math), dtype.out)
         helpers = approximate_math.helpers(step.tree, functions)
@@ -83,7 +83,7 @@ def step_views(
             loaded = tuple(_part(o, place) for o in operands if half == GATE or o.shape == HALVES)
             steps.append(StepView(loaded, lines, helpers, depth))
         values = {GATE: GATE, X: X}
-    return tuple(steps), kind, stored(values[X], kind, dtype.out, whole=whole)
+    return tuple(steps), sum_type, stored(values[X], sum_type, dtype.out, whole=whole)
 
 
 def _broadcast(operand: EpilogueOperand, schedule: str) -> str:

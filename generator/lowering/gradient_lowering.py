@@ -88,20 +88,22 @@ class GradientView(GradientTensors):
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The statements: the steps backwards, from the gradient of the result to that of the sum."""
-        found = [self._statements((self.incoming("grad_out", MATRIX, loaded=_GRADIENT),), ())]
+        stages = [self._statements((self.incoming("grad_out", MATRIX, loaded=_GRADIENT),), ())]
         for at, step in reversed(list(enumerate(self.steps))):
             output = step.step.output
             if output is not None:
                 if output.name not in self.gradient.constant:
-                    found.append(self._added(output.name, output.shape, gated=output.gated))
+                    stages.append(self._added(output.name, output.shape, gated=output.gated))
                 continue
             halves = self._values(at)
-            found += [self._made(operand, step, tree, halves) for operand, tree in step.operands.values()]
-            found.append(self._statements((), tuple(line for values in halves for line in self._chained(step, values))))
+            stages += [self._made(operand, step, tree, halves) for operand, tree in step.operands.values()]
+            stages.append(
+                self._statements((), tuple(line for values in halves for line in self._chained(step, values)))
+            )
         sums = (
             self._stored(self.outgoing_sum(place), MATRIX, running) for running, place in self._running(self.call.gated)
         )
-        return (*(each for each in found if each.steps), Stage(tuple(sums), _edges("in_m"), "d_sum_ptr"))
+        return (*(each for each in stages if each.steps), Stage(tuple(sums), _edges("in_m"), "d_sum_ptr"))
 
     @cached_property
     def forward(self) -> Stage:
@@ -192,11 +194,11 @@ class GradientView(GradientTensors):
 
     def _names(self, step: StepGradient, values: _Values) -> Mapping[str, str]:
         """The names in a step's formulas, as the kernel has them."""
-        found = {**values.before, _GRADIENT: values.running}
+        names = {**values.before, _GRADIENT: values.running}
         for local, (operand, _) in step.operands.items():
             name = f"{operand.name}_{values.half or 'up'}" if operand.shape == HALVES else operand.name
-            found[local] = name if self.of_groups(operand) else broadcast(name, operand.shape)
-        return found
+            names[local] = name if self.of_groups(operand) else broadcast(name, operand.shape)
+        return names
 
     def _values(self, at: int) -> tuple[_Values, ...]:
         """The values of step `at`; of one in front of a gate, those of both halves."""

@@ -164,30 +164,30 @@ class GradientTensors:
     @property
     def _read(self) -> list[str]:
         """The operands of the call: the gradient of the result gives the sizes, and the others may be left out."""
-        found = []
+        lines = []
         for x, shape in self.results:
             absent = [f'absent="{x.extents[0]}"'] * (x is not self.call.out)
             kind = "Operand" if shape in (MATRIX, BOTH) else "Contiguous"
-            found.append(bracketed(f"{kind}(", [f'"grad_{x.name}"', f'"{x.words}"', *absent], ")", 8))
+            lines.append(bracketed(f"{kind}(", [f'"grad_{x.name}"', f'"{x.words}"', *absent], ")", 8))
         ends = [self.call.offsets] if self.call.offsets else []
         read = [*ends, *[self.sum] * self.reads_sum, *self.call.operands]
         # Matrices are read through both strides.
-        return found + [argument(replace(x, layout=x.layout and "strided")) for x in read]
+        return lines + [argument(replace(x, layout=x.layout and "strided")) for x in read]
 
     @property
     def _slots(self) -> tuple[Slot, ...]:
         """The kernel's parameters that are no constants, in order."""
-        found = [x.slot for x in self.tensors]
+        slots = [x.slot for x in self.tensors]
         if self.grouped:
-            found.append(Slot("group_ptr", "group") if self.by_group else Slot("offsets_ptr", "offsets"))
-        found += [
+            slots.append(Slot("group_ptr", "group") if self.by_group else Slot("offsets_ptr", "offsets"))
+        slots += [
             Slot("M", self.call.out.extents[-2]),
             Slot("N", self.call.named("N")),
             *[Slot("G", "G")] * self.grouped,
         ]
         # Gradients that are not needed, and those of outputs that are not used, are None.
         strides = (Slot(x.parameter, _STRIDE.sub(r"stride(\1, \2)", x.value)) for x in stride_slots(self.tensors))
-        return (*found, *strides)
+        return (*slots, *strides)
 
     @property
     def _constants(self) -> tuple[tuple[str, str], ...]:

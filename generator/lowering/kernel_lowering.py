@@ -35,10 +35,10 @@ def view(kernel: Kernel) -> View:
     A kernel that differs from an earlier one in the order of tiles alone has the view of that one but for the order.
     """
     key = tuple(word for axis, word in kernel.variant.words.items() if axis != "swizzle")
-    found = _views.get(key)
+    cached = _views.get(key)
     # A view of two kernels has views of each.
-    if found is not None and not kernel.variant.traits.twice and _is_alike(found.kernel, kernel):
-        return found.ordered(kernel)
+    if cached is not None and not kernel.variant.traits.twice and _is_alike(cached.kernel, kernel):
+        return cached.ordered(kernel)
     while len(_views) >= _MOST:
         del _views[next(iter(_views))]
     _views[key] = _lowered(kernel)
@@ -71,7 +71,7 @@ def _lowered(kernel: Kernel) -> View:
         dense = Matrix(DENSE, DENSE, "K", "N", v.layout.b, order=v.epilogue.order, flipped=True, line="offs_k")
         decoding = Decoding(kernel.variant, replace(b, order=None, flipped=True), stored, dense)
         b, stored = replace(dense, name="b", line="offs_m"), ()
-    steps, kind, result = step_views(v.chain, v.dtype, c, products, v.schedule, approximate_math.math_of(v))
+    steps, sum_type, result = step_views(v.chain, v.dtype, c, products, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     # Scales are read as a vector of the epilogue is.
@@ -111,7 +111,7 @@ def _lowered(kernel: Kernel) -> View:
         edges=edges_of(*words, " ".join((*shapes, *scales)), reduced),
         columns_of_chain=edges_of(*words, " ".join(shapes), reduced).needs_n,
         steps=steps,
-        kind=kind,
+        kind=sum_type,
         result=result,
         decoding=decoding,
         quantisation=quantisation,

@@ -210,9 +210,9 @@ class Matrix(Read):
     def base(self) -> str:
         """The kernel's pointer to the first element of its matrix."""
         first_row = "" if self.gathered else "first_c" if self.scattered else self.first_row
-        found = [(self.number, self.batch_stride), (first_row, self.row_stride)]
-        found.append((self.first_column, self.column_stride))
-        moved = (f" + {first}{f' * {stride}' if stride else ''}" for first, stride in found if first)
+        terms = [(self.number, self.batch_stride), (first_row, self.row_stride)]
+        terms.append((self.first_column, self.column_stride))
+        moved = (f" + {first}{f' * {stride}' if stride else ''}" for first, stride in terms if first)
         return "".join((f"{self.name}_ptr", *moved))
 
     @property
@@ -279,8 +279,8 @@ class Vector(Read):
     @property
     def base(self) -> str:
         """The kernel's pointer to the first element of the program's product."""
-        found = [f"{self.name}_ptr", *(f"{self.product} * {name}" for name, _ in self.strides)]
-        return " + ".join((*found, self.first) if self.first else found)
+        terms = [f"{self.name}_ptr", *(f"{self.product} * {name}" for name, _ in self.strides)]
+        return " + ".join((*terms, self.first) if self.first else terms)
 
     @property
     def variable(self) -> str:

@@ -44,7 +44,7 @@ class OutputView:
 
 
 def output_view(
-    output: Output, like: Matrix, x: str, kind: str, out: str, *, whole: bool, place: str = "{}"
+    output: Output, like: Matrix, x: str, sum_type: str, out: str, *, whole: bool, place: str = "{}"
 ) -> OutputView:
     """An output of a kernel whose C is `like` C of type `out`, where the running value is `x` of type `kind`.
 
@@ -54,26 +54,26 @@ def output_view(
     if writer.shape == MATRIX:
         # Outputs beside C stay by the rows of the product.
         matrix = replace(like, name=output.name, variable=output.name, place=place, scattered=False, line="offs_m")
-        return OutputView(output.name, output.shape, writer.reduction, matrix, stored(x, kind, out, whole=whole))
+        return OutputView(output.name, output.shape, writer.reduction, matrix, stored(x, sum_type, out, whole=whole))
     # Of a single element a tile writes what it has of each column.
     shape = COLUMNS if writer.shape == ELEMENT else writer.shape
     parts = Matrix(output.name, f"{output.name}_parts", "tiles", shape, "row", like.number)
-    value = stored(x, kind, REDUCED, whole=whole)
+    value = stored(x, sum_type, REDUCED, whole=whole)
     return OutputView(output.name, shape, writer.reduction, parts, value, shape != writer.shape)
 
 
-def stored(x: str, kind: str, out: str, *, whole: bool) -> str:
+def stored(x: str, sum_type: str, out: str, *, whole: bool) -> str:
     """The running value `x` of type `kind` as an expression of type `out`.
 
     `whole` where the value is an int32 to the end of the chain, so that the kernel saturates one.
     """
-    if kind == out:
+    if sum_type == out:
         return x
     if out in QUANTISED:
-        taken = kind == "fp32" or (whole and ELEMENTS[out].saturates)
+        taken = sum_type == "fp32" or (whole and ELEMENTS[out].saturates)
         return f"_to_{out}({x}{'' if taken else '.to(tl.float32)'})"
     # Triton's interpreter cannot convert integers to bf16 in one step.
-    first = ".to(tl.float32)" if not ELEMENTS[kind].floating and out != "fp32" else ""
+    first = ".to(tl.float32)" if not ELEMENTS[sum_type].floating and out != "fp32" else ""
     return f"{x}{first}.to(tl.{ELEMENTS[out].triton})"
 
 

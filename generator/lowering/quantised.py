@@ -79,7 +79,7 @@ class QuantisedView:
         return f"# Quantise to {word}: {columns} share a scale, by their largest magnitude."
 
 
-def quantised_view(found: QuantisedResult, value: str, call: ContractCall, like: Matrix) -> QuantisedView:
+def quantised_view(quantisation: QuantisedResult, value: str, call: ContractCall, like: Matrix) -> QuantisedView:
     """The view of a kernel whose C is `like`, where the running value behind the chain is `value`."""
     assert call.out_scale is not None
     lies = like.number, like.first_row, like.first_column
@@ -91,8 +91,8 @@ def quantised_view(found: QuantisedResult, value: str, call: ContractCall, like:
         "blocks",
         "row",
         *lies,
-        bytes=found.bytewise,
+        bytes=quantisation.bytewise,
         scattered=like.scattered,
         line=like.line,
     )
-    return QuantisedView(found, value, scales)
+    return QuantisedView(quantisation, value, scales)

@@ -72,14 +72,14 @@ _OWN = {*_HELPERS, "True", "False", "None", "torch", "lambda"}
 
 def _split(text: str) -> list[str]:
     """The items that commas divide, but for commas in brackets and strings."""
-    found, depth, start, quoted = [], 0, 0, False
+    parts, depth, start, quoted = [], 0, 0, False
     for at, letter in enumerate(text):
         quoted ^= letter == '"'
         depth += 0 if quoted else (letter in "([{") - (letter in ")]}")
         if letter == "," and not depth and not quoted:
-            found.append(text[start:at].strip())
+            parts.append(text[start:at].strip())
             start = at + 1
-    return [*found, text[start:].strip()]
+    return [*parts, text[start:].strip()]
 
 
 def bracketed_call(entry: str, depth: int) -> str:
@@ -107,12 +107,12 @@ def argument(x: Argument, *more: str, kind: str = "Operand") -> str:
 def imports(text: str) -> tuple[str, ...]:
     """The imports of what source uses of the family's library."""
     used = set(_NAME.findall(_STRING.sub("", text)))
-    found = []
+    lines = []
     for module, names in EXPORTS.items():
         listed = [name for name in names if name in used]
         if listed:
-            found.append(import_of(f"._runtime.{module}", listed))
-    return tuple(found)
+            lines.append(import_of(f"._runtime.{module}", listed))
+    return tuple(lines)
 
 
 def called(head: str, items: Sequence[str], tail: str) -> str:

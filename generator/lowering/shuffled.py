@@ -74,5 +74,5 @@ def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
     # A word has 32 bits, one of positions a bit for each element; they are read as shorter words in shorter steps.
     depths = [tile.k for tile in tiles]
     pairs = min(32 // 2, min(depths) // 8) if b.sparse else 32 // b.bits // 2
-    found = Shuffle(words=4, pairs=pairs, wide=wide)
-    return found if all(depth % found.group == 0 for depth in depths) else None
+    shuffle = Shuffle(words=4, pairs=pairs, wide=wide)
+    return shuffle if all(depth % shuffle.group == 0 for depth in depths) else None

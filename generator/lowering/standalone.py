@@ -178,8 +178,8 @@ class Standalone:
     @property
     def descriptors(self) -> tuple[tuple[str, str], ...]:
         """The parameters that are descriptors, each with its block, for an autotuner that changes it."""
-        found = ((name, DESCRIBED.match(value)) for name, value in self.table.launches[0].passed)
-        blocks = ((name, x[2].removesuffix(", turned=True")[2:]) for name, x in found if x is not None)
+        matches = ((name, DESCRIBED.match(value)) for name, value in self.table.launches[0].passed)
+        blocks = ((name, x[2].removesuffix(", turned=True")[2:]) for name, x in matches if x is not None)
         return tuple((name, f"[{spelled(f'({block})')[1:-1]}]".replace("row[", "arguments[")) for name, block in blocks)
 
 

@@ -103,8 +103,8 @@ class Metadata:
     def mask(self) -> str:
         """The arguments of a load for those that exist."""
         along = [f"in_{self.axis}[None, :]"] * (self.bound != "never")
-        found = [f"{self.inside}[:, None]"] * bool(self.inside) + along
-        return f", mask={' & '.join(found)}, other=0" if found else ""
+        conditions = [f"{self.inside}[:, None]"] * bool(self.inside) + along
+        return f", mask={' & '.join(conditions)}, other=0" if conditions else ""
 
     def extent(self, elements: str) -> str:
         """The bytes of so many elements along K, of which the last block of a scale may be short."""
@@ -302,17 +302,17 @@ def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ..
 
 def product_of(factors: Sequence[Factor], *, exchanged: bool) -> str:
     """The product of scales, with the dimensions of the accumulator: vectors of the tile are multiplied last."""
-    vectors = [found for found in factors if found.vector]
-    one = [found.name for found in factors if not found.vector]
+    vectors = [factor for factor in factors if factor.vector]
+    one = [factor.name for factor in factors if not factor.vector]
     if not vectors:
         return one[0] if len(one) == 1 else f"({' * '.join(one)})"
     first, *others = vectors
-    powers = any(found.bytes and ELEMENTS[found.bytes].powers for found in vectors)
-    if (powers or any(found.perhaps_one for found in vectors)) and others:
+    powers = any(factor.bytes and ELEMENTS[factor.bytes].powers for factor in vectors)
+    if (powers or any(factor.perhaps_one for factor in vectors)) and others:
         # Powers of two may leave the range of fp32 one by one, and their product seldom does. One scale for all is
         # multiplied by the other vector, before that is spread over the tile.
-        return f"({' * '.join(found.spread(exchanged=exchanged) for found in vectors)})"
+        return f"({' * '.join(factor.spread(exchanged=exchanged) for factor in vectors)})"
     spread = first.spread(exchanged=exchanged)
     if one:
         spread = spread.replace(first.name, f"({' * '.join((first.name, *one))})")
-    return " * ".join((spread, *(found.spread(exchanged=exchanged) for found in others)))
+    return " * ".join((spread, *(factor.spread(exchanged=exchanged) for factor in others)))

@@ -77,10 +77,10 @@ class TileFactors:
         """
         bound = "always" if self.descriptors else self.edges.bound.k
         storages = {storage.letter: storage for storage in self.v.dtype.stored}
-        found = [(matrix, storages[matrix.name[0]]) for matrix in self.stored]
+        matrices = [(matrix, storages[matrix.name[0]]) for matrix in self.stored]
         return tuple(
             metadata(matrix, storage, strip, bound)
-            for matrix, storage in found
+            for matrix, storage in matrices
             if storage.native or matrix.name == storage.index
             for strip in self._strips_of(storage.letter)
         )
@@ -100,7 +100,7 @@ class TileFactors:
     @property
     def early_coordinates(self) -> bool:
         """Whether factors or metadata need coordinates of rows and columns before a loop that loads by descriptors."""
-        return not self.v.loading.pointers and (bool(self.metadata) or any(found.vector for found in self.factors))
+        return not self.v.loading.pointers and (bool(self.metadata) or any(factor.vector for factor in self.factors))
 
     @property
     def early_edges(self) -> Edges:
@@ -113,24 +113,24 @@ class TileFactors:
     def early_blocks(self) -> bool:
         """Whether loads, factors or metadata need the rows or columns of each block before the loop."""
         ends = tuple(part.end for part in self.blocks)
-        named = (*(found.end for found in self.factors), *(found.end for found in self.metadata))
+        named = (*(factor.end for factor in self.factors), *(factor.end for factor in self.metadata))
         early = self.early_coordinates and any(end.endswith(ends) for end in named)
         return bool(ends) and (self.v.loading.pointers or early)
 
     @property
     def step_factors(self) -> tuple[Factor, ...]:
         """Those of each block along K that sums are multiplied by."""
-        return tuple(found for found in self.factors if found.along and not self.v.dtype.stored_b.scaled_alone)
+        return tuple(factor for factor in self.factors if factor.along and not self.v.dtype.stored_b.scaled_alone)
 
     @property
     def element_factors(self) -> tuple[Factor, ...]:
         """Those of each block along K that elements of B are multiplied by."""
-        return tuple(found for found in self.factors if found.along and self.v.dtype.stored_b.scaled_alone)
+        return tuple(factor for factor in self.factors if factor.along and self.v.dtype.stored_b.scaled_alone)
 
     @property
     def whole_factors(self) -> tuple[Factor, ...]:
         """Those of all of K."""
-        return tuple(found for found in self.factors if not found.along)
+        return tuple(factor for factor in self.factors if not factor.along)
 
     def _strips_of(self, letter: str) -> tuple[Strip, ...]:
         """What the factors of an operand are for: the rows of A, or the strips of B's columns."""
@@ -193,7 +193,7 @@ class TileFactors:
     @property
     def _offsets_of_factors(self) -> str:
         """The offsets that factors and metadata are read at."""
-        return " ".join((*(found.place for found in self.factors), *(found.lines for found in self.metadata)))
+        return " ".join((*(factor.place for factor in self.factors), *(factor.lines for factor in self.metadata)))
 
     @property
     def reads_columns(self) -> bool:

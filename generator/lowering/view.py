@@ -273,10 +273,10 @@ class View(EpilogueView):
     def helpers(self) -> tuple[str, ...]:
         """The macros of math.j2 for what the order of tiles, the epilogue and the store call."""
         order = SWIZZLE[self.v.swizzle].helper if self.tiled else None
-        found = "larger" if self.problem.divided else None
+        larger = "larger" if self.problem.divided else None
         called = sorted({helper for step in self.steps for helper in step.helpers})
         stored = () if self.quantisation is None else self.quantisation.helpers
-        needed = (found, order, *called, self.quantises, *stored)
+        needed = (larger, order, *called, self.quantises, *stored)
         return tuple(dict.fromkeys(helper for helper in needed if helper))
 
     @property
@@ -288,8 +288,8 @@ class View(EpilogueView):
     def sizes(self) -> tuple[str, ...]:
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
         counted = self.schedule.walks or self.problem.divided
-        found = (*(self.problem.front if counted else ()), *self.problem.sizes[-3:])
-        return found[:-1] if self.stage == "whole" else found
+        sizes = (*(self.problem.front if counted else ()), *self.problem.sizes[-3:])
+        return sizes[:-1] if self.stage == "whole" else sizes
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -303,23 +303,23 @@ class View(EpilogueView):
             return x.slot
 
         if self.stage == "whole":
-            found = [slot(self.partial)]
+            slots = [slot(self.partial)]
         elif self.descriptors:
-            found = [Slot(name, self.a.described(size)) for name, size in self.a.descriptors]
-            found += [Slot(name, self.b.described(size)) for name, size in self.b.descriptors]
+            slots = [Slot(name, self.a.described(size)) for name, size in self.a.descriptors]
+            slots += [Slot(name, self.b.described(size)) for name, size in self.b.descriptors]
         else:
-            found = [slot(self.a), slot(self.b)]
+            slots = [slot(self.a), slot(self.b)]
         gathered = self.a.gathered and self.stage != "whole"
         passed = {"rows": gathered, "scatter": self.c.scattered}
         divided = (*self.call.positional, *(x for x in self.call.optional if passed[x.name]))
-        found += [Slot(f"{x.name}_ptr", x.name) for x in divided]
+        slots += [Slot(f"{x.name}_ptr", x.name) for x in divided]
         written = (*self.saved, *self.parts, *self.scales_of_c)
-        found += [slot(x) for x in (*self.scales, self.c, *self.operands, *written)]
+        slots += [slot(x) for x in (*self.scales, self.c, *self.operands, *written)]
         if self.schedule.workspace and not self.schedule.joins:
-            found += [Slot(f"{name}_ptr", name) for name in ("work", "counters")]
+            slots += [Slot(f"{name}_ptr", name) for name in ("work", "counters")]
         named = (*["R"] * gathered, *["S"] * self.c.scattered)
-        found += [Slot(size, self.call.named(size)) for size in (*self.sizes, *named)]
-        return (*found, *stride_slots(self.strided))
+        slots += [Slot(size, self.call.named(size)) for size in (*self.sizes, *named)]
+        return (*slots, *stride_slots(self.strided))
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -48,9 +48,9 @@ def to_blame(spec: Spec, has_kernels: Callable[[Spec], bool], *, each: bool = Tr
     all together only.
     """
     for changes in (*([_exclusions] if each else []), _all_exclusions, _defaults, _other_values):
-        found = [part for part in changes(spec) if has_kernels(part.changed)]
-        if found:
-            return sorted(found, key=lambda part: part.place(spec))
+        parts = [part for part in changes(spec) if has_kernels(part.changed)]
+        if parts:
+            return sorted(parts, key=lambda part: part.place(spec))
     return []
 
 

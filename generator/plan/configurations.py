@@ -34,9 +34,9 @@ def row_of_tile(v: Variant, tile: Tile) -> dict[str, int]:
     """A configuration as an entry of `CONFIGS`."""
     if not v.traits.tiled:
         return {"num_warps": tile.warps}
-    found = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
-    found |= {column: getattr(tile, key) for column, key in columns(v).items()}
-    return found | {"num_warps": tile.warps, "num_stages": tile.stages}
+    row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
+    row |= {column: getattr(tile, key) for column, key in columns(v).items()}
+    return row | {"num_warps": tile.warps, "num_stages": tile.stages}
 
 
 def told(v: Variant, tile: Tile) -> str:

@@ -183,13 +183,15 @@ def call(v: Variant) -> ContractCall:
         return Argument(name, _of_all(products, shape), dtype, layout)
 
     def operand(name: str, shape: str) -> Argument:
-        kind = dtype.sum if v.exact else None
+        dtype_of_sum = dtype.sum if v.exact else None
         if shape == MATRIX:
-            return matrix(name, (M, N), layout.c, kind)
+            return matrix(name, (M, N), layout.c, dtype_of_sum)
         if shape in (SCALAR, ELEMENT):
             return Argument(name, _SHAPES[shape])
         # Each group has its own vector; the matrices of a batch may share one.
-        return Argument(name, _of_all(products, _SHAPES[shape]), kind, shared=products.several and not products.divided)
+        return Argument(
+            name, _of_all(products, _SHAPES[shape]), dtype_of_sum, shared=products.several and not products.divided
+        )
 
     def output(name: str, shape: str) -> Argument:
         if shape in (MATRIX, BOTH):
@@ -216,12 +218,12 @@ def call(v: Variant) -> ContractCall:
 
     def stored_result() -> tuple[Argument, Argument | None]:
         """The result and its scales, if it has any."""
-        found = v.quantised
-        if found is None:
+        quantised = v.quantised
+        if quantised is None:
             return matrix("out", (M, N), layout.c, dtype.out), None
-        columns = N if found.packed == 1 else N // found.packed
-        scales = matrix(OUT_SCALE, (M, operation("cdiv", N, found.block)), "row", found.scale)
-        return matrix("out", (M, columns), layout.c, found.container), scales
+        columns = N if quantised.packed == 1 else N // quantised.packed
+        scales = matrix(OUT_SCALE, (M, operation("cdiv", N, quantised.block)), "row", quantised.scale)
+        return matrix("out", (M, columns), layout.c, quantised.container), scales
 
     a, b = dtype.stored
     out, out_scale = stored_result()
@@ -236,9 +238,9 @@ def call(v: Variant) -> ContractCall:
         rows=Argument("rows", (T,), "int32") if by_rows else None,
         scatter=Argument("scatter", (T,), "int32") if by_rows else None,
         stored=(*scales(a), *scales(b)),
-        operands=tuple(operand(found.name, found.shape) for found in epilogue.operands),
+        operands=tuple(operand(x.name, x.shape) for x in epilogue.operands),
         out=out,
-        beside=tuple(output(found.name, found.shape) for found in epilogue.outputs),
+        beside=tuple(output(quantised.name, quantised.shape) for quantised in epilogue.outputs),
         out_scale=out_scale,
         reads_out=epilogue.reads_out,
         products=products,

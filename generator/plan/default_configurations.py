@@ -288,8 +288,8 @@ _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 def defaults(v: Variant) -> tuple[Tile, ...]:
     """The configurations for a variant's schedule, types, layout and product, largest tile first."""
-    found = (replace(tile, group=min(tile.group, widest_band(v, tile))) for tile in _of_result(v))
-    tiles = tuple(dict.fromkeys(_of_blocks(v, tile) for tile in found if not _spills(v, tile)))
+    narrowed = (replace(tile, group=min(tile.group, widest_band(v, tile))) for tile in _of_result(v))
+    tiles = tuple(dict.fromkeys(_of_blocks(v, tile) for tile in narrowed if not _spills(v, tile)))
     if v.epilogue.order is not None and v.traits.tiled:
         # A gated linear unit reads two columns of B for each column of C: half the columns need the same resources.
         tiles = tuple(dict.fromkeys(halved(v, tile) for tile in tiles))
@@ -373,9 +373,9 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return _of_several(v, bits)
     if dtype.stored_b.converted or any(storage.scales_sums for storage in dtype.stored):
         return _stored(v)
-    found = of_32_bits(v) if bits == 32 else None
-    if found is not None:
-        return found
+    own = of_32_bits(v) if bits == 32 else None
+    if own is not None:
+        return own
     if v.traits.splits:
         return _SPLIT[bits]
     if v.product == "exchanged":

@@ -55,9 +55,9 @@ DEVICES: Mapping[str, Device] = {
 
 def named(word: str) -> Device:
     """The known device that an option `--device` names, perhaps as torch does; raises `CallError` for another."""
-    found = DEVICES.get(word) or DEVICES.get(slug(word))
-    if found is not None:
-        return found
+    chosen = DEVICES.get(word) or DEVICES.get(slug(word))
+    if chosen is not None:
+        return chosen
     of_target = [name for name, device in DEVICES.items() if device.target == word]
     if of_target:
         raise CallError(f"--device: {word} is an architecture; kernels are chosen for a device: {', '.join(of_target)}")
@@ -72,8 +72,8 @@ def of_gpu(word: str) -> Device:
         return names[gpu.name]
     if gpu is not None:
         like = [name for name, device in names.items() if device.target == gpu.architecture]
-        told = f"; known of {gpu.architecture}: {', '.join(like)}" if like else f"; known: {', '.join(names)}"
-        raise CallError(f"--gpu: {word} {gpu.told}, and no figures of one are known{told}")
+        known = f"; known of {gpu.architecture}: {', '.join(like)}" if like else f"; known: {', '.join(names)}"
+        raise CallError(f"--gpu: {word} {gpu.told}, and no figures of one are known{known}")
     of_target = [name for name, device in names.items() if device.target == word]
     if of_target:
         raise CallError(f"--gpu: {word} is an architecture; kernels are chosen for a GPU: {', '.join(of_target)}")

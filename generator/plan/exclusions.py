@@ -27,8 +27,8 @@ class Exclusions:
         bits = self.every
         for axis, allowing in self.allowing.items():
             bits &= self.unnamed[axis] | allowing.get(variant.word(axis), 0)
-        found = []
+        numbers = []
         while bits:
-            found.append((bits & -bits).bit_length() - 1)
+            numbers.append((bits & -bits).bit_length() - 1)
             bits &= bits - 1
-        return found
+        return numbers

@@ -38,8 +38,10 @@ def expand(spec: Spec) -> Family:
         raise SpecError([Mistake(spec.path, 1, 1, message)])
     rows = len(spec.tiles or ())
     if size * rows > MOST_CONFIGURATIONS:
-        told = f"{size} variants with {rows} configurations each"
-        message = f"tile: the product of the axes has {told}; at most {MOST_CONFIGURATIONS} configurations are weighed"
+        size_text = f"{size} variants with {rows} configurations each"
+        message = (
+            f"tile: the product of the axes has {size_text}; at most {MOST_CONFIGURATIONS} configurations are weighed"
+        )
         raise SpecError([spec.mistake(message, "tile")])
     _check_package(spec)
     expansion = _Expansion(spec)
@@ -60,15 +62,15 @@ def _check_package(spec: Spec) -> None:
     mistakes = []
     if spec.package != "torch":
         if spec.backward != "none":
-            told = f"{shown(spec.backward)} needs 'package: torch': its functions are those that torch knows"
-            mistakes.append(spec.mistake(f"backward: {told}", "backward"))
+            reason = f"{shown(spec.backward)} needs 'package: torch': its functions are those that torch knows"
+            mistakes.append(spec.mistake(f"backward: {reason}", "backward"))
         bringing = [("with", word) for word in spec.additions]
         bringing += [("backends", "aten")] if "aten" in spec.backends else []
-        told = f"needs 'package: torch', and the package is {shown(spec.package)}"
-        mistakes += [spec.mistake(f"{key}: {shown(word)} {told}", key, word) for key, word in bringing]
+        reason = f"needs 'package: torch', and the package is {shown(spec.package)}"
+        mistakes += [spec.mistake(f"{key}: {shown(word)} {reason}", key, word) for key, word in bringing]
     if spec.package == "files" and spec.select not in ALONE:
-        told = f"is a choice among files; with 'package: files' it is one of {', '.join(ALONE)}"
-        mistakes.append(spec.mistake(f"select: {shown(spec.select)} {told}", "select"))
+        reason = f"is a choice among files; with 'package: files' it is one of {', '.join(ALONE)}"
+        mistakes.append(spec.mistake(f"select: {shown(spec.select)} {reason}", "select"))
     if mistakes:
         raise SpecError(mistakes)
 
@@ -208,19 +210,19 @@ class _Expansion:
         """
         variants = [kernel.variant for kernel in self.kernels if not gradients.adds(kernel.variant)]
         own = {v.contract: v for v in variants}
-        mistakes, found = [], dict[str, ContractGradient]()
+        mistakes, by_contract = [], dict[str, ContractGradient]()
         for contract, variant in own.items():
             reason = gradients.why_none(variant)
             if reason is None:
                 reason = next(filter(None, map(self.add, gradients.needed(variant))), None)
             if reason is None:
-                found |= {each.contract: each for each in gradients.gradients(variant)}
+                by_contract |= {each.contract: each for each in gradients.gradients(variant)}
             else:
                 message = f"backward: 'kernels' is not possible for {contract}: {reason}; exclude it"
                 mistakes.append(self.spec.mistake(message, "backward"))
         if mistakes:
             raise SpecError(mistakes)
-        return tuple(found.values())
+        return tuple(by_contract.values())
 
     def add(self, wanted: Variant) -> str | None:
         """Add the kernels of the contract of `wanted`; why there is none, or None."""
@@ -252,12 +254,12 @@ class _Expansion:
         key = tiles, tuple(word for axis, word in variant.words.items() if axis not in ("masking", "swizzle"))
         if key not in self.supports:
             self.supports[key] = self.support(variant, tiles)
-        found = self.supports[key]
-        self.left_out += [LeftOut(variant.name, reason, target) for reason, target in found.left_out]
-        if not found.tiles:
-            return None, found.refusal
-        choice = found.not_offered, self.spec.rows_alike
-        return Kernel(variant, found.tiles, found.targets, found.triton, self.spec.select, *choice), None
+        support = self.supports[key]
+        self.left_out += [LeftOut(variant.name, reason, target) for reason, target in support.left_out]
+        if not support.tiles:
+            return None, support.refusal
+        choice = support.not_offered, self.spec.rows_alike
+        return Kernel(variant, support.tiles, support.targets, support.triton, self.spec.select, *choice), None
 
     def support(self, variant: Variant, chosen: tuple[Tile, ...] | None) -> _Support:
         """The configurations, targets and Triton versions of the spec that `variant` can have."""
@@ -362,8 +364,8 @@ class _Expansion:
     def empty(self) -> Mistake:
         """The mistake of an empty family, at the place of the one part that is to blame if there is one (`blame`)."""
         spec = self.spec
-        found = dict.fromkeys(left.reason for left in self.left_out)
-        reasons = f"left out: {'; '.join(itertools.islice(found, 3))}"
+        reasons_left = dict.fromkeys(left.reason for left in self.left_out)
+        reasons = f"left out: {'; '.join(itertools.islice(reasons_left, 3))}"
         variants = len({left.name for left in self.left_out})
         parts = to_blame(spec, _has_kernels, each=variants * len(spec.exclude) <= _MOST_BLAMED)
         if len(parts) == 1:

@@ -27,7 +27,7 @@ def families(paths: Iterable[Path], package: str | None = None, additions: Colle
     paths = list(paths)
     for path in paths:
         _require_spec(path)
-    found: list[Family] = []
+    families_read: list[Family] = []
     mistakes: list[Mistake] = []
     known: set[tuple[str, str]] = set()
     for path in paths:
@@ -42,26 +42,26 @@ def families(paths: Iterable[Path], package: str | None = None, additions: Colle
         except SpecError as error:
             mistakes += error.mistakes
             continue
-        twin = next((other for other in found if other.spec.name == family.spec.name), None)
+        twin = next((other for other in families_read if other.spec.name == family.spec.name), None)
         if twin is not None and real_path(twin.spec.path) == real_path(path):
             continue
         if twin is not None:
-            told = f"{family.spec.name!r} is also the name of {twin.spec.path}; two specs cannot share a folder"
-            mistakes.append(family.spec.mistake(f"name: {told}", "name"))
-        found.append(family)
+            reason = f"{family.spec.name!r} is also the name of {twin.spec.path}; two specs cannot share a folder"
+            mistakes.append(family.spec.mistake(f"name: {reason}", "name"))
+        families_read.append(family)
     if mistakes:
         raise SpecError(mistakes)
-    return found
+    return families_read
 
 
 def _require_spec(path: Path) -> None:
     """Raise `CallError` for what cannot be meant as the path of a spec."""
     if path.is_dir():
         rendered = (path / "manifest.json").is_file()
-        told = "a rendered family, which commands such as verify take" if rendered else "a folder"
+        description = "a rendered family, which commands such as verify take" if rendered else "a folder"
         spec = min(path.glob("*.yaml"), default=None)
         such = "" if spec is None else f", such as {spec}"
-        raise CallError(f"{path} is {told}; a spec is a YAML file{such}")
+        raise CallError(f"{path} is {description}; a spec is a YAML file{such}")
     if not path.suffix and not path.exists():
         near = [each for each in (path.with_suffix(".yaml"), "specs" / path.with_suffix(".yaml")) if each.is_file()]
         hint = f"; did you mean {near[0]}?" if near else ""

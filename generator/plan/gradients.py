@@ -113,7 +113,7 @@ def why_none(v: Variant) -> str | None:
 def gradients(v: Variant) -> tuple[ContractGradient, ...]:
     """The gradients of the contract of `v`, which `why_none` allows, and of the one that is called in its place."""
     left, right, saved = _variants(v)
-    found = ContractGradient(
+    gradient = ContractGradient(
         v.contract,
         None if saved is None or saved.contract == v.contract else saved.contract,
         Product(left.contract, v.layout.a == "column"),
@@ -122,12 +122,12 @@ def gradients(v: Variant) -> tuple[ContractGradient, ...]:
         None if saved is None else saved.epilogue.outputs[0].name,
         v.symmetric,
     )
-    return (found,) if saved is None or found.saving is None else (found, *gradients(saved))
+    return (gradient,) if saved is None or gradient.saving is None else (gradient, *gradients(saved))
 
 
 def needed(v: Variant) -> Iterator[Variant]:
     """A variant of each contract that the backward pass of `v` needs, its own perhaps among them."""
-    return (found for found in _variants(v) if found is not None)
+    return (variant for variant in _variants(v) if variant is not None)
 
 
 def _variants(v: Variant) -> tuple[Variant, Variant, Variant | None]:

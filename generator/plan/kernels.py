@@ -38,10 +38,10 @@ class Kernel:
 
 def by_contract(kernels: Iterable[Kernel]) -> dict[str, tuple[Kernel, ...]]:
     """Each contract's kernels, both in the order of `kernels`."""
-    found: dict[str, list[Kernel]] = {}
+    by_name: dict[str, list[Kernel]] = {}
     for kernel in kernels:
-        found.setdefault(kernel.variant.contract, []).append(kernel)
-    return {name: tuple(own) for name, own in found.items()}
+        by_name.setdefault(kernel.variant.contract, []).append(kernel)
+    return {name: tuple(own) for name, own in by_name.items()}
 
 
 @dataclass(frozen=True)

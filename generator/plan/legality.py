@@ -155,11 +155,11 @@ def _no_blocks(v: Variant, tile: Tile) -> str | None:
         halves = count == 2 and side == "n" and v.product == "exchanged"
         if size.bit_count() == count or (halves and size.bit_count() == 1):
             continue
-        told = f"{side} is {size}, and {v.schedule} needs {_SUMS[count]}"
+        reason = f"{side} is {size}, and {v.schedule} needs {_SUMS[count]}"
         fitting = schedule_of_blocks(side, size, splits=v.traits.splits and v.traits.pairs)
         if v.traits.pairs and count == 1:
-            return told
-        return f"{told}; use {fitting}" if fitting else told
+            return reason
+        return f"{reason}; use {fitting}" if fitting else reason
     return None
 
 
@@ -167,8 +167,8 @@ def _mixed_instructions(v: Variant, tile: Tile, target: str) -> str | None:
     """Why `target` would multiply the blocks of `tile` by different matrix instructions, or None."""
     rows = heights(v, tile)
     if v.product == "direct" and min(rows) < MATRIX_ROWS <= max(rows) and TARGETS[target].capability in (90, 100):
-        told = f"m is {' + '.join(map(str, rows))}, and the matrix unit of {target} has {MATRIX_ROWS} rows"
-        return f"{told}; use 'product: exchanged'"
+        reason = f"m is {' + '.join(map(str, rows))}, and the matrix unit of {target} has {MATRIX_ROWS} rows"
+        return f"{reason}; use 'product: exchanged'"
     return None
 
 

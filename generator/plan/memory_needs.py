@@ -52,24 +52,24 @@ def _needs_of(v: Variant, tiles: tuple[Tile, ...]) -> dict[str, Needs]:
 
 def differing_needs_of(kernel: Kernel) -> dict[str, Needs]:
     """As `needs_of`, for the first kind, and for those that need something else."""
-    found = needs_of(kernel)
-    return {kind: own for kind, own in found.items() if kind == next(iter(found)) or own != next(iter(found.values()))}
+    needs = needs_of(kernel)
+    return {kind: own for kind, own in needs.items() if kind == next(iter(needs)) or own != next(iter(needs.values()))}
 
 
 def needs_of_all(kernels: Iterable[Kernel]) -> list[tuple[tuple[str, ...], Mapping[str, Needs]]]:
     """The kernels that need the same, by their names, and what they need."""
-    found: dict[tuple[tuple[str, Needs], ...], list[str]] = {}
+    by_needs: dict[tuple[tuple[str, Needs], ...], list[str]] = {}
     for kernel in kernels:
         needs = tuple(needs_of(kernel).items())
         if needs:
-            found.setdefault(needs, []).append(kernel.name)
-    return [(tuple(names), dict(needs)) for needs, names in found.items()]
+            by_needs.setdefault(needs, []).append(kernel.name)
+    return [(tuple(names), dict(needs)) for needs, names in by_needs.items()]
 
 
 def _able(v: Variant) -> dict[str, str]:
     """The kinds of the targets that can run a variant, each with one of them."""
-    found: dict[str, str] = {}
+    able: dict[str, str] = {}
     for name, target in TARGETS.items():
         if legality.why_not_on(v, name) is None:
-            found.setdefault(target.kind, name)
-    return found
+            able.setdefault(target.kind, name)
+    return able

@@ -47,22 +47,22 @@ Implementation = tuple[Variant, tuple[Tile, ...]]
 @cache
 def shipped() -> tuple[tuple[Device, Measured], ...]:
     """The measurements of known devices that the package ships; raises `CallError` for a file that has none."""
-    found = []
+    files = []
     for path in sorted(SHIPPED.glob("*/*.json")) if SHIPPED else []:
         if path.parent.name in DEVICES:
             try:
-                found.append((DEVICES[path.parent.name], tuned_file.parse(read_text(path))))
+                files.append((DEVICES[path.parent.name], tuned_file.parse(read_text(path))))
             except (FileError, ValueError) as error:
                 reason = error.reason if isinstance(error, FileError) else error
                 raise CallError(f"{path}, measurements that the package ships, cannot be read: {reason}") from None
-    return tuple(found)
+    return tuple(files)
 
 
 def measurements(spec: Spec) -> tuple[Measured, ...]:
     """The measurements that hold for a spec's family: its own files come first, and so count first."""
     if spec.select != "fastest":
         return spec.tuned
-    return (*spec.tuned, *(found for device, found in shipped() if device.target in spec.targets))
+    return (*spec.tuned, *(measured for device, measured in shipped() if device.target in spec.targets))
 
 
 def similar(v: Variant) -> Iterator[str]:
@@ -143,19 +143,19 @@ def _of_gate(v: Variant, contract: str, tile: Tile) -> Tile:
 
 def for_each(v: Variant, tiles: tuple[Tile, ...], targets: Sequence[str]) -> tuple[Tile, ...]:
     """`tiles`, and for a target that holds none of them the first that it holds with fewer stages, if there is one."""
-    found = dict.fromkeys(tiles)
+    tiles_of = dict.fromkeys(tiles)
     for target in targets:
-        if not any(_fits(v, tile, (target,)) for tile in found):
+        if not any(_fits(v, tile, (target,)) for tile in tiles_of):
             fewer = (adapted(v, v.contract, tile, (target,)) for tile in tiles)
-            found |= dict.fromkeys(itertools.islice((tile for tile in fewer if _fits(v, tile, (target,))), 1))
-    return tuple(found)
+            tiles_of |= dict.fromkeys(itertools.islice((tile for tile in fewer if _fits(v, tile, (target,))), 1))
+    return tuple(tiles_of)
 
 
 def tile_of(v: Variant, row: Mapping[str, int]) -> Tile:
     """The configuration that an entry of `CONFIGS` of `v` states; raises KeyError for one of another schedule."""
-    found = Tile(row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"], row["num_warps"], stages=row["num_stages"])
+    tile = Tile(row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"], row["num_warps"], stages=row["num_stages"])
     known = {field.name for field in fields(Tile)}
-    return replace(found, **{field: row[column] for column, field in columns(v).items() if field in known})
+    return replace(tile, **{field: row[column] for column, field in columns(v).items() if field in known})
 
 
 def implementations(spec: Spec, contract: Variant) -> Iterator[Implementation]:
@@ -165,7 +165,7 @@ def implementations(spec: Spec, contract: Variant) -> Iterator[Implementation]:
     portfolio with these words in the place of its own.
     """
     named = [axis for axis in OPEN_AXES if spec.axes[axis]]
-    found: dict[Variant, dict[Tile, None]] = {}
+    tiles_by_variant: dict[Variant, dict[Tile, None]] = {}
     everything = list(_portfolio(spec, contract))
     for words in itertools.product(*(spec.axes[axis] for axis in named)):
         wanted = dict(zip(named, words, strict=True))
@@ -173,8 +173,8 @@ def implementations(spec: Spec, contract: Variant) -> Iterator[Implementation]:
         for kernel, own in exact or everything:
             variant = replace(kernel, **wanted)  # type: ignore[arg-type]
             tiles = own if exact else default_configurations.defaults(variant)
-            found.setdefault(variant, {}).update(dict.fromkeys(tiles))
-    for variant, rows in found.items():
+            tiles_by_variant.setdefault(variant, {}).update(dict.fromkeys(tiles))
+    for variant, rows in tiles_by_variant.items():
         yield variant, tuple(rows)
 
 
@@ -215,14 +215,16 @@ def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Imp
     rows = similar(replace(base, layout=Layout.of("rcr"), epilogue=Epilogue()))
     source = next((name for name in itertools.chain(similar(base), rows) if name in known), None)
     words = _words_of()
-    found: dict[Variant, dict[Tile, None]] = {}
+    tiles_by_variant: dict[Variant, dict[Tile, None]] = {}
     for contract, how, row in (*own, *(entry for entry in others if entry[0] == source)):
         if how in words:
             variant = _stored_by_pointer(replace(base, **words[how]))  # type: ignore[arg-type]
-            found.setdefault(variant, {}).update(dict.fromkeys(_tiles(variant, contract, row, targets)))
-    for variant in sorted(found, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]):
-        if found[variant]:
-            yield variant, tuple(sorted(found[variant], key=_largest_first))
+            tiles_by_variant.setdefault(variant, {}).update(dict.fromkeys(_tiles(variant, contract, row, targets)))
+    for variant in sorted(
+        tiles_by_variant, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]
+    ):
+        if tiles_by_variant[variant]:
+            yield variant, tuple(sorted(tiles_by_variant[variant], key=_largest_first))
 
 
 def _tiles(v: Variant, contract: str, row: Mapping[str, int], targets: Sequence[str]) -> tuple[Tile, ...]:
@@ -240,9 +242,9 @@ def _tiles(v: Variant, contract: str, row: Mapping[str, int], targets: Sequence[
 
 def entries(measured: Iterable[Measured]) -> Iterator[tuple[str, str, Mapping[str, int]]]:
     """Contract, the part of the kernel's name behind it, and configuration of every winner and of all rates."""
-    for found in measured:
-        yield from ((each.contract, each.how, each.row) for each in found.winners)
-        yield from ((each.contract, each.how, each.row) for each in found.fitted)
+    for each_file in measured:
+        yield from ((each.contract, each.how, each.row) for each in each_file.winners)
+        yield from ((each.contract, each.how, each.row) for each in each_file.fitted)
 
 
 def _largest_first(tile: Tile) -> tuple[int, ...]:
@@ -255,8 +257,8 @@ def _words_of() -> dict[str, dict[str, str]]:
     words = {axis: [word for word, entry in WORDS[axis].items() if entry.available] for axis in OPEN_AXES}
     defaults = {axis: DEFAULTS[axis] for axis in OPEN_AXES}
     base = Variant(Layout.of("rcr"), Dtype.of("fp16"), DEFAULTS["batch"], Epilogue(), **defaults)
-    found = {}
+    words_of = {}
     for each in itertools.product(*words.values()):
         chosen = dict(zip(words, each, strict=True))
-        found[replace(base, **chosen).name.partition("__")[2]] = chosen  # type: ignore[arg-type]
-    return found
+        words_of[replace(base, **chosen).name.partition("__")[2]] = chosen  # type: ignore[arg-type]
+    return words_of

@@ -33,8 +33,8 @@ class Replaced:
 
     def told(self, left: LeftOut) -> LeftOut:
         """What is left out, with the names of the kernels in its place if there are any."""
-        found = self.kernels.get(left.name, {})
-        names = [kernel for kernel, targets in found.items() if left.target is None or left.target in targets]
+        targets_of = self.kernels.get(left.name, {})
+        names = [kernel for kernel, targets in targets_of.items() if left.target is None or left.target in targets]
         if not names:
             return left
         verb = "is" if len(names) == 1 else "are"

@@ -50,10 +50,10 @@ def heights(v: Variant, tile: Tile) -> tuple[int, ...]:
 
 def accumulated_columns(v: Variant, tile: Tile) -> tuple[int, ...]:
     """The columns of each accumulator of the same rows: a gated linear unit needs two columns for each column of C."""
-    found = widths(v, tile)
+    columns = widths(v, tile)
     if v.epilogue.order == INTERLEAVED:
-        return tuple(2 * n for n in found)
-    return found if v.epilogue.order is None else tuple(n for n in found for _ in range(2))
+        return tuple(2 * n for n in columns)
+    return columns if v.epilogue.order is None else tuple(n for n in columns for _ in range(2))
 
 
 def largest_tensor(v: Variant, tile: Tile) -> int:
@@ -110,25 +110,25 @@ def keeps_registers(v: Variant) -> bool:
 
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     """The matrix instruction that multiplies a tile on `target`; None if plain arithmetic does."""
-    found = TARGETS[target]
+    device = TARGETS[target]
     if not v.traits.tiled or v.product == "summed":
         return None
-    if found.vendor == "amd" and found.lanes == 64:
+    if device.vendor == "amd" and device.lanes == 64:
         return "mfma"
     if v.dtype.precision == "ieee":
         # No other matrix unit multiplies fp32 in full precision.
         return None
-    if found.vendor == "amd":
+    if device.vendor == "amd":
         return "wmma"
     # wgmma and tcgen05 need 64 rows and groups of four warps, tcgen05 one or two of them.
     rows = matrix_rows(v, tile)
-    if found.capability == 90 and rows >= 64 and tile.warps % 4 == 0:
+    if device.capability == 90 and rows >= 64 and tile.warps % 4 == 0:
         return "wgmma"
     least = SCALED_ROWS if v.dtype.native else 64
-    if found.capability == 100 and rows >= least and tile.warps in (4, 8) and v.dtype.stored_a.element.floating:
+    if device.capability == 100 and rows >= least and tile.warps in (4, 8) and v.dtype.stored_a.element.floating:
         return "tcgen05"
     # What is not scaled by tcgen05 would be converted instead.
-    return None if found.capability == 100 and v.dtype.native else "mma.sync"
+    return None if device.capability == 100 and v.dtype.native else "mma.sync"
 
 
 def serialised(v: Variant) -> bool:
@@ -156,11 +156,11 @@ def registers(tile: Tile, target: str) -> int:
 
     The limits are the encoding of the instructions and the thread's share of the multiprocessor's registers.
     """
-    found = TARGETS[target]
-    if found.vendor == "nvidia":
+    device = TARGETS[target]
+    if device.vendor == "nvidia":
         return min(255, 65536 // (32 * tile.warps))
     # A compute unit has four SIMD units. AMD's other 256 registers hold accumulators and no operands.
-    each = 512 if found.lanes == 64 else 1536
+    each = 512 if device.lanes == 64 else 1536
     return min(256, each // -(-tile.warps // 4))
 
 

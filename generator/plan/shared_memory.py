@@ -247,8 +247,8 @@ class _Program:
     def lines(self) -> list[tuple[int, int]]:
         """The elements of a line and the bits of an element, of each operand tile that is not contiguous along K."""
         a, b = self.operands
-        found = [(m, a.bits) for m in heights(self.v, self.tile)] if not a.contiguous else []
-        return found + ([(n, b.bits) for n in accumulated_columns(self.v, self.tile)] if not b.contiguous else [])
+        rows = [(m, a.bits) for m in heights(self.v, self.tile)] if not a.contiguous else []
+        return rows + ([(n, b.bits) for n in accumulated_columns(self.v, self.tile)] if not b.contiguous else [])
 
     @property
     def amd(self) -> bool:
@@ -305,17 +305,17 @@ class _Program:
         large = min(self.tile.m, self.tile.n) >= 64
         if self.amd and plain and large and ELEMENTS[v.dtype.acc].bits != 16 and v.epilogue.order != INTERLEAVED:
             # AMD's accumulators are stored in their own layout.
-            found = 0
+            bytes_needed = 0
         elif self.reads_matrices:
-            found = self.result_32
+            bytes_needed = self.result_32
         elif self.converts_by_halves and plain and self.one_accumulator and not self.copies_result:
-            found = min(self.result, self.result_32 // 2)
+            bytes_needed = min(self.result, self.result_32 // 2)
         else:
-            found = max(self.result, self.result_32 // 2 if ELEMENTS[v.dtype.acc].bits == 16 else 0)
+            bytes_needed = max(self.result, self.result_32 // 2 if ELEMENTS[v.dtype.acc].bits == 16 else 0)
         split = v.product == "exchanged" or self.instruction is None
         if (v.epilogue.order == INTERLEAVED and split) or v.traits.workspace:
-            found = max(found, self.accumulators)
-        return found
+            bytes_needed = max(bytes_needed, self.accumulators)
+        return bytes_needed
 
     @cached_property
     def vector_conversion(self) -> int:
@@ -336,8 +336,8 @@ class _Program:
         if self.v.dtype.native:
             lines = self.tile.m + sum(accumulated_columns(self.v, self.tile))
             return lines * words_of_scales(self.v, self.tile) * SCALES_OF_WORD * (self.buffers + 1)
-        found = sum(1 + storage.zeros for storage in self.v.dtype.stored if storage.scaled_by_step)
-        return found * max(self.tile.m, self.tile.n) * 16 * self.v.traits.blocks
+        count = sum(1 + storage.zeros for storage in self.v.dtype.stored if storage.scaled_by_step)
+        return count * max(self.tile.m, self.tile.n) * 16 * self.v.traits.blocks
 
     @cached_property
     def conversion_in_flight(self) -> int:

@@ -32,26 +32,30 @@ def _element_target(v: Variant, target: str) -> str | None:
 
 def _missing(storage: Storage, target: str) -> list[str]:
     """The types of an operand, as it is stored and as it is multiplied, that kernels for a target cannot take."""
-    kind, multiplied = ELEMENTS[storage.kind], ELEMENTS[storage.multiplied]
-    able = kind.converted if storage.kind != storage.multiplied else kind.multiplied
+    element, multiplied = ELEMENTS[storage.kind], ELEMENTS[storage.multiplied]
+    able = element.converted if storage.kind != storage.multiplied else element.multiplied
     # What scales the matrix unit multiplies by is a property of the target.
-    able = able | kind.converted if storage.native else able
-    found = [] if target in able else [storage.kind]
-    return found if storage.native or target in multiplied.multiplied else [*found, storage.multiplied]
+    able = able | element.converted if storage.native else able
+    missing = [] if target in able else [storage.kind]
+    return missing if storage.native or target in multiplied.multiplied else [*missing, storage.multiplied]
 
 
 def _result_target(v: Variant, target: str) -> str | None:
     # Elements of four bits, and scales of eight that are powers of two, are written as whole numbers.
-    found = v.quantised
-    written = [v.out] if found is None else [word for word in (found.kind, found.scale) if ELEMENTS[word].quantises]
-    written = [word for word in written if found is None or ELEMENTS[word].bits > 4]
+    quantised = v.quantised
+    written = (
+        [v.out]
+        if quantised is None
+        else [word for word in (quantised.kind, quantised.scale) if ELEMENTS[word].quantises]
+    )
+    written = [word for word in written if quantised is None or ELEMENTS[word].bits > 4]
     lacking = next((word for word in written if target not in ELEMENTS[word].written), None)
     return None if lacking is None else f"Triton cannot convert results to {lacking} on {target}; use int8"
 
 
 def _precision_target(v: Variant, target: str) -> str | None:
-    found = PRECISION_TARGETS.get(v.dtype.precision or "")
-    return found.reason.format(target) if found is not None and target not in found.targets else None
+    rule = PRECISION_TARGETS.get(v.dtype.precision or "")
+    return rule.reason.format(target) if rule is not None and target not in rule.targets else None
 
 
 def _exchanged_target(v: Variant, target: str) -> str | None:

@@ -214,10 +214,9 @@ def _scaled(v: Variant) -> str | None:
         return None
     for storage in v.dtype.stored:
         if storage.word not in FORMATS:
-            told = f"and {storage.letter} is stored as {storage.word}"
-            return (
-                f"a scaled product is of formats that have scales ({', '.join(FORMATS)}), {told}; use 'product: direct'"
-            )
+            formats = f"formats that have scales ({', '.join(FORMATS)})"
+            stored = f"{storage.letter} is stored as {storage.word}"
+            return f"a scaled product is of {formats}, and {stored}; use 'product: direct'"
     return None
 
 
@@ -256,10 +255,10 @@ def _symmetric(v: Variant) -> str | None:
 
 
 def _quantised(v: Variant) -> str | None:
-    found = v.quantised
-    if found is None:
+    quantised = v.quantised
+    if quantised is None:
         return None
-    each = f"a scale is found from {found.block} columns of a tile"
+    each = f"a scale is found from {quantised.block} columns of a tile"
     if not v.traits.tiled:
         return f"{each}, and {v.schedule} computes single elements; use tiled"
     if v.traits.pairs and not v.traits.joins:
@@ -268,13 +267,12 @@ def _quantised(v: Variant) -> str | None:
         return f"{each}, and programs of {v.schedule} add their sums one by one; use split_k"
     if v.layout.c != "row":
         kind = "column-major" if v.layout.c == "column" else v.layout.c
-        return f"a scale is for {found.block} neighbours in a row of C, and {v.layout.word} has a {kind} C; use r"
+        return f"a scale is for {quantised.block} neighbours in a row of C, and {v.layout.word} has a {kind} C; use r"
     if v.symmetric:
         return "blocks of a tile are columns of one row, and those of its mirror image are not; use 'result: full'"
-    if found.packed > 1 and not v.loading.pointers and v.store == "as_load":
-        return (
-            f"a tile of {found.format} has two columns to a byte, which {v.load} does not store; use 'store: pointer'"
-        )
+    if quantised.packed > 1 and not v.loading.pointers and v.store == "as_load":
+        word = quantised.format
+        return f"a tile of {word} has two columns to a byte, which {v.load} does not store; use 'store: pointer'"
     return None
 
 
@@ -367,12 +365,12 @@ def _pitch_of_rows(v: Variant) -> str | None:
 
 def _outputs_of_rows(v: Variant) -> str | None:
     for step in v.epilogue.steps:
-        found = step.meaning
-        if not isinstance(found, AuxiliaryOutput) or not found.reduction:
+        output = step.meaning
+        if not isinstance(output, AuxiliaryOutput) or not output.reduction:
             continue
-        if found.shape != ROWS:
+        if output.shape != ROWS:
             return f"{step.operation} is computed from all rows together; compute it from the result {WITH_ROWS}"
-        if found.reduction == "sum":
+        if output.reduction == "sum":
             return (
                 f"{step.operation} adds the sums of tiles by torch.sum, whose order depends on M; "
                 f"compute it from the result {WITH_ROWS}"

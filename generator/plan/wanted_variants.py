@@ -68,8 +68,8 @@ def schedules_of(spec: Spec, index: int, of: Schedule) -> set[str]:
     kinds |= {False} if TILED in words and asks(SCHEDULE[TILED], spec) == TILED else set()
     if len(kinds) > 1 and (("tile.split", str(index)) in spec.positions) != of.splits:
         return set()
-    found = {schedule_of_blocks(side, size, splits=of.splits) for side, size in (("m", tile.m), ("n", tile.n))}
-    return {word for word in found if word is not None}
+    schedules = {schedule_of_blocks(side, size, splits=of.splits) for side, size in (("m", tile.m), ("n", tile.n))}
+    return {word for word in schedules if word is not None}
 
 
 def as_asked(spec: Spec, variant: Variant) -> Variant:

@@ -26,8 +26,8 @@ def results_of(epilogue: Epilogue, returned: object) -> tuple[Any, list[Any]]:
     if not count:
         return returned, []
     if not isinstance(returned, tuple) or len(returned) != 1 + count:
-        told = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
-        raise Fault(f"the launcher returned {told}, expected a tuple of the result and {count} outputs")
+        returned_text = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
+        raise Fault(f"the launcher returned {returned_text}, expected a tuple of the result and {count} outputs")
     return returned[0], list(returned[1:])
 
 
@@ -52,8 +52,8 @@ def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
     if not got.dtype.is_floating_point:
         difference = (got.double() - value).abs()
         ratio = torch.where(difference == 0, 0.0, torch.inf)
-        told = "{}, expected exactly {}".format
-        return verdict(difference == 0, ratio, difference, lambda at: told(int(got[at]), int(value[at])))
+        message = "{}, expected exactly {}".format
+        return verdict(difference == 0, ratio, difference, lambda at: message(int(got[at]), int(value[at])))
     computed = got.double()
     allowed = error + half_ulp(value.abs() + error, got.dtype)
     difference = (computed - value).abs()

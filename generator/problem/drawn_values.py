@@ -29,19 +29,19 @@ class Draw:
         """
         if dtype.plain:
             return {x.letter: self.elements(x, spread) for x in dtype.stored}
-        found, own, rest = dict[str, Recipe](), dict[str, float](), spread * spread
+        recipes, own, rest = dict[str, Recipe](), dict[str, float](), spread * spread
         scaled = [x for x in dtype.stored if x.block is not None]
         for x in reversed(dtype.stored):
             magnitude = (spread if scaled or x.sparse else rest) if x.bits == 16 or x.sparse else _magnitude_of(x)
-            found[x.letter] = self.elements(x, magnitude)
+            recipes[x.letter] = self.elements(x, magnitude)
             if x.sparse:
-                found[x.index] = lambda shape, dtype: self.positions(shape)
+                recipes[x.index] = lambda shape, dtype: self.positions(shape)
             own[x.letter], rest = spread / magnitude, rest / magnitude
         for x in scaled:
-            found[x.scale] = partial(self.scales, x, rest if len(scaled) == 1 else own[x.letter])
+            recipes[x.scale] = partial(self.scales, x, rest if len(scaled) == 1 else own[x.letter])
             if x.zeros:
-                found[x.zero] = partial(self.zero_points, x)
-        return found
+                recipes[x.zero] = partial(self.zero_points, x)
+        return recipes
 
     def elements(self, storage: Storage, deviation: float) -> Recipe:
         """How the elements of an operand are made: floating ones by their deviation, others of any bits."""

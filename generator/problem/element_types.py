@@ -30,9 +30,9 @@ UNSIGNED_ZERO = frozenset(
 
 def torch_type(word: str) -> torch.dtype:
     """The torch dtype of an element type of the spec language."""
-    found = getattr(torch, element_of(word).torch)
-    assert isinstance(found, torch.dtype)
-    return found
+    dtype = getattr(torch, element_of(word).torch)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
 
 
 #: Real types that an epilogue operand may have.
@@ -56,8 +56,8 @@ def scales(word: str, x: torch.Tensor) -> torch.Tensor:
     if not ELEMENTS[word].powers:
         return double(x)
     exponents = x.view(torch.uint8).to(torch.int64)
-    found = torch.ldexp(torch.ones(x.shape, dtype=torch.float64, device=x.device), exponents - 127)
-    return torch.where(exponents == 255, torch.nan, found)
+    powers = torch.ldexp(torch.ones(x.shape, dtype=torch.float64, device=x.device), exponents - 127)
+    return torch.where(exponents == 255, torch.nan, powers)
 
 
 def roundoff(word: str) -> float:

@@ -169,9 +169,9 @@ def _exp(function: Unary, scaled: float) -> Callable[[Bounded], Bounded]:
 
 
 def _log(x: Bounded) -> Bounded:
-    found = _rising(torch.log, _LOGARITHM)(x)
+    logarithm = _rising(torch.log, _LOGARITHM)(x)
     near = (x.value > 0.5 - x.error) & (x.value < 2 + x.error)
-    return Bounded(found.value, torch.where(near, found.error + _NEAR_ONE, found.error))
+    return Bounded(logarithm.value, torch.where(near, logarithm.error + _NEAR_ONE, logarithm.error))
 
 
 def _steep_at_zero(function: Unary, slope: Unary, roundoffs: float) -> Callable[[Bounded], Bounded]:

@@ -39,12 +39,12 @@ def ends(rows: int, groups: int, routing: str) -> tuple[int, ...]:
 
 def spans(ends: Iterable[int], total: int) -> list[tuple[int, int]]:
     """The first and the last but one element of each group: an end counts as between the one before it and `total`."""
-    found, first = list[tuple[int, int]](), 0
+    bounds, first = list[tuple[int, int]](), 0
     for end in ends:
         last = max(first, min(end, total))
-        found.append((first, last))
+        bounds.append((first, last))
         first = last
-    return found
+    return bounds
 
 
 def extents(

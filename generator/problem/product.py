@@ -55,10 +55,10 @@ class Shape:
     @property
     def numbers(self) -> list[int | str]:
         """M, N and K, then the other fields as far as any is not 0 or empty: a shape as JSON stores it."""
-        found = list(astuple(self))
-        while not found[-1]:
-            found.pop()
-        return found
+        values = list(astuple(self))
+        while not values[-1]:
+            values.pop()
+        return values
 
     @property
     def fault(self) -> str | None:
@@ -93,8 +93,8 @@ class Shape:
         if self.inner:
             return [(count, self.m, self.n, k) for count, k in spreading.ways(self.groups, self.k)]
         if self.groups:
-            found = spreading.ways(min(self.groups, self.m), self.m)
-            return [(count, rows, self.n, self.k) for count, rows in found]
+            spread = spreading.ways(min(self.groups, self.m), self.m)
+            return [(count, rows, self.n, self.k) for count, rows in spread]
         return [(self.batch, self.m, self.n, self.k) if self.batch else (self.m, self.n, self.k)]
 
     @property
@@ -173,8 +173,8 @@ class Problem:
     @property
     def quantised(self) -> QuantisedResult | None:
         """How the result is stored under scales of its own; None for one of the type that the problem says."""
-        found = self.epilogue.quantisation
-        return None if found is None else quantised_result(found)
+        quantisation = self.epilogue.quantisation
+        return None if quantisation is None else quantised_result(quantisation)
 
     @property
     def flops(self) -> int:

@@ -51,10 +51,10 @@ def references(
         # As in BLAS, C is not read, whatever is in it.
         operands = {**operands, "c": torch.zeros_like(torch.as_tensor(operands["c"]))}
     multiply = product_of_decoded if variant.traits.decodes else product
-    found = multiply(variant.dtype, a, b, operands, hardware=hardware)
+    sums = multiply(variant.dtype, a, b, operands, hardware=hardware)
     outputs: list[Bounded] = []
     # Infinite and NaN elements have no error.
-    x = Bounded(found.value, torch.where(found.value.isfinite(), found.error, 0.0))
+    x = Bounded(sums.value, torch.where(sums.value.isfinite(), sums.error, 0.0))
     return finish(variant, x, operands, outputs, hardware=hardware), *outputs
 
 
@@ -83,8 +83,8 @@ def _of_groups(
     for number, span, own in parts(arguments, given, ends.tolist(), sizes["T"]):
         left, right = own.pop("a"), own.pop("b")
         assert isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
-        found = references(alone, left, right, own, hardware=hardware)
-        for x, whole, part in zip(computed, results, found, strict=True):
+        own_results = references(alone, left, right, own, hardware=hardware)
+        for x, whole, part in zip(computed, results, own_results, strict=True):
             for into, values in ((whole.value, part.value), (whole.error, part.error)):
                 target = part_of(x, into, number, span)
                 assert isinstance(target, torch.Tensor)
@@ -98,9 +98,9 @@ def _named(value: torch.Tensor | float, rows: torch.Tensor) -> torch.Tensor | fl
         return value
     there = (rows >= 0) & (rows < value.shape[0])
     # Of some types torch cannot fill a part; a zero has no bits in any.
-    found = value[torch.where(there, rows, 0).long()].contiguous()
-    found.view(torch.uint8)[~there] = 0
-    return found
+    picked = value[torch.where(there, rows, 0).long()].contiguous()
+    picked.view(torch.uint8)[~there] = 0
+    return picked
 
 
 def finish(
@@ -115,8 +115,8 @@ def finish(
 
     def operand(each: EpilogueOperand) -> Bounded:
         value = torch.as_tensor(operands[each.name], dtype=torch.float64, device=x.value.device)
-        found = Bounded(value := spread(value, each.shape), torch.zeros_like(value))
-        return found if variant.exact else read(found)
+        bounded = Bounded(value := spread(value, each.shape), torch.zeros_like(value))
+        return bounded if variant.exact else read(bounded)
 
     def step_value(step: Step, names: dict[str, Bounded]) -> Bounded:
         nonlocal integer
@@ -129,8 +129,8 @@ def finish(
 
     def write(output: Output, y: Bounded) -> None:
         if outputs is not None:
-            found = auxiliary_value(output.writer, y, out, integer=integer)
-            outputs.append(_mirrored(found) if variant.symmetric else found)
+            value = auxiliary_value(output.writer, y, out, integer=integer)
+            outputs.append(_mirrored(value) if variant.symmetric else value)
 
     result = run_chain(variant.chain.steps, x, operand, step_value, apart=_taken_apart, write=write)
     result = _stored("fp32" if variant.quantised is not None else out, result, integer=integer)

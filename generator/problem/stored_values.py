@@ -71,19 +71,19 @@ def product(dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Operands, *, h
     known = {name: _expanded(x, read[name], depth, sizes[x.letter]) for x, name in own}
     for first, last in blocks(dtype, depth):
         left, right = a64[..., first:last], b64[..., first:last, :]
-        found, within = left @ right, left.abs() @ right.abs()
+        block_sum, within = left @ right, left.abs() @ right.abs()
         bound = accumulation_error(left, right, dtype, hardware=hardware)
         if dtype.zeros:
             zero = known["b_zero"][..., first : first + 1, :]
             rows = left.sum(-1, keepdim=True)
-            found, within = found - rows * zero, within + left.abs().sum(-1, keepdim=True) * zero.abs()
+            block_sum, within = block_sum - rows * zero, within + left.abs().sum(-1, keepdim=True) * zero.abs()
         for x in scaled:
             scale = known[x.scale].narrow(-1 if x.letter == "a" else -2, first, 1)
-            found, within, bound = found * scale, within * scale.abs(), bound * scale.abs()
+            block_sum, within, bound = block_sum * scale, within * scale.abs(), bound * scale.abs()
         if any(storage.bytewise for storage in dtype.stored):
             # Powers of two may be so small that products with them are not normal.
             bound = bound + FP32_TINY
-        total, magnitude, error = total + found, magnitude + within, error + bound
+        total, magnitude, error = total + block_sum, magnitude + within, error + bound
     return Bounded(total, error + rounding_error(depth + _OF_BLOCK, dtype.sum, hardware=hardware) * magnitude)
 
 
@@ -128,13 +128,13 @@ def _expanded(storage: Storage, x: torch.Tensor | float, depth: int, extent: int
 
 def values(storage: Storage, x: torch.Tensor, read: Operands) -> torch.Tensor:
     """The numbers that an operand stands for, float64: its elements less zero points, times scales."""
-    found = decoded(storage, x, read)
+    elements = decoded(storage, x, read)
     if storage.block is None:
-        return found
-    sizes = found.shape[:-3:-1] if storage.letter == "a" else found.shape[-2:]
+        return elements
+    sizes = elements.shape[:-3:-1] if storage.letter == "a" else elements.shape[-2:]
     if storage.zeros:
-        found = found - _expanded(storage, read[storage.zero], *sizes)
-    return found * _expanded(storage, read[storage.scale], *sizes)
+        elements = elements - _expanded(storage, read[storage.zero], *sizes)
+    return elements * _expanded(storage, read[storage.scale], *sizes)
 
 
 def blocks(dtype: Dtype, depth: int) -> list[tuple[int, int]]:

@@ -62,8 +62,8 @@ def written_sizes(text: str, least: int = 1, also: str = "") -> WrittenSizes:
     A single number is taken as it is: the product says whether a kernel takes it. `also` is a form that the caller
     takes beside these.
     """
-    found = _PRODUCT.fullmatch(text)
-    words = {key: word for key, word in found.groupdict().items() if word} if found else {}
+    match = _PRODUCT.fullmatch(text)
+    words = {key: word for key, word in match.groupdict().items() if word} if match else {}
     words = _named(text) if "=" in text else words
     if any(word.isdecimal() and int(word) < least for key, word in words.items() if len(key) == 1) or not words:
         raise ValueError(f"expected {_FORMS}{also}, each at least {least}, found {shown(text)}; {_RANGES}")
@@ -90,22 +90,22 @@ def _values(key: str, word: str, least: int) -> tuple[int, ...]:
 
 def _named(text: str) -> dict[str, str]:
     """The words of `M=1:64,N=4096,K=4096` by their keys; raises ValueError for another key, or one that is missing."""
-    found: dict[str, str] = {}
+    sizes: dict[str, str] = {}
     for part in text.split(","):
         key, equals, word = part.strip().partition("=")
         key = key.strip().upper() if len(key.strip()) == 1 else key.strip()
         if not equals or key not in _KEYS:
             raise ValueError(f"{shown(part)} is no size; expected KEY=SIZE; {nearest(key, _KEYS)}")
-        if key in found:
+        if key in sizes:
             raise ValueError(f"{key} is given twice in {shown(text)}")
-        found[key] = word.strip()
-    missing = [key for key in _REQUIRED if key not in found]
+        sizes[key] = word.strip()
+    missing = [key for key in _REQUIRED if key not in sizes]
     if missing:
         raise ValueError(
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing in {shown(text)}; {_NAMED} has all"
         )
-    if "routing" in found and found["routing"] not in ROUTING:
-        raise ValueError(f"routing: {nearest(found['routing'], ROUTING)}, found {shown(found['routing'])}")
-    if "routing" in found and "G" not in found:
+    if "routing" in sizes and sizes["routing"] not in ROUTING:
+        raise ValueError(f"routing: {nearest(sizes['routing'], ROUTING)}, found {shown(sizes['routing'])}")
+    if "routing" in sizes and "G" not in sizes:
         raise ValueError("routing: there are no groups; expected G beside it")
-    return found
+    return sizes

@@ -62,17 +62,17 @@ class Costs:
         ways: list[Sizes] = [(typical, N, K) for typical in self.typical_m] or [(*front, M, N, K), *skewed]
         # With typical numbers of rows no condition on a configuration reads M.
         M = 0 if self.typical_m else M
-        found: list[tuple[KernelModule, Row, Cost]] = []
+        candidates: list[tuple[KernelModule, Row, Cost]] = []
         for kernel in kernels:
             how = kernel.__name__.rpartition("__")[2]
             if how in costs and target not in self.not_for.get(how, ()):
                 rows = kernel.CALL.fitting(kernel.CALL.offered(device), {"M": M, "T": M, "N": N, "K": K})
-                found += [(kernel, row, costs[how]) for row in rows]
-        if not found:
+                candidates += [(kernel, row, costs[how]) for row in rows]
+        if not candidates:
             return None
-        predicted = [[cost(row, *each, *figures) for _, row, cost in found] for each in ways]
+        predicted = [[cost(row, *each, *figures) for _, row, cost in candidates] for each in ways]
         scores = (spreading.slowdowns if self.typical_m else spreading.scores)(predicted)
-        kernel, row, _ = found[scores.index(min(scores))]
+        kernel, row, _ = candidates[scores.index(min(scores))]
         return kernel, row
 
 

@@ -13,11 +13,11 @@ def stride(x: Tensor | None, dimension: int) -> int:
 
 def as_bytes(x: Tensor) -> Tensor:
     """A tensor as bytes, for a type that Triton does not have for all targets."""
-    found = x.view(torch.uint8)
+    view = x.view(torch.uint8)
     if not torch.compiler.is_compiling():
         # By which a repeated launch finds the operand.
-        found.base = x  # type: ignore[attr-defined]
-    return found
+        view.base = x  # type: ignore[attr-defined]
+    return view
 
 
 def approximate(x: Tensor) -> bool:

@@ -117,10 +117,10 @@ def _functions(contract: Operator) -> _Functions:
     def gradients(ctx: Any, incoming: tuple[Tensor | None, ...], saved: tuple[Tensor, ...]) -> list[Tensor | None]:
         values = [*incoming, *saved, *ctx.numbers]
         needs = ctx.needs_input_grad
-        kind = None if torch.compiler.is_compiling() or private.count_modes() else signature_of(*values)
-        if kind is not None:
-            kind = *kind, needs, ctx.names, ctx.types, ctx.of_layer
-            again = repeats.get(kind)
+        call_signature = None if torch.compiler.is_compiling() or private.count_modes() else signature_of(*values)
+        if call_signature is not None:
+            call_signature = *call_signature, needs, ctx.names, ctx.types, ctx.of_layer
+            again = repeats.get(call_signature)
             if again is not None:
                 return again(values)
         grads = dict(zip(results, incoming))
@@ -128,10 +128,10 @@ def _functions(contract: Operator) -> _Functions:
         needed = {**dict(zip(places, needs)), "sum": needs[0] or needs[1]}
         if ctx.of_layer:
             given |= {x: viewed(given[x]) for x, viewed in (("a", rows_of), ("b", Tensor.t)) if x in given}
-        found = first(ctx, grads, given, needed, unseen=kind is not None)
-        if kind is not None and kind not in repeats:
-            remember(repeats, kind, repeated(ctx, grads, given, needed, found["sum"]))
-        return [found.get(x) if needed[x] else None for x in places]
+        of_operands = first(ctx, grads, given, needed, unseen=call_signature is not None)
+        if call_signature is not None and call_signature not in repeats:
+            remember(repeats, call_signature, repeated(ctx, grads, given, needed, of_operands["sum"]))
+        return [of_operands.get(x) if needed[x] else None for x in places]
 
     def first(
         ctx: Any, grads: Mapping[str, Tensor | None], given: Operands, needed: Mapping[str, bool], *, unseen: bool
@@ -150,22 +150,22 @@ def _functions(contract: Operator) -> _Functions:
             # The gradients of the product's rows, where it wrote them.
             out = selected_rows.named(out, given["scatter"], turned=False)
         grads = {**grads, "out": out}
-        found = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
+        grads_of = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
         for x, (dims, dtype) in zip(sums, ctx.types):
             if needed[x]:
-                found[x] = _total(out, dims, dtype)
+                grads_of[x] = _total(out, dims, dtype)
         rows = given.get("rows")
         offsets = {"offsets": given["offsets"]} if grouped else {}
         if needed["a"]:
-            found["a"] = product("a", found["sum"], given["b"], offsets, unseen)
+            grads_of["a"] = product("a", grads_of["sum"], given["b"], offsets, unseen)
             if rows is not None:
-                found["a"] = selected_rows.added(found["a"], rows, ctx.rows)
+                grads_of["a"] = selected_rows.added(grads_of["a"], rows, ctx.rows)
         if needed["b"]:
             a = given["a"]
             if rows is not None:
                 a = selected_rows.named(a, rows, turned=gradient["a"][1])
-            found["b"] = product("b", found["sum"], a, offsets, unseen)
-        return found
+            grads_of["b"] = product("b", grads_of["sum"], a, offsets, unseen)
+        return grads_of
 
     def product(x: str, summed: Tensor, other: Tensor, offsets: Operands, unseen: bool) -> Tensor:
         """The gradient of `a` or `b`, by that of the sum and the other operand."""
@@ -176,8 +176,8 @@ def _functions(contract: Operator) -> _Functions:
             size = left.shape[0], right.shape[-1]
             out = left.new_zeros(size[::-1]).mT if gradient["a"][1] else left.new_zeros(size)
         call = products[x].direct if unseen else products[x].seen
-        found: Any = call(left, right, out, None, offsets)
-        return found.mT if turned[x] else found  # type: ignore[no-any-return]
+        gradient_of: Any = call(left, right, out, None, offsets)
+        return gradient_of.mT if turned[x] else gradient_of  # type: ignore[no-any-return]
 
     def factors(x: str, summed: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
         """The operands of a product."""
@@ -188,8 +188,8 @@ def _functions(contract: Operator) -> _Functions:
         """The gradient of `a` or `b` by torch's product, with the other operand as it was kept."""
         if of_layer:
             other = rows_of(other) if x == "b" else other.t()
-        found: Tensor = call(*factors(x, summed, other), None, {})
-        return found.mT if turned[x] else found
+        gradient_of: Tensor = call(*factors(x, summed, other), None, {})
+        return gradient_of.mT if turned[x] else gradient_of
 
     def repeated(
         ctx: Any, grads: Mapping[str, Tensor | None], given: Operands, needed: Mapping[str, bool], summed: Tensor
@@ -224,7 +224,7 @@ def _functions(contract: Operator) -> _Functions:
         # Where the gradients are in the list of the chain's launch, or without one that of the call.
         behind = [x for x in ("a", "b", *sums) if needed[x]]
         made = {**made, **{x: place - len(behind) for place, x in enumerate(behind)}}
-        at_sum, found = made["sum"], [made[x] if needed[x] else None for x in places]
+        at_sum, places_of = made["sum"], [made[x] if needed[x] else None for x in places]
 
         def again(values: list[Any]) -> list[Tensor | None]:
             tensors = values
@@ -236,7 +236,7 @@ def _functions(contract: Operator) -> _Functions:
                 tensors.append(product_of(values[left], values[right]))
             for dims, dtype in totals:
                 tensors.append(_total(values[0], dims, dtype))
-            return [None if place is None else tensors[place] for place in found]
+            return [None if place is None else tensors[place] for place in places_of]
 
         return again
 
@@ -264,23 +264,23 @@ def recorder(contract: Operator) -> Callable[..., Result]:
             # The tensors among the operands are arguments of their own, for torch.
             *_, config, out, operands, of_layer = arguments
             product = (rows_of(a), b.t()) if of_layer else (a, b)
-            found = direct(*product, out, config, operands)
+            result_of = direct(*product, out, config, operands)
             if out is not None:
                 ctx.mark_dirty(out)
-            save(ctx, a, b, operands, found, of_layer)
+            save(ctx, a, b, operands, result_of, of_layer)
             ctx.leading = leading = a.shape[:-1] if of_layer and a.dim() > 2 else None
             if leading is not None:
-                result, *others = found if isinstance(found, tuple) else (found,)
+                result, *others = result_of if isinstance(result_of, tuple) else (result_of,)
                 # No view, so that it can be changed in place.
                 result = torch.ops.aten._unsafe_view(result, (*leading, result.shape[-1]))
-                found = (result, *others) if others else result
-            return found
+                result_of = (result, *others) if others else result
+            return result_of
 
         @staticmethod
         def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
             out, *others = gradients
             rows = rows_of(out) if ctx.of_layer and out is not None else out
-            of_a, of_b, *found = backward(ctx, rows, *others)
+            of_a, of_b, *of_others = backward(ctx, rows, *others)
             of_out = None
             if ctx.of_layer:
                 of_b = None if of_b is None else of_b.mT
@@ -289,24 +289,24 @@ def recorder(contract: Operator) -> Callable[..., Result]:
             elif out is not None and ctx.needs_input_grad[-3]:
                 # Of what an `out` held, whose rows the call has filled that `scatter` names.
                 of_out = selected_rows.unfilled(out, *ctx.filled)
-            return of_a, of_b, *found, of_out, None, None
+            return of_a, of_b, *of_others, of_out, None, None
 
     # Outside transforms of torch.func, for which the documented one looks at every argument.
     apply: Any = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
 
     def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, of_layer: bool) -> Result:
-        found: Result = apply(*signature.packed(a, b, operands), config, out, operands, of_layer)
-        return found
+        result: Result = apply(*signature.packed(a, b, operands), config, out, operands, of_layer)
+        return result
 
     return call
 
 
 def _transposed(call: Repeat) -> Repeat:
     """The same launches, whose only result is seen with its last two dimensions exchanged."""
-    found = copy.copy(call)
+    transposed = copy.copy(call)
     (*batch, m, n), (*strides, of_m, of_n), dtype = call.made[0]
-    found.made = [(torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype), *call.made[1:]]
-    return found
+    transposed.made = [(torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype), *call.made[1:]]
+    return transposed
 
 
 def _result_of(call: Repeat) -> Callable[[Tensor, Tensor], Tensor]:
@@ -343,12 +343,12 @@ def once(
     if not torch.is_grad_enabled():
         return tuple(gradients())
     with torch.no_grad():
-        found = gradients()
-    tensors = [x.detach().requires_grad_() for x in found if x is not None]
+        grads_made = gradients()
+    tensors = [x.detach().requires_grad_() for x in grads_made if x is not None]
     # Of these a gradient of a gradient would be, also where it is asked for of some of them alone.
     recorded = [x for x in read if x is not None and x.requires_grad]
     last = iter(_Last.apply(name, len(tensors), *tensors, *recorded))  # type: ignore[no-untyped-call]
-    return tuple([None if x is None else next(last) for x in found])
+    return tuple([None if x is None else next(last) for x in grads_made])
 
 
 class _Last(torch.autograd.Function):

@@ -124,8 +124,8 @@ class Operand:
     @functools.cached_property
     def factors(self) -> list[tuple[str, int, int]]:
         """For each word its size, and by what the size is multiplied and divided: `2*N`, `K//8`."""
-        found = (_FACTORS.fullmatch(word) for word in self.words)
-        return [(x["size"], int(x["times"] or 1), int(x["together"] or 1)) if x else ("", 1, 1) for x in found]
+        matches = (_FACTORS.fullmatch(word) for word in self.words)
+        return [(x["size"], int(x["times"] or 1), int(x["together"] or 1)) if x else ("", 1, 1) for x in matches]
 
     def typed(self, x: Any, given: Mapping[str, Any]) -> Tensor:
         """The tensor of the caller; raises TypeError for what is none, or one of another type."""
@@ -368,8 +368,10 @@ class Call:
         index = index_of(config)
         row: Any = dict(enumerate(self.configs)).get(index) if type(index) is int else config
         if row not in self.configs:
-            most, kind = len(self.configs), "" if type(config) in (int, dict) else f", a {type(config).__name__}"
-            raise ValueError(f"config must be an element of CONFIGS or an index below {most}, got {config!r}{kind}")
+            most, class_name = len(self.configs), "" if type(config) in (int, dict) else f", a {type(config).__name__}"
+            raise ValueError(
+                f"config must be an element of CONFIGS or an index below {most}, got {config!r}{class_name}"
+            )
         if (reason := self.misfit([row], state.numbers)) is not None:
             raise ValueError(reason)
         return row  # type: ignore[no-any-return]

@@ -72,12 +72,12 @@ def search(product: AnyNode, chain: Sequence[Applied], *, exact: bool = False) -
     """The chain behind `product`, or why it is not there; `exact`: only if it rounds where torch's functions do."""
     if exact and any(step.operation in _IN_PARTS for step in chain):
         return "torch rounds between the parts of its operations"
-    found: Found | str = "other operations follow"
+    answer: Found | str = "other operations follow"
     for trial in _trials(product, tuple(chain), exact):
-        found = trial.found(product)
-        if not isinstance(found, str):
+        answer = trial.found(product)
+        if not isinstance(answer, str):
             break
-    return found
+    return answer
 
 
 def _trials(product: AnyNode, chain: tuple[Applied, ...], exact: bool) -> Iterator[_Trial]:
@@ -111,9 +111,9 @@ def _patterns(chain: tuple[Applied, ...], dtype: torch.dtype, exact: bool) -> li
     for step in chain:
         written = WRITTEN[step.operation][: 1 if exact and step.operation in _FIRST_WAY else None]
         ways = [[*way, each] for way in ways for each in written]
-    found = [_traced(chain, way, dtype) for way in ways]
+    traced = [_traced(chain, way, dtype) for way in ways]
     # The same nodes, written in two ways, are looked for once.
-    return [*{str([(x.target, x.args, x.kwargs) for x in each.nodes]): each for each in found}.values()]
+    return [*{str([(x.target, x.args, x.kwargs) for x in each.nodes]): each for each in traced}.values()]
 
 
 def _traced(chain: tuple[Applied, ...], functions: list[_Function], dtype: torch.dtype) -> _Pattern:
@@ -191,24 +191,24 @@ class _Trial(NamedTuple):
 
     def matches(self) -> Iterator[_Trial]:
         """The ways in which the rest of the pattern is there."""
-        found = self.nodes
+        matched = self.nodes
         # A constant has no inputs: it is compared where it is used.
-        left = [x for x in self.pattern.nodes if x not in found and not found.keys().isdisjoint(x.all_input_nodes)]
+        left = [x for x in self.pattern.nodes if x not in matched and not matched.keys().isdisjoint(x.all_input_nodes)]
         if not left:
             yield self
             return
         node = left[0]
-        known = next(x for x in node.all_input_nodes if x in found)
-        for user in dict.fromkeys(_users(found[known])):
-            if user.target is not node.target or user in found.values():
+        known = next(x for x in node.all_input_nodes if x in matched)
+        for user in dict.fromkeys(_users(matched[known])):
+            if user.target is not node.target or user in matched.values():
                 continue
             # The values of the chain that it reads are not repeated to a larger shape.
-            read = [x for x in user.all_input_nodes if _origin(x) in found.values()]
+            read = [x for x in user.all_input_nodes if _origin(x) in matched.values()]
             if any(shape_of(x) != shape_of(user) for x in read):
                 continue
             exchanged = node.target in _COMMUTATIVE and len(user.args) == 2
             for arguments in (user.args, user.args[::-1]) if exchanged else (user.args,):
-                trial = _Trial(self.pattern, {**found, node: user}, dict(self.operands))
+                trial = _Trial(self.pattern, {**matched, node: user}, dict(self.operands))
                 if trial._alike(user, (node.args, node.kwargs), (arguments, user.kwargs)):
                     yield from trial.matches()
 

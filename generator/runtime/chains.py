@@ -62,11 +62,11 @@ class Chain:
         A launch is repeated for operands of the same shapes, strides, types and alignment.
         """
         # Of fake tensors the results alone are made.
-        known = None if is_fake(given["grad_out"]) else _kind(given)
+        known = None if is_fake(given["grad_out"]) else _signature_of(given)
         call = None if known is None else self.cached.get(known)
         if call is not None:
-            found = call.made_of([*given.values()])
-            made: dict[str, Any] = {x: None if place < 0 else found[place] for x, place in zip(self.of, call.results)}
+            tensors = call.made_of([*given.values()])
+            made: dict[str, Any] = {x: None if place < 0 else tensors[place] for x, place in zip(self.of, call.results)}
         else:
             given = distinct(given)
             plan = self.table.plan(**given)
@@ -99,11 +99,11 @@ class Chain:
 
     def repeated(self, grads: _Gradients, given: Operands, needed: _Needed) -> tuple[Repeat | None, dict[str, int]]:
         """The launch that a call has cached, or None, and the place of each gradient among its tensors."""
-        launch = self.cached.get(_kind(self._given(grads, given, needed)) or ())
+        launch = self.cached.get(_signature_of(self._given(grads, given, needed)) or ())
         return launch, {} if launch is None else dict(zip(self.of, launch.results))
 
 
-def _kind(given: Operands) -> tuple[object, ...] | None:
+def _signature_of(given: Operands) -> tuple[object, ...] | None:
     """The signature of a launch, or None."""
-    found = signature_of(*[x for name, x in given.items() if name != "needed"])
-    return found and (*given["needed"], *found)
+    signature = signature_of(*[x for name, x in given.items() if name != "needed"])
+    return signature and (*given["needed"], *signature)

@@ -43,9 +43,9 @@ class Launched:
 
     def __call__(self, *given: Tensor | None) -> Any:
         """The result for the table's operands, in their order, and the tensor to fill, if there is one; or all."""
-        kind = signature_of(*given)
-        if kind is not None:
-            again = self.cached.get(kind)
+        call_signature = signature_of(*given)
+        if call_signature is not None:
+            again = self.cached.get(call_signature)
             if again is not None:
                 tensors = again.made_of([*given, *[None] * (len(self.names) - len(given))])
                 return tensors[again.result] if again.result is not None else [tensors[x] for x in again.results]
@@ -53,8 +53,8 @@ class Launched:
         plan = self.table.plan(None, **operands)
         first = operands[self.names[0]]
         call = started(self.table, plan, operands, first) if isinstance(first, Tensor) else None
-        if call is not None and kind is not None:
-            remember(self.cached, kind, call)
+        if call is not None and call_signature is not None:
+            remember(self.cached, call_signature, call)
         return plan.result
 
 
@@ -98,8 +98,8 @@ def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | Non
     if must_be_seen(*given.values()):
         register()
         if out is None:
-            found: Tensor = operators.operator("combine")(y, index, weights)
-            return found
+            combined: Tensor = operators.operator("combine")(y, index, weights)
+            return combined
         operators.operator("combine_out")(y, index, weights, out)
         return out
     if recorded and torch.is_grad_enabled():

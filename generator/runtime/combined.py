@@ -202,11 +202,11 @@ def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Ten
     result, a new (tokens, N) tensor or `out` filled, is rounded once to y's type. An index outside `y` adds nothing.
     """
     try:
-        found: Tensor = SUM(y=y, index=index, weights=weights, out=out)
+        result: Tensor = SUM(y=y, index=index, weights=weights, out=out)
     except (TypeError, ValueError, RuntimeError) as error:
         name_contract(error, "combine")
         raise
-    return found
+    return result
 
 
 class _Floating(Operand):

@@ -56,7 +56,7 @@ class AlikeOverride(Override):
         return composed(name, arguments, options)
 
     def decide(self, asked: Asked) -> Decided:
-        told, run = super().decide(asked)
+        reason, run = super().decide(asked)
         alone = asked.added is None and asked.out is None and asked.offsets is None
         one = asked.a.shape[-1] == 1 and asked.a.dtype == asked.dtype and asked.dtype.is_floating_point
         if run is None and alone and one:
@@ -64,8 +64,8 @@ class AlikeOverride(Override):
             return "K is 1: elementwise", lambda asked: asked.a * asked.b
         # A batch of one repeats nothing, and shall run the same kernel.
         if isinstance(run, ChosenContract) and run.step(_apart(asked))[:3] != run.step(asked)[:3]:
-            return told, lambda asked: run(_apart(asked))
-        return told, run
+            return reason, lambda asked: run(_apart(asked))
+        return reason, run
 
 
 def _apart(asked: Asked) -> Asked:
@@ -87,13 +87,13 @@ def composed(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) ->
     word, options = name.partition(".")[0], dict(options)
     out: Tensor | None = options.pop("out", None)
     tensors = [] if out is None else [out, *operands(name, arguments, options)]
-    found = None
+    result = None
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
-        found = _COMPOSE[word](*arguments, **options)
+        result = _COMPOSE[word](*arguments, **options)
     # Torch refuses it, or gives `out` the shape.
-    if found is None or (out is not None and out.shape != found.shape):
+    if result is None or (out is not None and out.shape != result.shape):
         return NotImplemented
-    return found if out is None else out.copy_(found)
+    return result if out is None else out.copy_(result)
 
 
 def operands(name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
@@ -141,8 +141,8 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | N
     if bias is not None and bias.shape != weight.shape[:1]:
         return None
     rows = x.unsqueeze(0) if x.dim() == 1 else _merged(x, (x.dim() - 1, 1))
-    found = torch.mm(rows, weight.T) if bias is None else torch.addmm(bias, rows, weight.T)
-    return found.view(*x.shape[:-1], weight.shape[0])
+    result = torch.mm(rows, weight.T) if bias is None else torch.addmm(bias, rows, weight.T)
+    return result.view(*x.shape[:-1], weight.shape[0])
 
 
 def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | None = None) -> Tensor | None:
@@ -177,8 +177,8 @@ def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Sequence[int] | N
         )
     )
     made = [*batch, *rows, *columns]
-    found = (torch.bmm if batch else torch.mm)(a, b).view([size[letter] for letter in made])
-    return found.permute([made.index(letter) for letter in result])
+    multiplied = (torch.bmm if batch else torch.mm)(a, b).view([size[letter] for letter in made])
+    return multiplied.permute([made.index(letter) for letter in result])
 
 
 def _merged(x: Tensor, groups: tuple[int, ...]) -> Tensor:

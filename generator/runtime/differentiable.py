@@ -84,13 +84,13 @@ class Differentiable(Operator):
         self, torchs: Any, a: Tensor, b: Tensor, operands: Operands, known: tuple[object, ...]
     ) -> Callable[..., Result] | None:
         """Torch's product, which records its own gradient, where that and its gradients' are the faster ones."""
-        kind = *known, *operands, a.requires_grad, b.requires_grad
-        if kind in self.torchs:
-            return self.torchs[kind]
+        call_signature = *known, *operands, a.requires_grad, b.requires_grad
+        if call_signature in self.torchs:
+            return self.torchs[call_signature]
         self.check(operands)
         given = {"a": a, "b": b, "out": None, **operands}
         run: Callable[..., Result] | None = torchs.chosen(self, given) if torchs.of_call(self, a, b, operands) else None
-        remember(self.torchs, kind, run)
+        remember(self.torchs, call_signature, run)
         return run
 
     def recorded(
@@ -144,8 +144,8 @@ class Differentiable(Operator):
         """A call that fills rows of `out`, for which a gradient is recorded: the product, whose rows torch writes."""
         # The shapes are checked, and the result is not used.
         self.table.checked({"a": a, "b": b, "out": out, **operands})
-        found = self.seen(a, b, None, config, {**operands, "scatter": None})
-        result, *outputs = found if isinstance(found, tuple) else (found,)
+        results = self.seen(a, b, None, config, {**operands, "scatter": None})
+        result, *outputs = results if isinstance(results, tuple) else (results,)
         placed: Any = self.placed
         filled: Tensor = placed(out, result, operands["scatter"], operands["offsets"])
         return (filled, *outputs) if outputs else filled

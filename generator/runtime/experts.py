@@ -167,10 +167,10 @@ class Experts(torch.nn.Module):
         h = up(x, first.mT, offsets, **rows)
         y = down(h, second.mT, offsets)
         if known and recording and first.shape[0]:
-            found = combine.RecordedSum.apply(y, places, weights, order, offsets)  # type: ignore[no-untyped-call]
+            weighted = combine.RecordedSum.apply(y, places, weights, order, offsets)  # type: ignore[no-untyped-call]
         else:
-            found = _FAMILY.combine(y, places, weights)
-        return found.to(hidden_states.dtype)  # type: ignore[no-any-return]
+            weighted = _FAMILY.combine(y, places, weights)
+        return weighted.to(hidden_states.dtype)  # type: ignore[no-any-return]
 
     def __prepare_scriptable__(self) -> Any:
         raise NotImplementedError(f"torch.jit.script does not compile {self.__module__}.Experts; use torch.export")
@@ -261,8 +261,8 @@ def _why_left(module: torch.nn.Module, gate: str | None) -> str:
 
 def _gate_of(activation: Any) -> str | None:
     """The word of the gate with an activation that computes what its class or function says; None for any other."""
-    kind = type(activation)
-    if kind is functools.partial:
+    cls = type(activation)
+    if cls is functools.partial:
         plain = activation.func is torch.nn.functional.gelu and not activation.args
         return (
             _TANH.get(str(activation.keywords.get("approximate"))) if plain and len(activation.keywords) == 1 else None
@@ -271,11 +271,11 @@ def _gate_of(activation: Any) -> str | None:
         return _GATES.get(activation) if callable(activation) else None
     if "forward" in vars(activation) or activation._forward_hooks or activation._forward_pre_hooks:
         return None
-    if kind is torch.nn.GELU:
+    if cls is torch.nn.GELU:
         return _TANH.get(str(activation.approximate))
-    own = getattr(sys.modules.get("transformers.activations"), kind.__name__, None) is kind
+    own = getattr(sys.modules.get("transformers.activations"), cls.__name__, None) is cls
     inner = vars(activation).get("act")
-    if own and inner is not None and getattr(inner, "__func__", None) not in vars(kind).values():
+    if own and inner is not None and getattr(inner, "__func__", None) not in vars(cls).values():
         # What it calls in place of a method of its own.
         return _gate_of(inner)
-    return _GATES.get(kind.__name__ if own else kind)
+    return _GATES.get(cls.__name__ if own else cls)

@@ -56,10 +56,10 @@ def specialisation(kernel: Any, arguments: dict[str, Any]) -> tuple[object, ...]
     # Triton's own function: types, and which integers are 1 and which integers and addresses are divisible by 16.
     try:
         *_, bind = own.device_caches[device]
-        _, found, options = bind(**arguments)
+        _, specialised, options = bind(**arguments)
     except AttributeError:
         return None
-    return own, device, tuple(found), tuple(options.items()), getattr(_hooks, "debug", None), *modes
+    return own, device, tuple(specialised), tuple(options.items()), getattr(_hooks, "debug", None), *modes
 
 
 def _driver() -> Any:

@@ -66,7 +66,7 @@ def seconds(
     products = batch[0] if batch else 1
     a, b, c = products * M * K * width, products * K * N * width, products * M * N * width
     moved, crosses = a + c, crossing[0] or crossing[1]
-    found = []
+    times = []
     for m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, cycles, of_b, of_sums in configurations:
         down = -(-M // m)
         tiles = products * down * -(-N // n) * split
@@ -87,8 +87,8 @@ def seconds(
         traffic = launch + (moved + b * of_b) / bandwidth
         # Arithmetic and memory traffic overlap in part; partial sums are added behind both.
         time = (arithmetic * arithmetic + traffic * traffic) ** 0.5
-        found.append(time + c * of_sums / bandwidth if of_sums else time)
-    return found
+        times.append(time + c * of_sums / bandwidth if of_sums else time)
+    return times
 
 
 def _slower(m: float, n: float, cycles: float, crossing: tuple[bool, bool]) -> float:

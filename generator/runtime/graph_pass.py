@@ -144,13 +144,13 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
                 self.report.kept[own, why] += 1
             if node.op != "call_function" or node.target not in _PRODUCTS or not node.users:
                 continue
-            told = _PRODUCTS[node.target]
+            operator = _PRODUCTS[node.target]
             try:
                 replaced, why = self._replace(graph, node)
             except Exception as error:  # noqa: BLE001
                 # Torch compiles the product without the pass: it asked a size that only the run knows, for example.
                 replaced, why = False, f"{type(error).__name__}: {error}".partition("\n")[0]
-            (self.report.replaced if replaced else self.report.kept)[told, why] += 1
+            (self.report.replaced if replaced else self.report.kept)[operator, why] += 1
 
     def _replace(self, graph: Graph, node: AnyNode) -> tuple[bool, str]:
         """Replace a product, and say by what; or say why not."""
@@ -179,11 +179,11 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             name = matrices.fitting(self._products, chain, self._roundings(chain, start)) if fits else None
             if name is None:
                 continue
-            found: Found | str = Found({}, node, [node])
+            match: Found | str = Found({}, node, [node])
             if self._search is not None and len(chain) > len(start):
                 exact = self.rounding == "torch" and bool(self._products[name].rounding)
-                found = self._search(node, chain[len(start) :], exact=exact)
-            why = found if isinstance(found, str) else self._put(graph, node, name, given | found.operands, found)
+                match = self._search(node, chain[len(start) :], exact=exact)
+            why = match if isinstance(match, str) else self._put(graph, node, name, given | match.operands, match)
             if not why:
                 self.report.apart.update([(_PRODUCTS[node.target], each) for each in apart])
                 return True, name
@@ -199,9 +199,9 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             return ("late",) if self.rounding == "late" or len(chain) == len(start) else ()
         return ROUNDINGS[self.rounding]
 
-    def _put(self, graph: Graph, node: AnyNode, name: str, given: dict[str, Any], found: Found) -> str:
+    def _put(self, graph: Graph, node: AnyNode, name: str, given: dict[str, Any], match: Found) -> str:
         """Put the operator of a contract in the place of a chain; returns why not, or an empty text."""
-        function, output = self._function(name), found.output
+        function, output = self._function(name), match.output
         value = output.meta["val"]
         if not _contiguous(value) or value.dtype != self._products[name].out:
             return "its result has another layout or type"
@@ -227,7 +227,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
                 arguments = [*function.signature.packed(given["a"], given["b"], given), None]
                 result = call = _made(graph, operator(name), arguments)
                 if shape_of(call) != shape_of(output):
-                    result = _reshaped(graph, call, _sizes(found, output))
+                    result = _reshaped(graph, call, _sizes(match, output))
             except Exception as error:  # noqa: BLE001
                 # What follows the product is no operand of the contract, such as a vector of another length.
                 _erase(graph, {*graph.nodes} - before)
@@ -236,7 +236,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
             if key in output.meta:
                 call.meta[key] = output.meta[key]
         output.replace_all_uses_with(result)
-        _erase(graph, found.covered)
+        _erase(graph, match.covered)
         return ""
 
 
@@ -325,11 +325,11 @@ def _flat(x: AnyNode, dimensions: int, product: tuple[int | str, ...]) -> list[A
     return [-1, *(product[-2:-1] if dimensions == 3 else ()), shape_of(x)[-1]]
 
 
-def _sizes(found: Found, output: AnyNode) -> list[Any]:
+def _sizes(match: Found, output: AnyNode) -> list[Any]:
     """The sizes of the last node of a chain, as a reshape takes them; nodes for those that only the run knows."""
     *front, columns = shape_of(output)
     if not all(isinstance(size, int) for size in front):
-        for each in found.covered:
+        for each in match.covered:
             if each.target in VIEWS and shape_of(each)[:-1] == tuple(front):
                 return [*each.args[1][:-1], columns]
     return [*front, columns]

@@ -80,21 +80,21 @@ def signature_of(*operands: Any) -> tuple[object, ...] | None:
     None where torch must see a call with them: tensors of a subclass, without memory, or views of negated memory, as
     `z.conj().imag` is; and for what is neither a tensor nor a number.
     """
-    found: list[object] = [deterministic()]
+    signature: list[object] = [deterministic()]
     try:
         for x in operands:
             if type(x) in PLAIN:
                 if x.is_neg():
                     return None
-                found.append((x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16))
+                signature.append((x.shape, x.stride(), x.dtype, x.device, x.data_ptr() % 16))
             elif x is None or type(x) is float or type(x) is int:
-                found.append(type(x))
+                signature.append(type(x))
             else:
                 return None
     except RuntimeError:
         # A transform of torch.func has tensors that look plain and have no memory.
         return None
-    return tuple(found)
+    return tuple(signature)
 
 
 def recording(*operands: Any) -> bool:
@@ -102,11 +102,11 @@ def recording(*operands: Any) -> bool:
     return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
 
 
-def remember(cached: dict[Any, Any], known: object, found: Any) -> None:
+def remember(cached: dict[Any, Any], known: object, value: Any) -> None:
     """Keep what is found for a signature; a full dictionary is cleared first."""
     if len(cached) >= SIGNATURES:
         cached.clear()
-    cached[known] = found
+    cached[known] = value
 
 
 def name_contract(error: Exception, name: str) -> None:
@@ -144,18 +144,18 @@ def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | 
         repeatable = on_gpu(first) and first.numel() > 0
         keys = [fast.specialisation(x.kernel, x.arguments) if fast and repeatable else None for x in plan.launches]
         compiled = [None if key is None else fast.compiled.get(key) for key in keys]
-        found = None if None in compiled else Repeat(call, plan, compiled, given)
-        if found is not None and None not in found.steps:
+        repeat = None if None in compiled else Repeat(call, plan, compiled, given)
+        if repeat is not None and None not in repeat.steps:
             # Triton would launch what it has compiled for other sizes.
-            found.run(found.stream(found.index), [*given.values(), *map(plan.known.get, found.names)])
-            return found
+            repeat.run(repeat.stream(repeat.index), [*given.values(), *map(plan.known.get, repeat.names)])
+            return repeat
         compiled = call.start(plan)
         if not repeatable or None in compiled:
             return None
         if fast:
             fast.compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
-        found = Repeat(call, plan, compiled, given)
-        return None if None in found.steps else found
+        repeat = Repeat(call, plan, compiled, given)
+        return None if None in repeat.steps else repeat
 
 
 class Repeat:
@@ -390,35 +390,35 @@ class Function:
     ) -> Result:
         """A call that torch need not see; `known` is its signature, if that has been asked."""
         known = known or signature_of(a, b, out, *operands.values())
-        kind = None if known is None or config is not None else (*known, *operands)
-        call = self.cached.get(kind)
+        call_signature = None if known is None or config is not None else (*known, *operands)
+        call = self.cached.get(call_signature)
         if call is None:
             self.check(operands)
         try:
             if call is None:
-                found = self.first(kind, a, b, out, config, operands)
+                result = self.first(call_signature, a, b, out, config, operands)
             else:
                 if out is not None or (operands and self.outputs):
                     results = {"out": out, **{x: operands.get(x) for x in self.outputs}}
                     require_apart(results, {"a": a, "b": b, **{x: operands.get(x) for x in self.beside}})
-                found = call(a, b, out, operands)
+                result = call(a, b, out, operands)
         except (TypeError, ValueError) as error:
             name_contract(error, self.name)
             raise
         if out is not None or (operands and self.outputs):
             written(out, *map(operands.get, self.outputs))
-        return found
+        return result
 
     def first(
-        self, kind: object, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands
+        self, call_signature: object, a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands
     ) -> Result:
-        """The first call of a signature, whose launches are kept as `kind`, or a call with a configuration."""
+        """The first call of `call_signature`, whose launches are cached, or a call with a configuration."""
         given = {"a": a, "b": b, "out": out, **operands}
         if getattr(a, "is_meta", False):
             return self.table(config, **given)  # type: ignore[no-any-return]
         if self.interpreted_bf16 is not None:
             self.interpreted_bf16.check(a, b)
-        if kind is None:
+        if call_signature is None:
             return self.accepting(given)[0].CALL(config, **given)  # type: ignore[no-any-return]
         copier, target, row, state = self.step(a, b, out, operands)
         if copier is not None:
@@ -426,11 +426,11 @@ class Function:
             def copied(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
                 return target(*copier(a, b), out=out, **operands)  # type: ignore[no-any-return]
 
-            remember(self.cached, kind, copied)
+            remember(self.cached, call_signature, copied)
             return copied(a, b, out, operands)
         if callable(target):
             # A product of torch, which follows the stream and the device itself.
-            remember(self.cached, kind, target)
+            remember(self.cached, call_signature, target)
             return target(a, b, out, operands)  # type: ignore[no-any-return]
         if not on_gpu(a):
             return target.gemm(a, b, **operands, out=out, config=row)  # type: ignore[no-any-return]
@@ -439,7 +439,7 @@ class Function:
         plan = call.plan_of(state, row, accepted=self.nominal is None)
         repeat = started(call, plan, given, a)
         if repeat is not None:
-            remember(self.cached, kind, repeat)
+            remember(self.cached, call_signature, repeat)
         return plan.result  # type: ignore[no-any-return]
 
     def modules(self) -> tuple[KernelModule, ...]:
@@ -458,11 +458,11 @@ class Function:
         except (TypeError, ValueError):
             return [*self.modules()]
         reasons = {kernel: kernel.CALL.reason(state) for kernel in self.modules()}
-        found = [kernel for kernel, why in reasons.items() if why is None]
-        if some and not found:
+        accepting = [kernel for kernel, why in reasons.items() if why is None]
+        if some and not accepting:
             listed = [f"{name}: {why}" for name, why in zip(self.kernels, reasons.values())]
             raise ValueError("\n".join(["no kernel accepts the operands:", *listed]))
-        return found
+        return accepting
 
     def step(self, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Step:
         """What a call with tensors does next; ValueError if no kernel accepts the operands."""

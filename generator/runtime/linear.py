@@ -28,8 +28,8 @@ _torchs = added("aten_product")
 def _fitting(*wanted: Any) -> str | None:
     """The first contract that is what is wanted, or None."""
     # A list, which torch.compile traces.
-    found = [name for name, kind in CONTRACTS.items() if kind == wanted]
-    return found[0] if found else None
+    names = [name for name, key in CONTRACTS.items() if key == wanted]
+    return names[0] if names else None
 
 
 def _told(dtype: torch.dtype, bias: bool) -> str:
@@ -38,10 +38,10 @@ def _told(dtype: torch.dtype, bias: bool) -> str:
 
 def _there_are(dtype: torch.dtype, bias: bool) -> str:
     """The contracts that fit such a layer, or what those of the family fit."""
-    names = [name for name, kind in CONTRACTS.items() if kind[:2] == (dtype, bias)]
+    names = [name for name, key in CONTRACTS.items() if key[:2] == (dtype, bias)]
     if names:
         return f"contracts that fit: {', '.join(names)}"
-    return f"this family has some for {', '.join(dict.fromkeys(_told(*kind[:2]) for kind in CONTRACTS.values()))}"
+    return f"this family has some for {', '.join(dict.fromkeys(_told(*key[:2]) for key in CONTRACTS.values()))}"
 
 
 class Linear(torch.nn.Linear):
@@ -82,12 +82,12 @@ class Linear(torch.nn.Linear):
 
     def _take(self, contract: str | None, accumulate_into: str | None = None) -> None:
         wanted = self.weight.dtype, self.bias is not None
-        found = contract or _fitting(*wanted, "")
-        if found is None or CONTRACTS.get(found, ())[:2] != wanted:
-            what = f"{found} does not fit" if found else "no contract does just what torch.nn.Linear does for"
+        name = contract or _fitting(*wanted, "")
+        if name is None or CONTRACTS.get(name, ())[:2] != wanted:
+            what = f"{name} does not fit" if name else "no contract does just what torch.nn.Linear does for"
             raise ValueError(f"{what} {_told(*wanted)}; {_there_are(*wanted)}")
-        _require_accumulating(found, accumulate_into)
-        self.contract, self.accumulate_into = found, accumulate_into
+        _require_accumulating(name, accumulate_into)
+        self.contract, self.accumulate_into = name, accumulate_into
         self._left = {} if _torchs else None
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
@@ -132,7 +132,9 @@ class Linear(torch.nn.Linear):
         if own != [*wanted]:
             alike = _fitting(*wanted, chain)
             if alike is None:
-                raise ValueError(f"{contract} has no like for {_told(*wanted)}; {_there_are(*wanted)}")
+                raise ValueError(
+                    f"no contract with the same epilogue as {contract} accepts {_told(*wanted)}; {_there_are(*wanted)}"
+                )
             contract = alike
         if x.dtype != weight.dtype and not x.is_meta and not torch.is_autocast_enabled(x.device.type):
             near = all(each.is_floating_point() and each.dtype.itemsize > 1 for each in (x, weight))
@@ -150,8 +152,8 @@ class Linear(torch.nn.Linear):
         if result is not None:
             return result
         # A kernel reads both along K, which neither a view of the input nor one of the weight need have contiguous.
-        found: torch.Tensor = function(rows_of(x), along(weight).t(), **operands)
-        return shaped_as(found, x)
+        product: torch.Tensor = function(rows_of(x), along(weight).t(), **operands)
+        return shaped_as(product, x)
 
     def __prepare_scriptable__(self) -> Any:
         raise NotImplementedError(f"torch.jit.script does not compile {self.__module__}.Linear; use torch.export")
@@ -179,7 +181,7 @@ def replace_linear(
     if contract is not None and contract not in CONTRACTS:
         raise ValueError(f"{contract} is no contract of a linear layer; those of this family: {', '.join(CONTRACTS)}")
     _require_accumulating(contract, accumulate_into)
-    fitting = [kind[:2] for name, kind in CONTRACTS.items() if (name == contract if contract else not kind[2])]
+    fitting = [key[:2] for name, key in CONTRACTS.items() if (name == contract if contract else not key[2])]
     replaced, others = ReplacedModules(), False
     for name, module in [*model.named_modules(remove_duplicate=False)]:
         if isinstance(module, Linear) or type(module).__module__ == Linear.__module__:

@@ -31,12 +31,12 @@ def contract_for(weight: Tensor, kept: Any) -> str:
     if kept.shape != weight.shape or (kept.shape[1] > 1 and kept.stride(1) != 1):
         shapes = f"{tuple(kept.shape)} with strides {kept.stride()}"
         raise ValueError(f"what gradients are added to must be as the weight {tuple(weight.shape)}, got {shapes}")
-    found = CONTRACTS.get((weight.dtype, kept.dtype))
-    if found is None:
+    contract = CONTRACTS.get((weight.dtype, kept.dtype))
+    if contract is None:
         there = ", ".join(f"{a} to {c}" for a, c in CONTRACTS) or "none"
-        told = f"layout crr with [{{accumulate: {{beta: 1}}}}] and these types; the family has {there}"
-        raise ValueError(f"no contract adds products of {weight.dtype} to {kept.dtype}: list {told}")
-    return found
+        needed = f"layout crr with [{{accumulate: {{beta: 1}}}}] and these types; the family has {there}"
+        raise ValueError(f"no contract adds products of {weight.dtype} to {kept.dtype}: list {needed}")
+    return contract
 
 
 class _Added(torch.autograd.Function):
@@ -64,5 +64,5 @@ class _Added(torch.autograd.Function):
 
 def added(y: Tensor, x: Tensor, weight: Tensor, kept: Tensor, contract: str) -> Tensor:
     """The result of a layer without its weight's gradient, which the backward pass adds to what is `kept`."""
-    found: Tensor = _Added.apply(y, x.detach(), weight, kept, contract)  # type: ignore[no-untyped-call]
-    return found
+    result: Tensor = _Added.apply(y, x.detach(), weight, kept, contract)  # type: ignore[no-untyped-call]
+    return result

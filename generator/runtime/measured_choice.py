@@ -90,8 +90,8 @@ class Measurements:
             costs = spreading.scores(times)
         ordered = sorted(range(len(costs)), key=costs.__getitem__)
         sizes_by_name = {"M": M, "T": M, "N": N, "K": K}
-        found = (rows[index] for index in ordered)
-        return next(((x, row) for x, row in found if x.CALL.fitting([row], sizes_by_name)), None)
+        choices = (rows[index] for index in ordered)
+        return next(((x, row) for x, row in choices if x.CALL.fitting([row], sizes_by_name)), None)
 
     def _rated(
         self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]
@@ -99,10 +99,10 @@ class Measurements:
         """The configurations of `kernels` with rates, each with its kernel; and what `fitted.seconds` reads of each."""
         rows: list[Choice] = []
         rated: list[fitted.Rated] = []
-        found, *scale = self.rates_of(device, name)
+        rates_by_kernel, *scale = self.rates_of(device, name)
         for kernel in kernels:
             offered = kernel.CALL.offered(device)
-            for row, rates in found.get(_how(kernel), {}).items():
+            for row, rates in rates_by_kernel.get(_how(kernel), {}).items():
                 config = kernel.CONFIGS[row]
                 if config in offered:
                     rows.append((kernel, config))
@@ -112,15 +112,15 @@ class Measurements:
     def rates_of(self, device: torch.device, name: str) -> tuple[Rates] | tuple[Rates, float, float]:
         """The rates for a contract on a GPU; of another GPU's, the clock rate and bandwidth relative to it too."""
         gpu, _ = _device(device)
-        found = self.rates.get((gpu, self.like.get((gpu, name), name)))
-        if found is not None or torch.version.hip:
-            return (found or {},)
+        rates = self.rates.get((gpu, self.like.get((gpu, name), name)))
+        if rates is not None or torch.version.hip:
+            return (rates or {},)
         for measured, (capability, clock, memory) in self.devices.items():
-            found = self.rates.get((measured, self.like.get((measured, name), name)))
-            if found is not None and capability == torch.cuda.get_device_capability(device):
+            rates = self.rates.get((measured, self.like.get((measured, name), name)))
+            if rates is not None and capability == torch.cuda.get_device_capability(device):
                 own = torch.cuda.get_device_properties(device)
                 traffic = 2 * own.memory_clock_rate * 1000 * own.memory_bus_width / 8
-                return found, own.clock_rate / clock, traffic / memory
+                return rates, own.clock_rate / clock, traffic / memory
         return ({},)
 
 

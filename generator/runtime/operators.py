@@ -100,13 +100,13 @@ def loop_over_batch(name: str) -> None:
     one = operator(name)
 
     def rule(info: Any, dimensions: Sequence[Any], *arguments: Any) -> tuple[Any, Any]:
-        found = []
+        results = []
         for index in range(info.batch_size):
             each = zip(arguments, dimensions)
-            found.append(one(*(x.select(place, index) if isinstance(place, int) else x for x, place in each)))
-        if isinstance(found[0], Tensor):
-            return torch.stack(found), 0
-        return tuple(map(torch.stack, zip(*found))), (0,) * len(found[0])
+            results.append(one(*(x.select(place, index) if isinstance(place, int) else x for x, place in each)))
+        if isinstance(results[0], Tensor):
+            return torch.stack(results), 0
+        return tuple(map(torch.stack, zip(*results))), (0,) * len(results[0])
 
     torch.library.register_vmap(f"{NAMESPACE}::{name}", rule, lib=LIBRARY)
 
@@ -183,9 +183,9 @@ def requiring(names: Sequence[str]) -> str:
     return f"{', '.join(names)} {'requires' if len(names) == 1 else 'require'} a gradient"
 
 
-def without_sum(found: Any) -> Result:
+def without_sum(results: Any) -> Result:
     """What a contract returns, of the results of the one that saves the sum, its second result, in its place."""
-    result: Result = (found[0], *found[2:]) if len(found) > 2 else found[0]
+    result: Result = (results[0], *results[2:]) if len(results) > 2 else results[0]
     return result
 
 
@@ -302,9 +302,9 @@ class Operator(Function):
                 within.sharded = False
         if torch.is_grad_enabled():
             recorded = [x for x, value in tensors.items() if value.requires_grad]
-            found = self.recording(recorded, a, b, results, config, operands) if recorded else None
-            if found is not None:
-                return found
+            recorded_result = self.recording(recorded, a, b, results, config, operands) if recorded else None
+            if recorded_result is not None:
+                return recorded_result
         if out is None:
             made: Any = self.returned(self, a, b, config, operands)
             if not results:
@@ -330,9 +330,9 @@ class Operator(Function):
             name_contract(error, self.name)
             raise
         except RuntimeError as error:
-            for words, told in _REFUSED.items():
+            for words, message in _REFUSED.items():
                 if words in str(error):
-                    raise NotImplementedError(f"{self.name}: {told}") from None
+                    raise NotImplementedError(f"{self.name}: {message}") from None
             raise
 
     def returned(self, own: Operator, a: Tensor, b: Tensor, config: int | None, operands: Operands) -> Any:
@@ -411,16 +411,16 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
         operands, (*results, _) = signature.unpacked(arguments)
         try:
             # Of fake tensors, the results alone are made.
-            found = table(a=arguments[0], b=arguments[1], **operands, **dict(zip(signature.results, results)))
+            made = table(a=arguments[0], b=arguments[1], **operands, **dict(zip(signature.results, results)))
         except (TypeError, ValueError) as error:
             name_contract(error, contract.shown)
             raise
-        return None if results else found
+        return None if results else made
 
     def over_batch(info: Any, dimensions: Sequence[int | None], *arguments: Any) -> tuple[Result, Any]:
         if contract.batched is None:
-            told = "torch.vmap needs the contract for a batch, which this family lacks"
-            raise NotImplementedError(f"{contract.shown}: {told}")
+            reason = "torch.vmap needs the contract for a batch, which this family lacks"
+            raise NotImplementedError(f"{contract.shown}: {reason}")
         shared = {x.name for x in contract.function(contract.batched).table.operands if x.shared}
         given = list(arguments)
         for index, (x, place) in enumerate(zip(signature.places, dimensions)):
@@ -431,11 +431,11 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
             elif place is not None and x in shared:
                 given[index] = value.movedim(place, 0)
             elif place is not None:
-                told = f"torch.vmap over {x}, which all products of a batch share"
-                raise NotImplementedError(f"{contract.shown}: {told}")
+                reason = f"torch.vmap over {x}, which all products of a batch share"
+                raise NotImplementedError(f"{contract.shown}: {reason}")
         operands, (config,) = signature.unpacked(given)
-        found = contract.function(contract.batched)(*given[:2], config=config, **operands)
-        return found, 0 if len(signature.results) == 1 else (0,) * len(signature.results)
+        results = contract.function(contract.batched)(*given[:2], config=config, **operands)
+        return results, 0 if len(signature.results) == 1 else (0,) * len(signature.results)
 
     register(signature.schema(name), run, described)
     register(signature.schema(name, filled=True), fill, described)

@@ -82,15 +82,15 @@ class ChosenContract:
 
     def operands(self, asked: Asked) -> dict[str, Any]:
         """The operands besides `a`, `b` and `out`."""
-        found: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
+        operands: dict[str, Any] = {} if asked.offsets is None else {"offsets": asked.offsets}
         x, shape = asked.added, self.shape
         for operation, (keyword, *_), _ in self.chain:
             if operation == SCALE.operation:
-                found[keyword] = asked.alpha
+                operands[keyword] = asked.alpha
             elif x is not None:
                 reshaped = len(shape) == 1 or tuple(x.shape) == shape
-                found[keyword] = x.reshape(shape) if reshaped else x.expand(shape).contiguous()
-        return found
+                operands[keyword] = x.reshape(shape) if reshaped else x.expand(shape).contiguous()
+        return operands
 
     def step(self, asked: Asked) -> Step:
         """What such a call does next (`Function.step`)."""
@@ -144,17 +144,17 @@ class Override(Installed):
         if asked is None:
             return NotImplemented
         word = name.partition(".")[0].rstrip("_")
-        told, run = (asked, None) if isinstance(asked, str) else self._known(name, asked)
+        reason, run = (asked, None) if isinstance(asked, str) else self._known(name, asked)
         if run is not None and not isinstance(asked, str):
             try:
-                found = run(asked)
+                result = run(asked)
             except (TypeError, ValueError) as error:
                 # Memory that a result shares with an operand, which torch refuses itself or allows.
-                told = str(error)
+                reason = str(error)
             else:
-                self.report.replaced[word, told] += 1
-                return asked.finish(found) if asked.finish else found
-        self.report.kept[word, told] += 1
+                self.report.replaced[word, reason] += 1
+                return asked.finish(result) if asked.finish else result
+        self.report.kept[word, reason] += 1
         return NotImplemented
 
     def _known(self, name: str, asked: Asked) -> Decided:
@@ -250,9 +250,9 @@ def _asking(handlers: list[Callable[..., Any]], name: str, kernel: Any) -> Calla
 
     def asking(keys: Any, *arguments: Any, **options: Any) -> Any:
         for handler in reversed(handlers):
-            found = handler(name, arguments, options)
-            if found is not NotImplemented:
-                return found
+            result = handler(name, arguments, options)
+            if result is not NotImplemented:
+                return result
         return kernel.call_boxed(keys, *arguments, **options)
 
     return asking

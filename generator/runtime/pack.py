@@ -136,12 +136,12 @@ def quantize(weight: Tensor, name: str, *, scale_dtype: torch.dtype = torch.floa
         _require_finite(scale, largest / element.limit)
         codes = blocks / _spread(scale)
     b = as_b(_rounded(_joined(codes, w.shape), element), stored)
-    found = {"b": b, "b_scale": scale, **zeros}
+    packed = {"b": b, "b_scale": scale, **zeros}
     # At the end of fp32 a value may be rounded to a larger one. A scale that cannot make one needs no second look.
     widest = scale.float() * (element.most - element.least)
-    if _has_values(w) and not widest.isfinite().all() and not dequantize(name, **found).isfinite().all():
+    if _has_values(w) and not widest.isfinite().all() and not dequantize(name, **packed).isfinite().all():
         raise ValueError(f"weight has magnitudes up to {w.abs().max():g}, which {name} stores as infinite in fp32")
-    return found
+    return packed
 
 
 @torch.no_grad()

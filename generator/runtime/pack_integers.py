@@ -138,8 +138,8 @@ def _affine(
         integer = scale.dtype if shift else torch.uint8
         keywords["b_zero"] = (points if points.is_floating_point() else points.to(integer)).contiguous()
     elif points.any():
-        found = f"{points.min().item() + shift:g} to {points.max().item() + shift:g}"
-        raise ValueError(f"{name} has no zeros: all zero points must be {shift}, got {found}")
+        present = f"{points.min().item() + shift:g} to {points.max().item() + shift:g}"
+        raise ValueError(f"{name} has no zeros: all zero points must be {shift}, got {present}")
     return keywords
 
 

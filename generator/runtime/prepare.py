@@ -64,23 +64,23 @@ def prepare(
     if device is None:
         device = "cpu" if knobs.runtime.interpret else f"cuda:{torch.cuda.current_device()}"
     device = torch.device(device)
-    found = launches(gemm, N, K, M=M, B=B, device=device, unaligned=unaligned, dtypes=dtypes)
+    every = launches(gemm, N, K, M=M, B=B, device=device, unaligned=unaligned, dtypes=dtypes)
     if not knobs.runtime.interpret:
-        compile_all(found, device)
+        compile_all(every, device)
         with torch.cuda.device(device):
-            for launch in found:
+            for launch in every:
                 launch.load()
-    return len({(launch.name, launch.row) for launch in found if launch.row is not None})
+    return len({(launch.name, launch.row) for launch in every if launch.row is not None})
 
 
-def compile_all(found: Collection[_Launch], device: torch.device) -> None:
+def compile_all(every: Collection[_Launch], device: torch.device) -> None:
     """Compile launches in threads; raises the error of a launch that does not compile."""
 
     def compiled(launch: _Launch) -> None:
         with torch.cuda.device(device), launch.tolerant:
             launch.compiled()
 
-    in_threads(found, compiled)
+    in_threads(every, compiled)
 
 
 def in_threads(launches: Collection[Any], compiled: Callable[[Any], Any]) -> list[Any]:
@@ -125,7 +125,7 @@ def launches(
             raise ValueError(reason)
         for name in {*(unaligned or ()), *(dtypes or ())} - {*names}:
             raise ValueError(f"it has no operand {name!r}; its operands are {', '.join(names)}")
-        found: dict[tuple[object, ...], _Launch] = {}
+        unique: dict[tuple[object, ...], _Launch] = {}
         refusal: ValueError | None = None
         with memoryless():
             for given in _calls(gemm, rows, {"B": B, "N": N, "K": K}, device, unaligned, dtypes or {}):
@@ -141,13 +141,13 @@ def launches(
                 copies = [_Launch("copies", None, *each) for each in copying]
                 for launch in (*copies, *_launches(kernel, row, operands)):
                     # Two values of M of which Triton knows the same are compiled once.
-                    found.setdefault(launch.key, launch)
-        if not found and refusal is not None:
+                    unique.setdefault(launch.key, launch)
+        if not unique and refusal is not None:
             raise refusal
     except (TypeError, ValueError) as error:
         name_contract(error, gemm.__name__)
         raise
-    return [*found.values()]
+    return [*unique.values()]
 
 
 def _calls(
@@ -244,12 +244,12 @@ def _launches(kernel: KernelModule, row: Row | None, given: Operands) -> list[_L
             # The tuner leaves out configurations that the sizes do not allow.
             with contextlib.suppress(ValueError):
                 plans.append(kernel.CALL.plan(offered, **given))
-    name, found = kernel.__name__.rpartition(".")[2], []
+    name, made = kernel.__name__.rpartition(".")[2], []
     for plan in plans:
         repeated = (kernel.CALL, plan, given) if given["a"].numel() else None
         for each in plan.launches:
-            found.append(_Launch(name, _row(kernel, each), each.kernel, each.grid, each.arguments, repeated, tuned))
-    return found
+            made.append(_Launch(name, _row(kernel, each), each.kernel, each.grid, each.arguments, repeated, tuned))
+    return made
 
 
 def _row(kernel: KernelModule, launch: Planned) -> tuple[tuple[str, int], ...] | None:
@@ -305,7 +305,7 @@ def _placings(sizes: tuple[int, ...], x: Operand, size: int) -> list[_Placing]:
         return [(ones, 0), (ones, 1)]
     *front, rows, columns = sizes
     multiplied = x.name in ("a", "b")
-    found: dict[tuple[object, ...], _Placing] = {}
+    placings: dict[tuple[object, ...], _Placing] = {}
     for inner in (-1, -2) if x.unit is None else (x.unit - len(sizes),):
         width, height = (max(columns, 1), rows) if inner == -1 else (max(rows, 1), columns)
         for lead, offset in itertools.product(range(width, width + 256), (0, 1)):
@@ -316,8 +316,8 @@ def _placings(sizes: tuple[int, ...], x: Operand, size: int) -> list[_Placing]:
                 addressed = not offset and all(number * size % 16 == 0 for number in (lead, *outer))
                 lines = multiplied and (lead * size % 128 == 0, apart == 0)
                 strides = (*outer, lead, 1) if inner == -1 else (*outer, 1, lead)
-                found.setdefault((inner, offset, *known, addressed, lines), (strides, offset))
-    return [*found.values()]
+                placings.setdefault((inner, offset, *known, addressed, lines), (strides, offset))
+    return [*placings.values()]
 
 
 def _placings_of_scales(sizes: tuple[int, ...]) -> list[_Placing]:

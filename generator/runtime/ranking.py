@@ -49,10 +49,10 @@ class Ranking:
         if gpu and not (aligning or lining):
             # The kernel that is chosen among all is the one among those that accept, if it accepts.
             state = function.table.state(like)
-            found = self.best(function, function.modules(), state, lies)
-            if found is not None and found[0].CALL.reason(state) is None:
-                return None, *found, state if like is given else None
-            comparable = found is not None
+            best = self.best(function, function.modules(), state, lies)
+            if best is not None and best[0].CALL.reason(state) is None:
+                return None, *best, state if like is given else None
+            comparable = best is not None
         taking = function.accepting(given, some=False)
         refused = aligning and len(taking) < len(function.kernels)
         if refused or lining:
@@ -63,9 +63,9 @@ class Ranking:
                 return copier, function, None, None
         # It says why, where there is none.
         taking = taking or function.accepting(given)
-        found = self.best(function, taking, function.table.state(like)) if comparable else None
+        best = self.best(function, taking, function.table.state(like)) if comparable else None
         # Where neither measurements nor a cost model compare kernels, the first one chooses its own configuration.
-        kernel, row = found or (taking[0], None)
+        kernel, row = best or (taking[0], None)
         return None, kernel, row, None
 
     def best(
@@ -85,10 +85,10 @@ class Ranking:
         (whole_a, crossing_a), (whole_b, crossing_b) = lies
         if not (whole_a and whole_b) and any("_descriptor_" in kernel for kernel in function.kernels):
             fast = [x for x in taking if x.CALL.described]
-        found: Choice | None = None
+        choice: Choice | None = None
         if self.tuned is not None:
             crossing = crossing_a, crossing_b
-            found = self.tuned.choose(function.name, fast, sizes, a.element_size(), a.device, crossing, tuple(skewed))
-        if found is None and self.analytic is not None:
-            found = self.analytic.choose(function.name, tuple(fast or taking), sizes, a.device, tuple(skewed))
-        return found
+            choice = self.tuned.choose(function.name, fast, sizes, a.element_size(), a.device, crossing, tuple(skewed))
+        if choice is None and self.analytic is not None:
+            choice = self.analytic.choose(function.name, tuple(fast or taking), sizes, a.device, tuple(skewed))
+        return choice

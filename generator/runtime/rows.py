@@ -17,9 +17,9 @@ def along(x: torch.Tensor) -> torch.Tensor:
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
 
 
-def shaped_as(found: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def shaped_as(result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """A result (M, N) for the rows of `x` (..., K), as (..., N)."""
-    return found if x.dim() == 2 else found.reshape(*x.shape[:-1], found.shape[-1])
+    return result if x.dim() == 2 else result.reshape(*x.shape[:-1], result.shape[-1])
 
 
 def require_tensor(name: str, x: Any) -> torch.Tensor:

@@ -20,8 +20,8 @@ def named(a: Tensor, rows: Tensor, *, turned: bool) -> Tensor:
     if surely(a.shape[0] == 0):
         return a.new_zeros((a.shape[1], rows.shape[0])).mT if turned else a.new_zeros((rows.shape[0], a.shape[1]))
     places = torch.where(there, rows, 0)
-    found = a.mT.index_select(1, places).mT if turned else a.index_select(0, places)
-    return torch.where(there[:, None], found, 0)
+    picked = a.mT.index_select(1, places).mT if turned else a.index_select(0, places)
+    return torch.where(there[:, None], picked, 0)
 
 
 def _places(scatter: Tensor, offsets: Tensor, rows: int) -> Tensor:
@@ -41,10 +41,10 @@ def unfilled(gradient: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
     return gradient.masked_fill(filled[:-1, None], 0)
 
 
-def placed(out: Tensor, found: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
+def placed(out: Tensor, product: Tensor, scatter: Tensor, offsets: Tensor) -> Tensor:
     """`out` with the rows of a product written as `scatter` says, by operations of torch, which know its gradient."""
     more = torch.cat([out, out.new_zeros(1, out.shape[1])])
-    return out.copy_(more.index_copy(0, _places(scatter, offsets, out.shape[0]), found)[:-1])
+    return out.copy_(more.index_copy(0, _places(scatter, offsets, out.shape[0]), product)[:-1])
 
 
 def _added(gradient: Tensor, rows: Tensor, count: int) -> Tensor:

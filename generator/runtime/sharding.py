@@ -63,11 +63,11 @@ def register() -> None:
 
 def laid_out(arguments: Sequence[Any], units: Sequence[int | None]) -> list[Any]:
     """The tensors of one device, of which those that torch gathered row-major are contiguous along `units` again."""
-    found = [*arguments]
+    moved = [*arguments]
     for place, (x, unit) in enumerate(zip(arguments, units)):
         if unit is not None and isinstance(x, Tensor) and x.dim() > 1 and x.shape[unit] > 1 and x.stride(unit) != 1:
-            found[place] = x.movedim(unit, -1).contiguous().movedim(-1, unit)
-    return found
+            moved[place] = x.movedim(unit, -1).contiguous().movedim(-1, unit)
+    return moved
 
 
 def _register(operator: Divisible) -> None:
@@ -90,7 +90,7 @@ def _register(operator: Divisible) -> None:
     def rules(*given: Any, **_: Any) -> list[tuple[list[Any], list[Any]]]:
         # What is no tensor has no placement.
         tensors = [hasattr(x, "mesh") for x in given]
-        found = []
+        strategies = []
         for size in ("", *sizes):
             made = [placed(shape, size, Partial() if size else Replicate()) for shape in operator.results]
             # A vector that a batch shares lacks the first dimension.
@@ -98,7 +98,7 @@ def _register(operator: Divisible) -> None:
                 placed(operator.operands.get(x, ())[-getattr(each, "ndim", 0) :], size, Replicate())
                 for x, each in zip(operator.arguments, given)
             ]
-            found.append((made, [each if tensor else None for each, tensor in zip(read, tensors)]))
-        return found
+            strategies.append((made, [each if tensor else None for each, tensor in zip(read, tensors)]))
+        return strategies
 
     register_sharding(operators.operator(operator.name))(rules)

@@ -92,23 +92,23 @@ class Matrices(NamedTuple):
 
     def why_none(self, products: Mapping[str, TorchProduct], chain: str) -> str:
         """Why no contract fits, with a chain in words."""
-        found = [x for x in products.values() if x.batch == self.batch]
-        if not found:
+        candidates = [x for x in products.values() if x.batch == self.batch]
+        if not candidates:
             return f"no contract has {_BATCHES[self.batch]}"
         types = self.a.dtype, self.b.dtype, self.dtype
-        found = [x for x in found if (x.a, x.b, x.out) == types]
-        if not found:
+        candidates = [x for x in candidates if (x.a, x.b, x.out) == types]
+        if not candidates:
             a, b, out = (str(x).removeprefix("torch.") for x in types)
             return f"no contract multiplies {a} by {b} to {out}"
-        found = [x for x in found if x.precision == self.precision]
-        if not found:
+        candidates = [x for x in candidates if x.precision == self.precision]
+        if not candidates:
             return f"no contract multiplies fp32 as torch is set to, {self.precision}"
-        has = ", ".join(dict.fromkeys(x.layout for x in found))
-        found = [x for x in found if x.layout in self.layouts]
-        if not found:
+        has = ", ".join(dict.fromkeys(x.layout for x in candidates))
+        candidates = [x for x in candidates if x.layout in self.layouts]
+        if not candidates:
             return f"no contract has the layout {self.layouts[0]}; this type has {has}"
-        chains = dict.fromkeys(word_of(x.chain) for x in found)
-        return f"no contract of {found[0].layout} has {chain}; those there have {', '.join(chains)}"
+        chains = dict.fromkeys(word_of(x.chain) for x in candidates)
+        return f"no contract of {candidates[0].layout} has {chain}; those there have {', '.join(chains)}"
 
 
 _BATCHES = {
@@ -178,9 +178,9 @@ class Report:
             each.clear()
 
     def __str__(self) -> str:
-        told = {"replaced": self.replaced, "left to torch": self.kept, "replaced without what follows": self.apart}
+        counted = {"replaced": self.replaced, "left to torch": self.kept, "replaced without what follows": self.apart}
         lines = []
-        for title, counts in told.items():
+        for title, counts in counted.items():
             if counts or counts is not self.apart:
                 lines.append(f"{title}: {sum(counts.values())}")
             lines += [f"  {count} {operator}: {what}" for (operator, what), count in counts.most_common()]

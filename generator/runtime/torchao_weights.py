@@ -194,8 +194,8 @@ def _multiply(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
     wanted = torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad))
     if wanted:
         parts = [keywords.get(keyword) for keyword in _PARTS]
-        found: Tensor = _Multiplied.apply(x, bias, weight.contract, *parts)  # type: ignore[no-untyped-call]
-        return found
+        result: Tensor = _Multiplied.apply(x, bias, weight.contract, *parts)  # type: ignore[no-untyped-call]
+        return result
     return _product(x, bias, weight.contract, keywords)
 
 
@@ -214,9 +214,9 @@ def _product(x: Tensor, bias: Tensor | None, contract: str, keywords: dict[str, 
             raise TypeError(f"input must be {layer.dtype}, which {name} returns, got {x.dtype}")
     rows = rows_of(x)
     a = {"a": rows} if layer.rows is None else quantize_rows(rows, layer.rows)
-    found: Tensor = getattr(_FAMILY, name)(**a, **keywords, **operands)
-    found = shaped_as(found.to(layer.dtype), x)
-    return found if bias is None or operands else found + bias
+    result: Tensor = getattr(_FAMILY, name)(**a, **keywords, **operands)
+    result = shaped_as(result.to(layer.dtype), x)
+    return result if bias is None or operands else result + bias
 
 
 class _Multiplied(torch.autograd.Function):
@@ -291,8 +291,8 @@ def _why_left(module: torch.nn.Module, parameter: str) -> str:
 def _fitting(config: Config) -> str:
     """What layers could have been quantized."""
     layers = LAYERS if config.contract is None else _named(config.contract)
-    told = [f"a weight of {layer.dtype}{'' if layer.plain else ' with bias'}" for layer in layers]
-    return ", ".join(dict.fromkeys(told))
+    weights = [f"a weight of {layer.dtype}{'' if layer.plain else ' with bias'}" for layer in layers]
+    return ", ".join(dict.fromkeys(weights))
 
 
 def _extra_repr(module: Any) -> str:

@@ -27,14 +27,14 @@ def workspace(device: torch.device, stream: int, size: int, count: int) -> tuple
         # A CUDA graph has its own workspace, and clears it on every replay. What an operator allocates may belong to
         # the memory of a graph that torch.compile is about to record.
         return _memory(device, size, count)
-    found = _workspaces.get((device, stream))
-    if found is None or found[0].numel() < size or found[1].numel() < count:
-        if found is not None:
-            size, count = max(size, found[0].numel()), max(count, found[1].numel())
+    held = _workspaces.get((device, stream))
+    if held is None or held[0].numel() < size or held[1].numel() < count:
+        if held is not None:
+            size, count = max(size, held[0].numel()), max(count, held[1].numel())
         elif len(_workspaces) >= _STREAMS:
             del _workspaces[next(iter(_workspaces))]
-        found = _workspaces[device, stream] = _memory(device, size, count)
-    return found
+        held = _workspaces[device, stream] = _memory(device, size, count)
+    return held
 
 
 def _memory(device: torch.device, size: int, count: int) -> tuple[Tensor, Tensor]:

@@ -69,11 +69,13 @@ def _subject(path: Path, only: str | None) -> ExplainedFamily:
     if path.suffix == ".py":
         path, kernel = path.parent, path.stem
     if path.is_dir() or kernel is not None:
-        found = manifest_reader.read(path)
-        if kernel is not None and kernel not in found.by_name:
-            raise CallError(f"explain: {kernel} is no kernel of {path}; {nearest(kernel, found.by_name)}")
+        manifest = manifest_reader.read(path)
+        if kernel is not None and kernel not in manifest.by_name:
+            raise CallError(f"explain: {kernel} is no kernel of {path}; {nearest(kernel, manifest.by_name)}")
         measured = tuple(each for _, each in portfolio.shipped())
-        subject = ExplainedFamily(found.name, found.kernels, found.left_out, measured, None, path, found.by_name)
+        subject = ExplainedFamily(
+            manifest.name, manifest.kernels, manifest.left_out, measured, None, path, manifest.by_name
+        )
     else:
         (family,) = families([path])
         measured = (*family.measured, *(each for _, each in portfolio.shipped() if each not in family.measured))
@@ -125,8 +127,8 @@ def _words(subject: ExplainedFamily) -> Iterator[str]:
     yield "  in these words:"
     always = ("masking", "swizzle", "schedule", "load")
     for axis in IMPLEMENTATION_AXES:
-        found = dict.fromkeys(kernel.variant.word(axis) for kernel in subject.kernels)
-        for word in found if axis in always else (word for word in found if word != DEFAULTS[axis]):
+        words = dict.fromkeys(kernel.variant.word(axis) for kernel in subject.kernels)
+        for word in words if axis in always else (word for word in words if word != DEFAULTS[axis]):
             yield f"    {axis} {word}{_origin(subject.spec, axis)}: {WORDS[axis][word].meaning}"
 
 
@@ -161,10 +163,10 @@ def _won(subject: ExplainedFamily) -> dict[str, dict[str, tuple[int, int]]]:
         if contract in contracts:
             total[device] += len(winners)
             counts.update((how, device) for _, how, _ in winners)
-    found: dict[str, dict[str, tuple[int, int]]] = {}
+    won: dict[str, dict[str, tuple[int, int]]] = {}
     for (how, device), count in counts.items():
-        found.setdefault(how, {})[device] = (count, total[device])
-    return found
+        won.setdefault(how, {})[device] = (count, total[device])
+    return won
 
 
 def _left_out(entries: Sequence[LeftOut]) -> Iterator[str]:
@@ -196,44 +198,44 @@ def _calls(subject: ExplainedFamily, calls: Sequence[tuple[int, ...]], device: D
             out = Path(stack.enter_context(TemporaryDirectory()))
             render([RenderingJob(subject.family, out)])
             folder = out / subject.name
-        found = predicted_choice.choices(folder, contracts, subject.everything, calls, device)
+        predicted = predicted_choice.choices(folder, contracts, subject.everything, calls, device)
         if len(calls) > 1:
             yield from ("", f"{len(calls)} calls with contiguous operands on {device.name}:")
-            yield from _several(found, contracts)
+            yield from _several(predicted, contracts)
             return
         yield from ("", f"A call of {_product(calls[0])} with contiguous operands on {device.name}:")
-        for each in found:
+        for each in predicted:
             yield from _call(subject, each, contracts[each.contract][0].variant, device)
 
 
-def _call(subject: ExplainedFamily, found: PredictedChoice, variant: Variant, device: Device) -> Iterator[str]:
+def _call(subject: ExplainedFamily, predicted: PredictedChoice, variant: Variant, device: Device) -> Iterator[str]:
     """What one call runs, why, and how long models and measurements say it takes."""
-    if found.refused is not None:
-        yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.refused.splitlines()))
+    if predicted.refused is not None:
+        yield from (f"  {predicted.contract}: cannot run", *(f"    {line}" for line in predicted.refused.splitlines()))
         return
-    yield f"  {found.contract} runs {found.kernel}"
-    if found.kernel == "aten":
+    yield f"  {predicted.contract} runs {predicted.kernel}"
+    if predicted.kernel == "aten":
         yield "    torch's own product, which is measured or predicted to be the faster one"
-    elif found.config is None:
-        yield f"    the tuner measures {counted(found.candidates, 'configuration')} at the first call"
+    elif predicted.config is None:
+        yield f"    the tuner measures {counted(predicted.candidates, 'configuration')} at the first call"
     else:
-        yield f"    configuration: {_config(found.config)}"
-        yield f"    chosen: {_why(subject, found.won, found.fitted is not None, variant)}"
-    if found.copied:
+        yield f"    configuration: {_config(predicted.config)}"
+        yield f"    chosen: {_why(subject, predicted.won, predicted.fitted is not None, variant)}"
+    if predicted.copied:
         yield "    an operand is copied first, which is not in the estimates, to a layout that is read faster"
-    if found.fitted is not None:
-        yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
-    if found.analytic is not None:
-        yield f"    estimate: {_time(found.analytic)} by the analytic model, which ranks and does not predict"
-    yield f"    {_measured(subject.measured, variant, sizes_compared(variant, found.sizes), device)}"
+    if predicted.fitted is not None:
+        yield f"    estimate: {_time(predicted.fitted)} by the model fitted to measurements"
+    if predicted.analytic is not None:
+        yield f"    estimate: {_time(predicted.analytic)} by the analytic model, which ranks and does not predict"
+    yield f"    {_measured(subject.measured, variant, sizes_compared(variant, predicted.sizes), device)}"
 
 
 def _several(choices: Iterable[PredictedChoice], contracts: Iterable[str]) -> Iterator[str]:
     """What calls run: calls one after another that run the same are one line."""
-    found: dict[str, list[PredictedChoice]] = {name: [] for name in contracts}
+    by_contract: dict[str, list[PredictedChoice]] = {name: [] for name in contracts}
     for each in choices:
-        found[each.contract].append(each)
-    for name, own in found.items():
+        by_contract[each.contract].append(each)
+    for name, own in by_contract.items():
         yield f"  {name}"
         for how, group in itertools.groupby(own, key=_briefly):
             those = list(group)
@@ -276,11 +278,13 @@ def _measured(measured: Sequence[Measured], v: Variant, sizes: tuple[int, ...], 
     *others, n, k = sizes
     own, *plain = portfolio.similar(v)
     for contract in (own, *portfolio.similar_gates(v), *plain):
-        found = _winner(measured, contract, (*others, 2 * n, k) if portfolio.halves(v, contract) else sizes, device)
-        if found is not None and found.seconds is not None:
-            library = "" if found.library_seconds is None else f", the vendor's library {_time(found.library_seconds)}"
+        winner = _winner(measured, contract, (*others, 2 * n, k) if portfolio.halves(v, contract) else sizes, device)
+        if winner is not None and winner.seconds is not None:
+            library = (
+                "" if winner.library_seconds is None else f", the vendor's library {_time(winner.library_seconds)}"
+            )
             of = "" if contract == v.contract else f" of {contract}"
-            return f"measured{of}: {_time(found.seconds)} with {found.how}, {_config(found.row)}{library}"
+            return f"measured{of}: {_time(winner.seconds)} with {winner.how}, {_config(winner.row)}{library}"
     return "measured: nothing at this size"
 
 

@@ -53,10 +53,10 @@ class ImportedTiles:
     @property
     def shapes(self) -> list[str]:
         """The sizes that the file is for; raises `CallError` if its name has not all of them."""
-        found = _SIZES.match(self.path.name)
-        if found is None:
+        sizes = _SIZES.match(self.path.name)
+        if sizes is None:
             raise CallError(f"--import: the name of {self.path} has no N and K: give the sizes with --shapes")
-        return [f"{m}x{found[1]}x{found[2]}" for m in self.rows]
+        return [f"{m}x{sizes[1]}x{sizes[2]}" for m in self.rows]
 
     def row(self, shape: Shape) -> Mapping[str, int]:
         """The row for a size: as vLLM chooses, that of the nearest M."""
@@ -84,14 +84,14 @@ class ImportedTiles:
 
     def winners(self, trials: Iterable[Trial]) -> list[dict[str, Any]]:
         """The entries of a file of winners, without the times that nobody measured."""
-        found = []
+        entries = []
         for trial in trials:
             if (best := self.chosen(trial)) is not None:
                 timed = Timed(best.contestant.kernel, best.config, 0.0)
                 entry = plain(winner_at(trial.contract, trial.problem.shape, timed, None, None))
                 unknown = ("seconds", "library_seconds", "runner_up")
-                found.append({name: value for name, value in entry.items() if name not in unknown})
-        return found
+                entries.append({name: value for name, value in entry.items() if name not in unknown})
+        return entries
 
 
 def read(kind: str, path: str) -> ImportedTiles:

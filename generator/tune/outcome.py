@@ -145,17 +145,17 @@ class TrialOutcome:
     @property
     def faults(self) -> tuple[TrialFailure, ...]:
         """What was wrong, or raised what is no refusal."""
-        return tuple(found for found in self.failures if not found.refused)
+        return tuple(failure for failure in self.failures if not failure.refused)
 
 
 def plain(value: TrialOutcome | ConfirmedWinner) -> dict[str, Any]:
     """The value as JSON. An outcome groups configurations by kernel, as lists of values of named parameters."""
     usual = {"batch": 0, "divided": False, "routing": EVEN, "inner": False}
     usual |= {"whole": True, "failures": (), "library": None, "lost": None, "chosen": None}
-    found = {
+    fields = {
         name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry
     }
-    return {**found, "times": _tables(value.times)} if isinstance(value, TrialOutcome) else found
+    return {**fields, "times": _tables(value.times)} if isinstance(value, TrialOutcome) else fields
 
 
 def _tables(times: Iterable[Timed]) -> list[dict[str, Any]]:
@@ -223,9 +223,9 @@ def _timed(table: Mapping[str, Any], place: int) -> Iterable[Timed]:
         wrong = [f"{value!r} is not a value of {name}" for name, value in zip(names, config) if not _whole(value)]
         if wrong or not _is_time(seconds):
             raise Unfit(wrong[0] if wrong else f"{seconds!r} are not the seconds of a call", *steps)
-        found = dict(zip(names, config))
-        values.configuration(found, *steps)
-        yield Timed(kernel, found, seconds)
+        config_read = dict(zip(names, config))
+        values.configuration(config_read, *steps)
+        yield Timed(kernel, config_read, seconds)
 
 
 def _whole(value: object) -> bool:
@@ -240,13 +240,13 @@ def winner_of(data: Mapping[str, Any], *steps: str | int) -> ConfirmedWinner:
     """A winner as `plain` wrote it, with the schema `WINNER`; raises `Unfit`, with `steps` to it, if there is none."""
     check_winner(data, *steps)
     rival = data.get("runner_up")
-    found = ConfirmedWinner(**{**data, "runner_up": None if rival is None else Timed(**rival)})
-    fault = found.shape.fault
-    if not found.divided and found.routing != EVEN:
-        fault = f"the routing is {found.routing!r}, and only groups have one"
+    winner = ConfirmedWinner(**{**data, "runner_up": None if rival is None else Timed(**rival)})
+    fault = winner.shape.fault
+    if not winner.divided and winner.routing != EVEN:
+        fault = f"the routing is {winner.routing!r}, and only groups have one"
     if fault is not None:
         raise Unfit(fault, *steps)
-    return found
+    return winner
 
 
 def timed_of(of: type[_Timed], data: Mapping[str, Any], *steps: str | int) -> _Timed:

@@ -68,8 +68,8 @@ def choices(
     with standing_in_for(device):
         family = load_family(folder.resolve())
         for sizes, name in itertools.product(calls, names):
-            found = PredictedChoice(name, sizes, refused=unable[name])
-            yield _chosen(family, found, kernels, device) if found.refused is None else found
+            refused = PredictedChoice(name, sizes, refused=unable[name])
+            yield _chosen(family, refused, kernels, device) if refused.refused is None else refused
 
 
 def _chosen(
@@ -92,23 +92,23 @@ def _chosen(
         tried = {each.row for each in launches if each.tuned and each.name == first.name}
         return replace(call, kernel=first.name, candidates=len(tried))
     copied = any(each.name == _COPY for each in launches)
-    found = replace(call, kernel=first.name, config=dict(first.row), copied=copied)
-    return _estimated(family, kernels[first.name], found, dict(first.row), device)
+    choice = replace(call, kernel=first.name, config=dict(first.row), copied=copied)
+    return _estimated(family, kernels[first.name], choice, dict(first.row), device)
 
 
 def _estimated(
-    family: ModuleType, kernel: Kernel, found: PredictedChoice, config: Mapping[str, int], device: Device
+    family: ModuleType, kernel: Kernel, predicted: PredictedChoice, config: Mapping[str, int], device: Device
 ) -> PredictedChoice:
     """The choice with what the models say of it."""
-    v, own, contract = kernel.variant, sizes_compared(kernel.variant, found.sizes), kernel.variant.contract
+    v, own, contract = kernel.variant, sizes_compared(kernel.variant, predicted.sizes), kernel.variant.contract
     if v.traits.tiled:
-        found = replace(found, analytic=analytic.seconds(v, config, own, device))
+        predicted = replace(predicted, analytic=analytic.seconds(v, config, own, device))
     if not (Path(str(family.__file__)).parent / "_tuned.py").is_file():
-        return found
+        return predicted
     tuned = importlib.import_module(f"{family.__name__}._tuned")
     timing = importlib.import_module(f"{family.__name__}._runtime.fitted")
     width = v.dtype.stored_a.width
-    crosses = (False, False) if found.copied else crossing(v.layout, own, width)
+    crosses = (False, False) if predicted.copied else crossing(v.layout, own, width)
     configs = importlib.import_module(f"{family.__name__}.{kernel.name}").CONFIGS
     index = [dict(row) for row in configs].index(dict(config))
     rates, *scale = tuned.MEASUREMENTS.rates_of(torch.device("cuda", 0), contract)
@@ -116,8 +116,8 @@ def _estimated(
     if rated is not None:
         row = timing.rated(config, rated, *scale)
         (seconds,) = timing.seconds([row], own, device.multiprocessors, width, crosses)
-        found = replace(found, fitted=seconds)
+        predicted = replace(predicted, fitted=seconds)
     sources = (contract, tuned.LIKE.get((device.name, contract)))
     winners = (tuned.WINNERS.get((device.name, each), {}).get(own) for each in sources)
     won = next(filter(None, winners), None) == (kernel.how, index)
-    return replace(found, won=won and not any(crosses))
+    return replace(predicted, won=won and not any(crosses))

@@ -85,11 +85,11 @@ class _Size:
 
 
 def _sizes(samples: Iterable[Sample], largest: float) -> list[_Size]:
-    found: dict[tuple[str, Sizes], dict[_Part, float]] = {}
+    by_size: dict[tuple[str, Sizes], dict[_Part, float]] = {}
     for sample in samples:
-        times = found.setdefault((sample.row[0], sample.sizes), {})
+        times = by_size.setdefault((sample.row[0], sample.sizes), {})
         times[_part(sample.row)] = min(sample.seconds, times.get(_part(sample.row), math.inf))
-    return [_Size(sorted((seconds, part) for part, seconds in times.items()), largest) for times in found.values()]
+    return [_Size(sorted((seconds, part) for part, seconds in times.items()), largest) for times in by_size.values()]
 
 
 def _part(row: Row) -> _Part:
@@ -125,7 +125,7 @@ def _without(rows: set[_Part], sizes: Sequence[_Size], part: Callable[[_Part], o
         kept = {row for row in kept if part(row) != least}
 
 
-def pruned(found: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> Winners:
+def pruned(before: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> Winners:
     """The winners and rates with the configurations of `kept` only.
 
     A winner that is taken out is replaced by the fastest configuration that remains and was measured at its size.
@@ -136,14 +136,14 @@ def pruned(found: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> W
             place = sample.row[0], sample.sizes
             best[place] = min(best.get(place, (math.inf, sample.row)), (sample.seconds, sample.row))
     winners = []
-    for winner in found.winners:
+    for winner in before.winners:
         if standing := winner.standing(kept.__contains__):
             winners.append(standing)
         elif winner.place in best:
             seconds, (_, kernel, config) = best[winner.place]
             winners.append(replace(winner, kernel=kernel, config=dict(config), seconds=seconds, runner_up=None))
-    rates = {row: rates for row, rates in found.fit.rates.items() if row in kept}
+    rates = {row: rates for row, rates in before.fit.rates.items() if row in kept}
     named = {winner.kernel for winner in winners} | {kernel for _, kernel, _ in rates}
     named |= {winner.runner_up.kernel for winner in winners if winner.runner_up is not None}
-    kernels = {name: digest for name, digest in found.kernels.items() if name in named}
-    return Winners(found.place, kernels, tuple(winners), RateFit(rates, found.fit.error, found.fit.regret))
+    kernels = {name: digest for name, digest in before.kernels.items() if name in named}
+    return Winners(before.place, kernels, tuple(winners), RateFit(rates, before.fit.error, before.fit.regret))

@@ -46,10 +46,10 @@ def keep(families: Families, folder: Path) -> Functions:
 
     A copy has a name of its own: Python imports it beside the family that it is of.
     """
-    found = functions(families)
+    own = functions(families)
     for name in families.known:
         shutil.copytree(families.out / name, folder / f"{name}_before", ignore=shutil.ignore_patterns("__pycache__"))
-    return {key: replace(each, file=folder / f"{key[0]}_before") for key, each in found.items()}
+    return {key: replace(each, file=folder / f"{key[0]}_before") for key, each in own.items()}
 
 
 def functions(families: Families) -> Functions:
@@ -66,11 +66,11 @@ def with_functions(trials: Sequence[Trial], families: Families) -> list[Trial]:
 
     Raises `CallError` for a trial in which only some kernels of the contract are measured.
     """
-    found = functions(families)
+    own = functions(families)
     for trial in trials:
         if not trial.whole:
             raise CallError(f"--regret compares with all kernels of a contract; --only omits some of {trial.contract}")
-    return [replace(trial, function=found[trial.family, trial.contract]) for trial in trials]
+    return [replace(trial, function=own[trial.family, trial.contract]) for trial in trials]
 
 
 def again(families: Families, specs: Sequence[Path], files: Mapping[str, Path]) -> Families:
@@ -87,8 +87,8 @@ def again(families: Families, specs: Sequence[Path], files: Mapping[str, Path]) 
             print(f"{family.spec.path} does not name {file}: add it as `tuned`, with `select: table` or `fastest`")
             continue
         rendered([family], now.out)
-        for unused, told in tuned.left_out(family):
-            print(f"{family.spec.path}: {unused} {told}")
+        for unused, why in tuned.left_out(family):
+            print(f"{family.spec.path}: {unused} {why}")
     return now
 
 
@@ -101,13 +101,13 @@ def compare(
     `time.monotonic()` is `until`.
     """
     pairs = [(x, before[x.family, x.contract], after[x.family, x.contract]) for x in trials]
-    found = [(trial, (old, new)) for trial, old, new in pairs if old.digest != new.digest]
-    if not found:
+    changed = [(trial, (old, new)) for trial, old, new in pairs if old.digest != new.digest]
+    if not changed:
         return False
     columns = ["contract", "size", "before, µs", "after, µs", "torch, µs", "before / after"]
     print(line(columns), line(["---"] * len(columns)), sep="\n")
     ratios, left = [], 0
-    for trial, sides in found:
+    for trial, sides in changed:
         if time.monotonic() >= until:
             left += 1
             continue

@@ -90,11 +90,11 @@ def _counting(samples: Iterable[Sample]) -> list[Sample]:
     grouped: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         grouped[sample.row[0]].append(sample)
-    found = []
+    counting = []
     for own in grouped.values():
         aligned = [sample for sample in own if sample.aligned]
-        found += aligned if len({sample.sizes for sample in aligned}) >= _FEWEST else own
-    return found
+        counting += aligned if len({sample.sizes for sample in aligned}) >= _FEWEST else own
+    return counting
 
 
 def _seconds(sample: Sample, rates: tuple[float, ...], device: Device) -> float:
@@ -113,7 +113,7 @@ def _rates(device: Device, samples: Sequence[Sample]) -> dict[Row, tuple[float, 
         grouped[sample.row].append(sample)
     resident = {row: _resident(dict(row[2]), own[0].width, device) for row, own in grouped.items()}
     start = {row: _start(dict(row[2]), own[0].width) for row, own in grouped.items()}
-    found, expected = dict(start), dict(start)
+    fitted_rates, expected = dict(start), dict(start)
     precision = [(_ERROR / spread) ** 2 for spread in _SPREADS]
     weights = _weights(samples)
     levels: dict[tuple[str, Sizes], float] = defaultdict(float)
@@ -122,18 +122,18 @@ def _rates(device: Device, samples: Sequence[Sample]) -> dict[Row, tuple[float, 
         curvature = {}
         for row, own in grouped.items():
             targets = [math.log(sample.seconds) - levels[sample.row[0], sample.sizes] for sample in own]
-            found[row], curvature[row] = _minimum(
+            fitted_rates[row], curvature[row] = _minimum(
                 partial(_logarithms, row, own, resident[row], device),
                 targets,
                 [weights[sample.row, sample.sizes] for sample in own],
-                found[row],
+                fitted_rates[row],
                 expected[row],
                 precision,
             )
-        expected = _expected(features, start, found, curvature, precision)
-        levels = _levels(samples, weights, grouped, found, resident, device)
+        expected = _expected(features, start, fitted_rates, curvature, precision)
+        levels = _levels(samples, weights, grouped, fitted_rates, resident, device)
     return {
-        row: tuple(rounded(value, 4) for value in _numbers(resident[row], found[row], grouped[row][0].moved))
+        row: tuple(rounded(value, 4) for value in _numbers(resident[row], fitted_rates[row], grouped[row][0].moved))
         for row in grouped
     }
 
@@ -169,7 +169,10 @@ def _logarithms(
     numbers = [_numbers(resident, point, samples[0].moved) for point in points]
     rated = {scale: [fitted.rated(config, each, *scale) for each in numbers] for scale in {s.scale for s in samples}}
     return [
-        [math.log(found) for found in fitted.seconds(rated[s.scale], s.sizes, device.multiprocessors, s.width)]
+        [
+            math.log(predicted_seconds)
+            for predicted_seconds in fitted.seconds(rated[s.scale], s.sizes, device.multiprocessors, s.width)
+        ]
         for s in samples
     ]
 
@@ -188,7 +191,7 @@ def _levels(
     samples: Sequence[Sample],
     weights: Mapping[tuple[Row, Sizes], float],
     grouped: Mapping[Row, Sequence[Sample]],
-    found: Mapping[Row, Vector],
+    fitted_rates: Mapping[Row, Vector],
     resident: Mapping[Row, int],
     device: Device,
 ) -> dict[tuple[str, Sizes], float]:
@@ -196,7 +199,7 @@ def _levels(
     errors: dict[tuple[str, Sizes], float] = defaultdict(float)
     counts: dict[tuple[str, Sizes], float] = defaultdict(float)
     for row, own in grouped.items():
-        for sample, (predicted,) in zip(own, _logarithms(row, own, resident[row], device, [found[row]])):
+        for sample, (predicted,) in zip(own, _logarithms(row, own, resident[row], device, [fitted_rates[row]])):
             place, weight = (row[0], sample.sizes), weights[row, sample.sizes]
             errors[place] += weight * (math.log(sample.seconds) - predicted)
             counts[place] += weight
@@ -205,7 +208,7 @@ def _levels(
 
 def _features(rows: Iterable[Row]) -> dict[Row, dict[str, float]]:
     """What the regression knows of each configuration, without what is 0."""
-    found = {}
+    features = {}
     for contract, kernel, pairs in rows:
         row = dict(pairs)
         m, n = math.log2(row["BLOCK_M"]), math.log2(row["BLOCK_N"])
@@ -213,14 +216,14 @@ def _features(rows: Iterable[Row]) -> dict[Row, dict[str, float]]:
         # The matrix unit has at least 64 rows; a wide tile is loaded differently.
         numbers = {"m": m, "n": n, "rows": max(m, 6.0), "columns": max(n, 6.0), "area": m * n / 8, **others}
         names = {f"contract {contract}": 1.0, f"kernel {kernel.partition('__')[2]}": 1.0}
-        found[contract, kernel, pairs] = {"": 1.0, **{k: v for k, v in numbers.items() if v}, **names}
-    return found
+        features[contract, kernel, pairs] = {"": 1.0, **{k: v for k, v in numbers.items() if v}, **names}
+    return features
 
 
 def _expected(
     features: Mapping[Row, Mapping[str, float]],
     start: Mapping[Row, Vector],
-    found: Mapping[Row, Vector],
+    fitted_rates: Mapping[Row, Vector],
     curvature: Mapping[Row, Vector],
     precision: Sequence[float],
 ) -> dict[Row, Vector]:
@@ -234,7 +237,7 @@ def _expected(
     known = np.array([[each.get(name, 0.0) for name in names] for each in features.values()])
     ridge = np.diag([1e-6 if not name else _RIDGE_NAME if " " in name else _RIDGE_NUMBER for name in names])
     first = np.array([start[row] for row in features])
-    moved = np.array([found[row] for row in features]) - first
+    moved = np.array([fitted_rates[row] for row in features]) - first
     curved = np.array([curvature[row] for row in features])
     counts = curved / (curved + precision)
     columns = [
@@ -293,10 +296,10 @@ def _lost(samples: Sequence[Sample], rates: Mapping[Row, tuple[float, ...]], dev
     problems: dict[tuple[str, Sizes], list[Sample]] = defaultdict(list)
     for sample in samples:
         problems[sample.row[0], sample.sizes].append(sample)
-    found = []
+    lost = []
     for own in problems.values():
         rated = [sample for sample in own if sample.row in rates]
         if len(rated) > 1:
             chosen = min(rated, key=lambda sample: _seconds(sample, rates[sample.row], device))
-            found.append(math.log(chosen.seconds / min(sample.seconds for sample in own)))
-    return found
+            lost.append(math.log(chosen.seconds / min(sample.seconds for sample in own)))
+    return lost

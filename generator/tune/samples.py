@@ -70,8 +70,8 @@ def samples_of(outcomes: Iterable[TrialOutcome], variants: Mapping[str, Variant]
                 grouped[row_of(contract, timed.kernel, timed.config), sizes, routing].append(timed.seconds)
     for (row, sizes, routing), seconds in grouped.items():
         variant = variants[row[1]]
-        width, found = variant.dtype.stored_a.width, statistics.median(seconds)
-        yield Sample(row, sizes, width, found, _aligned(variant, sizes, width), routing, moved_by(variant))
+        width, median = variant.dtype.stored_a.width, statistics.median(seconds)
+        yield Sample(row, sizes, width, median, _aligned(variant, sizes, width), routing, moved_by(variant))
 
 
 def all_round(winner: ConfirmedWinner, samples: Iterable[Sample]) -> ConfirmedWinner:
@@ -86,8 +86,8 @@ def all_round(winner: ConfirmedWinner, samples: Iterable[Sample]) -> ConfirmedWi
     rows = [row for row in times[EVEN] if all(row in other for other in times.values())]
     if len(times) == 1 or not rows:
         return winner
-    found = scores([[own[row] for row in rows] for own in times.values()])
-    best = rows[found.index(min(found))]
+    scores_of = scores([[own[row] for row in rows] for own in times.values()])
+    best = rows[scores_of.index(min(scores_of))]
     if best == winner.row:
         return winner
     fastest = Timed(winner.kernel, winner.config, winner.seconds)
@@ -116,8 +116,8 @@ def crossing(layout: Layout, sizes: Sizes, width: int) -> tuple[bool, bool]:
 
 
 def _aligned(variant: Variant, sizes: Sizes, width: int) -> bool:
-    found = pitches(variant.layout, sizes, width)
-    return not any(pitch % (16 * width) or (pitch % 128 and 128 % pitch) for pitch in found)
+    row_pitches = pitches(variant.layout, sizes, width)
+    return not any(pitch % (16 * width) or (pitch % 128 and 128 % pitch) for pitch in row_pitches)
 
 
 @dataclass(frozen=True)

@@ -68,14 +68,14 @@ def write(paths: Sequence[Path], out: Path) -> int:
     Raises `CallError` for results of several devices, and for those without a class that was compared often enough.
     """
     results = [measurements.load(path) for path in paths]
-    devices = sorted({str(each["device"]) for found in results for each in found.environments.values()})
+    devices = sorted({str(each["device"]) for results_of in results for each in results_of.environments.values()})
     if len(devices) != 1:
         raise CallError(f"--torch: results of one device are needed, found {', '.join(devices) or 'none'}")
-    found = comparisons(record for each in results for record in each.records)
+    results_of = comparisons(record for each in results for record in each.records)
     rules: dict[str, Rule] = {}
     print("| contracts | sizes | our kernels: mean, 5 % worst, least | with torch's |")
     print("| --- | --- | --- | --- |")
-    for name, own in sorted(found.items()):
+    for name, own in sorted(results_of.items()):
         if len(own) < FEWEST:
             continue
         held = halves(own)
@@ -95,7 +95,7 @@ def write(paths: Sequence[Path], out: Path) -> int:
 
 def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[ComparedSize]]:
     """The comparisons of contracts that torch computes, by the contracts that share a rule."""
-    found: dict[str, list[ComparedSize]] = defaultdict(list)
+    sizes_of_rule: dict[str, list[ComparedSize]] = defaultdict(list)
     for record in records:
         problem, peer = record.problem, record.peer
         words = {axis: DEFAULTS[axis] for axis in IMPLEMENTATION_AXES}
@@ -112,8 +112,10 @@ def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[ComparedS
         aligned = math.gcd(*pitches(v.layout, sizes, v.dtype.stored_a.width))
         compared = features(sizes, aligned, **lies)
         torchs = peer.gpu.median + _TRANSPOSED * peer.name.endswith(" by blocks")
-        found[rule_of(v)].append(ComparedSize((sizes[-2], sizes[-1]), compared, math.log(torchs / own.gpu.median)))
-    return dict(found)
+        sizes_of_rule[rule_of(v)].append(
+            ComparedSize((sizes[-2], sizes[-1]), compared, math.log(torchs / own.gpu.median))
+        )
+    return dict(sizes_of_rule)
 
 
 def halves(given: Sequence[ComparedSize]) -> Held:
@@ -149,9 +151,9 @@ def fit(given: Sequence[ComparedSize]) -> Rule:
             break
         ends.remove(best)
         ends += best.split()
-    found: list[list[object]] = []
-    tree.put(found)
-    return tuple(map(tuple, found)) or (("M", 1, *[tree.word] * 2),)  # type: ignore[arg-type,return-value]
+    comparisons_made: list[list[object]] = []
+    tree.put(comparisons_made)
+    return tuple(map(tuple, comparisons_made)) or (("M", 1, *[tree.word] * 2),)  # type: ignore[arg-type,return-value]
 
 
 class _Node:
@@ -195,14 +197,14 @@ class _Node:
         lost = math.fsum(x if x > 0 else _LOSS * x for x in map(_limited, self.given))
         return "triton" if lost >= 0 else "aten"
 
-    def put(self, found: list[list[object]]) -> object:
+    def put(self, comparisons_made: list[list[object]]) -> object:
         """Add its comparisons, and return what goes on to it: the number of the first, or the word of an end."""
         if self.word or self.parts is None:
             return self.word
         own: list[object] = [self.name, self.limit]
-        at = len(found)
-        found.append(own)
-        own += [part.put(found) for part in self.parts]
+        at = len(comparisons_made)
+        comparisons_made.append(own)
+        own += [part.put(comparisons_made) for part in self.parts]
         return at
 
 

@@ -97,11 +97,11 @@ def plan(
 
     Raises `CallError` for a file that is not rendered, and if nothing can be measured.
     """
-    found = TrialPlan()
+    made = TrialPlan()
     ranks = {(n, each.name): each.kernels for n, family in families.known.items() for each in contracts(family)}
     for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
-        candidates = candidates_of(comparison, families, device, triton, found.left_out)
+        candidates = candidates_of(comparison, families, device, triton, made.left_out)
         if candidates:
             # Of candidates with equal times, the kernel that the package tries first comes first.
             tried = ranks[name, contract]
@@ -110,12 +110,12 @@ def plan(
             best = ordered[:most] + [candidate for _, candidate in fitted_best[:most]]
             best += [c for c in ordered if also and also(comparison.problem.shape, c.config)]
             chosen = tuple(candidate for candidate in ordered if candidate in best)
-            found.left_out["not among the best by the model"] += len(ordered) - len(chosen)
+            made.left_out["not among the best by the model"] += len(ordered) - len(chosen)
             whole = {contestant.kernel for contestant in comparison.contestants} == set(tried)
-            found.trials.append(Trial(name, contract, comparison.problem, chosen, whole))
-    if not found.trials:
+            made.trials.append(Trial(name, contract, comparison.problem, chosen, whole))
+    if not made.trials:
         raise CallError(f"no configuration of any kernel can run on {device.name} ({device.target}) at these sizes")
-    return found
+    return made
 
 
 def by_rates(
@@ -130,8 +130,8 @@ def by_rates(
     rows = [(row_of(contract, c.contestant.kernel, c.config), c) for c in candidates]
     known = [(fitted.rated(dict(c.config), rates[row]), c) for row, c in rows if row in rates]
     predicted = fitted.seconds([row for row, _ in known], problem.shape.sizes, device.multiprocessors, width)
-    found = zip(predicted, (candidate for _, candidate in known))
-    return sorted(found, key=lambda pair: pair[0])
+    pairs = zip(predicted, (candidate for _, candidate in known))
+    return sorted(pairs, key=lambda pair: pair[0])
 
 
 def candidates_of(
@@ -145,7 +145,7 @@ def candidates_of(
     problem = comparison.problem
     shape = problem.shape
     kernels = {kernel.name: kernel for each in comparison.contestants for kernel in families.known[each.family].kernels}
-    found, predicted = [], []
+    candidates, predicted = [], []
     for contestant in comparison.contestants:
         kernel = kernels[contestant.kernel]
         table = rows(contestant)
@@ -156,12 +156,12 @@ def candidates_of(
         for index, config in enumerate(table):
             reason = whole or _why_not_entry(kernel, call, index, config, problem, device.target)
             if reason is None:
-                found.append(Candidate(contestant, index, dict(config), 0.0))
+                candidates.append(Candidate(contestant, index, dict(config), 0.0))
                 predicted.append([analytic.seconds(kernel.variant, config, each, device) for each in shape.ways])
             else:
                 left_out[reason] += 1
-    scores = spreading.scores(list(zip(*predicted))) if found else []
-    return [replace(each, predicted=score) for each, score in zip(found, scores)]
+    scores = spreading.scores(list(zip(*predicted))) if candidates else []
+    return [replace(each, predicted=score) for each, score in zip(candidates, scores)]
 
 
 def _why_not(kernel: Kernel, call: Any, problem: Problem, target: str, triton: str) -> str | None:
@@ -214,7 +214,7 @@ def _specialised(config: Mapping[str, int], problem: Problem) -> tuple[object, .
     computes offsets in 64 bits if an operand is large.
     """
     shape = problem.shape
-    found: list[object] = [max(shape.m * shape.k, shape.k * problem.columns, shape.m * shape.n) > 2**31]
+    specialised: list[object] = [max(shape.m * shape.k, shape.k * problem.columns, shape.m * shape.n) > 2**31]
     for name, size in (("M", shape.m), ("N", shape.n), ("K", shape.k)):
-        found.append((size == 1, size % 16 == 0, size % config.get(f"BLOCK_{name}", 1) == 0))
-    return tuple(found)
+        specialised.append((size == 1, size % 16 == 0, size % config.get(f"BLOCK_{name}", 1) == 0))
+    return tuple(specialised)

@@ -70,8 +70,8 @@ METHOD: Mapping[str, Any] = {
 
 def method_of(trial: Trial) -> Mapping[str, Any]:
     """What of the method the outcome of this trial depends on."""
-    found = dict(METHOD) if trial.function is None else {**METHOD, "wide": [WIDE.entrants, WIDE.rounds]}
-    return {**found, "short_us": round(_SHORT * 1e6)} if trial.short else found
+    method = dict(METHOD) if trial.function is None else {**METHOD, "wide": [WIDE.entrants, WIDE.rounds]}
+    return {**method, "short_us": round(_SHORT * 1e6)} if trial.short else method
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ def functions(problem: Problem, contestants: Sequence[Contestant], factory: str 
     set_precision(problem)
     sides = [*map(competitor, contestants), peer_of(problem, "cublas")]
     measure.run(_session(problem, device, _SEEDS[1]), sides, CONFIRM.rounds, warm=CONFIRM.warm)
-    found = tuple(each.median if each.right else None for each in sides)
+    medians = tuple(each.median if each.right else None for each in sides)
     device.free()
-    return found
+    return medians
 
 
 def _session(problem: Problem, device: CudaDevice, seed: int, *, short: bool = False) -> Session:

@@ -125,18 +125,18 @@ def shapes_of(call: TuningOptions) -> tuple[Shape, ...]:
     Sizes of the sample `unseen` are refused, except for regret.
     """
     texts = call.shapes or ([DEFAULT_SHAPES] if call.tiles is None else call.tiles.shapes)
-    found = dict.fromkeys(shape for text in texts for shape in given_shapes(text))
-    padded = [str(shape) for shape in found if shape.pad]
+    shapes = dict.fromkeys(shape for text in texts for shape in given_shapes(text))
+    padded = [str(shape) for shape in shapes if shape.pad]
     if padded:
         print(f"tune: left out, because winners are recorded without padding: {', '.join(padded)}", file=sys.stderr)
-    unseen = [str(shape) for shape in found if is_unseen(shape)]
+    unseen = [str(shape) for shape in shapes if is_unseen(shape)]
     if unseen and call.regret is None:
         few = ", ".join([*unseen[:3], *(["..."] if len(unseen) > 3 else [])])
         raise CallError(
             f"--shapes: nothing is fitted to the sizes of the files unseen_*.yaml, and {len(unseen)} are among "
             f"these or within 1 % of these: {few}; leave them out, or change them by more than 1 %"
         )
-    return tuple(shape for shape in found if not shape.pad)
+    return tuple(shape for shape in shapes if not shape.pad)
 
 
 def show(call: TuningOptions) -> int:
@@ -146,23 +146,23 @@ def show(call: TuningOptions) -> int:
             raise CallError(f"--regret: there is no file {call.regret}")
         kept = Journal(call.regret, "--regret").kept.values()
         entries = [each for each in kept if each.outcome.regret is not None]
-        told = tuning_report.of_regret(entries) if entries else None
+        report = tuning_report.of_regret(entries) if entries else None
         lacking = f"{call.regret} has no size with a regret"
     else:
         assert call.tuned is not None
         try:
-            found = winners.read(call.tuned)
+            measured = winners.read(call.tuned)
         except FileNotFoundError:
             raise CallError(f"--tuned: there is no file {call.tuned}") from None
-        rates = f", but the rates of {len(found.fit.rates)} configurations" if found.fit.rates else ""
-        told = tuning_report.of_winners(found) if found.winners else None
+        rates = f", but the rates of {len(measured.fit.rates)} configurations" if measured.fit.rates else ""
+        report = tuning_report.of_winners(measured) if measured.winners else None
         lacking = f"{call.tuned} has no winner{rates}"
-    if told is None:
+    if report is None:
         print(f"tune: {lacking}", file=sys.stderr)
         return NOTHING
-    print(told.markdown(), end="")
+    print(report.markdown(), end="")
     if call.html is not None:
-        output_files.put(call.html, page(told))
+        output_files.put(call.html, page(report))
     return DONE
 
 
@@ -177,13 +177,13 @@ def dry_run(call: TuningOptions) -> int:
     else:
         device = devices.named(call.device)
     rates = _rates(call, _files(call, families, device.slug))
-    found = _plan(call, families, shapes, device, versions()["triton"], rates)
-    for trial in found.trials:
+    trials = _plan(call, families, shapes, device, versions()["triton"], rates)
+    for trial in trials.trials:
         print(f"{trial.contract} {trial.problem.shape}")
         for candidate in trial.candidates:
             how = candidate.contestant.label
             print(f"  {candidate.predicted * 1e6:10.1f} µs  {how} [{candidate.index}] {tile(candidate.config)}")
-    _print_counts(found, device)
+    _print_counts(trials, device)
     return DONE
 
 
@@ -197,12 +197,12 @@ def _plan(
 ) -> TrialPlan:
     """The trials of a call; prints what of the imported tiles is no configuration."""
     tiles = call.tiles
-    found = plan(families, shapes, device, triton, call.most, call.only, rates, tiles.takes if tiles else None)
-    print(*(tiles.told(found.trials) if tiles else ()), sep="\n", end="\n" if tiles else "", file=sys.stderr)
+    trials = plan(families, shapes, device, triton, call.most, call.only, rates, tiles.takes if tiles else None)
+    print(*(tiles.told(trials.trials) if tiles else ()), sep="\n", end="\n" if tiles else "", file=sys.stderr)
     if call.complete:
         # Their times are for the fit: a winner at each of these sizes would be a table, and no choice.
-        found.trials = [replace(each, short=True, whole=False) for each in found.trials]
-    return found
+        trials.trials = [replace(each, short=True, whole=False) for each in trials.trials]
+    return trials
 
 
 def trust(call: TuningOptions) -> int:
@@ -217,12 +217,12 @@ def trust(call: TuningOptions) -> int:
     for family, path in _files(call, families, device.slug).items():
         if path.exists():
             raise CallError(f"--trust: {path} is there, and may be measured; name another file with --tuned FILE")
-        found = call.tiles.winners(trial for trial in trials if trial.family == family)
+        chosen = call.tiles.winners(trial for trial in trials if trial.family == family)
         head = {"format": FORMAT, "device": device.name, "error": 0.0, "regret": 0.0}
-        if found:
+        if chosen:
             path.parent.mkdir(parents=True, exist_ok=True)
-            output_files.put(path, winners.by_lines(head, {"winners": found, "rates": []}))
-            print(f"{path}: {len(found)} winners, none of them measured")
+            output_files.put(path, winners.by_lines(head, {"winners": chosen, "rates": []}))
+            print(f"{path}: {len(chosen)} winners, none of them measured")
             status = DONE
     return status
 
@@ -245,8 +245,8 @@ def _place(journal: Journal, slug: str) -> MeasurementSource:
     """Where the last measurements of a device in a journal were made; raises `CallError` for none."""
     places = [place for place in journal.places if devices.slug(place.device) == slug]
     if not places:
-        told = "has no measurement of" if journal.path.exists() else "does not exist, so there are no measurements of"
-        raise CallError(f"--again: {journal.path} {told} {slug}")
+        state = "has no measurement of" if journal.path.exists() else "does not exist, so there are no measurements of"
+        raise CallError(f"--again: {journal.path} {state} {slug}")
     return places[-1]
 
 
@@ -255,8 +255,8 @@ def _other(path: Path, device: devices.Device) -> winner_choice.DeviceJournal:
     journal = Journal(path)
     slugs = sorted({devices.slug(place.device) for place in journal.places})
     if len(slugs) != 1 or slugs == [device.slug]:
-        told = " and ".join(slugs) or "no GPU"
-        raise CallError(f"--also: {path} has measurements of {told}; name a journal of one other GPU")
+        devices_text = " and ".join(slugs) or "no GPU"
+        raise CallError(f"--also: {path} has measurements of {devices_text}; name a journal of one other GPU")
     other = devices.named(slugs[0])
     if (other.target, other.multiprocessors) != (device.target, device.multiprocessors):
         raise CallError(
@@ -275,19 +275,19 @@ def _files(call: TuningOptions, families: Families, slug: str) -> dict[str, Path
     """
     if call.tuned is not None:
         return dict.fromkeys(families.known, call.tuned)
-    found = {}
+    files = {}
     for name, family in families.known.items():
         own = family.spec.path.parent / TUNED / slug / f"{name}.json"
         new = [file for file in family.spec.tuned_files if not file.exists() or _of_family(file, slug, family)]
         preferred = [file for file in new if file.resolve() == own.resolve()] or sorted(new, key=Path.exists)
-        found[name] = preferred[0] if preferred else own
-    return found
+        files[name] = preferred[0] if preferred else own
+    return files
 
 
 def _of_family(file: Path, slug: str, family: Family) -> bool:
     """Whether a file of winners is of a device, and of contracts that the family has, and no others."""
-    found = winners.read(file)
-    return devices.slug(found.place.device) == slug and found.contracts <= family.contracts.keys()
+    measured = winners.read(file)
+    return devices.slug(measured.place.device) == slug and measured.contracts <= family.contracts.keys()
 
 
 def _journal(call: TuningOptions, slug: str) -> Path:
@@ -300,13 +300,13 @@ def _rates(call: TuningOptions, files: Mapping[str, Path]) -> dict[Row, tuple[fl
     return {row: rates for path in existing for row, rates in winners.read(path).fit.rates.items()}
 
 
-def _print_counts(found: TrialPlan, device: devices.Device) -> None:
-    count = sum(len(trial.candidates) for trial in found.trials)
+def _print_counts(trials: TrialPlan, device: devices.Device) -> None:
+    count = sum(len(trial.candidates) for trial in trials.trials)
     print(
-        f"{len(found.trials)} problems, {count} configurations to measure on {device.name}, "
-        f"{len(calls(found.trials))} to compile"
+        f"{len(trials.trials)} problems, {count} configurations to measure on {device.name}, "
+        f"{len(calls(trials.trials))} to compile"
     )
-    for reason, number in found.left_out.most_common():
+    for reason, number in trials.left_out.most_common():
         if number:
             print(f"  left out: {number} configurations, {reason}")
 
@@ -372,10 +372,10 @@ def _tune(
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, call.factory)
     if call.regret is not None:
-        found = tuning_run.write_regret(progress, journal, call.regret)
-        if found:
-            print(tuning_report.of_regret(found).markdown(), end="")
-        return max(tuning_run.status(progress), DONE if found else NOTHING)
+        entries_written = tuning_run.write_regret(progress, journal, call.regret)
+        if entries_written:
+            print(tuning_report.of_regret(entries_written).markdown(), end="")
+        return max(tuning_run.status(progress), DONE if entries_written else NOTHING)
     if call.complete:
         return tuning_run.status(progress)
     assert before is not None

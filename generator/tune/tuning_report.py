@@ -19,26 +19,26 @@ _FEW_ROWS = 64
 _WORDS = frozenset(("contract", "size", "fastest", "configuration", "chosen", "its configuration"))
 
 
-def of_winners(found: Winners) -> RunReport:
+def of_winners(tuned: Winners) -> RunReport:
     """The ratios to torch's product of each contract and size; the legend has the error of the fitted cost model."""
     columns = ["contract", "size", "fastest", "configuration", "µs", "torch, µs", "ratio"]
-    rows = [[w.contract, str(w.shape), *_how(w), _micros(w.library_seconds), _ratio(w)] for w in found.winners]
+    rows = [[w.contract, str(w.shape), *_how(w), _micros(w.library_seconds), _ratio(w)] for w in tuned.winners]
     marks = [
         Mark(w.contract, _volume(w.shape.sizes), w.library_seconds / w.seconds, row)
-        for row, w in enumerate(found.winners)
+        for row, w in enumerate(tuned.winners)
         if w.library_seconds is not None
     ]
     return RunReport(
         "winners",
         ReportTable("Winners", columns, rows, _WORDS, frozenset(("contract", "fastest"))),
-        notes=[_place(found.place)],
-        summaries=[_ratios(found.winners)],
+        notes=[_place(tuned.place)],
+        summaries=[_ratios(tuned.winners)],
         plots=[
             Plot("Ratio to torch's product", "(M N K)^(1/3)", "torch's time / ours (above 1: ours is faster)", marks)
         ],
         legend=[
-            f"The median error of the fitted cost model is {found.fit.error:.1%}. At sizes that it was not fitted to, "
-            f"its choice takes\n{found.fit.regret:.1%} longer than the fastest measured configuration (geometric mean)."
+            f"The median error of the fitted cost model is {tuned.fit.error:.1%}. At sizes that it was not fitted to, "
+            f"its choice takes\n{tuned.fit.regret:.1%} longer than the fastest measured configuration (geometric mean)."
         ],
     )
 
@@ -46,15 +46,15 @@ def of_winners(found: Winners) -> RunReport:
 def of_regret(entries: Sequence[JournalEntry]) -> RunReport:
     """How much longer the choice takes than the fastest, for each contract and size with both times."""
     outcomes = [each.outcome for each in entries]
-    found = [(x.winner, x.chosen, x.regret) for x in outcomes if x.winner and x.chosen and x.regret is not None]
+    compared = [(x.winner, x.chosen, x.regret) for x in outcomes if x.winner and x.chosen and x.regret is not None]
     columns = ["contract", "size", "chosen", "its configuration", "µs", "fastest", "configuration", "µs of the fastest"]
-    rows = [[w.contract, str(w.shape), *_how(chosen), *_how(w), f"{regret:.1%}"] for w, chosen, regret in found]
-    marks = [Mark(w.contract, _volume(w.shape.sizes), 1 + regret, row) for row, (w, _, regret) in enumerate(found)]
+    rows = [[w.contract, str(w.shape), *_how(chosen), *_how(w), f"{regret:.1%}"] for w, chosen, regret in compared]
+    marks = [Mark(w.contract, _volume(w.shape.sizes), 1 + regret, row) for row, (w, _, regret) in enumerate(compared)]
     return RunReport(
         "regret",
         ReportTable("Sizes", [*columns, "regret"], rows, _WORDS, frozenset(("contract", "fastest"))),
         notes=[_place(place) for place in dict.fromkeys(each.place for each in entries)],
-        summaries=[_regrets([(w.contract, w.shape, regret) for w, _, regret in found])],
+        summaries=[_regrets([(w.contract, w.shape, regret) for w, _, regret in compared])],
         plots=[Plot("Time of the choice over that of the fastest", "(M N K)^(1/3)", "times the fastest", marks)],
     )
 
@@ -96,10 +96,10 @@ def _ratios(winners: Sequence[ConfirmedWinner]) -> ReportTable:
     return ReportTable("Contracts (means are geometric)", columns, rows, _WORDS)
 
 
-def _regrets(found: Iterable[tuple[str, Shape, float]]) -> ReportTable:
+def _regrets(regrets: Iterable[tuple[str, Shape, float]]) -> ReportTable:
     """The mean regret of each contract and of all together, also by M, and the largest."""
     groups: dict[str, list[tuple[Shape, float]]] = {}
-    for contract, shape, regret in found:
+    for contract, shape, regret in regrets:
         groups.setdefault(contract, []).append((shape, regret))
     if len(groups) != 1:
         groups["all"] = [each for group in groups.values() for each in group]
@@ -115,5 +115,5 @@ def _regrets(found: Iterable[tuple[str, Shape, float]]) -> ReportTable:
 
 def _mean(times: Iterable[float]) -> str:
     """The geometric mean of times over the best times, as the share by which it exceeds 1."""
-    found = list(times)
-    return f"{geometric_mean(found) - 1:.1%}" if found else NONE
+    values = list(times)
+    return f"{geometric_mean(values) - 1:.1%}" if values else NONE

@@ -119,7 +119,7 @@ def _about(trial: Trial) -> str:
 
 def _told(outcome: TrialOutcome) -> str:
     """An outcome in a few words."""
-    words = [f"FAULT {found.kernel} {_row(found.config)}: {found.reason}" for found in outcome.faults]
+    words = [f"FAULT {fault.kernel} {_row(fault.config)}: {fault.reason}" for fault in outcome.faults]
     if outcome.lost is not None:
         words.append(f"LOST: {outcome.lost}")
     elif outcome.winner is None:
@@ -143,9 +143,9 @@ def status(progress: Progress) -> int:
     faults = 0
     for key, outcome in progress.outcomes.items():
         about = _about(progress.keys[key])
-        for found in outcome.faults:
+        for fault in outcome.faults:
             faults += 1
-            print(f"tune: {about}: {found.kernel} {_row(found.config)}: {found.reason}", file=sys.stderr)
+            print(f"tune: {about}: {fault.kernel} {_row(fault.config)}: {fault.reason}", file=sys.stderr)
         if outcome.lost is not None:
             faults += 1
             print(f"tune: {about}: lost, and not tried again: {outcome.lost}", file=sys.stderr)

@@ -131,9 +131,9 @@ class _Family:
 
         def text() -> str | None:
             nonlocal messages, recorded
-            messages, found, recorded = self._chosen(path)
-            if found.winners or path.exists():
-                return winners.text_of(found, path)
+            messages, chosen, recorded = self._chosen(path)
+            if chosen.winners or path.exists():
+                return winners.text_of(chosen, path)
             messages = []
             return None
 
@@ -170,14 +170,14 @@ class _Family:
         new = self._best(standing, offered)
         new = {at: all_round(winner, routed) if winner.divided else winner for at, winner in new.items()}
         fitted = fit([*samples, *borrowed], self.device)
-        found, dropped = winners.merge(old, new.values(), fitted, self.digests)
+        merged, dropped = winners.merge(old, new.values(), fitted, self.digests)
         places = ({each.winner.place for each in outcomes if each.winner} for outcomes in (everything, standing))
         if skewed := set.difference(*places):
             messages.append(f"{path}: {len(skewed)} sizes have no winner, because equal groups were not measured there")
-        gone = [winner for winner in found.winners if winner.row not in offered]
-        whole, found = found, pruning.pruned(found, samples, offered)
+        gone = [winner for winner in merged.winners if winner.row not in offered]
+        whole, merged = merged, pruning.pruned(merged, samples, offered)
         if gone:
-            lost = len(whole.winners) - len(found.winners)
+            lost = len(whole.winners) - len(merged.winners)
             messages.append(
                 f"{path}: the kernels lack the configurations of {len(gone)} winners now: {lost} have no successor"
             )
@@ -189,13 +189,13 @@ class _Family:
             messages.append(f"{path}: {len(kept)} of {len(every)} configurations in {self.source.journal.path} remain")
             # What this journal does not have stays.
             kept |= {winner.row for winner in new.values() if winner.divided}
-            found = pruning.pruned(found, samples, kept | (offered - every))
+            merged = pruning.pruned(merged, samples, kept | (offered - every))
         if dropped:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))
             messages.append(f"{path}: dropped {len(dropped)} winners whose kernels have changed since: {kernels}")
-        recorded = sum(winner.place in new for winner in found.winners)
-        messages.append(f"{path}: {len(found.winners)} winners, {recorded} of them in {self.source.journal.path}")
-        return messages, found, recorded
+        recorded = sum(winner.place in new for winner in merged.winners)
+        messages.append(f"{path}: {len(merged.winners)} winners, {recorded} of them in {self.source.journal.path}")
+        return messages, merged, recorded
 
     def _seen(self, source: DeviceJournal) -> list[TrialOutcome]:
         """What stands for the family in a journal, without the sizes that nothing is fitted to."""

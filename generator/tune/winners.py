@@ -89,15 +89,15 @@ def load(path: Path, place: MeasurementSource) -> Winners:
     Raises `CallError` if it is not a file of winners, or if it was not measured at `place`: no file mixes two places.
     """
     try:
-        found = read(path)
+        measured = read(path)
     except FileNotFoundError:
         return Winners(place)
-    if found.place != place:
+    if measured.place != place:
         raise CallError(
-            f"{path} was measured on {spelled(found.place)}, and this is {spelled(place)}; "
+            f"{path} was measured on {spelled(measured.place)}, and this is {spelled(place)}; "
             "remove it, or name another with --tuned FILE"
         )
-    return found
+    return measured
 
 
 def spelled(place: MeasurementSource) -> str:
@@ -119,21 +119,21 @@ def merge(
     ordered = tuple(merged[place] for place in sorted(merged))
     dropped = [winner for winner in old.winners if winner.kernel not in same and winner.place not in merged]
     refitted = {contract for contract, _, _ in fit.rates}
-    rates = {row: found for row, found in old.fit.rates.items() if row[0] not in refitted and row[1] in same}
+    rates = {row: fitted for row, fitted in old.fit.rates.items() if row[0] not in refitted and row[1] in same}
     fit = replace(fit if fit.rates else old.fit, rates={**rates, **fit.rates})
     rivals = [rival for winner in ordered for rival in (winner, winner.runner_up) if rival is not None]
     named = sorted({rival.kernel for rival in rivals} | {kernel for _, kernel, _ in fit.rates})
     return Winners(old.place, {name: digests[name] for name in named}, ordered, fit), dropped
 
 
-def dump(found: Winners) -> str:
+def dump(measured: Winners) -> str:
     """The text of a file, with one kernel or one winner on each line."""
-    head = {"format": FORMAT, **asdict(found.place), "error": found.fit.error, "regret": found.fit.regret}
+    head = {"format": FORMAT, **asdict(measured.place), "error": measured.fit.error, "regret": measured.fit.regret}
     rates = [
         {"contract": contract, "kernel": kernel, "config": dict(row), "rates": list(rates)}
-        for (contract, kernel, row), rates in sorted(found.fit.rates.items())
+        for (contract, kernel, row), rates in sorted(measured.fit.rates.items())
     ]
-    return by_lines(head, {"kernels": found.kernels, "winners": list(map(plain, found.winners)), "rates": rates})
+    return by_lines(head, {"kernels": measured.kernels, "winners": list(map(plain, measured.winners)), "rates": rates})
 
 
 def by_lines(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any] | Sequence[Any]]) -> str:
@@ -153,6 +153,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def text_of(found: Winners, path: Path) -> str:
+def text_of(measured: Winners, path: Path) -> str:
     """The text of a file, checked; raises `FileError` if no reader would accept it."""
-    return values.checked(dump(found), SCHEMA, _winners, path)
+    return values.checked(dump(measured), SCHEMA, _winners, path)

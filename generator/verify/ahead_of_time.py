@@ -93,14 +93,14 @@ def prepare(
     with standing_in_for(device), patch.object(triton.knobs.compilation, "listener", listen):
         ahead = library_module(family, "prepare")
         options = {"device": torch.device("cuda", 0), "unaligned": () if aligned else None}
-        found = []
+        launches = []
         for name, shape in itertools.product(names, shapes):
             function, count = getattr(family, name), batch if counted[name] else 1
             try:
-                found += ahead.launches(function, shape.n, shape.k, M=shape.m, B=count, **options)
+                launches += ahead.launches(function, shape.n, shape.k, M=shape.m, B=count, **options)
             except ValueError as error:
                 raise CallError(f"{shape.n}x{shape.k}: {error}") from None
-        ahead.compile_all({launch.key: launch for launch in found}.values(), options["device"])
+        ahead.compile_all({launch.key: launch for launch in launches}.values(), options["device"])
     used = Path(triton.knobs.cache.dir)
     size = sum(path.stat().st_size for path in used.rglob("*") if path.is_file())
     print(f"{outcomes[False]} kernels compiled for {device.name}, {outcomes[True]} were in the cache")
@@ -122,7 +122,7 @@ def why_none_on(kernels: Sequence[Kernel], device: Device) -> str | None:
 @contextmanager
 def standing_in_for(device: Device) -> Iterator[None]:
     """Within, torch and Triton find one GPU, the device, on which nothing can run."""
-    told = {
+    properties = {
         "multi_processor_count": device.multiprocessors,
         "shared_memory_per_multiprocessor": device.shared_memory,
         # CUDA keeps 1 KiB of a multiprocessor for each program.
@@ -134,7 +134,7 @@ def standing_in_for(device: Device) -> Iterator[None]:
     }
     with (
         claimed(device.target),
-        claimed_device(device.target, device.name, **told),
+        claimed_device(device.target, device.name, **properties),
         patch.object(torch.cuda, "_lazy_init", lambda: None),
         patch.object(torch.cuda, "device", lambda device: nullcontext()),
     ):

@@ -61,8 +61,8 @@ class _Instruction:
     @property
     def rows(self) -> range:
         """The registers from which a product reads its rows; empty for other instructions, and for shared memory."""
-        found = _REGISTER.match(self.operands[1]) if self.name in _PRODUCTS else None
-        return range(int(found[1]), int(found[1]) + _ROWS) if found else range(0)
+        match = _REGISTER.match(self.operands[1]) if self.name in _PRODUCTS else None
+        return range(int(match[1]), int(match[1]) + _ROWS) if match else range(0)
 
     @property
     def written(self) -> range:
@@ -71,8 +71,8 @@ class _Instruction:
             return range(0)
         operands = self.operands
         first = operands[1] if _PREDICATE.match(operands[0]) and len(operands) > 1 else operands[0]
-        found = _REGISTER.match(first)
-        return range(int(found[1]), int(found[1]) + self._width) if found else range(0)
+        match = _REGISTER.match(first)
+        return range(int(match[1]), int(match[1]) + self._width) if match else range(0)
 
     @property
     def _width(self) -> int:
@@ -118,10 +118,10 @@ def _parsed(sass: str) -> tuple[list[_Instruction], dict[str, int]]:
         if label := _LABEL.match(line):
             labels[label[1]] = len(instructions)
         elif address := _ADDRESS.match(line):
-            found = _INSTRUCTION.match(line, address.end())
-            if not found:
+            match = _INSTRUCTION.match(line, address.end())
+            if not match:
                 raise ValueError(f"the disassembly has an instruction that cannot be read: {line.strip()!r}")
-            instructions.append(_Instruction(address[1], *found.groups()))
+            instructions.append(_Instruction(address[1], *match.groups()))
     return instructions, labels
 
 

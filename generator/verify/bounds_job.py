@@ -17,14 +17,16 @@ def run(job: Job) -> JobResult:
     except (NotUnderstood, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         failures.append(Failure("import", "the file holds a kernel and its launcher", str(error)))
     else:
-        found = [
+        accesses = [
             (_name(each), each.state, each.detail, "no access leaves its operand, for all sizes")
             for each in proof.accesses
         ]
-        if not found:
+        if not accesses:
             not_proved.append(("accesses", "no load or store was found in the kernel"))
-        found.append(("order", proof.order.state, proof.order.detail, "every tile is computed by exactly one program"))
-        for name, state, detail, reason in found:
+        accesses.append(
+            ("order", proof.order.state, proof.order.detail, "every tile is computed by exactly one program")
+        )
+        for name, state, detail, reason in accesses:
             cases += state != "not proved"
             if state == "refuted":
                 failures.append(Failure(name, reason, detail))

@@ -120,8 +120,8 @@ class _CaseDraw(Draw):
             return self.whole(shape, dtype, 0, 3)
         if not dtype.is_floating_point:
             limits = _SATURATING_WHOLE if self.dtype.out in QUANTISED else range_of(dtype)
-            found = self.whole(shape, dtype, *limits)
-            return found.masked_fill_(found == 0, 1)
+            drawn = self.whole(shape, dtype, *limits)
+            return drawn.masked_fill_(drawn == 0, 1)
         values = torch.randn(shape, generator=self.generator, dtype=torch.float64) * deviation
         return torch.where(values.to(dtype).double() == 0, deviation, values).to(dtype)
 
@@ -138,9 +138,9 @@ class _CaseDraw(Draw):
                 middle = _LEAST - 2 if storage.letter == "b" else _LARGER
             exponents = self.whole(shape, torch.int64, -2, 2) + round(middle) + 127
             return exponents.clamp(0, 254).to(torch.uint8).view(dtype)
-        found = self.plain(shape, dtype, magnitude / 2.0**self.case.shift)
+        drawn = self.plain(shape, dtype, magnitude / 2.0**self.case.shift)
         # A format's scales have no sign: the matrix unit reads none.
-        return found.float().abs().to(dtype) if storage.bytewise else found
+        return drawn.float().abs().to(dtype) if storage.bytewise else drawn
 
     def zero_points(self, storage: Storage, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         if dtype.is_floating_point:
@@ -150,12 +150,12 @@ class _CaseDraw(Draw):
     def named_rows(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int, once: bool) -> torch.Tensor:
         """Names of `count` rows, each at most once or some twice, and some that there are not."""
         if once:
-            found = torch.randperm(count, generator=self.generator)[: shape[0]].to(dtype)
+            drawn = torch.randperm(count, generator=self.generator)[: shape[0]].to(dtype)
         else:
-            found = self.whole(shape, dtype, 0, max(count, 1) - 1)
+            drawn = self.whole(shape, dtype, 0, max(count, 1) - 1)
         for at, wrong in enumerate((-1, count, 2**31 - 1, -(2**31))):
-            found[2 * at + 1 : 2 * at + 2] = wrong
-        return found
+            drawn[2 * at + 1 : 2 * at + 2] = wrong
+        return drawn
 
 
 class _Builder:

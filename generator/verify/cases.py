@@ -22,14 +22,14 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
     configurations that differ in these alone it runs one. Hardware also runs each configuration on a full device.
     """
     smallest = smallest_row(kernel)
-    found = list(distinct(_full(kernel, smallest, hardware=hardware)))
+    made = list(distinct(_full(kernel, smallest, hardware=hardware)))
     seen = {_interpreted(kernel.tiles[smallest])}
     for row, tile in enumerate(kernel.tiles):
         if row != smallest and (hardware or _interpreted(tile) not in seen):
-            found += distinct(_other(Fit(kernel.variant, tile), row))
+            made += distinct(_other(Fit(kernel.variant, tile), row))
         seen.add(_interpreted(tile))
-        found += _overlapping(Fit(kernel.variant, tile), row) if hardware else ()
-    return tuple(found)
+        made += _overlapping(Fit(kernel.variant, tile), row) if hardware else ()
+    return tuple(made)
 
 
 def _interpreted(tile: Tile) -> tuple[int, ...]:
@@ -44,10 +44,10 @@ def smallest_row(kernel: Kernel) -> int:
     )
 
 
-def distinct(found: Iterator[Case]) -> Iterator[Case]:
+def distinct(given: Iterator[Case]) -> Iterator[Case]:
     """Drop each case that differs from an earlier one in name and reason alone: rounding of sizes makes such cases."""
     seen = set()
-    for case in found:
+    for case in given:
         essence = case.but("", "")
         if essence not in seen:
             seen.add(essence)

@@ -99,10 +99,10 @@ class _Work:
                 self.compiled[wanted.key] = compiled(wanted, self.target)
             except CompileError as error:
                 self.compiled[wanted.key] = error
-        found = self.compiled[wanted.key]
-        if isinstance(found, CompileError):
-            raise found
-        return found
+        code = self.compiled[wanted.key]
+        if isinstance(code, CompileError):
+            raise code
+        return code
 
     def launched(self, module: ModuleType, launch: CompiledLaunch, wanted: Sequence[Specialisation]) -> Iterator[str]:
         """Messages about wrong arguments that the launcher passes."""

@@ -144,18 +144,20 @@ def _array(rows: Sequence[_Row], strength: int, thorough: bool, costs: Sequence[
     """Indices of rows that cover every tuple of `strength` values that occurs in some row."""
     words = [sorted(set(column)) for column in zip(*rows)]
     # Any row covers an axis with one value. Axes with the most values come first, which gives the fewest rows.
-    order = sorted((axis for axis, found in enumerate(words) if len(found) > 1), key=lambda axis: -len(words[axis]))
+    order = sorted(
+        (axis for axis, distinct in enumerate(words) if len(distinct) > 1), key=lambda axis: -len(words[axis])
+    )
     if not order:
         return [0] if rows else []
     place: dict[_Row, int] = {}
     for index, row in enumerate(rows):
         place.setdefault(tuple(row[axis] for axis in order), index)
     strength = min(strength, len(order))
-    found = _covering(list(place), [words[axis] for axis in order], strength, thorough)
+    distinct = _covering(list(place), [words[axis] for axis in order], strength, thorough)
     if costs is not None:
         cost = {row: costs[index] for row, index in place.items()}
-        found = _cheaper(cost, found, strength)
-    return sorted(place[row] for row in found)
+        distinct = _cheaper(cost, distinct, strength)
+    return sorted(place[row] for row in distinct)
 
 
 def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) -> list[_Row]:
@@ -163,7 +165,7 @@ def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) 
     ranked = sorted(cost, key=lambda row: (cost[row], row))
     holders = [_holders(column) for column in zip(*ranked)]
     covering = Counter(words for row in chosen for words in combinations(enumerate(row), strength))
-    found = []
+    cheaper = []
     for row in sorted(chosen, key=lambda row: (-cost[row], row)):
         together = list(combinations(enumerate(row), strength))
         alone = {word for words in together if covering[words] == 1 for word in words}
@@ -175,8 +177,8 @@ def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) 
             # The lowest bit set is the cheapest row.
             taken = ranked[(able & -able).bit_length() - 1]
             covering.update(combinations(enumerate(taken), strength))
-            found.append(taken)
-    return found
+            cheaper.append(taken)
+    return cheaper
 
 
 def _covering(rows: Sequence[_Row], words: list[list[str]], strength: int, thorough: bool) -> list[_Row]:

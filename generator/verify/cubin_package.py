@@ -127,15 +127,15 @@ class _Packing:
     def operand(self, x: Any) -> CubinOperand:
         """An operand or a result as the package describes it."""
         shape = extents(x.shape)
-        told = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})" if shape else "a number"
+        shape_text = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})" if shape else "a number"
         if not shape:
-            return CubinOperand(x.name, "", 0, told, (), None, False)
+            return CubinOperand(x.name, "", 0, shape_text, (), None, False)
         dtype = dtype_of(x, self.table)
         return CubinOperand(
             x.name,
             str(dtype).removeprefix("torch."),
             dtype.itemsize,
-            told,
+            shape_text,
             tuple(expression(extent, self.sizes) for extent in shape),
             x.unit,
             any(x is result for result in self.table.results),
@@ -181,17 +181,17 @@ class _Packing:
         reason = misfit(self.table, m, n, self.count if self.counted else 1)
         if reason is not None:
             raise CallError(f"{n}x{k}: M = {m}: {self.name}: {reason}")
-        found: list[_Planned | None] = []
+        plans: list[_Planned | None] = []
         refusals = []
         for alignment in ALIGNMENTS:
             try:
-                found.append(self.of_class(alignment, m, n, k))
+                plans.append(self.of_class(alignment, m, n, k))
             except ValueError as error:
                 refusals.append(str(error))
-                found.append(None)
-        if not any(found):
+                plans.append(None)
+        if not any(plans):
             raise CallError(f"{n}x{k}: M = {m}: {self.name}: {refusals[0]}")
-        return tuple(found)
+        return tuple(plans)
 
     def of_class(self, alignment: str, m: int, n: int, k: int) -> _Planned:
         """What such a call launches; raises ValueError where no kernel takes it."""
@@ -226,8 +226,8 @@ class _Packing:
         function = self.function
         taking = function.accepting(given)
         like = given if function.nominal is None else function.nominal(self.table, given)
-        found = None if function.choice is None else function.choice.best(function, taking, self.table.state(like))
-        return found or (taking[0], None)
+        choice = None if function.choice is None else function.choice.best(function, taking, self.table.state(like))
+        return choice or (taking[0], None)
 
     def entry(self, each: _Planned, compiled: Sequence[Any]) -> CubinEntry:
         """What was planned, with its compiled kernels; raises `Unpackable`."""

@@ -247,9 +247,9 @@ def _corners(machine: Machine, result: torch.Tensor | None) -> list[tuple[int, .
         return []
     # The launcher may have made the result as the transposed of what it allocated.
     dimensions = region.of("the result", sums).dimensions
-    found = [dict(zip(dimensions, corner, strict=True)) for corner in region.corners]
+    corners = [dict(zip(dimensions, corner, strict=True)) for corner in region.corners]
     # 0 along the dimensions that a region drops.
-    return [tuple(least.get(number, 0) for number in range(result is None, sums.dim())) for least in found]
+    return [tuple(least.get(number, 0) for number in range(result is None, sums.dim())) for least in corners]
 
 
 def _check(
@@ -266,8 +266,8 @@ def _check(
 
     A quantised result, or its `scales`, is compared with the value that was to be quantised.
     """
-    told, tensor = _tensor(x, setup, v, case, result)
-    found = v.quantised if x.name in ("out", OUT_SCALE) else None
+    label, tensor = _tensor(x, setup, v, case, result)
+    quantised = v.quantised if x.name in ("out", OUT_SCALE) else None
     scattered = case.scattered and x.name in ("out", OUT_SCALE)
     divided = "T" in x.extents
     if divided:
@@ -282,33 +282,33 @@ def _check(
         before = unwritten(rest) if setup.before is None or x.name != "out" else rest == setup.before[kept]
         if not bool(before.all()):
             where = "that nothing names" if scattered else "past the end of the last group"
-            raise Fault(f"elements of {told} {where} were written")
+            raise Fault(f"elements of {label} {where} were written")
         tensor = tensor[places] if scattered else tensor[:used]
         expected = Bounded(*(each[:used][there] for each in (expected.value, expected.error)))
     if tensor.numel():
         # Poison may be a right element or scale here; the comparison finds what was not written.
-        certain = _certain(tensor, expected) if found is None else torch.zeros_like(tensor, dtype=torch.bool)
+        certain = _certain(tensor, expected) if quantised is None else torch.zeros_like(tensor, dtype=torch.bool)
         # Sums are torch's to write, where no kernel is watched.
         stores = machine.region(tensor) if x.layout and not divided else None
         unknown = unwritten(tensor) & certain.expand(tensor.shape) if stores is None else ~stores.written
         if missing := int(unknown.sum()):
-            raise Fault(f"{missing} of {tensor.numel()} elements of {told} were never written")
-    if found is None:
+            raise Fault(f"{missing} of {tensor.numel()} elements of {label} were never written")
+    if quantised is None:
         verdict = compare(tensor, expected)
     elif x.name == OUT_SCALE:
-        verdict = compare_scales(tensor, expected, found)
+        verdict = compare_scales(tensor, expected, quantised)
     else:
         # Nothing has checked the scales yet.
         _tensor(call(v).outputs[-1], setup, v, case, scales[0])
-        verdict = compare_elements(tensor, scales[0][places] if divided else scales[0], expected, found)
+        verdict = compare_elements(tensor, scales[0][places] if divided else scales[0], expected, quantised)
     if verdict.fault is not None:
-        raise Fault(verdict.fault if x.name == "out" else f"{told}: {verdict.fault}")
+        raise Fault(verdict.fault if x.name == "out" else f"{label}: {verdict.fault}")
     return verdict.ratio
 
 
 def _tensor(x: Argument, setup: Setup, v: Variant, case: Case, result: object) -> tuple[str, torch.Tensor]:
     """A result's name and tensor; raise `Fault` unless it has its shape, type and layout, as it was given."""
-    told, sizes = "the result" if x.name == "out" else x.name, sizes_of(v, case)
+    label, sizes = "the result" if x.name == "out" else x.name, sizes_of(v, case)
     shape = x.sizes(sizes)
     if case.scattered and x.name in ("out", OUT_SCALE):
         shape = (sizes["S"], *shape[1:])
@@ -319,10 +319,10 @@ def _tensor(x: Argument, setup: Setup, v: Variant, case: Case, result: object) -
         raise Fault(f"the launcher returned another tensor than the `{x.name}` it was given")
     assert isinstance(x.dtype, str)
     if tuple(result.shape) != shape or result.dtype != torch_type(x.dtype):
-        raise Fault(f"{told} is {tuple(result.shape)} of {result.dtype}, expected {shape} of {x.dtype}")
+        raise Fault(f"{label} is {tuple(result.shape)} of {result.dtype}, expected {shape} of {x.dtype}")
     if x.unit is not None and result.shape[x.unit] > 1 and result.stride(x.unit) != 1:
-        raise Fault(f"{told} has strides {result.stride()}, and needs stride 1 along dimension {x.unit}")
-    return told, result
+        raise Fault(f"{label} has strides {result.stride()}, and needs stride 1 along dimension {x.unit}")
+    return label, result
 
 
 def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:

@@ -61,9 +61,9 @@ def faults(kernel: Kernel, launch: CompiledLaunch, target: str, code: MachineCod
 
 def _multiplies(v: Variant, launch: CompiledLaunch, target: str, code: MachineCode) -> Iterator[str]:
     wanted = matrix_instruction(v, launch.tile, target)
-    found = [name for name in _MATRIX if code.instructions[name]]
-    if found != ([wanted] if wanted else []):
-        yield f"multiplies with {', '.join(found) or 'plain arithmetic'}, expected {wanted or 'plain arithmetic'}"
+    used = [name for name in _MATRIX if code.instructions[name]]
+    if used != ([wanted] if wanted else []):
+        yield f"multiplies with {', '.join(used) or 'plain arithmetic'}, expected {wanted or 'plain arithmetic'}"
     yield from _scales(v, wanted, code)
     held = in_registers(v)
     if held and code.instructions["wgmma from registers"] != code.instructions["wgmma"]:
@@ -132,16 +132,16 @@ def _loaded_ahead(v: Variant) -> int:
     strips = {"a": 1, "b": 2 if v.epilogue.order == CONCATENATED else 1}
     if v.traits.pairs:
         strips[{"m": "a", "n": "b"}[v.traits.side]] *= v.traits.blocks
-    found = [storage for storage in v.dtype.stored if storage.scales_sums]
-    return sum(2 * strips[storage.letter] * (2 if storage.zeros else 1) for storage in found)
+    scaled = [storage for storage in v.dtype.stored if storage.scales_sums]
+    return sum(2 * strips[storage.letter] * (2 if storage.zeros else 1) for storage in scaled)
 
 
 def _sums(v: Variant, code: MachineCode) -> Iterator[str]:
     acc = ELEMENTS[v.dtype.acc]
-    kind = f"{'f' if acc.floating else 'i'}{acc.bits}"
-    found = set(re.findall(r"\btt\.dot .*-> tensor<\w+x(\w+?)(?:>|,)", code.ir))
-    if found - {kind}:
-        yield f"the accumulator has the type {', '.join(sorted(found))}, expected {kind}"
+    acc_type = f"{'f' if acc.floating else 'i'}{acc.bits}"
+    types = set(re.findall(r"\btt\.dot .*-> tensor<\w+x(\w+?)(?:>|,)", code.ir))
+    if types - {acc_type}:
+        yield f"the accumulator has the type {', '.join(sorted(types))}, expected {acc_type}"
 
 
 def _partial_sums(v: Variant, code: MachineCode) -> Iterator[str]:
@@ -171,9 +171,9 @@ def _precision(v: Variant, tile: Tile, target: str, code: MachineCode) -> Iterat
     if not v.traits.tiled:
         return
     if v.dtype.stored_a.multiplied_bits == 32:
-        found = set(re.findall(r"\binputPrecision = (\w+)", code.ir)) or {"ieee"}
-        if found != {v.dtype.precision}:
-            yield f"multiplies in {', '.join(sorted(found))}, expected {v.dtype.precision}"
+        precisions = set(re.findall(r"\binputPrecision = (\w+)", code.ir)) or {"ieee"}
+        if precisions != {v.dtype.precision}:
+            yield f"multiplies in {', '.join(sorted(precisions))}, expected {v.dtype.precision}"
     short = v.dtype.stored_a.multiplied_bits == 8 and v.dtype.precision in ("full", "fast")
     if short and TARGETS[target].capability == 90:
         stretches = [int(n) for n in re.findall(r"maxNumImpreciseAcc = (\d+)", code.ir)]

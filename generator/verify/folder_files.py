@@ -29,7 +29,7 @@ def unlisted(family: Rendered, *, compiled: bool = True) -> list[str]:
     are of another source than the one that Python would take them for.
     """
     subfolders = {name.partition("/")[0] for name in family.files if "/" in name}
-    found = []
+    names = []
     for front in ("", *(f"{name}/" for name in subfolders)):
         folder = family.folder / front
         if front and (folder.is_symlink() or not folder.is_dir()):
@@ -39,10 +39,10 @@ def unlisted(family: Rendered, *, compiled: bool = True) -> list[str]:
                 name = f"{front}{entry.name}"
                 own = name in family.files or (name in subfolders and not entry.is_symlink())
                 if not own and _importable(entry):
-                    found.append(name)
+                    names.append(name)
         if compiled:
-            found += [f"{front}{name}" for name in _stale(folder / _CACHE)]
-    return sorted(found)
+            names += [f"{front}{name}" for name in _stale(folder / _CACHE)]
+    return sorted(names)
 
 
 def _importable(entry: os.DirEntry[str]) -> bool:

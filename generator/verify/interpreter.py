@@ -216,10 +216,10 @@ def _dot(self: Any, original: Any, a: Any, b: Any, *rest: Any) -> Any:
 
 def _arithmetic(self: Any, original: Any, a: Any, b: Any) -> Any:
     """A difference or a product of bf16 numbers, whose bits the interpreter takes."""
-    kind = a.dtype
-    if kind.scalar.name not in _BITS:
+    dtype = a.dtype
+    if dtype.scalar.name not in _BITS:
         return original(self, a, b)
-    return _convert(original(self, _convert(a, tl.float32), _convert(b, tl.float32)), kind)
+    return _convert(original(self, _convert(a, tl.float32), _convert(b, tl.float32)), dtype)
 
 
 def _constant_bf16(self: Any, value: float) -> Any:
@@ -229,8 +229,8 @@ def _constant_bf16(self: Any, value: float) -> Any:
 
 def _splat(self: Any, original: Any, kind: Any, x: Any) -> Any:
     """A comparison of numbers stays a mask where it is repeated: its handle has the type of what it compares."""
-    found = original(self, kind, x)
-    return interpreter.TensorHandle(found.data.astype(bool), tl.int1) if x.data.dtype == bool else found
+    splat = original(self, kind, x)
+    return interpreter.TensorHandle(splat.data.astype(bool), tl.int1) if x.data.dtype == bool else splat
 
 
 def _fma(self: Any, original: Any, x: Any, y: Any, z: Any) -> Any:

@@ -213,8 +213,8 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
         block = dimension.upper()
         name = call(v).named(block)
         offered = sorted({config[f"BLOCK_{block}"] for config in configs})
-        found = v.quantised
-        whole = {"k": v.dtype.together, "n": found.packed if found is not None else 1}
+        quantised = v.quantised
+        whole = {"k": v.dtype.together, "n": quantised.packed if quantised is not None else 1}
         more = whole.get(dimension, 1)
         size = offered[0] + more if dimension != "k" or v.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
@@ -258,13 +258,13 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     outputs = ("out", *(output.name for output in v.epilogue.outputs))
     for name, word in copied:
         half = 8 // _width(kernel, name)
-        for end, by, told in (
+        for end, by, state in (
             ("", 1, "one element past a multiple of 16 bytes"),
             ("-half", half, "8 bytes past a multiple of 16"),
         ):
             spoil = changed(name, moved(word, offset=by))
-            yield Refusal(f"base{end}-{name}", f"{name} starts {told}", (name, "16"), spoil, sibling=True)
-            reason, spoil = f"the leading dimension of {name} is {told}", changed(name, moved(word, stretch=by))
+            yield Refusal(f"base{end}-{name}", f"{name} starts {state}", (name, "16"), spoil, sibling=True)
+            reason, spoil = f"the leading dimension of {name} is {state}", changed(name, moved(word, stretch=by))
             yield Refusal(f"leading{end}-{name}", reason, (name, "leading"), spoil, sibling=True)
         if v.batch == "strided":
             words = (name, "between matrices", "multiple")
@@ -279,9 +279,9 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         for name, more in (("written-extent", 1), ("written-extent-half", step // 2)):
             size = case.sizes["mnk".index(dimension)] + more
             spoil = aligned(resized(kernel, case, dimension, size))
-            found = (dimension.upper(), str(size), str(step))
+            shown_words = (dimension.upper(), str(size), str(step))
             reason = "the inner extent of C is not a multiple of 16 bytes"
-            yield Refusal(name, reason, found, spoil, sibling=True)
+            yield Refusal(name, reason, shown_words, spoil, sibling=True)
     read = read_step(v)
     if read > (written_step(v) if layout.c != "column" else 1):
         size = case.sizes[1] + read // 2

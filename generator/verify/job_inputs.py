@@ -107,12 +107,12 @@ def with_inputs(result: JobResult, before: JobInputs, after: JobInputs) -> JobRe
 @cache
 def _environment(level: str) -> tuple[str, ...]:
     """This package, Python, and the packages that the level runs."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*")):
         name = path.relative_to(PACKAGE)
         if "__pycache__" not in name.parts and path.is_file():
-            found.update(json.dumps([name.as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()]).encode())
-    return found.hexdigest(), sys.version, *(f"{package} {_version(package)}" for package in PACKAGES[level])
+            digest.update(json.dumps([name.as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()]).encode())
+    return digest.hexdigest(), sys.version, *(f"{package} {_version(package)}" for package in PACKAGES[level])
 
 
 def _version(package: str) -> str:
@@ -132,8 +132,8 @@ def installed(package: str) -> str:
     if spec is None or spec.origin is None:
         return version(package)
     folder = Path(spec.origin).parent
-    for found in distributions(name=package, path=[str(folder.parent)]):
-        return found.version
+    for distribution in distributions(name=package, path=[str(folder.parent)]):
+        return distribution.version
     for name in _STATING:
         text = (folder / name).read_text(encoding="utf-8") if (folder / name).is_file() else ""
         if stated := _VERSION.search(text):

@@ -33,13 +33,13 @@ def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered
     Several paths to one folder, or a spec and its folder, are one family. Raises `SpecError` with every mistake of all
     specs, and `CallError`, with the command to run, if a family is not rendered or was rendered from a different spec.
     """
-    found = [_of_spec(family, out, only) for family in families(path for path in paths if not path.is_dir())]
-    known = {real_path(family.folder) for family in found}
+    families_of = [_of_spec(family, out, only) for family in families(path for path in paths if not path.is_dir())]
+    known = {real_path(family.folder) for family in families_of}
     for folder in (path for path in paths if path.is_dir()):
         if real_path(folder) not in known:
             known.add(real_path(folder))
-            found.append(read(folder))
-    return found
+            families_of.append(read(folder))
+    return families_of
 
 
 def _of_spec(family: Family, out: Path, only: str) -> Rendered:
@@ -47,15 +47,15 @@ def _of_spec(family: Family, out: Path, only: str) -> Rendered:
     render = rendering([family.spec.path], out)
     if not folder.is_dir():
         raise CallError(f"{folder} does not exist; render it first: {render}")
-    found = read(folder)
+    folder_of = read(folder)
     for kernel in family.kernels:
-        if fnmatchcase(kernel.name, only) and found.by_name.get(kernel.name) != kernel:
+        if fnmatchcase(kernel.name, only) and folder_of.by_name.get(kernel.name) != kernel:
             raise CallError(f"{folder} is out of date with {family.spec.path} ({kernel.name}); render it: {render}")
-    return found
+    return folder_of
 
 
 def plan(
-    found: Sequence[Rendered],
+    families: Sequence[Rendered],
     levels: Sequence[str],
     only: str = "*",
     case: str | None = None,
@@ -67,7 +67,7 @@ def plan(
     """
     jobs = []
     for level in dict.fromkeys(levels):
-        for family in found:
+        for family in families:
             if not family.kernels:
                 raise CallError(f"the manifest of {family.folder} lists no kernel; render the family again")
             for kernel in family.kernels:
@@ -81,25 +81,25 @@ def plan(
 
 
 def within_reach(
-    jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], coverage: Coverage
+    jobs: Sequence[Job], aside: Collection[Job], families: Sequence[Rendered], coverage: Coverage
 ) -> tuple[list[Job], list[CoveringArray]]:
     """The jobs that `coverage` chooses among those not in `aside`, together with `aside`, in the order of `jobs`.
 
     Raises `CallError` if it chooses no job of a level that has jobs.
     """
     able = [job for job in jobs if job not in aside]
-    chosen, choices = covered(able, found, coverage)
+    chosen, choices = covered(able, families, coverage)
     for level in dict.fromkeys(job.level for job in able):
         if not any(job.level == level for job in chosen):
             every = sum(job.level == level for job in able)
-            told = f"coverage {coverage.word} chooses no job at the {level} level, which has {every}"
-            raise CallError(f"{told}; use a larger share, or 'kernels'")
+            message = f"coverage {coverage.word} chooses no job at the {level} level, which has {every}"
+            raise CallError(f"{message}; use a larger share, or 'kernels'")
     places = {job: place for place, job in enumerate(jobs)}
     return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
 
 
 def covered(
-    jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage
+    jobs: Sequence[Job], families: Sequence[Rendered], coverage: Coverage
 ) -> tuple[list[Job], list[CoveringArray]]:
     """The jobs that `coverage` chooses, level by level, and the choice of each level.
 
@@ -109,7 +109,7 @@ def covered(
     """
     if coverage.word == "all":
         return list(jobs), []
-    kernels = {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+    kernels = {(family.folder, kernel.name): kernel for family in families for kernel in family.kernels}
     stay: list[Job] = []
     choices = []
     for level in dict.fromkeys(job.level for job in jobs):
@@ -145,11 +145,11 @@ def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[Compiled
     """What of a kernel to choose among: at the compile level every launch, or the cheapest aligned one."""
     if job.target is None:
         return (None,)
-    found = launches(kernel, job.target)
-    if coverage.of_launches or not found:
-        return found
+    launched = launches(kernel, job.target)
+    if coverage.of_launches or not launched:
+        return launched
     # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
-    return (min(found, key=lambda launch: (launch.case.name != "aligned", cost_of_launch(job, launch))),)
+    return (min(launched, key=lambda launch: (launch.case.name != "aligned", cost_of_launch(job, launch))),)
 
 
 def part(text: str) -> tuple[int, int]:

@@ -63,15 +63,15 @@ def launches(kernel: Kernel, target: str) -> tuple[CompiledLaunch, ...]:
     """Every launch of `kernel` on `target`: of a row that does not fit there only one, which shows that it does not."""
     if left_out(kernel, target) is not None:
         return ()
-    found = []
+    cases_of = []
     splits = kernel.variant.traits.splits
     for row, tile in enumerate(kernel.tiles):
         classes = distinct(_calls(kernel.variant, Fit(kernel.variant, tile), row))
         if legality.why_no_row_on(kernel.variant, tile, target) is None:
-            found += [CompiledLaunch(row, tile, case, splits) for case in classes]
+            cases_of += [CompiledLaunch(row, tile, case, splits) for case in classes]
         elif legality.too_much_memory(kernel.variant, tile, target) is not None:
-            found.append(CompiledLaunch(row, tile, replace(next(classes), name=REFUSED), splits))
-    return tuple(found)
+            cases_of.append(CompiledLaunch(row, tile, replace(next(classes), name=REFUSED), splits))
+    return tuple(cases_of)
 
 
 def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:

@@ -24,13 +24,13 @@ EVERY = "every case"
 _ALONE = "its file stands alone, without the table CALL that is proved; render it with 'package: plain' to prove it"
 
 
-def out_of_reach(jobs: Iterable[Job], found: Sequence[Rendered], device: str | None) -> dict[Job, JobResult]:
+def out_of_reach(jobs: Iterable[Job], rendered: Sequence[Rendered], device: str | None) -> dict[Job, JobResult]:
     """The results of the jobs that their level leaves out; `device` is the GPU's architecture, or None if unknown.
 
     If a level leaves out every job, it proves nothing, and its jobs are not proved instead of left out. Files that
     stand alone are left out at the bounds level as long as another level proves something.
     """
-    families = {family.folder: family for family in found}
+    families = {family.folder: family for family in rendered}
     reasons = {job: why_not(job, families[job.folder], device) for job in jobs}
     working = {job.level for job, reason in reasons.items() if reason is None}
     results = {}

@@ -89,10 +89,10 @@ class MachineCode:
     @property
     def figures(self) -> tuple[tuple[str, int], ...]:
         """The figures to record, without instructions that do not occur."""
-        found = {"shared": self.shared, "tensor_memory": self.tensor_memory}
+        figures = {"shared": self.shared, "tensor_memory": self.tensor_memory}
         if self.ir:
-            found |= {"registers": self.registers, "spilled": self.spilled}
-        return tuple((found | {name: count for name, count in self.instructions.items() if count}).items())
+            figures |= {"registers": self.registers, "spilled": self.spilled}
+        return tuple((figures | {name: count for name, count in self.instructions.items() if count}).items())
 
 
 class _Allocated(Exception):
@@ -107,8 +107,8 @@ def memory_needed(wanted: Specialisation, target: str) -> MachineCode:
     with patch.object(triton.knobs.runtime, "add_stages_inspection_hook", _stop_when_allocated):
         try:
             return compile_to_machine_code(wanted, target)
-        except _Allocated as found:
-            (metadata,) = found.args
+        except _Allocated as allocated:
+            (metadata,) = allocated.args
             return MachineCode(metadata["shared"], metadata.get("tmem_size") or 0, 0, 0, {}, "")
 
 
@@ -199,8 +199,8 @@ def _reason(error: Exception, written: str) -> str:
 
 def _nvidia_registers(log: str) -> tuple[int, int]:
     """Registers and spilled bytes per thread, from ptxas's report."""
-    registers = [int(found) for found in re.findall(r"Used (\d+) registers", log)]
-    spilled = [int(found) for found in re.findall(r"(\d+) bytes spill stores", log)]
+    registers = [int(count) for count in re.findall(r"Used (\d+) registers", log)]
+    spilled = [int(count) for count in re.findall(r"(\d+) bytes spill stores", log)]
     if not registers or not spilled:
         raise CompileError(f"ptxas reported no register count or no spill count: {log[:500]!r}")
     return max(registers), max(spilled)
@@ -208,12 +208,12 @@ def _nvidia_registers(log: str) -> tuple[int, int]:
 
 def _amd_registers(text: str) -> tuple[int, int]:
     """Vector registers, accumulation registers included, and spilled bytes per thread, from the metadata."""
-    found = {
+    counts = {
         name: [int(value) for value in re.findall(rf"\.{name}:\s+(\d+)", text)]
         for name in ("vgpr_count", "vgpr_spill_count")
     }
-    missing = [name for name, values in found.items() if not values]
+    missing = [name for name, values in counts.items() if not values]
     if missing:
         raise CompileError(f"the assembly has no {missing[0]}")
     # A spill is counted in registers of 32 bits.
-    return max(found["vgpr_count"]), max(found["vgpr_spill_count"]) * 4
+    return max(counts["vgpr_count"]), max(counts["vgpr_spill_count"]) * 4

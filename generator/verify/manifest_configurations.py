@@ -47,10 +47,10 @@ def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:
 
 def tables(kernel: Kernel, *, alone: bool) -> dict[str, object]:
     """The tables of a kernel's file, by their names in the file; `alone`: it is one that stands alone."""
-    found: dict[str, object] = {"CONFIGS": [configuration_of(kernel.variant, tile) for tile in kernel.tiles]}
+    tables_of: dict[str, object] = {"CONFIGS": [configuration_of(kernel.variant, tile) for tile in kernel.tiles]}
     needs = differing_needs_of(kernel) if alone else {}
     if needs:
-        found["SHARED_MEMORY"] = needs
+        tables_of["SHARED_MEMORY"] = needs
     elif kernel.not_offered:
-        found["TOO_LARGE"] = {target: tuple(indices) for target, indices in kernel.not_offered}
-    return found
+        tables_of["TOO_LARGE"] = {target: tuple(indices) for target, indices in kernel.not_offered}
+    return tables_of

@@ -23,16 +23,16 @@ def claimed_device(target: str, name: str = "", **told: int | float) -> Iterator
 
     `name` is the device's, by default the target; `told` are further properties, or other ones.
     """
-    found = TARGETS[target]
-    major, minor = divmod(found.capability, 10)
-    memory = dict.fromkeys(("shared_memory_per_block", "shared_memory_per_block_optin"), found.shared_memory)
+    has = TARGETS[target]
+    major, minor = divmod(has.capability, 10)
+    memory = dict.fromkeys(("shared_memory_per_block", "shared_memory_per_block_optin"), has.shared_memory)
     known: dict[str, Any] = {"name": name or target, "multi_processor_count": 1, **memory, **told}
     properties = SimpleNamespace(major=major, minor=minor, gcnArchName=target, **known)
     with (
         patch.object(torch.cuda, "current_device", lambda: 0),
         patch.object(torch.cuda, "get_device_name", lambda device=None: properties.name),
         patch.object(torch.cuda, "get_device_properties", lambda device=None: properties),
-        patch.object(torch.version, "hip", "claimed" if found.vendor == "amd" else None),
+        patch.object(torch.version, "hip", "claimed" if has.vendor == "amd" else None),
     ):
         yield
 

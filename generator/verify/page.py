@@ -64,12 +64,12 @@ def _linked(table: ReportTable) -> ReportTable:
     """The totals, whose counts link to the rows that they count."""
     rows = []
     for label, *cells in table.cells:
-        found = [label]
+        linked = [label]
         for name, cell in zip(table.columns[1:], cells, strict=True):
             link = urlencode({"state": name, "in": label.text})
             counted = name in STATES and cell.text != "0"
-            found.append(Cell(cell.text, name, link=link) if counted else cell)
-        rows.append(found)
+            linked.append(Cell(cell.text, name, link=link) if counted else cell)
+        rows.append(linked)
     return ReportTable(table.title, table.columns, rows, _WORDS)
 
 
@@ -93,9 +93,9 @@ def _rows(
     results: Iterable[JobResult], families: Sequence[Rendered], columns: Sequence[str]
 ) -> Iterator[tuple[list[Cell], list[Detail]]]:
     """The cells by column of each subject, and the details of its row."""
-    found: dict[tuple[Path, bool, str], dict[str, JobResult]] = {}
+    by_kernel: dict[tuple[Path, bool, str], dict[str, JobResult]] = {}
     for result in results:
-        own = found.setdefault((result.job.folder, result.job.contract, result.job.name), {})
+        own = by_kernel.setdefault((result.job.folder, result.job.contract, result.job.name), {})
         if result.job.label not in own or result.failures:
             own[result.job.label] = result
     for family in families:
@@ -104,7 +104,7 @@ def _rows(
             if entry.target is not None:
                 reasons.setdefault((entry.name, f"compile {entry.target}"), []).append(entry.reason)
         for name, kernel, _ in _subjects(family):
-            own = found.pop((family.folder, kernel is None, name), {})
+            own = by_kernel.pop((family.folder, kernel is None, name), {})
             cells = []
             blocks = list(_of_row(family, name, kernel, list(own.values())))
             for column in columns:
@@ -118,8 +118,8 @@ def _rows(
                 else:
                     cells.append(Cell(""))
             yield cells, blocks
-    if found:
-        raise ValueError(f"results of names that no family has: {', '.join(name for *_, name in found)}")
+    if by_kernel:
+        raise ValueError(f"results of names that no family has: {', '.join(name for *_, name in by_kernel)}")
 
 
 def _state(result: JobResult) -> str:

@@ -91,12 +91,12 @@ SCHEMA = Schema(
 
 def current(families: Iterable[Rendered]) -> set[Subject]:
     """The code of all kernels of the families, as their files are now: one subject for each part that levels use."""
-    found: set[Subject] = set()
+    subjects: set[Subject] = set()
     for family in families:
         for name in family.by_name:
             own = code_parts.of_file(family.file(name))
-            found |= {Subject(name, own.device, host, own.timed) for host in ("", own.host)}
-    return found
+            subjects |= {Subject(name, own.device, host, own.timed) for host in ("", own.host)}
+    return subjects
 
 
 def _subject(result: JobResult) -> Subject:
@@ -105,26 +105,26 @@ def _subject(result: JobResult) -> Subject:
 
 
 def _record(recorded: Iterable[JobResult]) -> ProofRecord:
-    found = ProofRecord({}, {})
+    record = ProofRecord({}, {})
     for result in recorded:
-        fresh = {key: value for key, value in result.place if found.place.get(key) in (None, "interpreter")}
-        found.place.update(fresh)
-        found.proved.setdefault(_subject(result), {})[result.job.label] = _figures(result)
-    return found
+        fresh = {key: value for key, value in result.place if record.place.get(key) in (None, "interpreter")}
+        record.place.update(fresh)
+        record.proved.setdefault(_subject(result), {})[result.job.label] = _figures(result)
+    return record
 
 
 def _recorded(results: Iterable[JobResult]) -> list[JobResult]:
     """The results to record, one per subject and level: kernels without failures, from runs without --case."""
-    found: dict[tuple[Subject, str], JobResult] = {}
+    unique: dict[tuple[Subject, str], JobResult] = {}
     for result in results:
         job = result.job
         if result.failures or not result.cases or job.contract or job.level == "static" or job.case is not None:
             continue
         key = (_subject(result), job.label)
         # Two families may contain the same kernel.
-        if not (key in found and _fewer(result, found[key].cases)):
-            found[key] = result
-    return list(found.values())
+        if not (key in unique and _fewer(result, unique[key].cases)):
+            unique[key] = result
+    return list(unique.values())
 
 
 def _fewer(result: JobResult, cases: int) -> bool:
@@ -133,24 +133,24 @@ def _fewer(result: JobResult, cases: int) -> bool:
 
 
 def _figures(result: JobResult) -> Figures:
-    found: Figures = {"cases": result.cases}
+    fields: Figures = {"cases": result.cases}
     if result.job.level in ("interpret", "gpu"):
         # Joined with those of the configurations that the record had, of which no case ran.
         before = result.job.recorded or Recorded(())
-        found["worst_error"] = round(max(result.worst_error, before.worst_error), 4)
+        fields["worst_error"] = round(max(result.worst_error, before.worst_error), 4)
         if result.rows:
             rows = dict(result.rows) | dict(before.rows)
-            found |= {"cases": sum(rows.values()), "rows": rows, "full": result.full}
+            fields |= {"cases": sum(rows.values()), "rows": rows, "full": result.full}
     elif result.job.level == "compile":
         # The largest use of each resource among the launches, without those that must not fit.
         offered = [dict(figures) for name, figures in result.measured if not name.endswith("-refused")]
         keys = ("shared", "tensor_memory", "registers", "spilled")
-        found |= {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
+        fields |= {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
     elif result.job.level == "bounds":
-        found |= {state: count for _, figures in result.measured for state, count in figures}
+        fields |= {state: count for _, figures in result.measured for state, count in figures}
     if result.not_proved:
-        found["not_proved"] = dict(result.not_proved)
-    return found
+        fields["not_proved"] = dict(result.not_proved)
+    return fields
 
 
 def write(path: Path, results: Sequence[JobResult]) -> list[str]:
@@ -164,19 +164,19 @@ def write(path: Path, results: Sequence[JobResult]) -> list[str]:
 
     def joined() -> str:
         recorded = _recorded(results)
-        found, before = _record(recorded), read(path) if path.exists() else ProofRecord({}, {})
-        require_same_machine(path, before, found.place)
+        record, before = _record(recorded), read(path) if path.exists() else ProofRecord({}, {})
+        require_same_machine(path, before, record.place)
         fuller = [result for result in recorded if _fewer(result, before.cases(_subject(result), result.job.label))]
         for result in fuller:
-            del found.proved[_subject(result)][result.job.label]
+            del record.proved[_subject(result)][result.job.label]
         messages[:] = [
             f"{path}: the {label} {f'records of {count} kernels stay' if others else 'record of 1 kernel stays'}, with "
             f"more cases than this run: {first.job.name} ({before.cases(_subject(first), label)} cases, here "
             f"{first.cases}){others}"
             for label, first, count, others in _by_level(fuller)
         ]
-        place = before.place | found.place | _machine(before.place)
-        return text_of(ProofRecord(place, _joined(before.proved, found.proved)), path)
+        place = before.place | record.place | _machine(before.place)
+        return text_of(ProofRecord(place, _joined(before.proved, record.proved)), path)
 
     update(path, joined)
     none = [each for each in results if each.state is JobState.NOT_PROVED and not each.cases and not each.job.contract]
@@ -197,27 +197,27 @@ def renew(path: Path, fresh: Path) -> None:
     """
 
     def joined() -> str:
-        found = read(fresh)
-        before = read(path) if path.exists() else found
-        if _machine(before.place) == _machine(found.place):
-            device = {(subject.kernel, subject.device) for subject in found.proved}
+        fresh_record = read(fresh)
+        before = read(path) if path.exists() else fresh_record
+        if _machine(before.place) == _machine(fresh_record.place):
+            device = {(subject.kernel, subject.device) for subject in fresh_record.proved}
             again = {
                 subject: levels
                 for subject, levels in before.proved.items()
-                if subject in found.proved or (not subject.host and (subject.kernel, subject.device) in device)
+                if subject in fresh_record.proved or (not subject.host and (subject.kernel, subject.device) in device)
             }
-            found = ProofRecord(found.place, _joined(again, found.proved))
-        return text_of(found, path)
+            fresh_record = ProofRecord(fresh_record.place, _joined(again, fresh_record.proved))
+        return text_of(fresh_record, path)
 
     update(path, joined)
 
 
 def _joined(
-    before: Mapping[Subject, dict[str, Figures]], found: Mapping[Subject, dict[str, Figures]]
+    before: Mapping[Subject, dict[str, Figures]], fresh: Mapping[Subject, dict[str, Figures]]
 ) -> dict[Subject, dict[str, Figures]]:
     """The levels of both for each subject; where both have a level, that of `found`."""
     # Of equal subjects that of `found`, which knows the code without its configurations.
-    return {subject: before.get(subject, {}) | found.get(subject, {}) for subject in {**found, **before}}
+    return {subject: before.get(subject, {}) | fresh.get(subject, {}) for subject in {**fresh, **before}}
 
 
 def _by_level(results: Iterable[JobResult]) -> Iterator[tuple[str, JobResult, int, str]]:
@@ -226,9 +226,9 @@ def _by_level(results: Iterable[JobResult]) -> Iterator[tuple[str, JobResult, in
         yield label, first, 1 + len(others), ", and others" if others else ""
 
 
-def complete(found: Figures) -> bool:
+def complete(figures: Figures) -> bool:
     """Whether the record of a kernel at a level has cases, and none that is not proved."""
-    return found["cases"] > 0 and "not_proved" not in found
+    return figures["cases"] > 0 and "not_proved" not in figures
 
 
 def require_same_machine(path: Path, record: ProofRecord, place: Mapping[str, str]) -> None:
@@ -243,18 +243,18 @@ def _machine(place: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in place.items() if value != "interpreter"}
 
 
-def text_of(found: ProofRecord, path: Path) -> str:
+def text_of(record: ProofRecord, path: Path) -> str:
     """JSON with one line per device code of a kernel, so that a diff lists kernels.
 
     Raises `FileError` if no reader would accept it.
     """
     lines: dict[tuple[str, str], dict[str, Any]] = {}
-    for subject, levels in sorted(found.proved.items()):
+    for subject, levels in sorted(record.proved.items()):
         line = lines.setdefault((subject.kernel, subject.device), {"kernel": subject.kernel, "device": subject.device})
         line |= {"code": subject.code} if subject.code else {}
         own = dict(sorted(levels.items()))
         line |= {"hosts": line.get("hosts", {}) | {subject.host: own}} if subject.host else own
-    place = json.dumps(dict(sorted(found.place.items())))
+    place = json.dumps(dict(sorted(record.place.items())))
     kernels = ",\n".join(f"  {json.dumps(line)}" for line in lines.values())
     return values.checked(f'{{\n "place": {place},\n "kernels": [\n{kernels}\n ]\n}}\n', SCHEMA, _record_of, path)
 
@@ -290,13 +290,13 @@ def table(files: Sequence[Path], current: set[Subject]) -> tuple[str, str | None
     two families counts once. Raises `CallError` for a file that is no record.
     """
     rows: dict[tuple[str, str, str, str], Counter[str]] = {}
-    found = [
+    recorded = [
         (subject, label, proved, record.place)
         for record in map(read, files)
         for subject, levels in record.proved.items()
         for label, proved in levels.items()
     ]
-    here = [(label, proved, place) for subject, label, proved, place in found if subject in current]
+    here = [(label, proved, place) for subject, label, proved, place in recorded if subject in current]
     for label, proved, place in here:
         if complete(proved):
             level, _, target = label.partition(" ")
@@ -307,10 +307,10 @@ def table(files: Sequence[Path], current: set[Subject]) -> tuple[str, str | None
     for (level, where, triton, torch), counts in sorted(rows.items()):
         lines.append(f"| {level} | {where} | {triton} | {torch} | {counts['kernels']} | {counts['cases']:,} |")
     reason = "no proof is recorded"
-    if found:
+    if recorded:
         reason = (
-            f"none of {len(found)} recorded proofs counts: {len(found) - len(here)} are of code that these families do "
-            f"not have now, and {len(here)} have cases that are not proved"
+            f"none of {len(recorded)} recorded proofs counts: {len(recorded) - len(here)} are of code that these "
+            f"families do not have now, and {len(here)} have cases that are not proved"
         )
     return "\n".join(lines), None if rows else f"--table: {', '.join(map(str, files))}: {reason}"
 
@@ -338,8 +338,8 @@ def lacking(
             continue
         kernel = kernels[job.folder, job.name]
         if not _whole(job, kernel, record.proved.get(own, {}).get(job.label)):
-            found = alike.get((own.kernel, own.code, own.host, job.label), [])
-            left.append(replace(job, recorded=_recorded_rows(kernel, found)))
+            records = alike.get((own.kernel, own.code, own.host, job.label), [])
+            left.append(replace(job, recorded=_recorded_rows(kernel, records)))
     return left
 
 

@@ -73,9 +73,9 @@ def check(file: Path, listed: Listed | None = None) -> Text:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return Text((Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8"),))
-    found = tuple(Failure(*words) for words in _failures(file.name, data, text, listed))
+    failures = tuple(Failure(*words) for words in _failures(file.name, data, text, listed))
     stated, actual = stated_and_actual_digest(text)
-    return Text(found, parsed=not any(failure.case == "parse" for failure in found), rendered=stated == actual)
+    return Text(failures, parsed=not any(failure.case == "parse" for failure in failures), rendered=stated == actual)
 
 
 def _failures(name: str, data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
@@ -154,18 +154,18 @@ def _docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
 
 def _imports(tree: ast.Module) -> set[str]:
     """The top-level packages that a module imports, without relative imports."""
-    found = set()
+    modules = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            modules |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found.add(node.module.partition(".")[0])
-    return found
+            modules.add(node.module.partition(".")[0])
+    return modules
 
 
 def _tables(tree: ast.Module, listed: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """A failure for each table of the file that differs from the manifest."""
-    found = {
+    assigned = {
         target.id: node.value
         for node in tree.body
         if isinstance(node, ast.Assign)
@@ -173,7 +173,7 @@ def _tables(tree: ast.Module, listed: Mapping[str, str]) -> Iterator[tuple[str, 
         if isinstance(target, ast.Name) and target.id in listed
     }
     for name, table in listed.items():
-        text = ast.unparse(found[name]) if name in found else None
+        text = ast.unparse(assigned[name]) if name in assigned else None
         if text != table:
             yield "manifest", "the file's tables match the manifest", f"{name} is {text}, not {table}"
 
@@ -223,5 +223,5 @@ def _accumulator(statement: ast.stmt) -> str | None:
 
 
 def _reads(statements: Sequence[ast.stmt], name: str) -> bool:
-    found = (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name))
-    return any(node.id == name and isinstance(node.ctx, ast.Load) for node in found)
+    nodes = (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return any(node.id == name and isinstance(node.ctx, ast.Load) for node in nodes)

@@ -47,10 +47,10 @@ class ResultCache:
     """
 
     def __init__(
-        self, folder: Path | None, found: Sequence[Rendered], device: str | None, option: str = "--cache"
+        self, folder: Path | None, families: Sequence[Rendered], device: str | None, option: str = "--cache"
     ) -> None:
         self._folder, self._device, self._option = folder, device, option
-        self._families = {family.folder: family for family in found}
+        self._families = {family.folder: family for family in families}
         self._stored: dict[str, str] | None = None
         self._waiting: dict[str, str] = {}
         self._written = time.monotonic()
@@ -67,11 +67,11 @@ class ResultCache:
                 self._stored = self._read(path)
         for job in jobs:
             key = self._key(job, reader.of(job, self._families[job.folder]).digest)
-            found = self._waiting.get(key) or self._stored.get(key)
-            if found is None:
+            stored = self._waiting.get(key) or self._stored.get(key)
+            if stored is None:
                 left.append(job)
             else:
-                results.append(_result(job, json.loads(found)))
+                results.append(_result(job, json.loads(stored)))
         return results, left
 
     def store(self, result: JobResult) -> None:

@@ -29,12 +29,12 @@ def failure_text(result: JobResult) -> str:
 
 def undecided_text(results: Iterable[JobResult]) -> str:
     """For each reason why cases are not proved: the first file and case, the number of others, and the command."""
-    found: dict[tuple[str, str], list[tuple[Job, str]]] = {}
+    members_of: dict[tuple[str, str], list[tuple[Job, str]]] = {}
     for result in results:
         for case, reason in result.not_proved:
-            found.setdefault((result.job.label, reason), []).append((result.job, case))
+            members_of.setdefault((result.job.label, reason), []).append((result.job, case))
     lines = []
-    for (_, reason), members in found.items():
+    for (_, reason), members in members_of.items():
         job, case = members[0]
         kernels = len({member for member, _ in members})
         more = f", and {len(members) - 1} more" * (len(members) > 1) + f", in {kernels} kernels" * (kernels > 1)
@@ -53,10 +53,10 @@ def _place(job: Job) -> str:
 
 def by_label(results: Iterable[JobResult]) -> dict[str, list[JobResult]]:
     """The results of each level and target."""
-    found: dict[str, list[JobResult]] = {}
+    by_word: dict[str, list[JobResult]] = {}
     for result in results:
-        found.setdefault(result.job.label, []).append(result)
-    return found
+        by_word.setdefault(result.job.label, []).append(result)
+    return by_word
 
 
 def explanation(result: JobResult) -> str:
@@ -75,20 +75,20 @@ def whole_text(result: JobResult) -> str:
 
 def verdict(results: Iterable[JobResult]) -> str:
     """The outcome of a run in a few words: `all 12 passed`, `2 of 12 failed, 3 not proved (7 cases)`."""
-    found = list(results)
-    states = Counter(result.state for result in found)
-    ran = len(found) - states[JobState.LEFT_OUT]
+    every = list(results)
+    states = Counter(result.state for result in every)
+    ran = len(every) - states[JobState.LEFT_OUT]
     if not ran:
-        return f"nothing ran: {len(found)} left out" if found else "nothing ran"
+        return f"nothing ran: {len(every)} left out" if every else "nothing ran"
     failed, undecided = states[JobState.FAILED], states[JobState.NOT_PROVED]
     if failed:
         words = f"{failed} of {ran} failed"
     else:
         words = f"{states[JobState.PASSED]} of {ran} passed" if undecided else f"all {ran} passed"
     if undecided:
-        cases = sum(len(result.not_proved) for result in found if result.state is JobState.NOT_PROVED)
+        cases = sum(len(result.not_proved) for result in every if result.state is JobState.NOT_PROVED)
         words += f", {undecided} not proved ({counted(cases, 'case')})"
-    rows = sum(len(result.rows_left_out) for result in found)
+    rows = sum(len(result.rows_left_out) for result in every)
     if rows:
         words += f", {counted(rows, 'configuration')} left out"
     return words
@@ -162,9 +162,9 @@ def write_junit(path: Path, results: Iterable[JobResult], *, allow_undecided: bo
         elements[JobState.NOT_PROVED] = "skipped"
     for label, members in by_label(results).items():
         suite = ET.SubElement(root, "testsuite", name=label, tests=str(len(members)))
-        found = Counter(elements.get(result.state) for result in members)
+        counts = Counter(elements.get(result.state) for result in members)
         for attribute, word in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-            suite.set(attribute, str(found[word]))
+            suite.set(attribute, str(counts[word]))
         for result in members:
             owner = representable(f"{names[result.job.folder]}.{label}")
             name = representable(result.job.name)
@@ -182,12 +182,12 @@ def write_junit(path: Path, results: Iterable[JobResult], *, allow_undecided: bo
 def folder_names(folders: Iterable[Path]) -> dict[Path, str]:
     """For each folder the shortest end of its path that no other has: `ladder`, or `a/ladder` beside `b/ladder`."""
     parts = {folder: Path(os.path.abspath(folder)).parts for folder in folders}
-    found: dict[Path, str] = {}
+    names: dict[Path, str] = {}
     for length in range(1, max(map(len, parts.values()), default=0) + 1):
         left = {folder: own[-length:] for folder, own in parts.items() if len(own) >= length}
         counts = Counter(left.values())
-        found |= {
-            folder: Path(*own).as_posix() for folder, own in left.items() if folder not in found and counts[own] == 1
+        names |= {
+            folder: Path(*own).as_posix() for folder, own in left.items() if folder not in names and counts[own] == 1
         }
     # Two spellings of one folder.
-    return {folder: found.get(folder, folder.as_posix()) for folder in parts}
+    return {folder: names.get(folder, folder.as_posix()) for folder in parts}

@@ -52,10 +52,10 @@ class Specialisation:
 
 def gpu_target(target: str) -> GPUTarget:
     """A target of the spec language as Triton names it."""
-    found = TARGETS[target]
-    if found.vendor == "amd":
-        return GPUTarget("hip", target, found.lanes)
-    return GPUTarget("cuda", found.capability, found.lanes)
+    described = TARGETS[target]
+    if described.vendor == "amd":
+        return GPUTarget("hip", target, described.lanes)
+    return GPUTarget("cuda", described.capability, described.lanes)
 
 
 class _Driver:

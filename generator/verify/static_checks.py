@@ -44,12 +44,12 @@ def run(jobs: Sequence[Job]) -> Iterator[JobResult]:
             **{folder / name: Listed(family.files[name], unformatted=unformatted.get(name, "")) for name in names},
             **{job.file: _listed(family, family.by_name[job.name]) for job in members},
         }
-        found = dict(check(listed.items()))
+        failures_of = dict(check(listed.items()))
         others = list(folder_files.failures(family))
         for name in names:
-            others += [replace(failure, case=f"{name} {failure.case}") for failure in found[folder / name]]
+            others += [replace(failure, case=f"{name} {failure.case}") for failure in failures_of[folder / name]]
         for job, own in zip(members, inputs, strict=True):
-            result = JobResult(job, cases=1, failures=(*found[job.file], *others))
+            result = JobResult(job, cases=1, failures=(*failures_of[job.file], *others))
             others = []
             yield with_inputs(result, own, after.of(job, family))
 
@@ -82,10 +82,10 @@ def _with_ruff(folder: Path, own: Sequence[tuple[Path, Text]]) -> Iterator[tuple
     lines = _ruff(folder, parsed, "format", "--diff", "--line-length", _LINE).splitlines()
     unformatted = {line[4:] for line, next_ in pairwise(lines) if line[:4] == "--- " and next_[:4] == "+++ "}
     for file, text in own:
-        found = [*text.failures, *lint[file.name]]
+        failures = [*text.failures, *lint[file.name]]
         if text.rendered and file.name in unformatted:
-            found.append(Failure("format", "the template emits finished formatting", message))
-        yield file, found
+            failures.append(Failure("format", "the template emits finished formatting", message))
+        yield file, failures
 
 
 def _ruff(folder: Path, names: Sequence[str], *arguments: str) -> str:

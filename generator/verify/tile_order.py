@@ -47,20 +47,20 @@ def wrong_order(
         corners = [(*i, min(m, n), max(m, n)) for *i, m, n in corners]
     if groups is not None:
         corners = [(i, m - first, n) for m, n in corners for i, (first, last) in enumerate(groups) if first <= m < last]
-    visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
+    visited = [at for at, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
     rows, columns = (-(-size // block) for size, block in zip(sizes, blocks))
     expected: list[tuple[int, ...]] = [*tiles(variant, tile, rows, columns)]
     if groups is not None:
         heights = [-(-(last - first) // blocks[0]) for first, last in groups]
-        expected = [(i, *found) for i, height in enumerate(heights) for found in tiles(variant, tile, height, columns)]
+        expected = [(i, *at) for i, height in enumerate(heights) for at in tiles(variant, tile, height, columns)]
     elif variant.products.several:
-        expected = [(i, *found) for i in range(matrices) for found in expected]
+        expected = [(i, *at) for i in range(matrices) for at in expected]
     if variant.traits.walks_tiles:
-        expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
+        expected = [at for first in range(INTERPRETED) for at in expected[first::INTERPRETED]]
     if variant.symmetric:
         # Of the last row of blocks some tiles may be past the last row: nothing is stored.
-        expected = [found for found in expected if found[-2] < rows]
-    for place, (found, wanted) in enumerate(zip(visited, expected)):
-        if found != wanted:
-            return f"tile {place} in the order of stores is {found}, but in the order {variant.swizzle} it is {wanted}"
+        expected = [at for at in expected if at[-2] < rows]
+    for place, (at, wanted) in enumerate(zip(visited, expected)):
+        if at != wanted:
+            return f"tile {place} in the order of stores is {at}, but in the order {variant.swizzle} it is {wanted}"
     return None

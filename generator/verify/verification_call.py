@@ -41,7 +41,7 @@ def answer(options: argparse.Namespace) -> int:
         elif event.failures:
             print(failure_text(event), flush=True)
 
-    found = verify(
+    result = verify(
         options.specs,
         options.out,
         levels=options.level,
@@ -57,17 +57,17 @@ def answer(options: argparse.Namespace) -> int:
         progress=True,
         report=show,
     )
-    for line in summary(found.results, found.seconds):
+    for line in summary(result.results, result.seconds):
         print(line)
     (planned,) = plans
-    written = output_files.attempt(_reports(options, found.results, planned.families))
-    if found.stopped:
+    written = output_files.attempt(_reports(options, result.results, planned.families))
+    if result.stopped:
         print(
-            f"stopped: {found.stopped} of {len(planned.jobs)} jobs did not run; the same call runs them",
+            f"stopped: {result.stopped} of {len(planned.jobs)} jobs did not run; the same call runs them",
             file=sys.stderr,
         )
         return 130
-    return max(written, status(found.results, allow_undecided=options.allow_undecided))
+    return max(written, status(result.results, allow_undecided=options.allow_undecided))
 
 
 def _table(options: argparse.Namespace, files: Sequence[Path]) -> int:
@@ -98,15 +98,15 @@ def _announce(planned: VerificationPlan, options: argparse.Namespace) -> None:
 _REPORTS = ("junit", "html", "results")
 
 
-def _check_reports(arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:
+def _check_reports(arguments: argparse.Namespace, families: Sequence[Rendered]) -> None:
     """Raise `CallError` or `FileError` for a file that cannot be written, before anything is proved."""
     outputs = {f"--{name}": path for name in _REPORTS if (path := getattr(arguments, name)) is not None}
     specs = [path for path in arguments.specs if path.is_file()]
-    rendered_files = [family.folder / name for family in found for name in (*family.files, MANIFEST)]
+    rendered_files = [family.folder / name for family in families for name in (*family.files, MANIFEST)]
     wrong = output_files.clash(outputs, [*specs, *rendered_files])
     if wrong is not None:
         raise CallError(wrong)
-    folders = {os.path.realpath(family.folder) for family in found}
+    folders = {os.path.realpath(family.folder) for family in families}
     for option, path in outputs.items():
         if not folders.isdisjoint(map(str, Path(os.path.realpath(path)).parents)):
             raise CallError(f"{option} {path}: belongs to a family that is verified; name a file elsewhere")
@@ -120,13 +120,13 @@ def _check_reports(arguments: argparse.Namespace, found: Sequence[Rendered]) -> 
 
 
 def _reports(
-    arguments: argparse.Namespace, done: Sequence[JobResult], found: Sequence[Rendered]
+    arguments: argparse.Namespace, done: Sequence[JobResult], families: Sequence[Rendered]
 ) -> Iterator[Callable[[], None]]:
     """What writes each requested report."""
     if junit := arguments.junit:
         yield lambda: write_junit(junit, done, allow_undecided=arguments.allow_undecided)
     if html := arguments.html:
-        yield lambda: output_files.put(html, page(report(done, found)))
+        yield lambda: output_files.put(html, page(report(done, families)))
     # The last one, because results of another machine raise `CallError`.
     if results := arguments.results:
         yield lambda: sys.stdout.writelines(f"{line}\n" for line in proof_records.write(results, done))

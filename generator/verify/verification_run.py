@@ -114,11 +114,11 @@ def verify(
     if jobs is not None and (not isinstance(jobs, int) or not 1 <= jobs <= MOST_PROCESSES):
         raise CallError(f"jobs: expected a whole number from 1 to {MOST_PROCESSES}, got {shown(jobs)}")
     given = paths_of(families)
-    found = rendered(given, folder_of(out), only)
-    planned = _planned(given, found, levels, chosen, _coverage(coverage), only, case, shard, lacking)
+    read = rendered(given, folder_of(out), only)
+    planned = _planned(given, read, levels, chosen, _coverage(coverage), only, case, shard, lacking)
     if report is not None:
         report(planned)
-    kept = ResultCache(None if cache is None else Path(cache), found, planned.device)
+    kept = ResultCache(None if cache is None else Path(cache), read, planned.device)
     try:
         done = _run(planned, kept, jobs or workers_by_default(), fresh=fresh, progress=progress, report=report)
     finally:
@@ -154,7 +154,7 @@ def _coverage(word: str) -> Coverage:
 
 def _planned(
     given: Sequence[Path],
-    found: Sequence[Rendered],
+    families: Sequence[Rendered],
     wanted: Sequence[str] | None,
     targets: Sequence[str],
     coverage: Coverage,
@@ -175,35 +175,35 @@ def _planned(
         raise CallError("--target goes with --level compile")
     if case is not None and all(level in WHOLE for level in levels):
         raise CallError(f"--case {case!r} matches no case: the level {levels[0]} proves a kernel as a whole")
-    jobs = plan(found, levels, only, case, targets)
+    jobs = plan(families, levels, only, case, targets)
     _refuse_idle(jobs, only, wanted or (), given)
     # Computed for the whole run: every shard then agrees on what a level leaves out.
-    aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
-    chosen, choices = within_reach(jobs, aside, found, coverage)
+    aside = out_of_reach(jobs, families, architecture() if "gpu" in levels else None)
+    chosen, choices = within_reach(jobs, aside, families, coverage)
     # Of each part what is lacking: parts that are recorded in turn stay the same.
     mine = shard_of(chosen, *part, cost)
-    left = mine if record is None else _lacking(mine, aside, found, Path(record), device)
+    left = mine if record is None else _lacking(mine, aside, families, Path(record), device)
     folders = {job.folder for job in jobs}
     return VerificationPlan(
-        tuple(found),
+        tuple(families),
         tuple(left),
         len(chosen),
         len(mine) - len(left),
         aside,
         tuple(choices),
-        tuple(family.name for family in found if family.folder not in folders),
+        tuple(family.name for family in families if family.folder not in folders),
         device,
     )
 
 
 def _lacking(
-    jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], path: Path, device: str | None
+    jobs: Sequence[Job], aside: Collection[Job], families: Sequence[Rendered], path: Path, device: str | None
 ) -> list[Job]:
     """The jobs that the record in `path` lacks, and those in `aside`; raises `CallError` for another machine's."""
     record = proof_records.read(path)
     runs = {"device": device} if device and any(job.level == "gpu" for job in jobs) else {}
     proof_records.require_same_machine(path, record, _versions() | runs)
-    return proof_records.lacking(jobs, found, record, aside)
+    return proof_records.lacking(jobs, families, record, aside)
 
 
 def _refuse_idle(jobs: Sequence[Job], only: str, levels: Sequence[str], given: Sequence[Path]) -> None:
@@ -213,8 +213,8 @@ def _refuse_idle(jobs: Sequence[Job], only: str, levels: Sequence[str], given: S
         raise CallError(f"--only {only!r} matches no kernel of {names}")
     idle = [level for level in levels if not any(job.level == level for job in jobs)]
     if idle:
-        told = "a contract's function runs only at the levels interpret and gpu"
-        raise CallError(f"--only {only!r} matches no kernel of {names} at the {idle[0]} level: {told}")
+        reason = "a contract's function runs only at the levels interpret and gpu"
+        raise CallError(f"--only {only!r} matches no kernel of {names} at the {idle[0]} level: {reason}")
 
 
 def _refuse_unmatched(case: str, results: Sequence[JobResult]) -> None:
@@ -223,7 +223,7 @@ def _refuse_unmatched(case: str, results: Sequence[JobResult]) -> None:
     for result in results:
         if result.job.level not in WHOLE:
             matched[result.job.level] = matched.get(result.job.level, False) or result.left_out is None
-    missing = [level for level, found in matched.items() if not found]
+    missing = [level for level, count in matched.items() if not count]
     if missing:
         raise CallError(f"--case {case!r} matches no case at the level {' and at the level '.join(missing)}")
 
@@ -271,13 +271,15 @@ def _outcomes(jobs: Sequence[Job], workers: int, progress: bool) -> Iterator[Job
     for level in LEVELS:
         at_level = [job for job in jobs if job.level == level]
         if at_level:
-            found: Iterable[JobResult]
-            found = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
+            results: Iterable[JobResult]
+            results = (
+                static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
+            )
             if progress and sys.stderr is not None and sys.stderr.isatty():
                 from tqdm import tqdm
 
-                found = tqdm(found, total=len(at_level), desc=level, unit="kernel")
-            yield from found
+                results = tqdm(results, total=len(at_level), desc=level, unit="kernel")
+            yield from results
 
 
 @contextlib.contextmanager

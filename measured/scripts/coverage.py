@@ -39,12 +39,12 @@ def main() -> None:
     families = rendered()
     jobs = plan(families, ["compile"], "*", None, TARGETS)
     _, choices = within_reach(jobs, out_of_reach(jobs, families, None), families, Coverage("pairs"))
-    (told,) = [choice.text() for choice in choices]
-    found = re.fullmatch(
-        r"coverage pairs: ([\d,]+) of ([\d,]+) combinations, all ([\d,]+) pairs of ([\d,]+) axes", told
+    (text,) = [choice.text() for choice in choices]
+    match = re.fullmatch(
+        r"coverage pairs: ([\d,]+) of ([\d,]+) combinations, all ([\d,]+) pairs of ([\d,]+) axes", text
     )
-    assert found is not None, told
-    numbers = (int(each.replace(",", "")) for each in found.groups())
+    assert match is not None, text
+    numbers = (int(each.replace(",", "")) for each in match.groups())
     record = {"kernels": digest(families), **dict(zip(("launches", "of", "pairs", "axes"), numbers))}
     (ROOT / "measured" / "coverage.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

@@ -84,10 +84,10 @@ KINDS = (
 
 def compiler(variable: str, *names: str) -> str:
     """A compiler of this machine; the script ends where there is none."""
-    found = os.environ.get(variable) or next(filter(None, map(shutil.which, names)), None)
-    if found is None:
+    program = os.environ.get(variable) or next(filter(None, map(shutil.which, names)), None)
+    if program is None:
         sys.exit(f"no compiler: set {variable}, or install one of {', '.join(names)}")
-    return found
+    return program
 
 
 def run(*command: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -243,7 +243,7 @@ def main(generated: Path, results: Path | None, kinds: list[Kind], limit: float)
     version = must(c, "--version").splitlines()[0]
     print(f"{name}, torch {torch.__version__}, Triton {triton.__version__}, {version}", flush=True)
     place = {"device": name, "torch": torch.__version__, "triton": triton.__version__, "compiler": version}
-    found: dict[str, dict[str, Any]] = {kind.name: {"skipped": f"not made after {limit:.0f} s"} for kind in kinds}
+    by_kind: dict[str, dict[str, Any]] = {kind.name: {"skipped": f"not made after {limit:.0f} s"} for kind in kinds}
     generated = generated.resolve()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -253,13 +253,13 @@ def main(generated: Path, results: Path | None, kinds: list[Kind], limit: float)
             for future in as_completed(waiting, timeout=limit):
                 kind = waiting[future]
                 try:
-                    found[kind.name] = checked(kind, future.result(), generated, folder)
+                    by_kind[kind.name] = checked(kind, future.result(), generated, folder)
                 except Exception as error:
-                    found[kind.name] = {"error": f"{type(error).__name__}: {error}"[:2000]}
-                found[kind.name]["after_s"] = round(time.perf_counter() - begun, 1)
-                print(kind.name, json.dumps(found[kind.name]), flush=True)
+                    by_kind[kind.name] = {"error": f"{type(error).__name__}: {error}"[:2000]}
+                by_kind[kind.name]["after_s"] = round(time.perf_counter() - begun, 1)
+                print(kind.name, json.dumps(by_kind[kind.name]), flush=True)
                 if results is not None:
-                    results.write_text(json.dumps({"place": place, "kinds": found}, indent=1) + "\n")
+                    results.write_text(json.dumps({"place": place, "kinds": by_kind}, indent=1) + "\n")
                 if time.perf_counter() - begun > limit:
                     break
         except TooLong:
@@ -267,16 +267,16 @@ def main(generated: Path, results: Path | None, kinds: list[Kind], limit: float)
         # What a command still does is ended by its own limit.
         pool.shutdown(wait=True, cancel_futures=True)
     print(f"\n{'kind':12} {'right':>6} {'as Python':>10} {'launch, us':>16}")
-    for kind_name, each in found.items():
+    for kind_name, each in by_kind.items():
         times = each.get("launch_us")
         shown = f"{min(times):.2f} to {max(times):.2f}" if times else each.get("error", each.get("skipped", "-"))[:60]
         print(f"{kind_name:12} {each.get('right', '-')!s:>6} {each.get('same_bits_as_python', '-')!s:>10} {shown:>16}")
-    slow = [name for name, each in found.items() if max(each.get("launch_us") or [0]) > MOST]
+    slow = [name for name, each in by_kind.items() if max(each.get("launch_us") or [0]) > MOST]
     print(f"launches over {MOST} us: {', '.join(slow) or 'none'}; {time.perf_counter() - begun:.0f} s")
     if results is not None:
-        results.write_text(json.dumps({"place": place, "kinds": found}, indent=1) + "\n")
-    wrong = [name for name, each in found.items() if not (each.get("right") and each.get("same_bits_as_python"))]
-    return int(any("skipped" not in found[name] for name in wrong))
+        results.write_text(json.dumps({"place": place, "kinds": by_kind}, indent=1) + "\n")
+    wrong = [name for name, each in by_kind.items() if not (each.get("right") and each.get("same_bits_as_python"))]
+    return int(any("skipped" not in by_kind[name] for name in wrong))
 
 
 if __name__ == "__main__":

@@ -76,8 +76,8 @@ class ByTorch(nn.Module):
         per_expert = torch.histc(counted, bins=self.num_experts, min=0, max=self.num_experts - 1)
         offsets = torch.cumsum(per_expert, dim=0, dtype=torch.int32)
         gate, up = grouped_mm(selected, self.gate_up_proj.transpose(-2, -1), offsets).chunk(2, dim=-1)
-        found = grouped_mm(nn.functional.silu(gate) * up, self.down_proj.transpose(-2, -1), offsets)
-        weighted = found * weights.unsqueeze(-1)
+        down = grouped_mm(nn.functional.silu(gate) * up, self.down_proj.transpose(-2, -1), offsets)
+        weighted = down * weights.unsqueeze(-1)
         inverse = torch.empty_like(perm)
         inverse[perm] = torch.arange(perm.size(0), device=perm.device)
         return weighted[inverse].view(tokens, k, size).sum(dim=1).to(hidden_states.dtype)
@@ -97,8 +97,8 @@ class Block(nn.Module):
         return index, weights / weights.sum(dim=-1, keepdim=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.experts(x, *self.routed(x))
-        return found
+        result: Tensor = self.experts(x, *self.routed(x))
+        return result
 
 
 def blocks(family: ModuleType, name: str) -> dict[str, Block]:
@@ -126,18 +126,18 @@ class Copying(nn.Module):
     def forward(self, *given: Tensor) -> Tensor:
         before, self.module.COPIED = self.module.COPIED, self.least
         try:
-            found: Tensor = self.own(*given)
+            result: Tensor = self.own(*given)
         finally:
             self.module.COPIED = before
-        return found
+        return result
 
 
 def step(block: Block, x: Tensor, upstream: Tensor) -> list[Tensor]:
     """The result of a training step, and the gradients of the tokens and of all parameters."""
     leaf = x.detach().clone().requires_grad_()
     parameters = [*block.parameters()]
-    found = block(leaf)
-    return [found.detach(), *torch.autograd.grad(found, [leaf, *parameters], upstream)]
+    result = block(leaf)
+    return [result.detach(), *torch.autograd.grad(result, [leaf, *parameters], upstream)]
 
 
 def exact(block: Block, x: Tensor, upstream: Tensor) -> dict[str, Tensor]:
@@ -147,7 +147,10 @@ def exact(block: Block, x: Tensor, upstream: Tensor) -> dict[str, Tensor]:
     double = x.double().requires_grad_()
     factors = weights.detach().double().requires_grad_()
     result = torch.zeros_like(double)
-    found: dict[str, Tensor] = {"gate_up": torch.zeros_like(own.gate_up_proj), "down": torch.zeros_like(own.down_proj)}
+    gradients: dict[str, Tensor] = {
+        "gate_up": torch.zeros_like(own.gate_up_proj),
+        "down": torch.zeros_like(own.down_proj),
+    }
     of_x, of_weights = torch.zeros_like(double), torch.zeros_like(factors)
     for e in range(own.num_experts):
         # One expert at a time, because its weights take four times their memory.
@@ -158,8 +161,8 @@ def exact(block: Block, x: Tensor, upstream: Tensor) -> dict[str, Tensor]:
         result = result.index_add(0, token, part.detach())
         grads = torch.autograd.grad(part, [double, factors, up, down], upstream[token].double())
         of_x, of_weights = of_x + grads[0], of_weights + grads[1]
-        found["gate_up"][e], found["down"][e] = grads[2].to(x.dtype), grads[3].to(x.dtype)
-    return {"result": result, "tokens": of_x, "weights": of_weights, **found}
+        gradients["gate_up"][e], gradients["down"][e] = grads[2].to(x.dtype), grads[3].to(x.dtype)
+    return {"result": result, "tokens": of_x, "weights": of_weights, **gradients}
 
 
 def errors(sides: Mapping[str, Block]) -> dict[str, dict[str, float]]:
@@ -169,7 +172,7 @@ def errors(sides: Mapping[str, Block]) -> dict[str, dict[str, float]]:
     upstream = torch.randn_like(x)
     wanted = exact(block, x, upstream)
     index, weights = (each.detach() for each in block.routed(x))
-    told: dict[str, dict[str, float]] = {}
+    errors_of: dict[str, dict[str, float]] = {}
     for word, side in sides.items():
         leaves = x.clone().requires_grad_(), weights.clone().requires_grad_()
         result = side.experts(leaves[0], index, leaves[1])
@@ -177,16 +180,16 @@ def errors(sides: Mapping[str, Block]) -> dict[str, dict[str, float]]:
         learned = experts.gate_up_proj, experts.down_proj
         grads = torch.autograd.grad(result, [*leaves, *learned], upstream)
         values = dict(zip(("result", "tokens", "weights", "gate_up", "down"), (result.detach(), *grads), strict=True))
-        told[word] = {
+        errors_of[word] = {
             name: float((value.double() - wanted[name].double()).norm() / wanted[name].double().norm())
             for name, value in values.items()
         }
-    return told
+    return errors_of
 
 
 def repeated(sides: Mapping[str, Block]) -> dict[str, dict[str, bool]]:
     """Whether result and gradients have the same bits in every run, at the largest number of tokens."""
-    found: dict[str, dict[str, bool]] = {}
+    alike: dict[str, dict[str, bool]] = {}
     for word in ("torch", "family"):
         block = sides[word]
         x = torch.randn(TOKENS[-1], block.router.shape[1], device=DEVICE, dtype=NUMBER)
@@ -197,8 +200,8 @@ def repeated(sides: Mapping[str, Block]) -> dict[str, dict[str, bool]]:
         for _ in range(REPEATS):
             for name, one, other in zip(names, first, step(block, x, upstream), strict=True):
                 same[name] = same[name] and torch.equal(one, other)
-        found[word] = same
-    return found
+        alike[word] = same
+    return alike
 
 
 class Timed:
@@ -226,8 +229,8 @@ def turns(calls: Mapping[str, Callable[[], object]], *, graph: bool = False) -> 
     """Microseconds of each call, and the ratio of the first one's time to each other's, by rounds of one turn each."""
     times = in_turns({name: Timed(call, graph=graph).sample for name, call in calls.items()}, ROUNDS)
     first, *others = times
-    found: dict[str, Any] = {name: round(1e6 * statistics.median(taken), 2) for name, taken in times.items()}
-    return found | {f"ratio of {name}": ratio(times[first], times[name]) for name in others}
+    medians: dict[str, Any] = {name: round(1e6 * statistics.median(taken), 2) for name, taken in times.items()}
+    return medians | {f"ratio of {name}": ratio(times[first], times[name]) for name in others}
 
 
 def inference(sides: Mapping[str, Block], count: int, *, graph: bool) -> dict[str, Any]:

@@ -66,13 +66,13 @@ def claimed(name: str, folder: Path, family: str) -> Iterator[Any]:
     from generator.verify.ahead_of_time import standing_in_for
 
     sys.path.insert(0, str(folder.resolve()))
-    found = importlib.import_module(family)
+    package = importlib.import_module(family)
     library = {
         each: importlib.import_module(f"{family}._runtime.{each}")
         for each in ("functions", "cached_launch", "relaunch")
     }
-    for each in [each for names in found._KERNELS.values() for each in names]:
-        found._kernel(each)
+    for each in [each for names in package._KERNELS.values() for each in names]:
+        package._kernel(each)
 
     def run(kernel: Any, **options: Any) -> Launched:
         """Stands for a launch by Triton, which compiles: a size whose kernel is compiled is launched without it."""
@@ -94,7 +94,7 @@ def claimed(name: str, folder: Path, family: str) -> Iterator[Any]:
             (torch.cuda, "synchronize", lambda: None),
         ):
             patches.enter_context(patch.object(module, attribute, value))
-        yield found
+        yield package
 
 
 @contextlib.contextmanager
@@ -148,8 +148,8 @@ def drawn(seed: int, count: int) -> list[tuple[int, int, int]]:
     """So many different sizes, in any order."""
     draw = random.Random(seed)
     rows = [16 * draw.randint(1, 128) for _ in range(4 * count)]
-    found = list(dict.fromkeys((m, *draw.choice(LAYERS)) for m in rows))
-    return found[:count]
+    sizes = list(dict.fromkeys((m, *draw.choice(LAYERS)) for m in rows))
+    return sizes[:count]
 
 
 def seconds(call: Callable[..., object], sizes: list[tuple[int, int, int]], device: str) -> list[float]:
@@ -196,8 +196,8 @@ def main(given: argparse.Namespace) -> None:
             with stages(given.family) as kept:
                 taken = [1e6 * each for each in seconds(own, more, "cpu" if given.claimed else "cuda")]
             print(f"{'all, with the clocks':40} median {statistics.median(taken):6.1f}")
-            for name, found in kept.items():
-                print(f"{name:40} median {statistics.median(found):6.1f}, {len(found) / len(more):.1f} a call")
+            for name, ratios_of in kept.items():
+                print(f"{name:40} median {statistics.median(ratios_of):6.1f}, {len(ratios_of) / len(more):.1f} a call")
 
 
 if __name__ == "__main__":

@@ -42,10 +42,10 @@ print(", ".join([on, *map(" ".join, names)]))
 def steps(text: str, mode: str) -> dict[str, str]:
     """The commands of a page by the names of their steps, for the mode `cpu` or `gpu`."""
     prefix = {"cpu": "", "gpu": "gpu "}[mode]
-    found = re.findall(rf"^<!-- {prefix}step: (\w+) -->\n```bash\n(.*?)^```$", text, re.M | re.S)
-    if len(found) != len(dict(found)):
+    commands = re.findall(rf"^<!-- {prefix}step: (\w+) -->\n```bash\n(.*?)^```$", text, re.M | re.S)
+    if len(commands) != len(dict(commands)):
         raise ValueError(f"{PAGE.name}: two steps of the mode {mode} have one name")
-    return dict(found)
+    return dict(commands)
 
 
 def check_out(folder: Path) -> None:
@@ -123,9 +123,9 @@ def main() -> None:
     if arguments.gpu != (arguments.wheel is not None):
         parser.error("--gpu and --wheel go together")
     mode = "gpu" if arguments.gpu else "cpu"
-    found = run(mode, arguments.wheel)
+    timed = run(mode, arguments.wheel)
     kept = json.loads(arguments.json.read_text(encoding="utf-8")) if arguments.json.is_file() else {}
-    arguments.json.write_text(json.dumps({**kept, mode: found}, indent=1) + "\n", encoding="utf-8")
+    arguments.json.write_text(json.dumps({**kept, mode: timed}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

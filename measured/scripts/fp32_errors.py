@@ -28,8 +28,8 @@ OURS = {
 def products() -> dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]:
     """Those of the families, and torch's in full precision."""
     torch.backends.cuda.matmul.fp32_precision = "ieee"
-    found = {name: getattr(load_family(Path("generated") / family), word) for name, (family, word) in OURS.items()}
-    return {"torch fp32": torch.matmul} | found
+    functions = {name: getattr(load_family(Path("generated") / family), word) for name, (family, word) in OURS.items()}
+    return {"torch fp32": torch.matmul} | functions
 
 
 def main(file: Path) -> None:

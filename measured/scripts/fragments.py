@@ -68,12 +68,12 @@ def sample(row: dict[str, Any], call: Call) -> Sample:
 
 def sides(family: str, contract: str, only: str) -> list[tuple[str, dict[str, int] | None, Callable[..., Any]]]:
     """Each configuration of the kernels of a contract whose name matches `only`, and the family's function."""
-    found: list[tuple[str, dict[str, int] | None, Callable[..., Any]]] = []
+    candidates: list[tuple[str, dict[str, int] | None, Callable[..., Any]]] = []
     for file in sorted(Path("generated", family).glob(f"{contract}__*.py")):
         if fnmatch(file.stem, only):
             module = importlib.import_module(f"{family}.{file.stem}")
-            found += [(file.stem, row, module.gemm) for row in module.CONFIGS]
-    return [*found, ("chosen", None, getattr(importlib.import_module(family), contract))]
+            candidates += [(file.stem, row, module.gemm) for row in module.CONFIGS]
+    return [*candidates, ("chosen", None, getattr(importlib.import_module(family), contract))]
 
 
 def measured(size: tuple[int, int, int], family: str, only: str) -> list[dict[str, Any]]:
@@ -127,8 +127,8 @@ def main(file: Path, family: str, only: str, seconds: float) -> None:
         if time.monotonic() - started > seconds:
             print(f"{'x'.join(map(str, size))} and what follows it is not measured: {seconds:.0f} s are over")
             break
-        rows += (found := measured(size, family, only))
-        for row in found:
+        rows += (measured_size := measured(size, family, only))
+        for row in measured_size:
             word = row["contract"].split("_")[1]
             print("x".join(map(str, size)), word, f"{row.get('ratio', 0.0):.3f}", row["kernel"].partition("__")[2])
             print("   ", row["config"], row.get("error", ""), flush=True)

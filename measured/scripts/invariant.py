@@ -61,11 +61,11 @@ def differing(function: Callable[..., torch.Tensor], a: torch.Tensor, b: torch.T
     def bits(x: torch.Tensor) -> torch.Tensor:
         return function(x, b).view(torch.int16)
 
-    whole, found = bits(a), []
+    whole, other_rows = bits(a), []
     for m in ROWS:
         if not (torch.equal(bits(a[:m]), whole[:m]) and torch.equal(bits(a[-m:]), whole[-m:])):
-            found.append(m)
-    return found
+            other_rows.append(m)
+    return other_rows
 
 
 def graph(
@@ -103,19 +103,19 @@ def main(path: Path) -> int:
             for n, k in SIZES:
                 a, b = operands(contract, MOST, n, k)
                 kernel, config = ours.which(a, b)
-                found: dict[str, Any] = {"contract": contract, "n": n, "k": k, "kernel": kernel, "config": config}
+                result: dict[str, Any] = {"contract": contract, "n": n, "k": k, "kernel": kernel, "config": config}
                 # Each M, not only those that are called: what is chosen is known without a launch.
-                found["choices"] = len({str(ours.which(a[:m], b)) for m in range(1, MOST + 1)})
-                found["differing"], found["differing_without"] = differing(ours, a, b), differing(best, a, b)
+                result["choices"] = len({str(ours.which(a[:m], b)) for m in range(1, MOST + 1)})
+                result["differing"], result["differing_without"] = differing(ours, a, b), differing(best, a, b)
                 times = {m: microseconds([ours, best], contract, m, n, k) for m in TIMED}
-                found["times"] = [
+                result["times"] = [
                     {"m": m, "rows": x, "free": y, "ratio": round(x / y, 3)} for m, (x, y) in times.items()
                 ]
-                results.append(found)
-                print(json.dumps(found), flush=True)
+                results.append(result)
+                print(json.dumps(result), flush=True)
     place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     path.write_text(json.dumps({**place, "unit": "us", "rows": ROWS, "products": results}, indent=1) + "\n")
-    return int(any(found["differing"] or found["choices"] > 1 for found in results))
+    return int(any(result["differing"] or result["choices"] > 1 for result in results))
 
 
 if __name__ == "__main__":

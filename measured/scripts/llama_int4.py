@@ -57,8 +57,8 @@ class Stored(torch.nn.Module):
             self.register_buffer(name, x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found = getattr(family, CONTRACT)(x.reshape(-1, x.shape[-1]), **self._buffers)
-        return found.reshape(*x.shape[:-1], found.shape[-1])
+        result = getattr(family, CONTRACT)(x.reshape(-1, x.shape[-1]), **self._buffers)
+        return result.reshape(*x.shape[:-1], result.shape[-1])
 
     def dense(self) -> torch.Tensor:
         """The weight of torch's linear layer that this one stands for, in bf16."""
@@ -110,11 +110,11 @@ def recorded(step: Callable[[], Any], cache: StaticCache) -> Callable[[], Any]:
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = step()
+        result = step()
 
     def replay() -> Any:
         graph.replay()
-        return found
+        return result
 
     return replay
 
@@ -149,42 +149,42 @@ def tokens(*shape: int, config: LlamaConfig) -> torch.Tensor:
     return torch.randint(config.vocab_size, shape, device=DEVICE)
 
 
-def logits(found: dict[str, Any], config: LlamaConfig) -> dict[str, float]:
+def logits(paths: dict[str, Any], config: LlamaConfig) -> dict[str, float]:
     """Root mean square differences from the logits of the dequantised weights, relative to these.
 
     "torch" is the error of quantisation: the one of the weights before it.
     """
     x = tokens(1, PROMPT, config=config)
-    logits = {name: model(x).logits.float() for name, model in found.items()}
-    dense = copy.deepcopy(found["torch"])
-    for (module, name, _), (_, _, layer) in zip(linear_layers(dense), linear_layers(found["family"]), strict=True):
+    logits = {name: model(x).logits.float() for name, model in paths.items()}
+    dense = copy.deepcopy(paths["torch"])
+    for (module, name, _), (_, _, layer) in zip(linear_layers(dense), linear_layers(paths["family"]), strict=True):
         getattr(module, name).weight.copy_(layer.dense())
     exact = dense(x).logits.float()
     return {name: ((x - exact).norm() / exact.norm()).item() for name, x in logits.items()}
 
 
-def generate(found: dict[str, Any], config: LlamaConfig, batch: int) -> dict[str, Any]:
+def generate(paths: dict[str, Any], config: LlamaConfig, batch: int) -> dict[str, Any]:
     """Tokens a second of `generate`, and the milliseconds of a step's graph alone."""
     prompt = tokens(batch, PROMPT, config=config)
     given = {"attention_mask": torch.ones_like(prompt), "pad_token_id": 0, "do_sample": False, "disable_compile": True}
-    caches = {name: StaticCache(config=config, max_cache_len=PROMPT + NEW) for name in found}
+    caches = {name: StaticCache(config=config, max_cache_len=PROMPT + NEW) for name in paths}
 
     def run(name: str, new: int = NEW) -> torch.Tensor:
         caches[name].reset()
         sizes = {"max_new_tokens": new, "min_new_tokens": new}
-        return found[name].generate(prompt, past_key_values=caches[name], use_cache=True, **sizes, **given)
+        return paths[name].generate(prompt, past_key_values=caches[name], use_cache=True, **sizes, **given)
 
     few = min(NEW, 16)
-    for model in found.values():
+    for model in paths.values():
         model.__dict__.pop("forward", None)
-    eager = {name: run(name, few) for name in found}
-    steps = {name: Replayed(type(model).forward.__get__(model)) for name, model in found.items()}
+    eager = {name: run(name, few) for name in paths}
+    steps = {name: Replayed(type(model).forward.__get__(model)) for name, model in paths.items()}
     same = {}
-    for name, model in found.items():
+    for name, model in paths.items():
         model.forward = steps[name]
         same[name] = bool((run(name, few) == eager[name]).all())
         run(name)
-    taken = in_turns({name: functools.partial(until_done, functools.partial(run, name)) for name in found}, ROUNDS)
+    taken = in_turns({name: functools.partial(until_done, functools.partial(run, name)) for name in paths}, ROUNDS)
     alone = {name: milliseconds(step, caches[name]) for name, step in steps.items()}
     compared = ratio(taken["torch"], taken["family"])
     rates = {name: round(batch * NEW / statistics.median(times), 1) for name, times in taken.items()}
@@ -209,10 +209,10 @@ def main(path: Path, config: LlamaConfig = CONFIG) -> None:
     results: dict[str, Any] = {"device": device, "torch": torch.__version__, "triton": triton.__version__}
     results |= {"transformers": transformers.__version__, "config": config.to_diff_dict(), "contract": CONTRACT}
     fuse()
-    found = models(config)
-    results["linear layers"] = len(linear_layers(found["family"]))
-    parts: dict[str, Callable[[], Any]] = {"logits": lambda: logits(found, config)}
-    parts |= {f"batch {batch}": functools.partial(generate, found, config, batch) for batch in BATCHES}
+    paths = models(config)
+    results["linear layers"] = len(linear_layers(paths["family"]))
+    parts: dict[str, Callable[[], Any]] = {"logits": lambda: logits(paths, config)}
+    parts |= {f"batch {batch}": functools.partial(generate, paths, config, batch) for batch in BATCHES}
     for name, part in parts.items():
         begun = time.perf_counter()
         try:

@@ -88,11 +88,11 @@ def blocks(name: str) -> dict[str, Any]:
     block = made(config).to(DEVICE, NUMBER)
     for parameter in block.parameters():
         torch.nn.init.normal_(parameter, std=0.02)
-    found = {}
+    by_path = {}
     for path in (*PATHS, "eager"):
-        found[path] = copy.deepcopy(block).to(torch.float32 if path == "eager" else NUMBER)
-        found[path].experts.config._experts_implementation = path
-    return found
+        by_path[path] = copy.deepcopy(block).to(torch.float32 if path == "eager" else NUMBER)
+        by_path[path].experts.config._experts_implementation = path
+    return by_path
 
 
 def tokens(block: Any, count: int) -> torch.Tensor:
@@ -100,17 +100,17 @@ def tokens(block: Any, count: int) -> torch.Tensor:
     return torch.randn(1, count, block.gate.hidden_dim, device=DEVICE, dtype=NUMBER, requires_grad=True)
 
 
-def errors(found: dict[str, Any]) -> dict[str, dict[str, float]]:
+def errors(by_path: dict[str, Any]) -> dict[str, dict[str, float]]:
     """The root mean square errors of result and gradients against fp32, relative to their root mean squares.
 
     All paths have the same routing, since a token whose best experts are close would else go to others in fp32.
     """
-    x = tokens(found["eager"], TOKENS[-1] // 4)[0].detach()
-    _, weights, index = found["grouped_mm"].gate(x)
+    x = tokens(by_path["eager"], TOKENS[-1] // 4)[0].detach()
+    _, weights, index = by_path["grouped_mm"].gate(x)
     weights = weights.detach()
     upstream = torch.randn_like(x)
     values: dict[str, dict[str, torch.Tensor]] = {}
-    for path, block in found.items():
+    for path, block in by_path.items():
         own = block.experts
         given = {"tokens": x.to(own.down_proj.dtype), "weights": weights.to(own.down_proj.dtype)}
         given = {name: value.clone().requires_grad_() for name, value in given.items()}
@@ -133,16 +133,16 @@ def ratios(calls: dict[str, Callable[[], object]]) -> dict[str, Any]:
         until_done(call, 3)
     times = in_turns({name: partial(until_done, call) for name, call in calls.items()}, ROUNDS)
     first, *others = calls
-    found: dict[str, Any] = {name: round(1e3 * statistics.median(taken), 4) for name, taken in times.items()}
-    return found | {f"ratio of {name}": ratio(times[first], times[name]) for name in others}
+    medians: dict[str, Any] = {name: round(1e3 * statistics.median(taken), 4) for name, taken in times.items()}
+    return medians | {f"ratio of {name}": ratio(times[first], times[name]) for name in others}
 
 
-def forward(found: dict[str, Any], count: int, *, compiled: bool) -> dict[str, Any]:
+def forward(by_path: dict[str, Any], count: int, *, compiled: bool) -> dict[str, Any]:
     """Times of a forward pass over `count` tokens."""
-    x = tokens(found["eager"], count).detach()
+    x = tokens(by_path["eager"], count).detach()
     calls = {}
     for path in PATHS:
-        call = torch.compile(found[path], fullgraph=True) if compiled else found[path]
+        call = torch.compile(by_path[path], fullgraph=True) if compiled else by_path[path]
 
         def run(call: Any = call) -> None:
             with torch.no_grad():
@@ -152,13 +152,13 @@ def forward(found: dict[str, Any], count: int, *, compiled: bool) -> dict[str, A
     return ratios(calls)
 
 
-def train(found: dict[str, Any], count: int, *, compiled: bool) -> dict[str, Any]:
+def train(by_path: dict[str, Any], count: int, *, compiled: bool) -> dict[str, Any]:
     """Times of a forward and a backward pass over `count` tokens."""
-    x = tokens(found["eager"], count)
+    x = tokens(by_path["eager"], count)
     upstream = torch.randn_like(x)
     calls = {}
     for path in PATHS:
-        block = found[path]
+        block = by_path[path]
         call = torch.compile(block, fullgraph=True) if compiled else block
 
         def run(call: Any = call, block: Any = block) -> None:
@@ -172,14 +172,14 @@ def train(found: dict[str, Any], count: int, *, compiled: bool) -> dict[str, Any
 
 def measured(name: str) -> dict[str, Any]:
     """All that is measured of a block."""
-    found = blocks(name)
-    parts: dict[str, Callable[[], Any]] = {"errors": lambda: errors(found)}
+    by_path = blocks(name)
+    parts: dict[str, Callable[[], Any]] = {"errors": lambda: errors(by_path)}
     for way, time_of in (("forward", forward), ("train", train)):
         for count in TOKENS:
-            parts[f"{way} eager {count}"] = lambda time_of=time_of, count=count: time_of(found, count, compiled=False)
+            parts[f"{way} eager {count}"] = lambda time_of=time_of, count=count: time_of(by_path, count, compiled=False)
         # Compiling takes longer than all the rest.
         if name == "qwen3":
-            parts[f"{way} compiled"] = lambda time_of=time_of: time_of(found, TOKENS[-1], compiled=True)
+            parts[f"{way} compiled"] = lambda time_of=time_of: time_of(by_path, TOKENS[-1], compiled=True)
     results = {}
     for part, run in parts.items():
         begun = time.perf_counter()

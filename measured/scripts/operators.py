@@ -36,10 +36,10 @@ def main(path: Path) -> int:
     for kind, (name, contract) in KINDS.items():
         try:
             family = importlib.import_module(f"generated.{name}")
-            found: dict[str, Any] = {"operators": checked(family, contract, SIZES, device="cuda")}
+            result: dict[str, Any] = {"operators": checked(family, contract, SIZES, device="cuda")}
         except Exception as error:
-            found = {"error": f"{type(error).__name__}: {error}"[:400]}
-        results[kind] = {"contract": contract, **found}
+            result = {"error": f"{type(error).__name__}: {error}"[:400]}
+        results[kind] = {"contract": contract, **result}
         print(kind, json.dumps(results[kind]), flush=True)
     place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     path.write_text(json.dumps({**place, "kinds": results}, indent=1) + "\n")

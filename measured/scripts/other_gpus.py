@@ -49,13 +49,13 @@ def main() -> None:
 
     from generator.language.gpus import ARCHITECTURES
 
-    found = {}
+    refused = {}
     for architecture in ARCHITECTURES:
         done = subprocess.run([sys.executable, __file__, architecture], capture_output=True, text=True, cwd=ROOT)
         said = [line for line in done.stderr.splitlines() if "ERROR" in line or "Error" in line]
-        found[architecture] = "" if done.returncode == 0 else (said or [f"status {done.returncode}"])[-1]
-        print(architecture, found[architecture] or "compiles")
-    text = json.dumps({"triton": triton.__version__, "kernel": KERNEL, "refused": found}, indent=1)
+        refused[architecture] = "" if done.returncode == 0 else (said or [f"status {done.returncode}"])[-1]
+        print(architecture, refused[architecture] or "compiles")
+    text = json.dumps({"triton": triton.__version__, "kernel": KERNEL, "refused": refused}, indent=1)
     (ROOT / "measured" / "other_gpus.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -66,12 +66,12 @@ def some_call(table: dict[str, Any], sizes: dict[str, int], draw: random.Random)
         if optional and draw.random() < 0.5:
             continue
         extents = tuple(sizes[size] for size in shape)
-        kind = dtype or (torch.float32 if table["a"][0].itemsize == 1 else table["out"][0])
+        dtype_of_span = dtype or (torch.float32 if table["a"][0].itemsize == 1 else table["out"][0])
         lead = extents[unit] + draw.choice([0, 0, 1, 2, 8, 16, 64, 4096])
         strides = (1,) if len(extents) == 1 else (lead, 1) if unit == 1 else (1, lead)
         offset = draw.choice([0, 0, 1, 2, 8, 16])
         span = offset + sum((size - 1) * stride for size, stride in zip(extents, strides)) + 1
-        memory = torch.zeros(span * kind.itemsize, dtype=torch.uint8, device="cuda").view(kind)
+        memory = torch.zeros(span * dtype_of_span.itemsize, dtype=torch.uint8, device="cuda").view(dtype_of_span)
         given[name] = memory.as_strided(extents, strides, offset)
     return given
 
@@ -150,8 +150,8 @@ def first_whole() -> dict[str, float]:
 
 def child(folder: Path, what: str) -> dict[str, float]:
     ran = subprocess.run([sys.executable, __file__, str(folder), what], capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(ran.stdout)
-    return found
+    times: dict[str, float] = json.loads(ran.stdout)
+    return times
 
 
 def main(folder: Path, results: Path) -> int:
@@ -160,14 +160,14 @@ def main(folder: Path, results: Path) -> int:
     runs = [child(folder, what) for what in ("whole", "whole", "parts", "whole", "parts")]
     count()
     cases = [prepared(*case) for case in CASES]
-    found = {
+    record = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "triton": triton.__version__,
         "first call, seconds": runs[1:],
         "prepare": cases,
     }
-    text = json.dumps(found, indent=1)
+    text = json.dumps(record, indent=1)
     results.write_text(text + "\n")
     print(text)
     return int(any(case["compiled later"] for case in cases))

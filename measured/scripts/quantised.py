@@ -90,8 +90,8 @@ def rendered(folder: Path) -> dict[str, ModuleType]:
 
 def kernel(family: ModuleType) -> Any:
     """The only kernel of a family."""
-    (found,) = Path(str(family.__file__)).parent.glob("gemm_*.py")
-    return __import__(f"{family.__name__}.{found.stem}", fromlist=["gemm"])
+    (file,) = Path(str(family.__file__)).parent.glob("gemm_*.py")
+    return __import__(f"{family.__name__}.{file.stem}", fromlist=["gemm"])
 
 
 def compiled(work: tuple[str, str, int]) -> None:
@@ -183,12 +183,12 @@ def checked(results: tuple[torch.Tensor, torch.Tensor], exact: torch.Tensor, wor
     given = pack.quantize_rows(exact.float(), stored)
     scale, usual = results[1].float(), given["a_scale"].float()
     rule = error_of(values(given["a"], given["a_scale"], stored), exact)
-    found = {"error": error_of(values(*results, stored), exact), "rounded": rule}
+    errors = {"error": error_of(values(*results, stored), exact), "rounded": rule}
     if word != "fp8e4m3 pow2":
-        found["scales"] = float(((scale - usual) / usual).abs().max())
-    found = {key: float(f"{x:.4g}") for key, x in found.items()}
-    wrong = "pow2" not in word and found["error"] > 1.05 * rule
-    return {**found, **({"fault": "the error is more than that of the rule"} if wrong else {})}
+        errors["scales"] = float(((scale - usual) / usual).abs().max())
+    errors = {key: float(f"{x:.4g}") for key, x in errors.items()}
+    wrong = "pow2" not in word and errors["error"] > 1.05 * rule
+    return {**errors, **({"fault": "the error is more than that of the rule"} if wrong else {})}
 
 
 def products(families: Mapping[str, ModuleType], m: int, n: int, k: int) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def products(families: Mapping[str, ModuleType], m: int, n: int, k: int) -> dict
     a = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
     b = torch.randn(n, k, device="cuda", dtype=torch.bfloat16) / k**0.5
     exact = a.double() @ b.double().T
-    found: dict[str, Any] = {}
+    by_part: dict[str, Any] = {}
     sides: dict[str, Callable[[], object]] = {}
     for word in (PLAIN, *KINDS):
         times: dict[tuple[str, int], float] = {}
@@ -217,9 +217,9 @@ def products(families: Mapping[str, ModuleType], m: int, n: int, k: int) -> dict
                         sides[word] = call
                 except Exception as error:
                     every[name] = {"failure": f"{type(error).__name__}: {error}"[:500]}
-        found[word] = every
-    found["in turns"] = turns(sides)
-    return found
+        by_part[word] = every
+    by_part["in turns"] = turns(sides)
+    return by_part
 
 
 def layers(families: Mapping[str, ModuleType], m: int, width: int, hidden: int) -> dict[str, Any]:
@@ -287,14 +287,14 @@ def layers(families: Mapping[str, ModuleType], m: int, width: int, hidden: int) 
             errors[name] = float(f"{error_of(call(), exact):.4g}")
         except Exception as error:
             errors[name] = f"{type(error).__name__}: {error}"[:500]
-    found = turns({name: call for name, call in sides.items() if isinstance(errors[name], float)})
-    return {"errors": errors, "products": times, "in turns": found}
+    in_turns = turns({name: call for name, call in sides.items() if isinstance(errors[name], float)})
+    return {"errors": errors, "products": times, "in turns": in_turns}
 
 
 def main() -> None:
     """Write FILE."""
     file, *parts = sys.argv[1:]
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "triton": triton.__version__,
@@ -313,11 +313,11 @@ def main() -> None:
             work += [(f"layer {m}x{w}x{h}", partial(layers, families, m, w, h)) for m, w, h in LAYERS]
         for word, part in work:
             try:
-                found[word] = part()
+                results[word] = part()
             except Exception as error:
-                found[word] = f"{type(error).__name__}: {error}"[:2000]
-            Path(file).write_text(json.dumps(found, indent=1) + "\n")
-            shown = found[word]
+                results[word] = f"{type(error).__name__}: {error}"[:2000]
+            Path(file).write_text(json.dumps(results, indent=1) + "\n")
+            shown = results[word]
             if isinstance(shown, dict):
                 shown = {key: x for key, x in shown.items() if key not in (PLAIN, *KINDS)}
                 for contract, times in shown.pop("products", {}).items():

@@ -14,13 +14,13 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 def in_turns(sides: Mapping[_Name, Callable[[], float]], rounds: int, warm: int = 0) -> dict[_Name, list[float]]:
     """What each side returns in each of `rounds` rounds, every other of them backwards, after `warm` uncounted ones."""
-    found: dict[_Name, list[float]] = {name: [] for name in sides}
+    times: dict[_Name, list[float]] = {name: [] for name in sides}
     for number in range(-warm, rounds):
         for name in list(sides) if number % 2 else list(sides)[::-1]:
             taken = sides[name]()
             if number >= 0:
-                found[name].append(taken)
-    return found
+                times[name].append(taken)
+    return times
 
 
 def ratio(theirs: Sequence[float], own: Sequence[float], digits: int = 4) -> dict[str, Any]:

@@ -120,10 +120,10 @@ def kernel(family: ModuleType, name: str, dtype: str) -> ModuleType:
     """The kernel of a family of SCHEDULES."""
     schedule, load = (SCHEDULES[name][0][axis].replace("_", "") for axis in ("schedule", "load"))
     tail = "" if load == "pointer" else "_storepointer"
-    found = f"gemm_{dtype}_rcr_none_resultsymmetric__{schedule}_{load}_auto_grouped{tail}"
+    name_of = f"gemm_{dtype}_rcr_none_resultsymmetric__{schedule}_{load}_auto_grouped{tail}"
     folder = Path(str(family.__file__)).parent
     names = [path.stem for path in folder.glob("gemm_*.py")]
-    close = [x for x in names if x.startswith(found.removesuffix("_storepointer"))]
+    close = [x for x in names if x.startswith(name_of.removesuffix("_storepointer"))]
     return __import__(f"{family.__name__}.{close[0]}", fromlist=["gemm"])
 
 
@@ -191,20 +191,20 @@ def alone(call: Callable[[], object]) -> float:
 def turns(calls: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
     """Microseconds of each call, and of all but the first the ratio of the first one's to theirs."""
     sides: dict[str, Timed] = {}
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     for name, call in calls.items():
         try:
             sides[name] = Timed(call)
         except Exception as error:
-            found[name] = f"{type(error).__name__}: {error}"[:500]
+            record[name] = f"{type(error).__name__}: {error}"[:500]
     times = in_turns({name: side.sample for name, side in sides.items()}, ROUNDS, warm=5)
     first = next(iter(times))
     for name, each in times.items():
-        found[name] = {"us": round(1e6 * statistics.median(each), 3)}
+        record[name] = {"us": round(1e6 * statistics.median(each), 3)}
         if name != first:
             compared = ratio(times[first], each)
-            found[name] |= {"ratio": compared["median"], "quartiles": compared["quartiles"]}
-    return found
+            record[name] |= {"ratio": compared["median"], "quartiles": compared["quartiles"]}
+    return record
 
 
 def error_of(got: torch.Tensor, exact: torch.Tensor) -> float:
@@ -230,7 +230,7 @@ def products(families: Mapping[str, ModuleType], dtype: str, size: int) -> dict[
     out = torch.empty(size, size, device="cuda", dtype=NUMBERS[dtype])
     function = getattr(families["symmetric"], f"gemm_{dtype}_rcr_none_resultsymmetric")
     chosen, config = function.which(a, a.T)
-    found: dict[str, Any] = {"torch error": float(f"{usual:.4g}"), "chosen": [chosen.partition("__")[2], config]}
+    record: dict[str, Any] = {"torch error": float(f"{usual:.4g}"), "chosen": [chosen.partition("__")[2], config]}
     times: dict[str, float] = {}
     calls: dict[str, Callable[[], torch.Tensor]] = {}
     every: dict[str, Any] = {}
@@ -250,7 +250,7 @@ def products(families: Mapping[str, ModuleType], dtype: str, size: int) -> dict[
                 every[word] |= {"us": round(1e6 * times[word], 3), "config": row}
             except Exception as error:
                 every[word] = {"failure": f"{type(error).__name__}: {error}"[:500]}
-    found["configurations"] = every
+    record["configurations"] = every
     best = sorted(times, key=lambda word: times[word])[:FINALISTS]
     own = torch.empty_like(out)
     sides: dict[str, Callable[[], object]] = {
@@ -259,9 +259,9 @@ def products(families: Mapping[str, ModuleType], dtype: str, size: int) -> dict[
         **{word: calls[word] for word in best},
     }
     out.fill_(math.nan)
-    found["function"] = checked(lambda: function(a, a.T, out=out), exact, usual)
-    found["in turns"] = turns(sides)
-    return found
+    record["function"] = checked(lambda: function(a, a.T, out=out), exact, usual)
+    record["in turns"] = turns(sides)
+    return record
 
 
 #: The coefficients of Muon's quintic step.
@@ -311,7 +311,7 @@ def main() -> None:
     """Write FILE."""
     file, *types = sys.argv[1:]
     types = types or list(NUMBERS)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "triton": triton.__version__,
@@ -328,11 +328,11 @@ def main() -> None:
             parts += [(f"{dtype} muon {m}x{n}", partial(muon, families, dtype, m, n)) for m, n in STEPS]
         for word, part in parts:
             try:
-                found[word] = part()
+                results[word] = part()
             except Exception as error:
-                found[word] = f"{type(error).__name__}: {error}"[:2000]
-            Path(file).write_text(json.dumps(found, indent=1) + "\n")
-            print(word, json.dumps(_shown(found[word])), f"{time.monotonic() - begun:.0f} s", flush=True)
+                results[word] = f"{type(error).__name__}: {error}"[:2000]
+            Path(file).write_text(json.dumps(results, indent=1) + "\n")
+            print(word, json.dumps(_shown(results[word])), f"{time.monotonic() - begun:.0f} s", flush=True)
 
 
 def _shown(part: Any) -> Any:

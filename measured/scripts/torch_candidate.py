@@ -71,12 +71,12 @@ ROUNDS, APART = 9, 300_000_000
 def sizes(name: str) -> list[tuple[int, int, int]]:
     """The sizes of a case, the same in every run; those that torch's operator does not take are left out later."""
     drawn = random.Random(name)
-    found: dict[tuple[int, int, int], None] = {}
-    while len(found) < CASES[name].sizes:
+    unique: dict[tuple[int, int, int], None] = {}
+    while len(unique) < CASES[name].sizes:
         m, (n, k) = drawn.choice(ROWS), drawn.choice(PAIRS)
         if m * max(n, k) < 2**28:
-            found[m, n, k] = None
-    return [*found]
+            unique[m, n, k] = None
+    return [*unique]
 
 
 def operands(case: Case, m: int, n: int, k: int) -> dict[str, Tensor]:
@@ -86,14 +86,14 @@ def operands(case: Case, m: int, n: int, k: int) -> dict[str, Tensor]:
     b = b.t() if "_rcr_" in case.contract else b.t().contiguous()
     if case.family == "bits8":
         a, b = a.to(torch.float8_e4m3fn), (8 * b).to(torch.float8_e4m3fn)
-    found = {"a": a, "b": b}
+    given = {"a": a, "b": b}
     if "bias" in case.contract:
-        found["bias"] = torch.randn(n, device="cuda", dtype=dtype)
+        given["bias"] = torch.randn(n, device="cuda", dtype=dtype)
     if "a1x128" in case.contract:
         # Torch reads them with contiguous columns.
-        found["a_scale"] = torch.rand(k // 128, m, device="cuda").t() + 0.5
-        found["b_scale"] = torch.rand(n // 128, k // 128, device="cuda").t() + 0.5
-    return found
+        given["a_scale"] = torch.rand(k // 128, m, device="cuda").t() + 0.5
+        given["b_scale"] = torch.rand(n // 128, k // 128, device="cuda").t() + 0.5
+    return given
 
 
 def by_torch(function: Any, given: dict[str, Tensor]) -> Callable[[dict[str, Tensor]], Any] | None:
@@ -130,8 +130,8 @@ def measured(case: Case, own: Any, both: Any, size: tuple[int, int, int]) -> dic
     torchs = by_torch(both, given[0])
     if torchs is None:
         return None
-    wanted, found = torchs(given[0]).float(), own(**given[0]).float()
-    error = ((found - wanted).norm() / wanted.norm()).item()
+    wanted, own_result = torchs(given[0]).float(), own(**given[0]).float()
+    error = ((own_result - wanted).norm() / wanted.norm()).item()
     if not error < 2e-2:
         raise SystemExit(f"{case.contract} {size}: differs from torch's result by {error:.2%}")
     kernel, _ = both.which(**given[0])

@@ -71,12 +71,12 @@ def interleaved(calls: Calls, rounds: int, at_once: int, *, host: bool) -> dict[
         sample(call, 3)
     times = in_turns({name: functools.partial(sample, call, at_once) for name, call in calls.items()}, rounds)
     unit = 1e6 if host else 1e3
-    found: dict[str, Any] = {name: round(unit * statistics.median(taken), 3) for name, taken in times.items()}
+    medians: dict[str, Any] = {name: round(unit * statistics.median(taken), 3) for name, taken in times.items()}
     for name, word in (("family", ""), ("copy", "copy's ")):
         if name in times:
             compared = ratio(times["torch"], times[name], 3)
-            found |= {f"{word}ratio": compared["median"], f"{word}quartiles": compared["quartiles"]}
-    return found
+            medians |= {f"{word}ratio": compared["median"], f"{word}quartiles": compared["quartiles"]}
+    return medians
 
 
 def host_times(ours: Any) -> dict[str, Any]:
@@ -102,18 +102,18 @@ def host_times(ours: Any) -> dict[str, Any]:
     def trained(f: Callable[..., Tensor]) -> Any:
         return f(*leaves).backward(grad)  # type: ignore[no-untyped-call]
 
-    found = {}
+    by_chain = {}
     for chain, functions in pairs.items():
         plain: Calls = {name: functools.partial(f, x, w, bias) for name, f in functions.items()}
         recorded: Calls = {name: functools.partial(f, *leaves) for name, f in functions.items()}
         both: Calls = {name: functools.partial(trained, f) for name, f in functions.items()}
-        found[chain] = {
+        by_chain[chain] = {
             "forward": interleaved(plain, 31, 20, host=True),
             "forward, recorded": interleaved(recorded, 31, 20, host=True),
             "forward and backward": interleaved(both, 31, 20, host=True),
         }
-        print(chain, json.dumps(found[chain]), flush=True)
-    return found
+        print(chain, json.dumps(by_chain[chain]), flush=True)
+    return by_chain
 
 
 def layers(ours: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def layers(ours: Any) -> dict[str, Any]:
     def mine(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
         return ours.gemm_bf16_rcr_bias_gelutanh(x, w.t(), bias=bias)  # type: ignore[no-any-return]
 
-    found = {}
+    by_size = {}
     for m, n, k in LAYERS:
         torch._dynamo.reset()
         leaves = [each.requires_grad_() for each in (random(m, k), (random(n, k) * k**-0.5).detach(), random(n))]
@@ -135,9 +135,9 @@ def layers(ours: Any) -> dict[str, Any]:
             return lambda: torch.autograd.grad(f(*leaves), leaves, grad)
 
         calls = {"torch": both(torch.compile(theirs)), "family": both(mine), "compiled": both(torch.compile(mine))}
-        found[f"{m}x{n}x{k}"] = interleaved(calls, 21, 4, host=False)
-        print(m, n, k, json.dumps(found[f"{m}x{n}x{k}"]), flush=True)
-    return found
+        by_size[f"{m}x{n}x{k}"] = interleaved(calls, 21, 4, host=False)
+        print(m, n, k, json.dumps(by_size[f"{m}x{n}x{k}"]), flush=True)
+    return by_size
 
 
 class Block(nn.Module):
@@ -213,8 +213,8 @@ def steps(ours: Any) -> dict[str, Any]:
     """Milliseconds of a training step without an optimizer, which is torch's; and the losses of both models."""
     both = models(ours)
     tokens = torch.randint(VOCABULARY, TOKENS, device="cuda")
-    found: dict[str, Any] = {"loss": {name: float(step(model, tokens)()) for name, model in both.items()}}
-    print(found, flush=True)
+    results: dict[str, Any] = {"loss": {name: float(step(model, tokens)()) for name, model in both.items()}}
+    print(results, flush=True)
     for how in ("eager", "checkpointed", "compiled"):
         torch._dynamo.reset()
         for model in both.values():
@@ -223,9 +223,9 @@ def steps(ours: Any) -> dict[str, Any]:
         calls: Calls = {name: step(m, tokens) for name, m in called.items()}
         if how == "compiled":
             compiled(ours, calls)
-        found[how] = interleaved(calls, 21, 3, host=False)
-        print(how, json.dumps(found[how]), flush=True)
-    return found
+        results[how] = interleaved(calls, 21, 3, host=False)
+        print(how, json.dumps(results[how]), flush=True)
+    return results
 
 
 def compiled(ours: Any, calls: Calls) -> None:
@@ -246,7 +246,7 @@ def passes(ours: Any) -> dict[str, Any]:
     """Milliseconds of a forward pass of the model, until its result is there; and of a copy of torch's model."""
     both = models(ours)
     both["copy"] = copy.deepcopy(both["torch"])
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for how, size in PASSES:
         torch._dynamo.reset()
         tokens = torch.randint(VOCABULARY, size, device="cuda")
@@ -258,11 +258,11 @@ def passes(ours: Any) -> dict[str, Any]:
         calls: Calls = {name: functools.partial(f, tokens) for name, f in functions.items()}
         if how != "eager":
             compiled(ours, calls)
-        told = f"{how} {size[0]}x{size[1]}"
+        label = f"{how} {size[0]}x{size[1]}"
         # Short passes are limited by the host, whose time varies most.
-        found[told] = interleaved(calls, 101 if math.prod(size) <= 512 else 21, 3, host=False)
-        print(told, json.dumps(found[told]), flush=True)
-    return found
+        results[label] = interleaved(calls, 101 if math.prod(size) <= 512 else 21, 3, host=False)
+        print(label, json.dumps(results[label]), flush=True)
+    return results
 
 
 def two_gpus(ours: Any) -> Iterator[tuple[str, Any]]:
@@ -324,11 +324,11 @@ def main(path: Path, folder: Path) -> None:
                 path.write_text(json.dumps({**place, "steps": timed}, indent=1) + "\n")
         torch.distributed.destroy_process_group()
         return
-    found: dict[str, Any] = dict(place)
+    results: dict[str, Any] = dict(place)
     for name, part in (("host", host_times), ("layers", layers), ("steps", steps), ("passes", passes)):
         # After each part, because a machine may be taken back.
-        found[name] = part(ours)
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        results[name] = part(ours)
+        path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -89,8 +89,8 @@ class Attention(nn.Module):
         scores = torch.matmul(q, k.transpose(2, 3)) * WIDTH**-0.5
         length = x.shape[1]
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        found = scores.masked_fill(later, -torch.inf).softmax(-1, dtype=torch.float32).to(x.dtype) @ v
-        result: Tensor = self.o(found.transpose(1, 2).flatten(2))
+        weights = scores.masked_fill(later, -torch.inf).softmax(-1, dtype=torch.float32).to(x.dtype) @ v
+        result: Tensor = self.o(weights.transpose(1, 2).flatten(2))
         return result
 
 
@@ -129,26 +129,26 @@ class Decoder(nn.Module):
 
 def families(folder: Path, names: Iterable[str]) -> dict[str, ModuleType]:
     """The families of specs, rendered into a folder."""
-    found = {}
+    loaded = {}
     sys.path.insert(0, str(folder))
     for name in names:
         text = SPECS[name]
         (folder / f"{name}.yaml").write_text(text)
         if render([str(folder / f"{name}.yaml"), "--out", str(folder)]):
             raise SystemExit(f"{name}.yaml cannot be rendered")
-        found[name] = importlib.import_module(name)
-    return found
+        loaded[name] = importlib.import_module(name)
+    return loaded
 
 
 def ratios(calls: dict[str, Callable[[], object]]) -> dict[str, Any]:
     """Milliseconds of each call, and torch's by each, by rounds in which each call has a turn."""
     times = in_turns({name: partial(until_done, call) for name, call in calls.items()}, ROUNDS, warm=1)
-    found: dict[str, Any] = {}
+    ratios_of: dict[str, Any] = {}
     for name, own in times.items():
         compared = ratio(times["torch"], own)
         low, high = compared["quartiles"]
-        found[name] = {"ms": round(1e3 * statistics.median(own), 4), "ratio": [low, compared["median"], high]}
-    return found
+        ratios_of[name] = {"ms": round(1e3 * statistics.median(own), 4), "ratio": [low, compared["median"], high]}
+    return ratios_of
 
 
 def tokens(*shape: int) -> Tensor:
@@ -184,7 +184,7 @@ def captured(call: Callable[[Tensor], Tensor], x: Tensor) -> torch.cuda.CUDAGrap
 Part = Iterator[tuple[str, dict[str, Any]]]
 
 
-def alike(model: Decoder, found: dict[str, ModuleType]) -> Part:
+def alike(model: Decoder, family_of: dict[str, ModuleType]) -> Part:
     """Whether the logits of a sequence have the same bits in batches of each size, with the override and without."""
     for length in (1, LENGTH):
         x = tokens(max(BATCHES), length)
@@ -194,35 +194,41 @@ def alike(model: Decoder, found: dict[str, ModuleType]) -> Part:
             return [count for count in BATCHES if not torch.equal(model(x[:count]).view(torch.int16), whole[:count])]
 
         without, exact = differing(), model(x).float()
-        with found["alike"].override_aten() as override:
+        with family_of["alike"].override_aten() as override:
             own = differing()
             apart = ((model(x).float() - exact).norm() / exact.norm()).item()
         left = {f"{operator}: {why}": count for (operator, why), count in override.report.kept.items()}
         replaced = {f"{operator}: {name}": count for (operator, name), count in override.report.replaced.items()}
-        told = {"differing": own, "differing_without": without, "from_torch": apart, "left": left, "replaced": replaced}
-        yield f"{length} tokens", told
+        record = {
+            "differing": own,
+            "differing_without": without,
+            "from_torch": apart,
+            "left": left,
+            "replaced": replaced,
+        }
+        yield f"{length} tokens", record
 
 
-def cost(model: Decoder, found: dict[str, ModuleType]) -> Part:
+def cost(model: Decoder, family_of: dict[str, ModuleType]) -> Part:
     """Times of a forward pass in eager mode, of sequences of one token and of LENGTH, with the override and without."""
     for length in (1, LENGTH):
         for count in BATCHES:
             x = tokens(count, length)
             replayed: dict[str, Callable[[], object]] = {"torch": captured(model, x).replay}
             eager = {"torch": milliseconds(model, x)}
-            with found["alike"].override_aten():
+            with family_of["alike"].override_aten():
                 replayed["rows"] = captured(model, x).replay
                 eager["rows"] = milliseconds(model, x)
             yield f"{count}x{length}", {"device": ratios(replayed), "eager ms": eager}
 
 
-def compiled(model: Decoder, found: dict[str, ModuleType]) -> Part:
+def compiled(model: Decoder, family_of: dict[str, ModuleType]) -> Part:
     """Times of graphs of each size, plain and with each family's pass; errors against fp32 and reports."""
     for sizes in COMPILED:
-        x, calls, told = tokens(*sizes), dict[str, Callable[[], object]](), dict[str, Any]()
+        x, calls, record = tokens(*sizes), dict[str, Callable[[], object]](), dict[str, Any]()
         exact = model.float()(x)
         model.bfloat16()
-        for name, family in {"torch": None, "plain": found["plain"], "chains": found["chains"]}.items():
+        for name, family in {"torch": None, "plain": family_of["plain"], "chains": family_of["chains"]}.items():
             begun = time.perf_counter()
             torch._dynamo.reset()
             installed = None if family is None else family.inductor.install()
@@ -234,8 +240,8 @@ def compiled(model: Decoder, found: dict[str, ModuleType]) -> Part:
                 if installed is not None:
                     installed.remove()
             report = None if installed is None else str(installed).splitlines()
-            told[name] = {"error": error, "seconds": round(time.perf_counter() - begun, 1), "report": report}
-        yield "x".join(map(str, sizes)), {"times": ratios(calls), **told}
+            record[name] = {"error": error, "seconds": round(time.perf_counter() - begun, 1), "report": report}
+        yield "x".join(map(str, sizes)), {"times": ratios(calls), **record}
 
 
 #: Each part with the families that it needs.
@@ -269,12 +275,12 @@ def main(path: Path, parts: list[str], limit: float) -> int:
     results: dict[str, Any] = {**place, "layers": LAYERS, "hidden": HIDDEN, "inner": INNER}
     wrong = False
     with TemporaryDirectory() as folder:
-        found = families(Path(folder), dict.fromkeys(name for part in parts for name in PARTS[part][1]))
+        family_of = families(Path(folder), dict.fromkeys(name for part in parts for name in PARTS[part][1]))
         model = Decoder().cuda().bfloat16()
         for part in parts:
             own: dict[str, Any] = {}
             results[part] = own
-            steps = PARTS[part][0](model, found)
+            steps = PARTS[part][0](model, family_of)
             while True:
                 elapsed = time.perf_counter() - BEGUN
                 if elapsed > limit:

@@ -88,26 +88,26 @@ class Side:
 
 def sides(folders: list[Path], contract: str, only: str) -> list[Side]:
     """torch, the function's choice where products are of groups, and each configuration of what matches `only`."""
-    found = [Side("torch.matmul", None, torch.matmul)]
+    others = [Side("torch.matmul", None, torch.matmul)]
     if contract == OF_GROUPS:
-        found = [Side("F.grouped_mm", None, grouped_mm)]
+        others = [Side("F.grouped_mm", None, grouped_mm)]
     for folder in folders:
         sys.path.insert(0, str(folder.resolve().parent))
         files = [file for file in sorted(folder.glob(f"{contract}__*.py")) if fnmatch(file.stem, only)]
         if contract == OF_GROUPS and files:
             family = importlib.import_module(folder.name)
-            found.append(Side(f"{folder.name}.{contract}", None, getattr(family, contract)))
+            others.append(Side(f"{folder.name}.{contract}", None, getattr(family, contract)))
         for file in files:
             module = importlib.import_module(f"{folder.name}.{file.stem}")
-            found += [Side(file.stem, row, _configured(module.gemm, row)) for row in module.CONFIGS]
-    return found
+            others += [Side(file.stem, row, _configured(module.gemm, row)) for row in module.CONFIGS]
+    return others
 
 
 def grouped_mm(a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     """torch's product of groups; on the CPU, a product for each."""
     if GPU:
-        found: torch.Tensor = torch.nn.functional.grouped_mm(a, b, offs=offsets)
-        return found
+        result: torch.Tensor = torch.nn.functional.grouped_mm(a, b, offs=offsets)
+        return result
     return products(a, b, offsets)
 
 
@@ -138,13 +138,13 @@ def operands_of_groups(groups: int, rows: int, n: int, k: int, one: bool) -> Ope
     made = dict(device=DEVICE, dtype=torch.bfloat16)
     a = torch.randn(rows, k, **made)  # type: ignore[call-overload]
     b = torch.randn(groups, n, k, **made).mT  # type: ignore[call-overload]
-    found: Operands = []
+    groups_of: Operands = []
     for index in range(CALLS):
         counts = torch.bincount(torch.randint(groups, (rows,)), minlength=groups)
         if one:
             counts = torch.where(torch.arange(groups) == index * 5 % groups, rows, 0)
-        found.append((a, b, counts.cumsum(0).int().to(DEVICE)))
-    return found
+        groups_of.append((a, b, counts.cumsum(0).int().to(DEVICE)))
+    return groups_of
 
 
 def sample_of(side: Side, given: Operands) -> Callable[[], object]:
@@ -241,12 +241,12 @@ def main(file: Path, folders: list[Path], only: str, part: str, seconds: float) 
         if time.monotonic() - started > seconds:
             print(f"{case} and what follows it is not measured: {seconds:.0f} s are over")
             break
-        found = measured(case, made(), compared[contract])
-        rows += found
-        chosen = [row for row in found[6:] if row["config"] is None]
-        for row in (*found[:6], *chosen):
+        measured_rows = measured(case, made(), compared[contract])
+        rows += measured_rows
+        chosen = [row for row in measured_rows[6:] if row["config"] is None]
+        for row in (*measured_rows[:6], *chosen):
             print(case, f"{row.get('ratio', 0.0):.3f}", row["kernel"], row["config"], flush=True)
-        for row in found:
+        for row in measured_rows:
             if "error" in row:
                 print(case, row["kernel"], row["config"], row["error"], flush=True)
         # A part is there if a later size fails.

@@ -192,15 +192,15 @@ class CubinContract:
     @cached_property
     def names(self) -> tuple[tuple[str, Mapping[int, str]], ...]:
         """The fields of each operand in a call: its own, and those of its strides by the dimension."""
-        taken, found = set(TAKEN), []
+        taken, fields = set(TAKEN), []
         for x in self.operands:
             name = x.name
             while {name, *(f"{name}_{end}" for _, end in x.strides)} & taken:
                 name += "_"
             strides = {dimension: f"{name}_{end}" for dimension, end in x.strides}
             taken |= {name, *strides.values()}
-            found.append((name, strides))
-        return tuple(found)
+            fields.append((name, strides))
+        return tuple(fields)
 
     @property
     def needs_memory(self) -> bool:

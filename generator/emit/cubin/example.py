@@ -40,8 +40,8 @@ _STEP = 1_000_003
 def _bits(number: float, dtype: str) -> int:
     """A number as the bits of an element."""
     x = _TYPES[dtype]
-    (found,) = struct.unpack(x.word, struct.pack(x.number, number))
-    return int(found) >> x.lacks
+    (word,) = struct.unpack(x.word, struct.pack(x.number, number))
+    return int(word) >> x.lacks
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ def files(package: CubinPackage) -> Iterator[tuple[str, str]]:
     require_c_name(package.name)
     size = sum(len(image.data) for image in package.images)
     if size > MOST_BYTES:
-        told = f"{len(package.images)} cubins have {size} bytes, and a C file may have {MOST_BYTES}"
-        raise CallError(f"package --format cubin: {told}: give fewer --shapes, or select contracts by --only")
+        size_text = f"{len(package.images)} cubins have {size} bytes, and a C file may have {MOST_BYTES}"
+        raise CallError(f"package --format cubin: {size_text}: give fewer --shapes, or select contracts by --only")
     example = next(filter(None, (example_of(x, package.count) for x in package.contracts)), None)
     words = {
         "package": package,
@@ -100,8 +100,8 @@ class _Tables:
 
     def words(self, data: bytes) -> Iterator[str]:
         """The bytes of an image as lines of numbers of 8 bytes, the last ones filled up with zeros."""
-        found = [f"0x{word:x}," for (word,) in struct.iter_unpack("<Q", data + bytes(-len(data) % 8))]
-        return ("".join(found[at : at + 8]) for at in range(0, len(found), 8))
+        numbers = [f"0x{word:x}," for (word,) in struct.iter_unpack("<Q", data + bytes(-len(data) % 8))]
+        return ("".join(numbers[at : at + 8]) for at in range(0, len(numbers), 8))
 
     def _number(self, text: str) -> int:
         return self.numbers.setdefault(text, len(self.numbers))
@@ -147,7 +147,7 @@ class _Tables:
             # Triton adds two arguments.
             self._count(ARGUMENTS=2 + len(x.arguments) + 2 * sum(ranks), MAPS=len(ranks))
         self._count(VALUES=len(places), LAUNCHES=len(launches))
-        bits = [hex(sum(1 << names.index(x) for x in found)) for found in (entry.narrow, entry.cleared)]
+        bits = [hex(sum(1 << names.index(x) for x in names_of)) for names_of in (entry.narrow, entry.cleared)]
         parts = (self._at("launch", *launches), self._at("memory", *memories), len(launches), len(memories))
         return self._at("entry", f"/* {entry.kernel}, {entry.row} */ {_row(*parts, *bits)}")
 

@@ -105,12 +105,12 @@ class Repository:
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """The layers of the family: each has the contracts that differ only in the weight's type and the bias."""
-        found: dict[str, list[LinearContract]] = {}
+        layers: dict[str, list[LinearContract]] = {}
         for each in linear(self.family.contracts):
             _, _, epilogue = each.contract.partition("_rcr_")
             words = [word for word in re.sub(r"^(none|bias)(_|$)", "", epilogue).split("_") if word]
-            found.setdefault("Linear" + "".join(map(str.capitalize, words)), []).append(each)
-        return tuple(Layer(name, tuple(those)) for name, those in sorted(found.items()))
+            layers.setdefault("Linear" + "".join(map(str.capitalize, words)), []).append(each)
+        return tuple(Layer(name, tuple(those)) for name, those in sorted(layers.items()))
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -147,18 +147,18 @@ class Repository:
 
     def _package(self) -> Iterator[tuple[str, str]]:
         """The family's files, with the layers."""
-        found = dict(self.packed.texts)
+        texts = dict(self.packed.texts)
         if self.layers:
-            found[PACKAGE] = with_new_body(found[PACKAGE], lambda body: body + _LAYERS)
-            found["layers.py"] = with_new_body(found[PACKAGE], lambda _: self._text("layers.py.j2"))
-        yield from found.items()
-        yield MANIFEST, self.packed.manifest(found)
+            texts[PACKAGE] = with_new_body(texts[PACKAGE], lambda body: body + _LAYERS)
+            texts["layers.py"] = with_new_body(texts[PACKAGE], lambda _: self._text("layers.py.j2"))
+        yield from texts.items()
+        yield MANIFEST, self.packed.manifest(texts)
 
     def _metadata(self, backend: str, variant: dict[str, str]) -> str:
         """What the loader reads of a variant: among others the name under which it imports the package."""
         digests = {name: hashlib.sha256(text.encode()).digest() for name, text in sorted(variant.items())}
         unique = hashlib.sha256(b"".join(digests.values())).hexdigest()[:8]
-        found = {
+        metadata = {
             "id": f"_{self.module}_{backend}_{unique}",
             "name": self.name,
             "version": self.version,
@@ -171,7 +171,7 @@ class Repository:
                 "files": {name: base64.b64encode(digest).decode() for name, digest in digests.items()},
             },
         }
-        return json.dumps(found, indent=2) + "\n"
+        return json.dumps(metadata, indent=2) + "\n"
 
     def _text(self, template: str) -> str:
         made: str = environment(data("emit", "hub")).get_template(template).render(self._values, hub=self)
@@ -210,7 +210,7 @@ class Repository:
 
 def _operands(made: ContractCall) -> dict[str, str]:
     """The operands that a call must give, each as the source of a script makes it."""
-    found: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     for operand in (made.a, made.b, *made.keywords, *((made.out,) if made.reads_out else ())):
         result = made.out.dtype if isinstance(made.out.dtype, str) and ELEMENTS[made.out.dtype].bits > 8 else "fp32"
         # Of several types the first one; where any is taken, the result's.
@@ -219,16 +219,16 @@ def _operands(made: ContractCall) -> dict[str, str]:
         extents = [extent.replace("ceil(", "triton.cdiv(") for extent in operand.extents]
         shape = f"({', '.join(extents)}{',' * (len(extents) == 1)})"
         random = f"_random({shape}, {type_}, {operand.unit}, device)"
-        found[operand.name] = "_ends(G, T, device)" if operand.name == "offsets" else random
-    return found
+        arguments[operand.name] = "_ends(G, T, device)" if operand.name == "offsets" else random
+    return arguments
 
 
 def _is_license(text: str) -> bool:
     """Whether `text` is a licence's identifier on the Hub: one of its own, or one of SPDX in lower case."""
     if text in _LICENSES:
         return True
-    found = license_expression(text) if re.fullmatch(r"[a-z0-9.+-]{1,64}", text) else None
-    return found is not None and found.lower() == text
+    license = license_expression(text) if re.fullmatch(r"[a-z0-9.+-]{1,64}", text) else None
+    return license is not None and license.lower() == text
 
 
 def _is_repository(text: str) -> bool:

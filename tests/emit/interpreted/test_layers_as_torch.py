@@ -98,7 +98,8 @@ def test_the_type_is_that_of_the_weight_at_the_call(family, how, contract):
     expected = linear(x, *state.values())
     assert found.dtype == torch.float16
     torch.testing.assert_close(found, expected if contract is None else expected.relu(), atol=2e-3, rtol=2e-3)
-    told = f"{contract or 'gemm_fp32_rcr_bias'} has no like for a weight of torch.bfloat16 with bias; this family has"
+    own = contract or "gemm_fp32_rcr_bias"
+    told = f"no contract with the same epilogue as {own} accepts a weight of torch.bfloat16 with bias; this family has"
     with pytest.raises(ValueError, match=told):
         layer.bfloat16()(x.bfloat16())
 
@@ -204,7 +205,9 @@ def test_a_bias_is_that_of_the_call(family):
     torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias))
     layer = family.nn.Linear(32, 24, contract="gemm_fp32_rcr_bias_relu")
     layer.bias = None
-    with pytest.raises(ValueError, match=r"gemm_fp32_rcr_bias_relu has no like for a weight of torch\.float32 without"):
+    with pytest.raises(
+        ValueError, match=r"same epilogue as gemm_fp32_rcr_bias_relu accepts a weight of torch\.float32 without"
+    ):
         layer(x)
 
 

@@ -76,7 +76,7 @@ def test_a_compiled_model_has_the_familys_operators(family, model):
 
 @pytest.fixture
 def placeless(monkeypatch):
-    """Tiles multiplied without BLAS, whose bits depend on some processors on a row's place in its tile; a GPU's do not."""
+    """Tiles without BLAS: on some processors its bits depend on a row's place in the tile, unlike those of a GPU."""
     monkeypatch.setattr(np, "matmul", lambda a, b, **options: np.einsum("...mk,...kn->...mn", a, b, **options))
 
 
