@@ -156,8 +156,8 @@ def _reports(
     """What makes each requested report."""
     html, drawn = call.html, call.plot
     if html is not None:
-        made = results_report.report(recorded, records, bound, by_rows=call.by_rows, command=call.command)
-        yield lambda: output_files.put(html, page(made))
+        report = results_report.report(recorded, records, bound, by_rows=call.by_rows, command=call.command)
+        yield lambda: output_files.put(html, page(report))
     if drawn is not None:
         from generator.bench import plot
 

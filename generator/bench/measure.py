@@ -218,8 +218,8 @@ class Session:
         """The results of one more replay and of the last plain call, each with its expected value."""
         assert each.replay is not None
 
-        def left(place: int) -> list[torch.Tensor]:
-            return self._results(each.returned[place], None if each.fresh else self.sets[place].out)
+        def left(index: int) -> list[torch.Tensor]:
+            return self._results(each.returned[index], None if each.fresh else self.sets[index].out)
 
         for place in each.returned:
             for result in left(place):

@@ -110,8 +110,8 @@ class ComparisonRecord:
 
     def ratio(self, peer: Side | None, side: Side, timed: str) -> stats.Ratio | None:
         """A peer's time over a side's; None where there is no peer, or either has no right result, or both are one."""
-        place = next((i for i, own in enumerate(self.sides) if own is peer), -1)
-        return side.ratios.get(place, {}).get(timed)
+        index = next((i for i, own in enumerate(self.sides) if own is peer), -1)
+        return side.ratios.get(index, {}).get(timed)
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -233,8 +233,8 @@ def compared(sides: Sequence[Side], samples: Sequence[Mapping[str, Sequence[floa
 
     `samples` are those of each side by the words of `TIMED`, one a round; empty where a side has no right result.
     """
-    ours = [place for place, side in enumerate(sides) if side.role != "peer"]
-    peers = [place for place, side in enumerate(sides) if side.role == "peer"]
+    ours = [index for index, side in enumerate(sides) if side.role != "peer"]
+    peers = [index for index, side in enumerate(sides) if side.role == "peer"]
     compared = []
     for own, side in enumerate(sides):
         others = peers[:1] if side.role == "peer" else [*ours[:1], *peers]
@@ -366,7 +366,7 @@ def _record(data: Any) -> ComparisonRecord:
         chain_of(data["epilogue"]),
         data.get("symmetric", False),
     )
-    sides = tuple(_side(entry, "sides", place) for place, entry in enumerate(data["sides"]))
+    sides = tuple(_side(entry, "sides", index) for index, entry in enumerate(data["sides"]))
     peers = str(data["method"]["peer"]).split(",")
     if sum(side.role == "peer" for side in sides) > len(peers):
         raise Unfit(f"the method has {len(peers)} peers, and the sides have more", "sides")

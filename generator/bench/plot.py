@@ -84,8 +84,8 @@ def _draw(axes: Any, plot: Plot) -> None:
         labels = near.pop()[1] if near and near[-1][0] > 0.8 * points[-1][1] else []
         near.append((points[-1][1], list(dict.fromkeys([*labels, label]))))
     for height, labels in near:
-        place = plot.lines[0][1][-1][0], height * 1.03
-        axes.annotate(", ".join(labels), place, ha="right", va="bottom", fontsize=7, color="0.4")
+        corner = plot.lines[0][1][-1][0], height * 1.03
+        axes.annotate(", ".join(labels), corner, ha="right", va="bottom", fontsize=7, color="0.4")
     axes.set(xscale="log", yscale="log", xlabel=plot.x, ylabel=plot.y)
     axes.margins(y=0.1)
     axes.set_title(plot.title)

@@ -87,9 +87,13 @@ def _above_the_roofline(results: BenchmarkResults, records: Sequence[ComparisonR
 
 def head(results: BenchmarkResults, environment: str) -> str:
     """The device and the versions of an environment, and on a second line its measured ceilings."""
-    place = results.environments.get(environment, {})
+    environment_of = results.environments.get(environment, {})
     words = [_device(results, environment)]
-    words += [f"{name} {place[name]}" for name in ("torch", "triton", "python", "cuda", "driver") if name in place]
+    words += [
+        f"{name} {environment_of[name]}"
+        for name in ("torch", "triton", "python", "cuda", "driver")
+        if name in environment_of
+    ]
     ceilings = [
         f"{name} {rate / 1e12:.4g} {'TB/s' if name == COPY else 'TFLOP/s'}"
         for name, rate in results.ceilings.get(environment, {}).items()
@@ -179,8 +183,8 @@ def _configuration(side: Side) -> str:
     if side.config is None and side.kernel is None:
         return "not recorded: the function chose it" if side.role == "contract" and side.failure is None else ""
     kernel = "" if side.kernel is None else side.kernel.removeprefix(f"{side.name}__")
-    place = "" if side.index is None else f"CONFIGS[{side.index}]"
-    return ", ".join(filter(None, (kernel, place, "" if side.config else "tuned at the first call")))
+    configuration = "" if side.index is None else f"CONFIGS[{side.index}]"
+    return ", ".join(filter(None, (kernel, configuration, "" if side.config else "tuned at the first call")))
 
 
 def tile(config: Mapping[str, int]) -> str:

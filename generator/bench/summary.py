@@ -106,21 +106,21 @@ def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = Fa
     labelled = len({group.label for group in groups if group.label}) > 1
     columns = ["case", "peer", "cases", "mean ratio", "smallest ratio", f"under {bound:g}", "mean host ratio"]
     names = [f"{group.case}: {group.label}" if labelled and group.label else group.case for group in groups]
-    made = []
+    lines = []
     for case, group in zip(names, groups):
         shape, smallest = group.smallest
         cases = str(len(group.found)) + (f" (and {group.missing} without a ratio)" if group.missing else "")
         host = f"{geometric_mean(group.host):.3f}" if group.host else NONE
         least = f"{smallest:.3f} at {shape}"
-        made.append([case, group.peer, cases, f"{group.mean:.3f}", least, str(group.under(bound)), host])
-    table = ReportTable("Summary", columns, made, frozenset(("case", "peer")))
+        lines.append([case, group.peer, cases, f"{group.mean:.3f}", least, str(group.under(bound)), host])
+    table = ReportTable("Summary", columns, lines, frozenset(("case", "peer")))
     return [table, _by_rows(names, groups, bound)] if rows else [table]
 
 
 def markdown(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[str]:
     """The same as Markdown paragraphs."""
-    made = tables(records, bound, rows=rows)
-    return [part for table in made for part in (f"**{table.title}** (means are geometric)", table.markdown())]
+    parts = tables(records, bound, rows=rows)
+    return [part for table in parts for part in (f"**{table.title}** (means are geometric)", table.markdown())]
 
 
 def why_none(records: Sequence[ComparisonRecord]) -> str | None:

@@ -136,12 +136,12 @@ def executor(word: str, gpus: int) -> Executor:
     if word == PROCESSES:
         return one_for_each(gpus)
     try:
-        made = loaded(word)()
+        pool = loaded(word)()
     except Exception as error:
         raise CallError(f"--executor: {word} returns no executor ({type(error).__name__}: {error})") from None
-    if not isinstance(made, Executor):
-        raise CallError(f"--executor: {word} returns {type(made).__name__}, not a concurrent.futures.Executor")
-    return made
+    if not isinstance(pool, Executor):
+        raise CallError(f"--executor: {word} returns {type(pool).__name__}, not a concurrent.futures.Executor")
+    return pool
 
 
 def one_for_each(gpus: int) -> ProcessPoolExecutor:

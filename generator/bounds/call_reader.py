@@ -139,9 +139,9 @@ def _read(source: Source, line: int, call: Any) -> ReadCall:
 
 def _maker(x: Any) -> str:
     """The class of the family's library that a value is of, or its function that made it; empty for other values."""
-    made = x if inspect.isfunction(x) else type(x)
-    outer, _, inner = made.__qualname__.partition(".")
-    return outer if "._runtime." in made.__module__ and bool(inner) == inspect.isfunction(x) else ""
+    function_or_class = x if inspect.isfunction(x) else type(x)
+    outer, _, inner = function_or_class.__qualname__.partition(".")
+    return outer if "._runtime." in function_or_class.__module__ and bool(inner) == inspect.isfunction(x) else ""
 
 
 def tensor_of(x: Any) -> CallTensor:

@@ -47,13 +47,13 @@ def merged(test: LaneConditions, a: Value, b: Value) -> Value:
     return Opaque("a value that depends on a condition", reaches_memory(a) or reaches_memory(b))
 
 
-def where(place: ExecutionPoint, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
+def where(point: ExecutionPoint, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
     """The value of `tl.where` in each lane: the same as after a branch, but every lane computes both sides."""
     given = dict(zip(_ARGUMENTS, arguments)) | dict(keywords)
     if set(given) != set(_ARGUMENTS) or len(arguments) + len(keywords) != len(_ARGUMENTS):
-        raise NotUnderstood(place.line, "tl.where without exactly one condition and two values")
+        raise NotUnderstood(point.line, "tl.where without exactly one condition and two values")
     if any(map(reaches_memory, given.values())):
-        raise NotUnderstood(place.line, "tl.where of addresses")
+        raise NotUnderstood(point.line, "tl.where of addresses")
     test, a, b = (given[name] for name in _ARGUMENTS)
     if isinstance(test, LaneIntegers):
         test = LaneConditions(negation(equal(test.value, 0)), test.shape, test.parts)
@@ -61,29 +61,29 @@ def where(place: ExecutionPoint, arguments: Sequence[Value], keywords: Mapping[s
         case LaneConditions(), LaneIntegers(), LaneIntegers():
             # Constants become numbers of 32 bits, unless the other value is wider.
             width = wider("32", a.width, b.width)
-            a, b = (replace(x, width=width, parts=x.parts | _fitting(place, x, width)) for x in (a, b))
+            a, b = (replace(x, width=width, parts=x.parts | _fitting(point, x, width)) for x in (a, b))
         case LaneConditions(), LaneConditions(), LaneConditions():
             pass
         case _:
             opaque = (x for x in given.values() if isinstance(x, Opaque))
             return next(opaque, Opaque("tl.where of values of different types"))
-    shape = place.common(test.shape, a.shape, b.shape)
-    a, b = (replace(x, shape=shape, parts=x.parts | _divisions(place, x)) for x in (a, b))
+    shape = point.common(test.shape, a.shape, b.shape)
+    a, b = (replace(x, shape=shape, parts=x.parts | _divisions(point, x)) for x in (a, b))
     return merged(test, a, b)
 
 
-def _fitting(place: ExecutionPoint, number: LaneIntegers, width: Width) -> frozenset[IntermediateResult]:
+def _fitting(point: ExecutionPoint, number: LaneIntegers, width: Width) -> frozenset[IntermediateResult]:
     """The part that states that a constant fits the width that it is converted to."""
     constant = number.width == "constant" and width in ("32", "index")
-    part = IntermediateResult(number.value, number.shape, False, place.path, place.line)
+    part = IntermediateResult(number.value, number.shape, False, point.path, point.line)
     return frozenset({part} if constant else ())
 
 
-def _divisions(place: ExecutionPoint, side: Lanes) -> frozenset[IntermediateResult]:
+def _divisions(point: ExecutionPoint, side: Lanes) -> frozenset[IntermediateResult]:
     """Parts that state that a side does not divide by zero even if it is not taken: 1 // 0 fits no width."""
     term = side.value if isinstance(side, LaneIntegers) else side.condition
     sums = (
-        IntermediateResult(poly(1) // x, side.shape, False, (*place.path, *path), place.line)
+        IntermediateResult(poly(1) // x, side.shape, False, (*point.path, *path), point.line)
         for x, path in divisors(term)
     )
     return frozenset(part for part in sums if part.value.constant is None)

@@ -72,7 +72,7 @@ class Curve:
     @cached_property
     def _parts(self) -> tuple[list[ast.stmt], ast.While, list[ast.stmt], ast.expr]:
         body = undocumented(self.node)
-        loops = [place for place, statement in enumerate(body) if isinstance(statement, ast.While)]
+        loops = [index for index, statement in enumerate(body) if isinstance(statement, ast.While)]
         match body[loops[0]] if len(loops) == 1 else None, body[-1]:
             case ast.While(orelse=[]) as loop, ast.Return(ast.Tuple([_, _]) as returned):
                 return body[: loops[0]], loop, body[loops[0] + 1 : -1], returned

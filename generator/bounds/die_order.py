@@ -26,10 +26,10 @@ def why_not(number: Poly, parts: Iterable[Poly], grid: tuple[Poly, Poly]) -> str
     asked = [_of_tiles(x, grid) for x in (number, *parts)]
     if None in asked:
         return f"{number} is not known to depend on the number of tiles alone"
-    place, *others = [x for x in asked if x is not None]
-    divided = [x for x in quotients([place]) if x.dividend == _PID and (x.divisor.constant or 0) > 1]
+    position, *others = [x for x in asked if x is not None]
+    divided = [x for x in quotients([position]) if x.dividend == _PID and (x.divisor.constant or 0) > 1]
     if len(divided) != 1:
-        return "" if place == _PID else f"{number} is not known to distribute programs to dies"
+        return "" if position == _PID else f"{number} is not known to distribute programs to dies"
     dies = divided[0].divisor.constant or 0
 
     def dealt(die: int, turn: Poly) -> dict[Atom, Poly]:
@@ -41,15 +41,15 @@ def why_not(number: Poly, parts: Iterable[Poly], grid: tuple[Poly, Poly]) -> str
 
     for die in range(dies):
         by, again, after = dealt(die, _TURN), dealt(die, _NEXT), dealt(die + 1, _NEXT)
-        here, most = replaced(place, by), 2**31
+        here, most = replaced(position, by), 2**31
         fitting = [x for part in others for x in (at_most(-most, replaced(part, by)), below(replaced(part, by), most))]
         for each in (at_most(0, here), below(here, _TILES), *fitting):
             if not follows(known(by), each):
                 return f"for die {die}, {each} is not known"
-        if not follows([*known(by), *known(again), below(_TURN, _NEXT)], below(here, replaced(place, again))):
+        if not follows([*known(by), *known(again), below(_TURN, _NEXT)], below(here, replaced(position, again))):
             return f"for die {die}, later programs are not known to have larger numbers"
         # If a die has no program, no later die has one: the proof for neighbours is enough.
-        if die + 1 < dies and not follows([*known(by), *known(after)], below(here, replaced(place, after))):
+        if die + 1 < dies and not follows([*known(by), *known(after)], below(here, replaced(position, after))):
             return f"for die {die}, the range is not known to end before that of the next die"
     return ""
 

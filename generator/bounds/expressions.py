@@ -155,10 +155,10 @@ class Expressions:
             return self._unknown(node)
         items = index.elts if isinstance(index, ast.Tuple) else [index]
         sources: list[int] = []
-        for place, item in enumerate(items):
+        for dimension, item in enumerate(items):
             match item:
                 case ast.Slice(None, None, None):
-                    sources.append(place)
+                    sources.append(dimension)
                 case ast.Constant(None):
                     pass
                 case _:
@@ -166,8 +166,8 @@ class Expressions:
         if len(sources) != len(base.shape):
             raise NotUnderstood(node.lineno, ast.unparse(node))
         sizes = [1] * len(items)
-        for place, size in zip(sources, base.shape):
-            sizes[place] = size
+        for dimension, size in zip(sources, base.shape):
+            sizes[dimension] = size
         return moved(base, dict(enumerate(sources)), tuple(sizes))
 
     def _call(self, node: ast.Call) -> Value:
@@ -223,8 +223,8 @@ class Expressions:
         values = {name: self.value(value) for name, value in given.items() if name not in ("sem", "scope")}
         if set(values) - {"pointer", "value", "mask"} or not {"pointer", "value"} <= set(values) or len(node.args) > 3:
             raise NotUnderstood(node.lineno, ast.unparse(node))
-        place, pointer = self.place(node), values["pointer"]
-        site = sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(()))
+        point, pointer = self.place(node), values["pointer"]
+        site = sites.plain(point, "store", pointer, values.get("mask", TRUE), Several(()))
         self.sites.append(replace(site, adds=True))
         ordered = all(matches(given.get(x, node), repr(word)) for x, word in (("sem", "acq_rel"), ("scope", "gpu")))
         if isinstance(pointer, Pointer) and not pointer.shape and values["value"] == LaneIntegers(poly(1)):

@@ -154,10 +154,10 @@ def _with_tiles(
                 lemma = prove_order(names, (first, second), grid, facts)
             return lemma
 
-        def split(matrix: LaneIntegers, place: LaneIntegers) -> tuple[Condition, ...]:
+        def split(matrix: LaneIntegers, position: LaneIntegers) -> tuple[Condition, ...]:
             nonlocal lemma, divided
             assert bound.batch is not None
-            matrices = prove_split(matrix, place, bound.batch, bound.grid, bound.facts)
+            matrices = prove_split(matrix, position, bound.batch, bound.grid, bound.facts)
             if matrices.state != "proved":
                 lemma = Lemma(matrices)
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")

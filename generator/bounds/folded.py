@@ -88,14 +88,14 @@ def _searched(x: Poly, y: Poly, grid: Sequence[Poly], size: Poly, tall: int, col
         blocks = -(-number // columns)
         seen: dict[tuple[int, ...], tuple[int, ...]] = {}
         where = f"of {number} rows and columns"
-        for place in product(*places):
-            numbers: Mapping[str, int] = {**at, **dict(zip(PLACE, place, strict=True))}
+        for position in product(*places):
+            numbers: Mapping[str, int] = {**at, **dict(zip(PLACE, position, strict=True))}
             tile = value(x, numbers), value(y, numbers)
             if not 0 <= tile[0] // tall <= tile[1] < blocks:
-                return _refuted(f"{where}, the program in place {place} computes tile {tile}")
+                return _refuted(f"{where}, the program in place {position} computes tile {tile}")
             if tile in seen:
-                return _refuted(f"{where}, the programs in places {seen[tile]} and {place} both compute tile {tile}")
-            seen[tile] = place
+                return _refuted(f"{where}, the programs in places {seen[tile]} and {position} both compute tile {tile}")
+            seen[tile] = position
         if len(seen) != tall * blocks * (blocks + 1) // 2:
             return _refuted(f"{where}, {len(seen)} programs compute {tall * blocks * (blocks + 1) // 2} tiles")
     return None

@@ -49,16 +49,16 @@ def moving(at: Expressions, name: str, body: list[ast.stmt], first: Value | None
     # The distance is evaluated after a first iteration, and only matters if there is a second one.
     again = Expressions(dict(at.names), (*at.path, at_most(1, count)), at.decided, [])
     for statement in body:
-        place = replace(again.place(statement), line=statement.lineno)
+        point = replace(again.place(statement), line=statement.lineno)
         match statement:
             case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name and isinstance(
                 first, Pointer | LaneIntegers
             ):
                 by = again.value(value)
                 if isinstance(by, LaneIntegers) and not by.shape:
-                    return triton_semantics.moved(place, first, by, count)
+                    return triton_semantics.moved(point, first, by, count)
             case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
                 by = again.value(value)
                 if dotted(function) == "tl.advance" and isinstance(first, BlockPointer) and isinstance(by, Several):
-                    return triton_semantics.moved_block(place, first, by, count)
+                    return triton_semantics.moved_block(point, first, by, count)
     return None

@@ -389,6 +389,6 @@ def _on_device(name: str) -> Condition:
     return equal(variable(f"{name} is a tensor"), 1)
 
 
-def _of_bytes(made: CallTensor) -> bool:
+def _of_bytes(tensor: CallTensor) -> bool:
     """Whether all types that a tensor may have are of a byte each."""
-    return all(x.startswith(("torch.float8_", "torch.uint8", "torch.int8")) for x in made.dtypes)
+    return all(x.startswith(("torch.float8_", "torch.uint8", "torch.int8")) for x in tensor.dtypes)

@@ -84,7 +84,7 @@ def _same(tree: object, wanted: object, holes: Found) -> bool:
 
 def _same_rows(trees: list[Any], wanted: list[Any], holes: Found) -> bool:
     """Whether a list of nodes matches a list in a pattern, in which one hole may match any number of nodes."""
-    rest = next((place for place, node in enumerate(wanted) if _rest(node) is not None), None)
+    rest = next((index for index, node in enumerate(wanted) if _rest(node) is not None), None)
     if rest is None:
         return len(trees) == len(wanted) and all(map(_same, trees, wanted, [holes] * len(trees)))
     behind = len(trees) - (len(wanted) - rest - 1)

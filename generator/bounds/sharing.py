@@ -107,7 +107,7 @@ def sum_at(shape: Shape) -> Poly:
     A program has two places: one for a tile that it begins, one for a tile that another program began.
     """
     program = variable("program") * 2
-    place = choice(at_most(variable("ahead"), 0), program + 1, program)
+    program_of = choice(at_most(variable("ahead"), 0), program + 1, program)
     if len(shape) != 2:
-        return place
-    return place * (shape[0] * shape[1]) + lane(0) * shape[1] + lane(1)
+        return program_of
+    return program_of * (shape[0] * shape[1]) + lane(0) * shape[1] + lane(1)

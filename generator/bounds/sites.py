@@ -76,34 +76,34 @@ class ExecutionPoint:
         return Site(self.line, self.column, kind, operand, self.path, mask, offset, shape, parts, **more)
 
 
-def plain(place: ExecutionPoint, kind: Kind, address: Value, mask: Value, checked: Value) -> Site:
+def plain(point: ExecutionPoint, kind: Kind, address: Value, mask: Value, checked: Value) -> Site:
     """A `tl.load` or `tl.store`; raises `NotUnderstood`."""
     if not isinstance(mask, LaneConditions):
-        raise NotUnderstood(place.line, f"the mask, {described_value(mask)}")
+        raise NotUnderstood(point.line, f"the mask, {described_value(mask)}")
     if isinstance(address, BlockPointer):
         if mask != TRUE:
-            raise NotUnderstood(place.line, "a block pointer with a mask")
-        return _block(place, kind, address, _dimensions(place, checked))
+            raise NotUnderstood(point.line, "a block pointer with a mask")
+        return _block(point, kind, address, _dimensions(point, checked))
     demand: Condition = ALWAYS
     if isinstance(address, Either):
         demand, address = address.flag, Pointer(address.operand, poly(0))
     if not isinstance(address, Pointer):
-        raise NotUnderstood(place.line, f"the address, {described_value(address)}")
+        raise NotUnderstood(point.line, f"the address, {described_value(address)}")
     if broadcast([address.shape, mask.shape]) != address.shape:
-        raise NotUnderstood(place.line, f"a mask of shape {mask.shape} over addresses of shape {address.shape}")
+        raise NotUnderstood(point.line, f"a mask of shape {mask.shape} over addresses of shape {address.shape}")
     parts = address.parts | mask.parts
-    return place.site(kind, address.operand, address.offset, address.shape, mask.condition, parts, demand=demand)
+    return point.site(kind, address.operand, address.offset, address.shape, mask.condition, parts, demand=demand)
 
 
-def described(place: ExecutionPoint, kind: Kind, descriptor: Descriptor, coordinates: Value) -> Site:
+def described(point: ExecutionPoint, kind: Kind, descriptor: Descriptor, coordinates: Value) -> Site:
     """`a_desc.load([row, k])`: the hardware skips elements outside the descriptor's shape."""
     items = coordinates.items if isinstance(coordinates, Several) else ()
     numbers = [item for item in items if isinstance(item, LaneIntegers) and not item.shape]
     if not len(numbers) == len(items) == descriptor.dimensions:
-        raise NotUnderstood(place.line, f"the coordinates, {described_value(coordinates)}")
+        raise NotUnderstood(point.line, f"the coordinates, {described_value(coordinates)}")
     parts = Parts().union(*(number.parts for number in numbers))
     begins = tuple(number.value for number in numbers)
-    return place.site(kind, descriptor.operand, poly(0), (), ALWAYS, parts, descriptor=descriptor, coordinates=begins)
+    return point.site(kind, descriptor.operand, poly(0), (), ALWAYS, parts, descriptor=descriptor, coordinates=begins)
 
 
 def described_value(value: Value) -> str:
@@ -111,7 +111,7 @@ def described_value(value: Value) -> str:
     return value.what if isinstance(value, Opaque) else f"a {type(value).__name__.lower()}"
 
 
-def _block(place: ExecutionPoint, kind: Kind, block: BlockPointer, checked: list[int]) -> Site:
+def _block(point: ExecutionPoint, kind: Kind, block: BlockPointer, checked: list[int]) -> Site:
     """An access by a block pointer: elements outside the extents along checked dimensions are skipped."""
     offset, mask = block.start, []
     for dimension, (start, stride, extent) in enumerate(zip(block.offsets, block.strides, block.extents)):
@@ -120,13 +120,13 @@ def _block(place: ExecutionPoint, kind: Kind, block: BlockPointer, checked: list
         if dimension in checked:
             mask += [at_most(0, index), below(index, extent)]
     if any(dimension >= len(block.shape) for dimension in checked):
-        raise NotUnderstood(place.line, f"boundary_check={tuple(checked)} of a block of {len(block.shape)} dimensions")
-    return place.site(kind, block.operand, offset, block.shape, every(mask), block.parts)
+        raise NotUnderstood(point.line, f"boundary_check={tuple(checked)} of a block of {len(block.shape)} dimensions")
+    return point.site(kind, block.operand, offset, block.shape, every(mask), block.parts)
 
 
-def _dimensions(place: ExecutionPoint, checked: Value) -> list[int]:
+def _dimensions(point: ExecutionPoint, checked: Value) -> list[int]:
     items = checked.items if isinstance(checked, Several) else (checked,)
     extents = [item.value.constant for item in items if isinstance(item, LaneIntegers)]
     if len(extents) != len(items) or None in extents:
-        raise NotUnderstood(place.line, "boundary_check is not a tuple of numbers")
+        raise NotUnderstood(point.line, "boundary_check is not a tuple of numbers")
     return [dimension for dimension in extents if dimension is not None]

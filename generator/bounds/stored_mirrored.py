@@ -108,7 +108,7 @@ def _one_of(sites: Sequence[Site], wanted: Wanted, facts: Sequence[Condition]) -
         message = f"line {site.line}: an element may be one that {fault}"
         at = dict(answer.model)
         if answer.verdict == "possible" and all(holds(condition, at) for condition in [*known, *conditions]):
-            place = f"row {value(row, at)} and column {value(column, at)}"
-            return OrderVerdict("refuted", f"line {site.line}: for M = {at.get('M')}, the element in {place} {fault}")
+            element = f"row {value(row, at)} and column {value(column, at)}"
+            return OrderVerdict("refuted", f"line {site.line}: for M = {at.get('M')}, the element in {element} {fault}")
         return OrderVerdict("not proved", message)
     return OrderVerdict("proved", "")

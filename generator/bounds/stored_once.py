@@ -114,7 +114,7 @@ def _blocks(tiles: Mapping[Site, _Tile]) -> Mapping[Site, _Tile] | None:
         total += site.shape[along[0]]
 
     def block(tile: _Tile, start: int) -> _Tile:
-        own = [(start, total) if place == at else (0, None) for place in range(len(tile.indices))]
+        own = [(start, total) if index == at else (0, None) for index in range(len(tile.indices))]
         return replace(tile, starts=tuple(x for x, _ in own), sizes=tuple(x for _, x in own))
 
     return {site: block(tiles[site], start) for site, start in first_of.items()}

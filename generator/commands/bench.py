@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = Parser(
+    own_parser = Parser(
         "bench",
         "Time rendered kernels in the same rounds as torch's product, and check each against float64. "
         f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",
@@ -29,16 +29,16 @@ def parser() -> argparse.ArgumentParser:
         "2 the call, a spec or the suite is wrong.",
         allow_abbrev=True,
     )
-    made.option("specs SPEC", "time every kernel of these specs", nargs="*")
-    made.option("--suite NAME_OR_FILE", "a suite of generator/bench/suites, or a suite file")
-    made.option(
+    own_parser.option("specs SPEC", "time every kernel of these specs", nargs="*")
+    own_parser.option("--suite NAME_OR_FILE", "a suite of generator/bench/suites, or a suite file")
+    own_parser.option(
         "--shapes SIZES|NAME|FILE",
         "shapes for SPEC: MxNxK, of which each size may be a range, as in 1:8192:*2x4096x4096, or "
         "M=1:64,N=4096,K=4096; a list of these in YAML or JSON; or a name in generator/bench/suites/shapes",
     )
-    made.option("--out DIR", "the folder of rendered families")
-    made.option("--only GLOB", "only kernels, or cases of a suite, whose name matches")
-    made.option(
+    own_parser.option("--out DIR", "the folder of rendered families")
+    own_parser.option("--only GLOB", "only kernels, or cases of a suite, whose name matches")
+    own_parser.option(
         "--peer PEERS",
         "peers to compare with: cublas (torch's product, which fuses a leading bias), eager (nothing fused), "
         "fused (torch's call of cuBLASLt for product and epilogue), inductor (torch.compile, max-autotune), several "
@@ -46,50 +46,52 @@ def parser() -> argparse.ArgumentParser:
         type=reported(peers),
         dest="peers",
     )
-    made.option("--json FILE", "save results to FILE; results that it has are not measured again")
-    made.add_argument(
+    own_parser.option("--json FILE", "save results to FILE; results that it has are not measured again")
+    own_parser.add_argument(
         "--format",
         choices=FORMATS,
         help="how results are printed: tables in Markdown (the default), or a row for each kernel and peer as CSV or "
         "JSON; with --summary a row for each case and peer",
     )
-    made.option("--plot FILE", "draw roofline and ratios (needs matplotlib)")
-    made.option("--html FILE", "write the results as one HTML page")
-    made.option("--rounds N", "timed rounds (default 40)", type=positive)
-    made.option(
+    own_parser.option("--plot FILE", "draw roofline and ratios (needs matplotlib)")
+    own_parser.option("--html FILE", "write the results as one HTML page")
+    own_parser.option("--rounds N", "timed rounds (default 40)", type=positive)
+    own_parser.option(
         "--seconds S", "end the rounds of a comparison after about S seconds (default: the suite's limit, else none)"
     )
-    made.option("--bound RATIO", "count the ratios under RATIO (default: the suite's bound, else 1)")
-    made.option(
+    own_parser.option("--bound RATIO", "count the ratios under RATIO (default: the suite's bound, else 1)")
+    own_parser.option(
         "--by-rows", "also summarize by M, and with rows that are multiples of 16 bytes (default: as the suite says)"
     )
-    made.option("--table", "print the results in --json FILE; measures nothing and needs no GPU")
-    made.option("--summary", "the same without the tables of single comparisons")
-    made.add_argument("--configs", choices=("select", "all"), help="all: also time every configuration in CONFIGS")
-    made.option(
+    own_parser.option("--table", "print the results in --json FILE; measures nothing and needs no GPU")
+    own_parser.option("--summary", "the same without the tables of single comparisons")
+    own_parser.add_argument(
+        "--configs", choices=("select", "all"), help="all: also time every configuration in CONFIGS"
+    )
+    own_parser.option(
         "--workers N",
         "processes that compile before the measurements (default: half of the processors, at most 8)",
         type=workers,
     )
-    return made
+    return own_parser
 
 
 def parse(argv: Sequence[str]) -> BenchmarkOptions:
     """The command line as `BenchmarkOptions`; a wrong one prints the usage and raises SystemExit(2)."""
-    made = parser()
-    call = made.parse_args(argv, namespace=BenchmarkOptions(workers=min(8, (os.cpu_count() or 1) // 2)))
+    own_parser = parser()
+    call = own_parser.parse_args(argv, namespace=BenchmarkOptions(workers=min(8, (os.cpu_count() or 1) // 2)))
     call.command = shlex.join([*program().split(), "bench", *argv])
     if call.by_rows and call.format != "markdown":
-        made.error("--by-rows adds a table in Markdown; rows of --format have M, by which a program can sum up")
+        own_parser.error("--by-rows adds a table in Markdown; rows of --format have M, by which a program can sum up")
     if call.table or call.summary:
         printing = "--table" if call.table else "--summary"
         if call.json is None:
-            made.error(f"{printing} prints a results file: name it with --json FILE")
+            own_parser.error(f"{printing} prints a results file: name it with --json FILE")
         names = {"SPEC": "specs", "--peer": "peers"}
         names |= {f"--{name}": name for name in ("shapes", "rounds", "seconds", "configs")}
         plain = BenchmarkOptions()
         if measuring := [option for option, name in names.items() if getattr(call, name) != getattr(plain, name)]:
-            made.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
+            own_parser.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
     if call.shapes is not None and (call.suite is not None or not call.specs):
-        made.error("--shapes goes with SPEC; a suite has its own shapes")
+        own_parser.error("--shapes goes with SPEC; a suite has its own shapes")
     return call

@@ -36,14 +36,14 @@ def run(options: argparse.Namespace) -> int:
     name = family.name if options.name is None else options.name
     require_c_name(name)
     only = "*" if options.only is None else options.only
-    made = compiled_package(family, name, device, shapes, only=only, count=count)
-    files = {Path(path): text.encode() for path, text in sources_of(made)}
-    for contract, reason in made.left_out:
+    package = compiled_package(family, name, device, shapes, only=only, count=count)
+    files = {Path(path): text.encode() for path, text in sources_of(package)}
+    for contract, reason in package.left_out:
         print(f"left out: {contract}: {reason}")
     if not write_folder(options.out, files):
         print(f"{options.out}: same")
         return 0
-    size = sum(len(image.data) for image in made.images) / 1e3
-    functions, cubins = counted(len(made.contracts), "function"), counted(len(made.images), "cubin")
+    size = sum(len(image.data) for image in package.images) / 1e3
+    functions, cubins = counted(len(package.contracts), "function"), counted(len(package.images), "cubin")
     print(f"{options.out}: {counted(len(files), 'file')}; {functions} for {device.name}, {cubins} of {size:.0f} kB")
     return 0

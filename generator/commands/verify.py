@@ -35,30 +35,30 @@ def _target(text: str) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = Parser(
+    own_parser = Parser(
         "verify",
         "Verify rendered kernels: each file is loaded by its path and compared with float64.",
         allow_abbrev=True,
     )
-    made.option(
+    own_parser.option(
         "specs SPEC",
         "spec files whose kernels to verify, or folders of rendered families, which need no spec",
         nargs="+",
     )
-    made.add_argument(
+    own_parser.add_argument(
         "--level",
         action="append",
         choices=LEVELS,
         help="level to prove; may be given several times (default: static, bounds, interpret, and gpu with a GPU)",
     )
-    made.option(
+    own_parser.option(
         "--target TARGET",
         f"target of the compile level: all, {', '.join(TARGETS)}; may be given several times "
         "(default: the targets of each kernel)",
         action="append",
         type=reported(_target),
     )
-    made.option(
+    own_parser.option(
         "--coverage all|pairs|triples|kernels|N%",
         "which combinations of kernel, configuration, class of arguments and target to run: all; enough to cover "
         "every pair or triple of axis values; enough kernels to cover every pair, with one launch each; or a share "
@@ -66,28 +66,28 @@ def parser() -> argparse.ArgumentParser:
         type=reported(lambda text: Coverage(text).word),
         default="all",
     )
-    made.add_argument(
+    own_parser.add_argument(
         "--out", type=folder, default=Path("generated"), help="the folder of the rendered families (default: generated)"
     )
-    made.option("--only GLOB", "only kernels and contracts whose name matches", default="*")
-    made.option("--case GLOB", "only cases whose name matches")
-    made.option("--shard I/N", "run the I-th of N parts of equal cost", type=reported(part), default=(1, 1))
-    made.option("--jobs N", "worker processes (default: one per processor)", type=several)
-    made.option(
+    own_parser.option("--only GLOB", "only kernels and contracts whose name matches", default="*")
+    own_parser.option("--case GLOB", "only cases whose name matches")
+    own_parser.option("--shard I/N", "run the I-th of N parts of equal cost", type=reported(part), default=(1, 1))
+    own_parser.option("--jobs N", "worker processes (default: one per processor)", type=several)
+    own_parser.option(
         "--allow-undecided",
         "do not fail if cases are not proved (they could not run here, or bounds does not understand them)",
     )
-    made.option("--junit FILE", "write the results as JUnit XML")
-    made.option("--html FILE", "write the results as one HTML page")
-    made.option(
+    own_parser.option("--junit FILE", "write the results as JUnit XML")
+    own_parser.option("--html FILE", "write the results as one HTML page")
+    own_parser.option(
         "--results FILE",
         "add the results that passed to FILE as JSON, keyed by syntax trees; records of more cases stay",
     )
-    made.option(
+    own_parser.option(
         "--lacking",
         "prove only what the record in --results FILE lacks: new kernels, and new configurations of the others",
     )
-    made.option("--table FILE", "prove nothing; print the records in FILE as Markdown", nargs="+")
-    made.option("--cache DIR", "folder of the result cache (default: in the user's cache folder)")
-    made.option("--fresh", "run every job again and ignore cached results")
-    return made
+    own_parser.option("--table FILE", "prove nothing; print the records in FILE as Markdown", nargs="+")
+    own_parser.option("--cache DIR", "folder of the result cache (default: in the user's cache folder)")
+    own_parser.option("--fresh", "run every job again and ignore cached results")
+    return own_parser

@@ -57,9 +57,9 @@ def family_costs(family: Family) -> FamilyCosts:
             # The choice is the same for any number of products, too.
             v = replace(v, batch=DEFAULTS["batch"])
         batched = batched or v.products.several
-        made, how = _function(v), kernel.how
-        functions.setdefault(made.name, made)
-        contracts.setdefault(kernel.variant.contract, {})[how] = made.name
+        function, how = _function(v), kernel.how
+        functions.setdefault(function.name, function)
+        contracts.setdefault(kernel.variant.contract, {})[how] = function.name
         if not v.loading.descriptors:
             refused = {target for target in TARGETS if legality.why_not_on(v, target) is not None}
             illegal[how] = illegal.get(how, refused) & refused

@@ -103,22 +103,22 @@ def operators(family: Family) -> tuple[AtenContract, ...]:
 def measured(family: Family, contracts: Sequence[AtenContract]) -> dict[tuple[str, str], dict[tuple[int, ...], bool]]:
     """By device and contract the sizes at which both were measured, and whether torch's product was the faster one."""
     sources = dict.fromkeys(each.measured for each in contracts if each.measured)
-    made: dict[tuple[str, str], dict[tuple[int, ...], bool]] = {}
+    by_contract: dict[tuple[str, str], dict[tuple[int, ...], bool]] = {}
     for each in family.measured:
         for source in sources:
-            own = made.setdefault((each.device, source), {})
+            own = by_contract.setdefault((each.device, source), {})
             own.update((sizes, x) for sizes, x in sorted(_times(each, source).items()) if sizes not in own)
-    return {key: own for key, own in made.items() if own}
+    return {key: own for key, own in by_contract.items() if own}
 
 
 def rules(family: Family, contracts: Sequence[AtenContract]) -> dict[tuple[str, str], Sequence[Sequence[object]]]:
     """The rule of each device and class; of several files, the first that has one counts."""
     wanted = dict.fromkeys(each.rule for each in contracts if each.rule)
-    made: dict[tuple[str, str], Sequence[Sequence[object]]] = {}
+    by_types: dict[tuple[str, str], Sequence[Sequence[object]]] = {}
     for each, name in itertools.product(family.measured, wanted):
         if name in each.aten:
-            made.setdefault((each.device, name), each.aten[name])
-    return made
+            by_types.setdefault((each.device, name), each.aten[name])
+    return by_types
 
 
 def _times(measured: Measured, contract: str) -> Mapping[tuple[int, ...], bool]:

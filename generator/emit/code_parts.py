@@ -50,16 +50,16 @@ def parts(text: str) -> Parts:
     compiled = _compiled(body)
     launched: list[str] = []
     host: list[ast.AST] = []
-    for place, statement in enumerate(body):
+    for index, statement in enumerate(body):
         call = getattr(statement.node, "value", None)
         if _CALL in statement.binds and isinstance(call, ast.Call):
             conditions = [x for x in call.keywords if x.arg in _CONDITIONS]
             launched += [written(x) for x in call.keywords if x.arg not in {_CHOICE, _NEEDS, *_CONDITIONS}]
             host += [*call.args, *conditions]
-        elif place not in compiled and _COST not in statement.binds and not getattr(statement.node, "level", 0):
+        elif index not in compiled and _COST not in statement.binds and not getattr(statement.node, "level", 0):
             host.append(statement.node)
     messageless = [written(_WithoutMessages().visit(copy.deepcopy(node))) for node in host]
-    device = [(statement, statement.text) for place, statement in enumerate(body) if place in compiled]
+    device = [(statement, statement.text) for index, statement in enumerate(body) if index in compiled]
     timed = [text for statement, text in device if not statement.is_table]
     return Parts(
         digest_of([*(text for _, text in device), *launched]), digest_of(messageless), digest_of([*timed, *launched])
@@ -100,16 +100,16 @@ class _Statement:
 def _compiled(body: Sequence[_Statement]) -> set[int]:
     """The indices of statements that compiled code depends on: kernels, tables, and what defines a name in these."""
     places: dict[str, list[int]] = {}
-    for place, statement in enumerate(body):
+    for index, statement in enumerate(body):
         for name in statement.binds:
-            places.setdefault(name, []).append(place)
-    waiting = [place for place, statement in enumerate(body) if statement.is_table or statement.is_jitted]
+            places.setdefault(name, []).append(index)
+    waiting = [index for index, statement in enumerate(body) if statement.is_table or statement.is_jitted]
     compiled: set[int] = set()
     while waiting:
-        place = waiting.pop()
-        if place not in compiled:
-            compiled.add(place)
-            waiting += [other for name in body[place].names for other in places.get(name, ())]
+        index = waiting.pop()
+        if index not in compiled:
+            compiled.add(index)
+            waiting += [other for name in body[index].names for other in places.get(name, ())]
     return compiled
 
 

@@ -276,7 +276,7 @@ def converters(family: Family) -> tuple[str, ...]:
     """The keys of CONVERTERS whose modules make what a contract of the family stores."""
     operands = [variant.dtype.stored_b for variant in _variants(family).values()]
     words = {b.word for b in operands if not b.plain and (b.block is not None or b.sparse)}
-    return tuple(part for part, made in CONVERTERS.items() if words.intersection(made))
+    return tuple(part for part, words_of_part in CONVERTERS.items() if words.intersection(words_of_part))
 
 
 def gradients(family: Family) -> tuple[str, ...]:
@@ -324,9 +324,11 @@ def stubs(family: Family) -> Iterator[tuple[str, str, str, str]]:
     for number, (name, variant) in enumerate(_variants(family).items(), 1):
         one = f"{name}: _Function{number}"
         declaration = one if len(one) <= WIDTH else f"{name}: (\n    _Function{number}\n)"
-        made = call(variant)
-        listed = ["self", *parameters(made, read=True)]
-        head = bracketed("def __call__(", [*listed, "config: Config = None"], f") -> {returned(made)}:", INDENT)
+        contract_call = call(variant)
+        listed = ["self", *parameters(contract_call, read=True)]
+        head = bracketed(
+            "def __call__(", [*listed, "config: Config = None"], f") -> {returned(contract_call)}:", INDENT
+        )
         which = bracketed("def which(", listed, ") -> tuple[str, Row]:", INDENT)
         yield declaration, head, which, paragraph(docstrings.formula(variant), 2 * INDENT)
 

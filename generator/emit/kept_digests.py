@@ -72,9 +72,9 @@ def renewed(job: RenderingJob) -> RenderedFolder | None:
 @cache
 def aside() -> Path:
     """Where families are rendered that have no folder: what is there is removed when this process ends."""
-    made = TemporaryDirectory(prefix="gemm-generator-")
-    atexit.register(made.cleanup)
-    return Path(made.name)
+    temporary = TemporaryDirectory(prefix="gemm-generator-")
+    atexit.register(temporary.cleanup)
+    return Path(temporary.name)
 
 
 def folder(family: Family, out: Path) -> Path:

@@ -129,11 +129,11 @@ def _repository(packed: Packed, options: argparse.Namespace) -> int:
     # A double underscore would separate the parts of a namespace of operators.
     name = re.sub(r"_+", "-", packed.family.name).strip("-") if options.name is None else options.name
     license = "other" if options.license is None else options.license
-    made = Repository(packed, name, int(version), license, options.repo_id)
-    files = {Path(path): text.encode() for path, text in made.files()}
+    repository = Repository(packed, name, int(version), license, options.repo_id)
+    files = {Path(path): text.encode() for path, text in repository.files()}
     if not write_folder(options.out, files):
         print(f"{options.out}: same")
         return 0
-    layers = ", ".join(layer.name for layer in made.layers) or "none"
+    layers = ", ".join(layer.name for layer in repository.layers) or "none"
     print(f"{options.out}: {counted(len(files), 'file')}; layers: {layers}")
     return 0

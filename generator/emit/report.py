@@ -146,9 +146,9 @@ def page(report: RunReport) -> str:
         "plots": [_plotted(plot) for plot in report.plots],
     }
     shown = {"blocks": [[block.kind, block.text, block.state] for block in blocks], "rows": details}
-    made = environment(data("emit"), escapes=True)
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    text = made.get_template("report.html.j2").render(
+    templates = environment(data("emit"), escapes=True)
+    templates.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    text = templates.get_template("report.html.j2").render(
         report=report, carried={"data": carried, "details": shown}, signs=STATES
     )
     # Text outside the JSON may have any character, but the file may be written in any encoding.

@@ -53,11 +53,11 @@ def wheel(families: Sequence[Packed], name: str, version: str, license: str | No
     lines = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in files.items()]
     files[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""]).encode()
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for path, data in files.items():
             entry = zipfile.ZipInfo(path, _TIME)
             entry.external_attr = 0o644 << 16
-            made.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            zip_file.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return f"{stem}-py3-none-any.whl", archive.getvalue()
 
 

@@ -98,7 +98,7 @@ class _Parts:
 
         def built(*arguments: ast.expr | int) -> ast.expr:
             given = list(arguments)
-            while len(ast.unparse(made := build(*given))) > WIDTH:
+            while len(ast.unparse(expression := build(*given))) > WIDTH:
                 lengths = [0 if isinstance(x, int | ast.Name) else len(ast.unparse(x)) for x in given]
                 if not any(lengths):
                     break
@@ -106,7 +106,7 @@ class _Parts:
                 part = given[at]
                 assert isinstance(part, ast.expr)
                 given[at] = self._named(part)
-            return made
+            return expression
 
         return built
 

@@ -77,7 +77,7 @@ def nearest(word_given: str, legal: Iterable[str], meant: str | None = None) -> 
 def nearest_sums(value: int, powers: int = 1, least: int = 1) -> str:
     """For a message: the sums of so many powers of two, of at least `least`, below and above a number that is none."""
     least = min(least, 1 << value.bit_length() - 1)
-    bits = [1 << place for place in reversed(range(value.bit_length())) if value >> place & 1 and 1 << place >= least]
+    bits = [1 << bit for bit in reversed(range(value.bit_length())) if value >> bit & 1 and 1 << bit >= least]
     above = bits[powers - 1] if len(bits) >= powers else least
     return f"{sum(bits[:powers])}, {sum(bits[:powers]) + above}"
 

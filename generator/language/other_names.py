@@ -122,10 +122,10 @@ def nearest_key(given: str, legal: Iterable[str]) -> str:
     """The end of a message about an unknown key: what it is called here, or to which mapping it belongs."""
     words = list(legal)
     word = given if given in words else _KEYS.get(spelled(given), given)
-    place = next((place for place, (keys, _) in _MAPPINGS.items() if word in keys), None)
-    if word in words or place is None:
+    section = next((section for section, (keys, _) in _MAPPINGS.items() if word in keys), None)
+    if word in words or section is None:
         return nearest(given, words, word)
-    keys, form = _MAPPINGS[place]
+    keys, form = _MAPPINGS[section]
     shown = ", ".join(f"{word}: {json.dumps(example)}" for example in keys[word].examples[:1]) or f"{word}: …"
     hint = "" if word == given else f"did you mean {word!r}? "
-    return f"{hint}it is a key of {place}, as in {form.format(shown)}; legal: {', '.join(words)}"
+    return f"{hint}it is a key of {section}, as in {form.format(shown)}; legal: {', '.join(words)}"

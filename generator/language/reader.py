@@ -39,7 +39,7 @@ class Reader:
             raise SpecError([*self.mistakes, Mistake(self.path, *where, more)])
 
     def unknown(self, node: Node, what: str, hint: str) -> None:
-        """Record a value that is not one of the legal words, which `told` names."""
+        """Record a value that is not one of the legal words, which `hint` names."""
         self.wrong(node, f"{what}: unknown value {described(node)}; {hint}")
 
     def mapping(

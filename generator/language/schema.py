@@ -66,7 +66,7 @@ def schema() -> Schema:
     """The schema of a spec file (JSON Schema, draft 7)."""
     words = {"select": SELECT, "backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
     one_value = {key: _words(meanings) for key, meanings in words.items()}
-    made = {
+    values = {
         "summary": _LINE,
         "name": _NAME,
         **{axis: _value(axis) if axis in SINGLE_AXES else _listed(_value(axis)) for axis in AXES},
@@ -85,7 +85,7 @@ def schema() -> Schema:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "A family of GEMM kernels",
         "description": "A spec of gemm-generator: a scalar fixes an axis, a list varies it.",
-        **_mapping(keys.KEYS, made, keys.REQUIRED),
+        **_mapping(keys.KEYS, values, keys.REQUIRED),
         "allOf": [
             _if(_has("select", "table"), {"required": ["tuned"]}),
             _if({"required": ["tuned"]}, _MEASURED),
@@ -107,7 +107,7 @@ def text() -> str:
 
 def _mapping(
     table: Mapping[str, Key],
-    made: Mapping[str, Schema],
+    values: Mapping[str, Schema],
     required: Iterable[str] = (),
     defaults: Mapping[str, str] = DEFAULTS,
 ) -> Schema:
@@ -117,7 +117,7 @@ def _mapping(
             "description": f"{entry.meaning}.",
             **({"default": defaults[key]} if key in defaults else {}),
             **({"examples": list(entry.examples)} if entry.examples else {}),
-            **made[key],
+            **values[key],
         }
         for key, entry in table.items()
     }
@@ -159,7 +159,7 @@ def _layout() -> Schema:
 
 def _dtype() -> Schema:
     precisions = list(dict.fromkeys(word for words in PRECISIONS.values() for word in words))
-    made: dict[str, Schema] = {
+    values: dict[str, Schema] = {
         "a": {"enum": list(ACCUMULATORS)},
         "b": {"enum": list(dict.fromkeys((*ACCUMULATORS, *WEIGHTS)))},
         "acc": {"enum": list(dict.fromkeys(word for words in ACCUMULATORS.values() for word in words))},
@@ -182,7 +182,7 @@ def _dtype() -> Schema:
         )
         for a, words in ACCUMULATORS.items()
     ]
-    return {"anyOf": [{"enum": list(DTYPE_SHORTHANDS)}, {**_mapping(keys.DTYPE_KEYS, made, ("a",)), "allOf": rules}]}
+    return {"anyOf": [{"enum": list(DTYPE_SHORTHANDS)}, {**_mapping(keys.DTYPE_KEYS, values, ("a",)), "allOf": rules}]}
 
 
 def _entries(operands: str, value: Schema) -> Schema:
@@ -213,20 +213,23 @@ def _chain(*, strict: bool = False) -> Schema:
 
 def _with_parameters(strict: bool) -> Schema:
     """An operation of a list as a mapping of its name to its parameters."""
-    made: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: {"description": operation.formula, **_parameters(operation)}
         for name, operation in BUILT_IN.items()
         if operation.parameters and name not in AUXILIARY
     }
     name_or_none = {"anyOf": [_NAME, {"type": "object", "maxProperties": 0}]}
-    made |= {name: {"description": f"Name of the output {name}.", **name_or_none} for name in AUXILIARY}
-    made[QUANTIZE] = {"description": "Stores C in another type, with scales that are found from it.", **_quantisation()}
+    values |= {name: {"description": f"Name of the output {name}.", **name_or_none} for name in AUXILIARY}
+    values[QUANTIZE] = {
+        "description": "Stores C in another type, with scales that are found from it.",
+        **_quantisation(),
+    }
     gradient: Schema = {"type": "object", "properties": {"op": _TEXT}, "required": ["op"]}
-    made[GRAD] = {"description": "The gradient of an operation with parameters.", **gradient}
+    values[GRAD] = {"description": "The gradient of an operation with parameters.", **gradient}
     others: Any = False if strict else {"type": "object"}
     return {
         "type": "object",
-        "properties": made,
+        "properties": values,
         "minProperties": 1,
         "maxProperties": 1,
         "additionalProperties": others,
@@ -244,20 +247,20 @@ def _parameters(operation: EpilogueOperation) -> Schema:
 
 
 def _quantisation() -> Schema:
-    made: dict[str, Any] = {TO: {"enum": list(RESULT_TYPES)}}
-    made |= {BLOCK: {"enum": list(BLOCKS), "default": DEFAULT_BLOCK}, SCALE: {"enum": list(SCALES), "default": FP32}}
-    return {"type": "object", "properties": made, "required": [TO], "additionalProperties": False}
+    values: dict[str, Any] = {TO: {"enum": list(RESULT_TYPES)}}
+    values |= {BLOCK: {"enum": list(BLOCKS), "default": DEFAULT_BLOCK}, SCALE: {"enum": list(SCALES), "default": FP32}}
+    return {"type": "object", "properties": values, "required": [TO], "additionalProperties": False}
 
 
 def _operations() -> Schema:
     shape = {"enum": [list(parts) for parts in SHAPES]}
-    made = {
+    values = {
         "formula": _TEXT,
         "operands": {"type": "object", "propertyNames": _NAME, "additionalProperties": shape},
         "scalars": {"type": "object", "propertyNames": _NAME, "additionalProperties": {"type": ["number", "null"]}},
     }
     names = {**_NAME, "not": {"enum": ["none", GRAD, gated_units.INTERLEAVED, *BUILT_IN]}}
-    one = _mapping(keys.OPERATION_KEYS, made, ("formula",))
+    one = _mapping(keys.OPERATION_KEYS, values, ("formula",))
     return {"type": "object", "propertyNames": names, "additionalProperties": one, "default": {}}
 
 
@@ -266,14 +269,14 @@ def _tile() -> Schema:
     number = {"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER}
     blocks = {"type": "array", "items": powers, "minItems": 2, "maxItems": 3, "uniqueItems": True}
     by_powers = {1: powers, 3: {"anyOf": [number, blocks]}}
-    made: dict[str, Any] = {key: by_powers.get(POWERS.get(key, 0), number) for key in keys.TILE_KEYS}
-    made |= {"ctas": {"enum": [1]}, "warp_specialize": {"enum": [False]}, "waves_per_eu": {"not": {}}}
+    values: dict[str, Any] = {key: by_powers.get(POWERS.get(key, 0), number) for key in keys.TILE_KEYS}
+    values |= {"ctas": {"enum": [1]}, "warp_specialize": {"enum": [False]}, "waves_per_eu": {"not": {}}}
     for entry in fields(Tile):
         if entry.default is not MISSING:
-            made[entry.name] = {**made[entry.name], "default": entry.default}
-    return _mapping(keys.TILE_KEYS, made, keys.TILE_REQUIRED)
+            values[entry.name] = {**values[entry.name], "default": entry.default}
+    return _mapping(keys.TILE_KEYS, values, keys.TILE_REQUIRED)
 
 
 def _exclusion() -> Schema:
-    made = {**{axis: _listed(_value(axis)) for axis in AXES}, "because": _LINE}
-    return {**_mapping(keys.EXCLUDE_KEYS, made, ("because",), defaults={}), "minProperties": 2}
+    values = {**{axis: _listed(_value(axis)) for axis in AXES}, "because": _LINE}
+    return {**_mapping(keys.EXCLUDE_KEYS, values, ("because",), defaults={}), "minProperties": 2}

@@ -59,7 +59,7 @@ def _curve(at: Vector, long: Vector, wide: Vector) -> Iterator[Vector]:
     length, width = abs(sum(long)), abs(sum(wide))
     if width == 1 or length == 1:
         step = _unit(long if width == 1 else wide)
-        yield from (_moved(at, _times(step, place)) for place in range(max(length, width)))
+        yield from (_moved(at, _times(step, distance)) for distance in range(max(length, width)))
         return
     if 2 * length > 3 * width:
         half = _times(_unit(long), _even(length // 2))

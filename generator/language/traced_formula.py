@@ -29,12 +29,12 @@ _SHAPES = {"".join(map(str, shape)): shape for shape in SHAPES}
 def _applied(symbol: str, *parts: object) -> FormulaValue:
     """A function or an operator on values and numbers; raises `FormulaError` for what the language does not have."""
     trees = list(map(_tree, parts))
-    made = ast.BinOp(trees[0], ast.Pow(), trees[1]) if symbol == "**" else SYNTAX[symbol](*trees)
-    text = ast.unparse(made)
+    expression = ast.BinOp(trees[0], ast.Pow(), trees[1]) if symbol == "**" else SYNTAX[symbol](*trees)
+    text = ast.unparse(expression)
     # Checked at each step, so that an error has the line of the step.
     whole = f"where({text}, 0, 0)" if symbol in _COMPARISONS else text
-    language.parse(whole, frozenset(language.used(made)))
-    return FormulaValue(made)
+    language.parse(whole, frozenset(language.used(expression)))
+    return FormulaValue(expression)
 
 
 def _tree(part: object) -> ast.expr:

@@ -248,8 +248,8 @@ class Accumulation(TileFactors):
     @property
     def turned(self) -> tuple[str, ...]:
         """The statements behind the sum that make accumulators of C's rows and columns, one where it is handed in."""
-        made = "tl.sum({}, 2)" if self.summed else "{}.T" if self.exchanged else ""
-        lines = [f"{acc} = {made.format(acc)}" for acc in self.sums if made]
+        form = "tl.sum({}, 2)" if self.summed else "{}.T" if self.exchanged else ""
+        lines = [f"{acc} = {form.format(acc)}" for acc in self.sums if form]
         if self.schedule.workspace and self.order == CONCATENATED and not self.blocks:
             lines.append("# One partial sum to write: columns of the gate and of x alternate.")
             lines.append("acc = tl.join(acc_gate, acc_up).reshape((BLOCK_M, 2 * BLOCK_N))")

@@ -50,6 +50,6 @@ def blocks_of(schedule: Schedule) -> tuple[TileBlock, ...]:
     sizes = (*columns, " - ".join((f"BLOCK_{schedule.side.upper()}", *columns)))
     named = (*others[: len(columns)], last)
     return tuple(
-        TileBlock(schedule.side, name, first, size, "".join(f" + {x}" for x in columns[:place]))
-        for place, ((name, first), size) in enumerate(zip(named, sizes, strict=True))
+        TileBlock(schedule.side, name, first, size, "".join(f" + {x}" for x in columns[:index]))
+        for index, ((name, first), size) in enumerate(zip(named, sizes, strict=True))
     )

@@ -51,13 +51,15 @@ class CallTable:
     def docstring(self) -> str:
         """The docstring of `gemm`, without quotes."""
         call = self.call
-        made = f"a new {call.out.told} tensor, or `out` filled."
+        result = f"a new {call.out.told} tensor, or `out` filled."
         if call.reads_out:
-            made = f"`out` {call.out.told}, which is C and is read first."
+            result = f"`out` {call.out.told}, which is C and is read first."
         elif call.outputs:
-            made = f"({', '.join(f'`{x.name}` {x.told}' for x in call.results)}), each as it is given, filled, or new."
+            result = (
+                f"({', '.join(f'`{x.name}` {x.told}' for x in call.results)}), each as it is given, filled, or new."
+            )
         formula = docstrings.formula(self.kernel.v)
-        text = f"{formula} for `a` {call.a.told} and `b` {call.b.told}: {made}"
+        text = f"{formula} for `a` {call.a.told} and `b` {call.b.told}: {result}"
         first = paragraph(text, INDENT + len('"""'), " " * INDENT)
         shared = "No result may alias an operand" + " or another result" * bool(call.outputs)
         if call.reads_out:
@@ -229,8 +231,8 @@ class CallTable:
         if k.decoding is not None:
             d = k.decoding
             unit = "1" if d.dense.layout == "row" else "0"
-            made = f'"{d.dense.name}"', f'"K {_word(d.columns)}"', d.torch_dtype
-            memory.append(("Memory", *made, f"unit={unit}", f"pitch={d.pitch}"))
+            parameters = f'"{d.dense.name}"', f'"K {_word(d.columns)}"', d.torch_dtype
+            memory.append(("Memory", *parameters, f"unit={unit}", f"pitch={d.pitch}"))
         if k.schedule.joins:
             rows, columns = self.call.sizes[-3], self.call.named(k.partial.columns)
             memory.append(("Memory", '"sums"', f'"SPLIT {rows} {_word(columns)}"', sums))
@@ -329,8 +331,8 @@ class CallTable:
         values = dict.fromkeys(slot.value for launch in self.launches for slot in launch.slots)
         matches = (DESCRIBED.match(value) for value in values)
         named = dict.fromkeys((x[1], ", turned=True" * ("turned" in x[2])) for x in matches if x is not None)
-        made = {"decoded", "sums"}
-        return [f'undescribed("{name}", {name}{turned})' for name, turned in named if name not in made]
+        never = {"decoded", "sums"}
+        return [f'undescribed("{name}", {name}{turned})' for name, turned in named if name not in never]
 
     @property
     def _smallest_tiles(self) -> str:

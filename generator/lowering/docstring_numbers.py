@@ -108,8 +108,8 @@ def rounding(k: View) -> str:
     elif k.rounds and v.quantised is None:
         text += f" The result is rounded once, to {dtype.out}, at the store."
     if k.saved:
-        made = "saturated and rounded like the result" if dtype.out in QUANTISED else "rounded"
-        text += f" Saved outputs are {made} at their own store; the chain goes on with the unrounded value."
+        how = "saturated and rounded like the result" if dtype.out in QUANTISED else "rounded"
+        text += f" Saved outputs are {how} at their own store; the chain goes on with the unrounded value."
     if k.parts:
         text += " Sums and maxima are fp32, of the unrounded values."
     return text

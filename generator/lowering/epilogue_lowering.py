@@ -57,8 +57,8 @@ def step_views(
             return tuple(steps), sum_type, stored(values[X], sum_type, "fp32", whole=False)
         if step.output is not None:
             places = PLACES[epilogue.order or CONCATENATED] if step.output.gated else {X: "{}"}
-            for half, place in places.items():
-                output = output_view(step.output, c, values[half], sum_type, dtype.out, whole=whole, place=place)
+            for half, form in places.items():
+                output = output_view(step.output, c, values[half], sum_type, dtype.out, whole=whole, place=form)
                 steps.append(StepView((), (), (), depth, output))
             continue
         stays = not ELEMENTS[sum_type].floating and step.keeps_integers(exact=exact)
@@ -76,11 +76,11 @@ def step_views(
             steps.append(StepView(operands, lines, helpers, depth))
             values = {X: X}
             continue
-        for half, place in PLACES[epilogue.order or CONCATENATED].items():
+        for half, form in PLACES[epilogue.order or CONCATENATED].items():
             halves = {X: values[half], **spellings}
             lines = to_triton(step.tree, halves, integer=stays, functions=functions, target=half)
             # What both halves share is loaded once.
-            loaded = tuple(_part(o, place) for o in operands if half == GATE or o.shape == HALVES)
+            loaded = tuple(_part(o, form) for o in operands if half == GATE or o.shape == HALVES)
             steps.append(StepView(loaded, lines, helpers, depth))
         values = {GATE: GATE, X: X}
     return tuple(steps), sum_type, stored(values[X], sum_type, dtype.out, whole=whole)
@@ -104,6 +104,6 @@ def _operand(operand: EpilogueOperand, c: Matrix, products: Products) -> Matrix 
     return Vector(operand.name, operand.shape, product="" if first else products.number, first=first)
 
 
-def _part(operand: Matrix | Vector, place: str) -> Matrix | Vector:
+def _part(operand: Matrix | Vector, form: str) -> Matrix | Vector:
     """What one half of a product takes of an operand in front of a gate."""
-    return replace(operand, place=place) if isinstance(operand, Vector) and operand.shape == HALVES else operand
+    return replace(operand, place=form) if isinstance(operand, Vector) and operand.shape == HALVES else operand

@@ -101,7 +101,7 @@ class GradientView(GradientTensors):
                 self._statements((), tuple(line for values in halves for line in self._chained(step, values)))
             )
         sums = (
-            self._stored(self.outgoing_sum(place), MATRIX, running) for running, place in self._running(self.call.gated)
+            self._stored(self.outgoing_sum(form), MATRIX, running) for running, form in self._running(self.call.gated)
         )
         return (*(each for each in stages if each.steps), Stage(tuple(sums), _edges("in_m"), "d_sum_ptr"))
 
@@ -111,7 +111,7 @@ class GradientView(GradientTensors):
         loaded: dict[str, Matrix | Vector] = {}
         if self.reads_sum:
             halves = [(f"{_HALVES[x]}0", self.places[x]) for x in (GATE, X)] if self.call.gated else [("x0", "{}")]
-            loaded = {name: self.incoming("sum", MATRIX, place, name) for name, place in halves}
+            loaded = {name: self.incoming("sum", MATRIX, form, name) for name, form in halves}
         lines: list[str] = []
         for at, step in enumerate(self.steps):
             names = {name for tree in self._trees(at) for name in formula.used(tree)}
@@ -151,8 +151,8 @@ class GradientView(GradientTensors):
         """The statements that add the gradient of an output to the running one."""
         name = f"grad_{output}"
         added = (
-            StepView((self.incoming(name, shape, place),), (f"{running} += {broadcast(name, shape)}",), (), 2 * INDENT)
-            for running, place in self._running(gated)
+            StepView((self.incoming(name, shape, form),), (f"{running} += {broadcast(name, shape)}",), (), 2 * INDENT)
+            for running, form in self._running(gated)
         )
         return Stage(tuple(added), self.read, f"{name}_ptr")
 
@@ -164,13 +164,13 @@ class GradientView(GradientTensors):
         parts: list[str] = []
         for values in halves:
             target = f"grad_{operand.name}" + (f"_{values.half}" if values.half else "")
-            made = to_triton(product(ast.Name(_GRADIENT), tree), self._names(step, values), target=target)
-            if made == (f"{target} = {values.running}",):
-                made, target = (), values.running
-            lines, parts = (*lines, *made), [*parts, target]
+            lines_of_value = to_triton(product(ast.Name(_GRADIENT), tree), self._names(step, values), target=target)
+            if lines_of_value == (f"{target} = {values.running}",):
+                lines_of_value, target = (), values.running
+            lines, parts = (*lines, *lines_of_value), [*parts, target]
             if operand.shape == HALVES:
-                place = self.places[GATE if values.half == "gate" else X]
-                stored.append(self._stored(self.outgoing(operand, place), shape, target, lines))
+                form = self.places[GATE if values.half == "gate" else X]
+                stored.append(self._stored(self.outgoing(operand, form), shape, target, lines))
                 lines, parts = (), []
         if parts:
             stored.append(self._stored(self.outgoing(operand), shape, " + ".join(parts), lines))
@@ -179,10 +179,10 @@ class GradientView(GradientTensors):
     def _stored(self, matrix: Matrix, shape: str, value: str, lines: tuple[str, ...] = ()) -> StepView:
         """The step that stores a gradient, or the tile's part of one that is a sum."""
         # Rows in no group have no gradient.
-        made = f"tl.where(own[:, None], {value}, 0.0)" if self.grouped else value
-        if not made.isidentifier():
+        masked = f"tl.where(own[:, None], {value}, 0.0)" if self.grouped else value
+        if not masked.isidentifier():
             value = f"grad_{matrix.name.removeprefix('d_')}"
-            lines = (*lines, f"{value} = {made}")
+            lines = (*lines, f"{value} = {masked}")
         output = OutputView(matrix.name, shape, "" if shape == MATRIX else "sum", matrix, value)
         return StepView((), lines, (), 2 * INDENT, output)
 
@@ -204,10 +204,10 @@ class GradientView(GradientTensors):
         """The values of step `at`; of one in front of a gate, those of both halves."""
         step = self.steps[at].step
         gate = self.v.epilogue.gate
-        place = next((n for n, s in enumerate(self.steps) if s.step is gate), None) if gate else None
+        index = next((n for n, s in enumerate(self.steps) if s.step is gate), None) if gate else None
         # An output leaves the value as it is.
         number = sum(s.step.output is None for s in self.steps[:at])
-        if place is None or at > place:
+        if index is None or at > index:
             return (_Values(f"x{number + 1}", {X: f"x{number}"}, ""),)
         if step is gate:
             return (_Values(f"x{number + 1}", {GATE: f"gate{number}", X: f"up{number}"}, ""),)
@@ -217,5 +217,5 @@ class GradientView(GradientTensors):
         """The statements that take the running gradient, or one half of it, back through a step."""
         for value, tree in step.values.items():
             target = f"{_GRADIENT}_{_HALVES[value]}" if len(step.values) > 1 else values.running
-            made = to_triton(product(ast.Name(_GRADIENT), tree), self._names(step, values), target=target)
-            yield from () if made == (f"{target} = {target}",) else made
+            lines_of_value = to_triton(product(ast.Name(_GRADIENT), tree), self._names(step, values), target=target)
+            yield from () if lines_of_value == (f"{target} = {target}",) else lines_of_value

@@ -139,10 +139,10 @@ class GradientTensors:
         tiles = (f"cdiv({rows}, BLOCK_M)", f"cdiv({self.call.named('N')}, BLOCK_N)")
         grid = f"({' * '.join((*front, *tiles))},)"
         launch = LaunchTable("gradient_kernel", grid, self._slots, self._constants, True)
-        made = [_made("sum", self.sum.words, f"torch.{ELEMENTS[self.v.dtype.a].torch}")]
+        results = [_made("sum", self.sum.words, f"torch.{ELEMENTS[self.v.dtype.a].torch}")]
         memory, totals = [f'Groups("group", "{rows}")'] * self.by_group, []
         for operand, x in self.operands:
-            made.append(_made(x.name, x.words, _PARTS * x.number))
+            results.append(_made(x.name, x.words, _PARTS * x.number))
             if operand.shape == MATRIX:
                 continue
             shape = (tiles[1], rows) if operand.shape == ROWS else tiles
@@ -152,7 +152,7 @@ class GradientTensors:
             memory.append(_made(x.name, words, _PARTS, "_parts"))
             totals.append(f'Total("d_{x.name}", "d_{x.name}_parts"{", groups=True" * self.of_groups(operand)})')
         items = [f'[{{"BLOCK_M": {_TILE[0]}, "BLOCK_N": {_TILE[1]}}}]']
-        items += [*entries("operands", self._read), *entries("results", made), *entries("launches", [launch.text])]
+        items += [*entries("operands", self._read), *entries("results", results), *entries("launches", [launch.text])]
         items += [*entries("memory", memory), *entries("reduced", totals)]
         return called("CALL = GradientCall(", items, ")")
 

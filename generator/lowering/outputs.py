@@ -46,7 +46,7 @@ class OutputView:
 def output_view(
     output: Output, like: Matrix, x: str, sum_type: str, out: str, *, whole: bool, place: str = "{}"
 ) -> OutputView:
-    """An output of a kernel whose C is `like` C of type `out`, where the running value is `x` of type `kind`.
+    """An output of a kernel whose C is `like` C of type `out`, where the running value is `x` of type `sum_type`.
 
     `whole` as `stored` has it; `place` says where the half `x` of an output before a gate belongs.
     """
@@ -63,7 +63,7 @@ def output_view(
 
 
 def stored(x: str, sum_type: str, out: str, *, whole: bool) -> str:
-    """The running value `x` of type `kind` as an expression of type `out`.
+    """The running value `x` of type `sum_type` as an expression of type `out`.
 
     `whole` where the value is an int32 to the end of the chain, so that the kernel saturates one.
     """

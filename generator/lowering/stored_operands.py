@@ -279,7 +279,7 @@ def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ..
     index = strip.first if one else strip.offsets
     if " + " in index and not index.startswith("("):
         index = f"({index})"
-    place = "" if across == 0 else index if across == 1 else f"({index} // {across})"
+    line_index = "" if across == 0 else index if across == 1 else f"({index} // {across})"
     rows, columns = matrix.row_stride, matrix.column_stride
     assert rows is not None and columns is not None
     stride, along = (rows, columns) if storage.letter == "a" else (columns, rows)
@@ -287,7 +287,7 @@ def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ..
         keyword=matrix.name,
         end=strip.end,
         base=matrix.base,
-        place=place,
+        place=line_index,
         stride=stride,
         stride_along=along,
         along=storage.block.along,

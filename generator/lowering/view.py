@@ -43,9 +43,9 @@ class View(EpilogueView):
 
     def ordered(self, kernel: Kernel) -> View:
         """The view of a kernel that differs from this one's in the order of tiles alone, with what is worked out."""
-        made = copy(self)
-        object.__setattr__(made, "kernel", kernel)
-        return made
+        view = copy(self)
+        object.__setattr__(view, "kernel", kernel)
+        return view
 
     @cached_property
     def partial(self) -> Matrix:
@@ -77,8 +77,8 @@ class View(EpilogueView):
         by_column = self.order is None or (self.order == CONCATENATED and self.v.loading.pointers)
         by_column = by_column or (self.descriptors and self.reads_columns)
         edges = replace(self._edges_of(self.v.masking), needs_n=by_column)
-        made = replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
-        return replace(made, quantisation=None)
+        view = replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
+        return replace(view, quantisation=None)
 
     @cached_property
     def second(self) -> View:

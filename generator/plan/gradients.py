@@ -105,8 +105,8 @@ def why_none(v: Variant) -> str | None:
     if v.products.divided == "K":
         return "the gradients of products with a divided K are not made"
     names = {name for step in v.epilogue.steps for local, operand in step.operands for name in (local, operand.name)}
-    made = {form.format(name) for name in names for form in _MADE}
-    own = sorted(name for name in names if _OWN.fullmatch(name) or name in made)
+    derived = {form.format(name) for name in names for form in _MADE}
+    own = sorted(name for name in names if _OWN.fullmatch(name) or name in derived)
     return f"its operand {own[0]!r} has a name that the kernel of a gradient uses itself" if own else None
 
 

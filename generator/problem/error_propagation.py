@@ -65,8 +65,8 @@ def read(x: Bounded) -> Bounded:
 
 def exact(value: float, like: torch.Tensor) -> Bounded:
     """A constant of the formula as it is."""
-    made = torch.tensor(float(value), dtype=torch.float64, device=like.device)
-    return Bounded(made, torch.zeros_like(made))
+    number = torch.tensor(float(value), dtype=torch.float64, device=like.device)
+    return Bounded(number, torch.zeros_like(number))
 
 
 def _scaled(by: torch.Tensor, error: torch.Tensor) -> torch.Tensor:

@@ -47,7 +47,7 @@ def _filled(kept: torch.Tensor, index: object) -> torch.Tensor:
     """The elements of which two of each four along K are kept, in order, at the positions in bytes for eight of K."""
     assert isinstance(index, torch.Tensor)
     places = torch.stack([index >> shift & 3 for shift in (0, 2, 4, 6)], -2).flatten(-3, -2)
-    alone = [torch.where(places == place, kept, 0.0) for place in range(4)]
+    alone = [torch.where(places == position, kept, 0.0) for position in range(4)]
     return torch.stack([x[..., ::2, :] + x[..., 1::2, :] for x in alone], -2).flatten(-3, -2)
 
 

@@ -285,8 +285,8 @@ def _placed(run: Run, like: Tensor) -> Run:
     shape, strides, dtype, device = like.shape, like.stride(), like.dtype, like.device
 
     def placed(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
-        made = torch.empty_strided(shape, strides, dtype=dtype, device=device)
-        return run(a, b, made if out is None else out, operands)
+        result = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+        return run(a, b, result if out is None else out, operands)
 
     return placed
 

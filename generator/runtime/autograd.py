@@ -99,7 +99,7 @@ def _functions(contract: Operator) -> _Functions:
         ctx.save_for_backward(*kept.values())
         ctx.set_materialize_grads(False)
         if constant:
-            ctx.mark_non_differentiable(*[every[place] for place in constant])
+            ctx.mark_non_differentiable(*[every[index] for index in constant])
         ctx.names, ctx.numbers = (*kept, *numbers), tuple(numbers.values())
         # Of an operand that is only added, no more than the type is needed, and along which dimensions it is repeated.
         ctx.types = tuple([(sums[x][operands[x].dim()], operands[x].dtype) for x in sums])
@@ -200,7 +200,7 @@ def _functions(contract: Operator) -> _Functions:
         """
         if grouped or symmetric or grads["out"] is None or any(needed[x] for x in signature.numbers):
             return None
-        launch, made = chain.repeated(grads, given, needed) if chain else (None, {"sum": 0})
+        launch, launched = chain.repeated(grads, given, needed) if chain else (None, {"sum": 0})
         if launch is None and (chain or summed is not grads["out"]):
             return None
         at = {x: place for place, x in enumerate([*(f"grad_{x}" for x in results), *given])}
@@ -223,20 +223,20 @@ def _functions(contract: Operator) -> _Functions:
         totals = [each for x, each in zip(sums, ctx.types) if needed[x]]
         # Where the gradients are in the list of the chain's launch, or without one that of the call.
         behind = [x for x in ("a", "b", *sums) if needed[x]]
-        made = {**made, **{x: place - len(behind) for place, x in enumerate(behind)}}
-        at_sum, places_of = made["sum"], [made[x] if needed[x] else None for x in places]
+        launched = {**launched, **{x: place - len(behind) for place, x in enumerate(behind)}}
+        at_sum, places_of = launched["sum"], [launched[x] if needed[x] else None for x in places]
 
         def again(values: list[Any]) -> list[Tensor | None]:
             tensors = values
             if launch is not None:
                 # The last operand of a chain's kernel says which gradients are needed, which its launch has fixed.
-                tensors = launch.made_of([*[values[place] for place in read], None])
+                tensors = launch.made_of([*[values[index] for index in read], None])
             values.append(tensors[at_sum])
             for product_of, left, right in launches:
                 tensors.append(product_of(values[left], values[right]))
             for dims, dtype in totals:
                 tensors.append(_total(values[0], dims, dtype))
-            return [None if place is None else tensors[place] for place in places_of]
+            return [None if index is None else tensors[index] for index in places_of]
 
         return again
 
@@ -320,7 +320,7 @@ def _sums(contract: Operator) -> dict[str, dict[int, tuple[int, ...]]]:
     whole = table.results[0].words
     return {
         x.name: {
-            count: tuple([place for place, size in enumerate(whole) if size not in x.words[-count:]])
+            count: tuple([dimension for dimension, size in enumerate(whole) if size not in x.words[-count:]])
             for count in range(1, len(x.words) + 1)
         }
         for x in table.operands[2:]

@@ -64,8 +64,8 @@ def index_type(*tensors: Tensor | None) -> tl.dtype:
 def extents(words: str) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
     """What returns the extents that words name, `"B M K//2"`, for the sizes and the configuration by name."""
     named = _NAME.sub(lambda x: x[0] if x[0] == "cdiv" else f"known[{x[0]!r}]", ", ".join(words.split()))
-    made: Any = eval(f"lambda known: ({named}{',' * bool(words)})", {"cdiv": cdiv})
-    return made  # type: ignore[no-any-return]
+    function: Any = eval(f"lambda known: ({named}{',' * bool(words)})", {"cdiv": cdiv})
+    return function  # type: ignore[no-any-return]
 
 
 @dataclass

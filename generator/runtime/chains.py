@@ -51,9 +51,9 @@ class Chain:
         *operands, needed = [as_plain(x) for x in arguments]
         given = dict(zip([*self.incoming, *self.tensors], operands))
         given |= self.signature.unpacked_numbers(operands[len(given) :])
-        made = self._launched({**given, "needed": [x for x, needs in zip(self.names, needed) if needs]})
+        gradients = self._launched({**given, "needed": [x for x, needs in zip(self.names, needed) if needs]})
         empty = given["grad_out"].new_empty
-        every = tuple([empty(0) if made.get(x) is None else made[x] for x in self.names])
+        every = tuple([empty(0) if gradients.get(x) is None else gradients[x] for x in self.names])
         return every if len(every) > 1 else every[0]
 
     def _launched(self, given: Operands) -> dict[str, Any]:
@@ -66,19 +66,21 @@ class Chain:
         call = None if known is None else self.cached.get(known)
         if call is not None:
             tensors = call.made_of([*given.values()])
-            made: dict[str, Any] = {x: None if place < 0 else tensors[place] for x, place in zip(self.of, call.results)}
+            gradients: dict[str, Any] = {
+                x: None if index < 0 else tensors[index] for x, index in zip(self.of, call.results)
+            }
         else:
             given = distinct(given)
             plan = self.table.plan(**given)
             call = started(self.table, plan, given, given["grad_out"])
             if known is not None and call is not None and self.table.repeats(given):
                 remember(self.cached, known, call)
-            made = dict(zip(self.of, plan.results.values()))
+            gradients = dict(zip(self.of, plan.results.values()))
         for x in self.signature.numbers:
             if x in given["needed"]:
                 # The gradient of a number is in fp32, and on the device.
-                made[x] = made[x].to(given[x]).reshape(given[x].shape)
-        return made
+                gradients[x] = gradients[x].to(given[x]).reshape(given[x].shape)
+        return gradients
 
     def _given(self, grads: _Gradients, given: Operands, needed: _Needed) -> Operands:
         """What a launch is given."""
@@ -94,8 +96,10 @@ class Chain:
         arguments += self.signature.packed_numbers(given)
         # DTensor takes the shapes of one call for those of others, whatever is needed.
         every = self.sharding is not None and self.sharding.sharded(arguments)
-        made = self.operator(*arguments, [needed[x] or (every and x not in self.signature.numbers) for x in self.names])
-        return dict(zip(self.names, made if len(self.names) > 1 else (made,)))
+        gradients = self.operator(
+            *arguments, [needed[x] or (every and x not in self.signature.numbers) for x in self.names]
+        )
+        return dict(zip(self.names, gradients if len(self.names) > 1 else (gradients,)))
 
     def repeated(self, grads: _Gradients, given: Operands, needed: _Needed) -> tuple[Repeat | None, dict[str, int]]:
         """The launch that a call has cached, or None, and the place of each gradient among its tensors."""

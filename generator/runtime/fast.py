@@ -167,18 +167,18 @@ class RepeatedLaunch:
 
     def __call__(self, stream: int, operands: Sequence[Any]) -> None:
         arguments = self.fixed.copy()
-        for place, owner in self.addresses:
-            arguments[place] = operands[owner].data_ptr()
-        for place, owner in self.numbers:
-            arguments[place] = float(operands[owner])
-        for place, owner, make, made in self.descriptors:
+        for index, owner in self.addresses:
+            arguments[index] = operands[owner].data_ptr()
+        for index, owner in self.numbers:
+            arguments[index] = float(operands[owner])
+        for index, owner, make, made in self.descriptors:
             address = operands[owner].data_ptr()
             argument = made.get(address)
             if argument is None:
                 if len(made) >= _ADDRESSES:
                     made.clear()
                 argument = made[address] = make(address)
-            arguments[place] = argument
+            arguments[index] = argument
         if hooked():
             self.entry(stream, arguments[self.first :], self.grid)
         elif self.head is None:
@@ -208,9 +208,9 @@ def _maker(descriptor: Any, meta: Any, mapped: bool) -> Callable[[int], Any]:
     encode = _encoder() if mapped else None
 
     def make(address: int) -> Any:
-        made: Any = object.__new__(TensorDescriptor)
-        made.__dict__.update(fields, base=SimpleNamespace(data_ptr=lambda: address))
-        return made if encode is None else encode(made, meta)[0]
+        descriptor: Any = object.__new__(TensorDescriptor)
+        descriptor.__dict__.update(fields, base=SimpleNamespace(data_ptr=lambda: address))
+        return descriptor if encode is None else encode(descriptor, meta)[0]
 
     return make
 

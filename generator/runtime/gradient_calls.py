@@ -26,9 +26,9 @@ class GradientCall(Call):
 
     def repeats(self, given: Mapping[str, Any]) -> bool:
         """Whether the launch can be repeated for other operands: it reads nothing that torch makes of them."""
-        made = any(isinstance(x, Groups) for x in self.memory)
+        by_groups = any(isinstance(x, Groups) for x in self.memory)
         copied = (given[x.name] for x in self.operands if isinstance(x, Contiguous))
-        return not made and all(x is None or x.is_contiguous() for x in copied)
+        return not by_groups and all(x is None or x.is_contiguous() for x in copied)
 
 
 @dataclass(frozen=True)

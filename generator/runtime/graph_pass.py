@@ -285,10 +285,10 @@ def shape_of(node: AnyNode) -> tuple[int | str, ...]:
 
 def _linked() -> Iterator[Any]:
     """The passes of families that Inductor calls, the last one first; each family has a class of its own."""
-    place = _options.post_grad_custom_pre_pass
-    while hasattr(place, "installed") and hasattr(place, "before"):
-        yield place
-        place = place.before
+    link = _options.post_grad_custom_pre_pass
+    while hasattr(link, "installed") and hasattr(link, "before"):
+        yield link
+        link = link.before
 
 
 def _passes(value: Any) -> Sequence[Any]:
@@ -346,9 +346,9 @@ def _reshaped(graph: Graph, x: AnyNode, sizes: list[Any]) -> AnyNode:
 
 def _made(graph: Graph, target: Any, arguments: list[Any]) -> AnyNode:
     """A node that calls an operator, with the value that it has."""
-    made = graph.call_function(target, tuple(arguments))
-    made.meta["val"] = target(*map_arg(arguments, lambda x: x.meta["val"]))
-    return made
+    call = graph.call_function(target, tuple(arguments))
+    call.meta["val"] = target(*map_arg(arguments, lambda x: x.meta["val"]))
+    return call
 
 
 def _erase(graph: Graph, nodes: Any) -> None:

@@ -170,10 +170,10 @@ class Repeat:
         owned = [*plan.results, *(x.name for x in call.memory)]
         tensors = {name: plan.known[name] for name in owned if plan.known[name] is not None}
         shared = [x.name for x in call.memory if hasattr(x, "cleared")]
-        made = [name for name in tensors if given.get(name) is None and name not in shared]
+        new = [name for name in tensors if given.get(name) is None and name not in shared]
         places = {name: place for place, (name, x) in enumerate(given.items()) if x is not None}
-        places.update((name, len(given) + index) for index, name in enumerate([*made, *shared]))
-        self.made = [(x.shape, x.stride(), x.dtype) for x in map(tensors.__getitem__, made)]
+        places.update((name, len(given) + index) for index, name in enumerate([*new, *shared]))
+        self.made = [(x.shape, x.stride(), x.dtype) for x in map(tensors.__getitem__, new)]
         self.device = next(iter(tensors.values())).device
         self.index = self.device.index
         # So many bytes and counters.
@@ -196,14 +196,14 @@ class Repeat:
         self.stream: Callable[[int], int] = lambda index: torch.cuda.current_stream(index).cuda_stream if shared else 0
         if fast:
             self.current, self.stream = fast.current()
-        self.names = [*made, *shared]
+        self.names = [*new, *shared]
 
     def __call__(self, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
         tensors = self.made_of([a, b, out, *operands.values()])
         if self.result is not None:
             only: Tensor = tensors[self.result]
             return only
-        return tuple([tensors[place] for place in self.results])
+        return tuple([tensors[index] for index in self.results])
 
     def made_of(self, given: list[Any]) -> list[Any]:
         """The list of a call with these operands, whose kernels have been launched."""
@@ -263,8 +263,8 @@ def _documented(
 
     def launch(_: int, tensors: list[Any]) -> None:
         arguments = fixed.copy()
-        for index, place, make in changed:
-            arguments[index] = make(tensors[place])
+        for index, operand, make in changed:
+            arguments[index] = make(tensors[operand])
         run(*arguments)
 
     return launch
@@ -277,9 +277,9 @@ def _made_as(x: Any) -> Callable[[Any], Any]:
 
         def described(base: Any) -> Any:
             # The constructor's checks take some microseconds, and `x` has passed them.
-            made: Any = object.__new__(TensorDescriptor)
-            made.__dict__.update(fields, base=base)
-            return made
+            descriptor: Any = object.__new__(TensorDescriptor)
+            descriptor.__dict__.update(fields, base=base)
+            return descriptor
 
         return described
     return float if isinstance(x, float) else lambda y: y

@@ -124,9 +124,9 @@ class Linear(torch.nn.Linear):
         contract = self.contract
         *own, chain = CONTRACTS[contract]
         # Tensors made of others, of whose classes alone torch.compile knows it: quantised, sharded or nested ones.
-        made = any(hasattr(type(each), "__tensor_flatten__") for each in (weight, x))
+        of_others = any(hasattr(type(each), "__tensor_flatten__") for each in (weight, x))
         dense = x.layout is torch.strided and weight.layout is torch.strided and not x.is_nested
-        if not chain and (made or not dense or x.dim() == 0):
+        if not chain and (of_others or not dense or x.dim() == 0):
             return super().forward(x)
         wanted = weight.dtype, self.bias is not None
         if own != [*wanted]:
@@ -140,9 +140,9 @@ class Linear(torch.nn.Linear):
             near = all(each.is_floating_point() and each.dtype.itemsize > 1 for each in (x, weight))
             hint = f"; pass input.to({weight.dtype})" if near else ""
             raise TypeError(f"{contract}: input must be {weight.dtype} as weight is, got {x.dtype}{hint}")
-        operands = {} if self.bias is None else {"bias": self.bias if made else self.bias.contiguous()}
+        operands = {} if self.bias is None else {"bias": self.bias if of_others else self.bias.contiguous()}
         function = getattr(_FAMILY, contract)
-        left = None if known is None or chain or made or deterministic() else self._left
+        left = None if known is None or chain or of_others or deterministic() else self._left
         if left is not None and known not in left:
             faster = function.choice.aten.of_call(function, rows_of(x), weight.t(), operands, host=True)
             remember(left, known, self.contract if faster else None)

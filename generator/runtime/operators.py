@@ -103,7 +103,9 @@ def loop_over_batch(name: str) -> None:
         results = []
         for index in range(info.batch_size):
             each = zip(arguments, dimensions)
-            results.append(one(*(x.select(place, index) if isinstance(place, int) else x for x, place in each)))
+            results.append(
+                one(*(x.select(dimension, index) if isinstance(dimension, int) else x for x, dimension in each))
+            )
         if isinstance(results[0], Tensor):
             return torch.stack(results), 0
         return tuple(map(torch.stack, zip(*results))), (0,) * len(results[0])
@@ -144,7 +146,7 @@ class Signature:
     @property
     def places(self) -> list[str]:
         """The operand of each of the operator's arguments; a number as such and the configuration are of none."""
-        numbers = [place for x in self.numbers for place in (x, f"{x}_number")]
+        numbers = [name for x in self.numbers for name in (x, f"{x}_number")]
         return ["a", "b", *self.tensors, *numbers, *self.optional, "config"]
 
     def packed(self, a: Tensor, b: Tensor, operands: Operands) -> list[Any]:
@@ -306,11 +308,11 @@ class Operator(Function):
             if recorded_result is not None:
                 return recorded_result
         if out is None:
-            made: Any = self.returned(self, a, b, config, operands)
+            returned: Any = self.returned(self, a, b, config, operands)
             if not results:
-                return made  # type: ignore[no-any-return]
+                return returned  # type: ignore[no-any-return]
             # Some outputs are given, but not `out`.
-            return tuple(results[x].copy_(y) if x in results else y for x, y in zip(signature.results, made))
+            return tuple(results[x].copy_(y) if x in results else y for x, y in zip(signature.results, returned))
         if len(results) < len(signature.results):
             state = self.table.state({"a": a, "b": b, **operands, **results})
             results |= {x.name: x.new(state) for x in self.table.results if x.name not in results}
@@ -411,11 +413,11 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
         operands, (*results, _) = signature.unpacked(arguments)
         try:
             # Of fake tensors, the results alone are made.
-            made = table(a=arguments[0], b=arguments[1], **operands, **dict(zip(signature.results, results)))
+            outputs = table(a=arguments[0], b=arguments[1], **operands, **dict(zip(signature.results, results)))
         except (TypeError, ValueError) as error:
             name_contract(error, contract.shown)
             raise
-        return None if results else made
+        return None if results else outputs
 
     def over_batch(info: Any, dimensions: Sequence[int | None], *arguments: Any) -> tuple[Result, Any]:
         if contract.batched is None:
@@ -423,14 +425,16 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
             raise NotImplementedError(f"{contract.shown}: {reason}")
         shared = {x.name for x in contract.function(contract.batched).table.operands if x.shared}
         given = list(arguments)
-        for index, (x, place) in enumerate(zip(signature.places, dimensions)):
+        for index, (x, dimension) in enumerate(zip(signature.places, dimensions)):
             value = given[index]
-            matrix = isinstance(value, Tensor) and value.dim() - (place is not None) == 2
+            matrix = isinstance(value, Tensor) and value.dim() - (dimension is not None) == 2
             if matrix and x not in signature.numbers:
-                given[index] = value.expand(info.batch_size, *value.shape) if place is None else value.movedim(place, 0)
-            elif place is not None and x in shared:
-                given[index] = value.movedim(place, 0)
-            elif place is not None:
+                given[index] = (
+                    value.expand(info.batch_size, *value.shape) if dimension is None else value.movedim(dimension, 0)
+                )
+            elif dimension is not None and x in shared:
+                given[index] = value.movedim(dimension, 0)
+            elif dimension is not None:
                 reason = f"torch.vmap over {x}, which all products of a batch share"
                 raise NotImplementedError(f"{contract.shown}: {reason}")
         operands, (config,) = signature.unpacked(given)

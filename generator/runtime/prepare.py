@@ -244,12 +244,12 @@ def _launches(kernel: KernelModule, row: Row | None, given: Operands) -> list[_L
             # The tuner leaves out configurations that the sizes do not allow.
             with contextlib.suppress(ValueError):
                 plans.append(kernel.CALL.plan(offered, **given))
-    name, made = kernel.__name__.rpartition(".")[2], []
+    name, planned = kernel.__name__.rpartition(".")[2], []
     for plan in plans:
         repeated = (kernel.CALL, plan, given) if given["a"].numel() else None
         for each in plan.launches:
-            made.append(_Launch(name, _row(kernel, each), each.kernel, each.grid, each.arguments, repeated, tuned))
-    return made
+            planned.append(_Launch(name, _row(kernel, each), each.kernel, each.grid, each.arguments, repeated, tuned))
+    return planned
 
 
 def _row(kernel: KernelModule, launch: Planned) -> tuple[tuple[str, int], ...] | None:
@@ -349,11 +349,11 @@ class StandIn(Tensor):
 
     @staticmethod
     def __new__(cls: type[StandIn], meta: Tensor, device: torch.device | None) -> StandIn:  # noqa: PYI034
-        made: StandIn = private.make_wrapper(
+        wrapper: StandIn = private.make_wrapper(
             cls, meta.shape, meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device
         )
-        made.meta = meta
-        return made
+        wrapper.meta = meta
+        return wrapper
 
     def data_ptr(self) -> int:
         # Under a mode of fake tensors `meta` is one, whose address torch warns about.
@@ -377,8 +377,8 @@ class _Memoryless(_DispatchMode):  # type: ignore[misc]
             options["device"] = "meta"
         elif isinstance(first, StandIn):
             first = first.meta
-        made = function(first, *arguments[1:], **options)
-        return StandIn(made, device) if isinstance(made, Tensor) else made
+        result = function(first, *arguments[1:], **options)
+        return StandIn(result, device) if isinstance(result, Tensor) else result
 
 
 def memoryless() -> contextlib.AbstractContextManager[object]:

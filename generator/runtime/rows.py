@@ -41,11 +41,11 @@ class ReplacedModules(list[str]):
         """Put a module as one of another class in its place, with its parameters, hooks and settings; return that."""
         parent, _, last = name.rpartition(".")
         if id(module) not in self._made:
-            made = self._made[id(module)] = object.__new__(layer)
-            made.__dict__.update(module.__dict__)
+            replacement = self._made[id(module)] = object.__new__(layer)
+            replacement.__dict__.update(module.__dict__)
             # What its `compile` has made calls the module itself.
-            if made.__dict__.pop("_compiled_call_impl", None) is not None:
-                made.compile()
+            if replacement.__dict__.pop("_compiled_call_impl", None) is not None:
+                replacement.compile()
         setattr(model.get_submodule(parent), last, self._made[id(module)])
         self.append(name)
         return self._made[id(module)]

@@ -64,9 +64,9 @@ def register() -> None:
 def laid_out(arguments: Sequence[Any], units: Sequence[int | None]) -> list[Any]:
     """The tensors of one device, of which those that torch gathered row-major are contiguous along `units` again."""
     moved = [*arguments]
-    for place, (x, unit) in enumerate(zip(arguments, units)):
+    for index, (x, unit) in enumerate(zip(arguments, units)):
         if unit is not None and isinstance(x, Tensor) and x.dim() > 1 and x.shape[unit] > 1 and x.stride(unit) != 1:
-            moved[place] = x.movedim(unit, -1).contiguous().movedim(-1, unit)
+            moved[index] = x.movedim(unit, -1).contiguous().movedim(-1, unit)
     return moved
 
 
@@ -85,20 +85,20 @@ def _register(operator: Divisible) -> None:
     sizes = [x for x in (*sizes, *operator.summed) if x in words and x not in whole]
 
     def placed(shape: Shape, size: str, otherwise: Any) -> Any:
-        return next((Shard(place) for place, each in enumerate(shape) if each == size), otherwise)
+        return next((Shard(dimension) for dimension, each in enumerate(shape) if each == size), otherwise)
 
     def rules(*given: Any, **_: Any) -> list[tuple[list[Any], list[Any]]]:
         # What is no tensor has no placement.
         tensors = [hasattr(x, "mesh") for x in given]
         strategies = []
         for size in ("", *sizes):
-            made = [placed(shape, size, Partial() if size else Replicate()) for shape in operator.results]
+            outputs = [placed(shape, size, Partial() if size else Replicate()) for shape in operator.results]
             # A vector that a batch shares lacks the first dimension.
             read = [
                 placed(operator.operands.get(x, ())[-getattr(each, "ndim", 0) :], size, Replicate())
                 for x, each in zip(operator.arguments, given)
             ]
-            strategies.append((made, [each if tensor else None for each, tensor in zip(read, tensors)]))
+            strategies.append((outputs, [each if tensor else None for each, tensor in zip(read, tensors)]))
         return strategies
 
     register_sharding(operators.operator(operator.name))(rules)

@@ -96,8 +96,10 @@ class PackedWeight(TorchAOBaseTensor):  # type: ignore[misc]
     optional_tensor_data_names = ["scale", "zero_point", "positions"]  # noqa: RUF012
 
     def __new__(cls, qdata: Tensor, contract: str, shape: Any, dtype: torch.dtype, *_: Any, **__: Any) -> PackedWeight:  # noqa: PYI034
-        made: PackedWeight = make_wrapper(cls, torch.Size(shape), dtype=dtype, device=qdata.device, requires_grad=False)
-        return made
+        wrapper: PackedWeight = make_wrapper(
+            cls, torch.Size(shape), dtype=dtype, device=qdata.device, requires_grad=False
+        )
+        return wrapper
 
     def __init__(
         self,
@@ -308,9 +310,9 @@ def named(family: str) -> None:
     """
     # What it stores: `_pack` fills the contracts of `pack`.
     importlib.import_module(f"{_FAMILY.__name__}._pack")
-    for made in (Config, PackedWeight):
-        made.__qualname__ = made.__name__ = f"{made.__name__}_{family}"
-        globals()[made.__name__] = made
+    for cls in (Config, PackedWeight):
+        cls.__qualname__ = cls.__name__ = f"{cls.__name__}_{family}"
+        globals()[cls.__name__] = cls
     ALLOWED_AO_MODULES.add(__name__)
     safetensors_utils.ALLOWED_CLASSES[PackedWeight.__name__] = PackedWeight
     if PackedWeight.__name__ not in safetensors_utils.ALLOWED_TENSORS_SUBCLASSES:

@@ -48,8 +48,8 @@ class Tuner:
         names = {name: 1 for x in tensors for name in x.sizes}
 
         def blocks(row: Mapping[str, Any]) -> dict[str, Any]:
-            made = launch.arguments(**{**names, "PROGRAMS": 1, **like, **row})
-            return {name: x.block_shape for name, x in made.items() if hasattr(x, "block_shape")}
+            arguments = launch.arguments(**{**names, "PROGRAMS": 1, **like, **row})
+            return {name: x.block_shape for name, x in arguments.items() if hasattr(x, "block_shape")}
 
         def set_blocks(arguments: dict[str, Any]) -> None:
             """Set the block shapes of descriptors to those of the configuration that runs next."""

@@ -144,13 +144,13 @@ class Journal:
         """Everything is in the file."""
 
     def append(
-        self, key: str, about: str, outcome: TrialOutcome, place: MeasurementSource, kernels: Mapping[str, str]
+        self, key: str, about: str, outcome: TrialOutcome, source: MeasurementSource, kernels: Mapping[str, str]
     ) -> None:
         """Keep an outcome, in the file before this returns; `about` names its family, contract and shape.
 
         Outcomes that other runs have appended are read too. Raises `FileError` if the file cannot be written.
         """
-        line = values.checked(JournalEntry(about, outcome, place, kernels).line(key), LINE, _entry, self.path).encode()
+        line = values.checked(JournalEntry(about, outcome, source, kernels).line(key), LINE, _entry, self.path).encode()
         with alone(self._folder):
             rest = self.refresh()
             try:
@@ -175,15 +175,15 @@ class Journal:
         """Where what it holds was measured, the place of the last outcome last."""
         return list(dict.fromkeys(kept.place for kept in reversed(self.kept.values())))[::-1]
 
-    def standing(self, place: MeasurementSource, family: str, digests: Mapping[str, str]) -> Iterator[TrialOutcome]:
-        """What was measured at `place`, whichever call asked for it, of a family's kernels that are what they were.
+    def standing(self, source: MeasurementSource, family: str, digests: Mapping[str, str]) -> Iterator[TrialOutcome]:
+        """What was measured at `source`, whichever call asked for it, of a family's kernels that are what they were.
 
         An outcome with kernels that have changed since is one of the others only. One of another family, which has some
         of these kernels, is not `whole`.
         """
         for kept in self.kept.values():
             changed = {name for name, digest in kept.kernels.items() if digests.get(name) != digest}
-            if kept.place == place:
+            if kept.place == source:
                 outcome = _without(kept.outcome, changed) if changed else kept.outcome
                 yield outcome if kept.about.startswith(f"{family}/") else replace(outcome, whole=False)
 

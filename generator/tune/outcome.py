@@ -196,11 +196,11 @@ USUAL = tuple(name for name in OUTCOME if name not in ("times", "winner"))
 
 def outcome_of(data: Mapping[str, Any]) -> TrialOutcome:
     """An outcome as `plain` wrote it, with the schema `OUTCOME`; raises `Unfit` for values that no outcome has."""
-    times = tuple(timed for place, table in enumerate(data["times"]) for timed in _timed(table, place))
+    times = tuple(timed for index, table in enumerate(data["times"]) for timed in _timed(table, index))
     if len({(each.kernel, *sorted(each.config.items())) for each in times}) < len(times):
         raise Unfit("a configuration appears twice", "times")
-    for place, entry in enumerate(data.get("failures", ())):
-        values.configuration(entry["config"] or {}, "failures", place, "config")
+    for index, entry in enumerate(data.get("failures", ())):
+        values.configuration(entry["config"] or {}, "failures", index, "config")
     failures = tuple(TrialFailure(**entry) for entry in data.get("failures", ()))
     winner = None if data["winner"] is None else winner_of(data["winner"], "winner")
     chosen = None if data.get("chosen") is None else timed_of(Chosen, data["chosen"], "chosen")
@@ -210,14 +210,14 @@ def outcome_of(data: Mapping[str, Any]) -> TrialOutcome:
     return TrialOutcome(times, failures, winner, data.get("library"), data.get("lost"), data.get("whole", True), chosen)
 
 
-def _timed(table: Mapping[str, Any], place: int) -> Iterable[Timed]:
+def _timed(table: Mapping[str, Any], index: int) -> Iterable[Timed]:
     """The times of a table, each row with as many values as there are names, and the seconds behind them."""
     kernel, names = table["kernel"], table["names"]
-    values.of_contract(kernel, kernel.partition("__")[0], "times", place, "kernel")
+    values.of_contract(kernel, kernel.partition("__")[0], "times", index, "kernel")
     if len(set(names)) < len(names):
-        raise Unfit("a name appears twice", "times", place, "names")
+        raise Unfit("a name appears twice", "times", index, "names")
     for number, (*config, seconds) in enumerate(table["rows"]):
-        steps = "times", place, "rows", number
+        steps = "times", index, "rows", number
         if len(config) != len(names):
             raise Unfit(f"there are {len(config) + 1} values; expected {len(names)} and the seconds", *steps)
         wrong = [f"{value!r} is not a value of {name}" for name, value in zip(names, config) if not _whole(value)]

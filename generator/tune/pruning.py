@@ -133,8 +133,8 @@ def pruned(before: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> 
     best: dict[tuple[str, Sizes], tuple[float, Row]] = {}
     for sample in samples:
         if sample.row in kept:
-            place = sample.row[0], sample.sizes
-            best[place] = min(best.get(place, (math.inf, sample.row)), (sample.seconds, sample.row))
+            key = sample.row[0], sample.sizes
+            best[key] = min(best.get(key, (math.inf, sample.row)), (sample.seconds, sample.row))
     winners = []
     for winner in before.winners:
         if standing := winner.standing(kept.__contains__):

@@ -180,8 +180,8 @@ def _logarithms(
 def _weights(samples: Iterable[Sample]) -> dict[tuple[Row, Sizes], float]:
     least: dict[tuple[str, Sizes], float] = defaultdict(lambda: math.inf)
     for sample in samples:
-        place = sample.row[0], sample.sizes
-        least[place] = min(least[place], sample.seconds)
+        key = sample.row[0], sample.sizes
+        least[key] = min(least[key], sample.seconds)
     return {
         (s.row, s.sizes): _LEAST + (1 - _LEAST) * (least[s.row[0], s.sizes] / s.seconds) ** (1 / _NEAR) for s in samples
     }
@@ -200,10 +200,10 @@ def _levels(
     counts: dict[tuple[str, Sizes], float] = defaultdict(float)
     for row, own in grouped.items():
         for sample, (predicted,) in zip(own, _logarithms(row, own, resident[row], device, [fitted_rates[row]])):
-            place, weight = (row[0], sample.sizes), weights[row, sample.sizes]
-            errors[place] += weight * (math.log(sample.seconds) - predicted)
-            counts[place] += weight
-    return {place: errors[place] / (counts[place] + (_ERROR / _LEVEL) ** 2) for place in errors}
+            key, weight = (row[0], sample.sizes), weights[row, sample.sizes]
+            errors[key] += weight * (math.log(sample.seconds) - predicted)
+            counts[key] += weight
+    return {key: errors[key] / (counts[key] + (_ERROR / _LEVEL) ** 2) for key in errors}
 
 
 def _features(rows: Iterable[Row]) -> dict[Row, dict[str, float]]:

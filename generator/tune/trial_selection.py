@@ -97,11 +97,11 @@ def plan(
 
     Raises `CallError` for a file that is not rendered, and if nothing can be measured.
     """
-    made = TrialPlan()
+    trial_plan = TrialPlan()
     ranks = {(n, each.name): each.kernels for n, family in families.known.items() for each in contracts(family)}
     for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
-        candidates = candidates_of(comparison, families, device, triton, made.left_out)
+        candidates = candidates_of(comparison, families, device, triton, trial_plan.left_out)
         if candidates:
             # Of candidates with equal times, the kernel that the package tries first comes first.
             tried = ranks[name, contract]
@@ -110,12 +110,12 @@ def plan(
             best = ordered[:most] + [candidate for _, candidate in fitted_best[:most]]
             best += [c for c in ordered if also and also(comparison.problem.shape, c.config)]
             chosen = tuple(candidate for candidate in ordered if candidate in best)
-            made.left_out["not among the best by the model"] += len(ordered) - len(chosen)
+            trial_plan.left_out["not among the best by the model"] += len(ordered) - len(chosen)
             whole = {contestant.kernel for contestant in comparison.contestants} == set(tried)
-            made.trials.append(Trial(name, contract, comparison.problem, chosen, whole))
-    if not made.trials:
+            trial_plan.trials.append(Trial(name, contract, comparison.problem, chosen, whole))
+    if not trial_plan.trials:
         raise CallError(f"no configuration of any kernel can run on {device.name} ({device.target}) at these sizes")
-    return made
+    return trial_plan
 
 
 def by_rates(

@@ -243,7 +243,7 @@ def again(call: TuningOptions) -> int:
 
 def _place(journal: Journal, slug: str) -> MeasurementSource:
     """Where the last measurements of a device in a journal were made; raises `CallError` for none."""
-    places = [place for place in journal.places if devices.slug(place.device) == slug]
+    places = [source for source in journal.places if devices.slug(source.device) == slug]
     if not places:
         state = "has no measurement of" if journal.path.exists() else "does not exist, so there are no measurements of"
         raise CallError(f"--again: {journal.path} {state} {slug}")
@@ -253,7 +253,7 @@ def _place(journal: Journal, slug: str) -> MeasurementSource:
 def _other(path: Path, device: devices.Device) -> winner_choice.DeviceJournal:
     """A journal of another GPU, with its figures relative to `device`; raises `CallError` for an unlike GPU."""
     journal = Journal(path)
-    slugs = sorted({devices.slug(place.device) for place in journal.places})
+    slugs = sorted({devices.slug(source.device) for source in journal.places})
     if len(slugs) != 1 or slugs == [device.slug]:
         devices_text = " and ".join(slugs) or "no GPU"
         raise CallError(f"--also: {path} has measurements of {devices_text}; name a journal of one other GPU")
@@ -350,9 +350,9 @@ def _tune(
 ) -> int:
     """Measure; with `before`, the functions as they are, compare them with what they become by the winners."""
     facts = _facts(executor, call.factory)
-    place, slug = facts.place, facts.figures.slug
+    source, slug = facts.place, facts.figures.slug
     files = _files(call, families, slug)
-    trials = _plan(call, families, shapes, facts.figures, place.triton, _rates(call, files)).trials
+    trials = _plan(call, families, shapes, facts.figures, source.triton, _rates(call, files)).trials
     if call.regret is not None:
         trials = public_calls.with_functions(trials, families)
     for path in (*(files.values() if call.regret is None else [call.regret]), _journal(call, slug)):
@@ -361,7 +361,7 @@ def _tune(
     progress = tuning_run.progress_of(trials, facts, journal)
     if call.chooses:
         # A file that the winners cannot be merged into raises an error here, before hours of measuring.
-        winner_choice.check(files, place, families)
+        winner_choice.check(files, source, families)
     left = progress.left
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
@@ -370,7 +370,7 @@ def _tune(
         longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
         workers.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
-        tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, call.factory)
+        tuning_run.hand_out(progress, executor, journal, source, call.gpus, until, call.factory)
     if call.regret is not None:
         entries_written = tuning_run.write_regret(progress, journal, call.regret)
         if entries_written:
@@ -379,7 +379,7 @@ def _tune(
     if call.complete:
         return tuning_run.status(progress)
     assert before is not None
-    written = winner_choice.write(winner_choice.DeviceJournal(journal, place), files, families, facts.figures)
+    written = winner_choice.write(winner_choice.DeviceJournal(journal, source), files, families, facts.figures)
     after = public_calls.functions(public_calls.again(families, call.specs, files))
     compared = [] if progress.lost else trials
     lost = public_calls.compare(compared, before, after, executor, until, call.factory)

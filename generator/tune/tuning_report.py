@@ -53,14 +53,14 @@ def of_regret(entries: Sequence[JournalEntry]) -> RunReport:
     return RunReport(
         "regret",
         ReportTable("Sizes", [*columns, "regret"], rows, _WORDS, frozenset(("contract", "fastest"))),
-        notes=[_place(place) for place in dict.fromkeys(each.place for each in entries)],
+        notes=[_place(source) for source in dict.fromkeys(each.place for each in entries)],
         summaries=[_regrets([(w.contract, w.shape, regret) for w, _, regret in compared])],
         plots=[Plot("Time of the choice over that of the fastest", "(M N K)^(1/3)", "times the fastest", marks)],
     )
 
 
-def _place(place: MeasurementSource) -> str:
-    return f"{place.device}, torch {place.torch}, triton {place.triton}."
+def _place(source: MeasurementSource) -> str:
+    return f"{source.device}, torch {source.torch}, triton {source.triton}."
 
 
 def _how(timed: Timed | ConfirmedWinner) -> list[str]:

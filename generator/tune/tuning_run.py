@@ -46,7 +46,7 @@ def hand_out(
     progress: Progress,
     executor: Executor,
     journal: Journal,
-    place: winners.MeasurementSource,
+    source: winners.MeasurementSource,
     workers: int,
     until: float,
     factory: str,
@@ -81,7 +81,7 @@ def hand_out(
                 outcome = replace(_outcome(future), whole=trial.whole)
                 progress.outcomes[key] = outcome
                 progress.lost |= outcome.lost is not None
-                journal.append(key, f"{trial.family}/{_about(trial)}", outcome, place, trial.digests)
+                journal.append(key, f"{trial.family}/{_about(trial)}", outcome, source, trial.digests)
                 count += 1
                 print(f"[{count}/{total}] {_about(trial)}: {_told(outcome)}", file=sys.stderr, flush=True)
     finally:

@@ -28,13 +28,13 @@ from generator.tune.samples import Sample, all_round, samples_of
 DONE, NOTHING = 0, 1
 
 
-def check(files: Mapping[str, Path], place: winners.MeasurementSource, families: Families) -> None:
+def check(files: Mapping[str, Path], source: winners.MeasurementSource, families: Families) -> None:
     """Raise `CallError` for a file that winners cannot be merged into without a loss.
 
     It is no file of winners, was measured elsewhere, or has measurements of contracts which its family lacks.
     """
     for name, path in files.items():
-        lacking = sorted(winners.load(path, place).contracts.difference(families.known[name].contracts))
+        lacking = sorted(winners.load(path, source).contracts.difference(families.known[name].contracts))
         if lacking:
             few = ", ".join([*lacking[:3], *(["..."] if len(lacking) > 3 else [])])
             raise CallError(
@@ -220,11 +220,11 @@ class _Family:
 
     def _why_none(self, entry: JournalEntry) -> str:
         """Why an outcome of the journal has no winner that stands."""
-        winner, place = entry.outcome.winner, entry.place
-        if place.device != self.source.place.device:
-            return f"of {place.device}"
-        if place != self.source.place:
-            return f"of torch {place.torch} and triton {place.triton}"
+        winner, source = entry.outcome.winner, entry.place
+        if source.device != self.source.place.device:
+            return f"of {source.device}"
+        if source != self.source.place:
+            return f"of torch {source.torch} and triton {source.triton}"
         if entry.outcome.lost is not None:
             return "that lost the GPU or the worker"
         if winner is None:

@@ -83,26 +83,27 @@ def _winners(data: Any) -> Winners:
     )
 
 
-def load(path: Path, place: MeasurementSource) -> Winners:
+def load(path: Path, source: MeasurementSource) -> Winners:
     """The contents of `path`; no winners if it does not exist.
 
-    Raises `CallError` if it is not a file of winners, or if it was not measured at `place`: no file mixes two places.
+    Raises `CallError` if it is not a file of winners, or if it was not measured at `source`: no file mixes two of them.
     """
     try:
         measured = read(path)
     except FileNotFoundError:
-        return Winners(place)
-    if measured.place != place:
+        return Winners(source)
+    if measured.place != source:
         raise CallError(
-            f"{path} was measured on {spelled(measured.place)}, and this is {spelled(place)}; "
+            f"{path} was measured on {spelled(measured.place)}, and this is {spelled(source)}; "
             "remove it, or name another with --tuned FILE"
         )
     return measured
 
 
-def spelled(place: MeasurementSource) -> str:
-    """A place in words."""
-    return f"{place.device} with {place.multiprocessors} multiprocessors, torch {place.torch} and triton {place.triton}"
+def spelled(source: MeasurementSource) -> str:
+    """A device and its versions in words."""
+    versions = f"torch {source.torch} and triton {source.triton}"
+    return f"{source.device} with {source.multiprocessors} multiprocessors, {versions}"
 
 
 def merge(
@@ -116,7 +117,7 @@ def merge(
     same = {name for name, digest in old.kernels.items() if digests.get(name) == digest}
     standing = (winner.standing(lambda row: row[1] in same) for winner in old.winners)
     merged = {winner.place: winner for winner in (*filter(None, standing), *new)}
-    ordered = tuple(merged[place] for place in sorted(merged))
+    ordered = tuple(merged[key] for key in sorted(merged))
     dropped = [winner for winner in old.winners if winner.kernel not in same and winner.place not in merged]
     refitted = {contract for contract, _, _ in fit.rates}
     rates = {row: fitted for row, fitted in old.fit.rates.items() if row[0] not in refitted and row[1] in same}

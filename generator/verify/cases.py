@@ -22,14 +22,14 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
     configurations that differ in these alone it runs one. Hardware also runs each configuration on a full device.
     """
     smallest = smallest_row(kernel)
-    made = list(distinct(_full(kernel, smallest, hardware=hardware)))
+    cases_of = list(distinct(_full(kernel, smallest, hardware=hardware)))
     seen = {_interpreted(kernel.tiles[smallest])}
     for row, tile in enumerate(kernel.tiles):
         if row != smallest and (hardware or _interpreted(tile) not in seen):
-            made += distinct(_other(Fit(kernel.variant, tile), row))
+            cases_of += distinct(_other(Fit(kernel.variant, tile), row))
         seen.add(_interpreted(tile))
-        made += _overlapping(Fit(kernel.variant, tile), row) if hardware else ()
-    return tuple(made)
+        cases_of += _overlapping(Fit(kernel.variant, tile), row) if hardware else ()
+    return tuple(cases_of)
 
 
 def _interpreted(tile: Tile) -> tuple[int, ...]:
@@ -288,7 +288,7 @@ def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
     yield case("no-rows", "no group has rows: nothing is written", (0, 0))
     yield case("none", "G = 0: nothing to compute, nothing to launch", ())
     yield case("descending", "ends that descend, pass T and are negative", (5, 3, -1, 2 * unit, total + 7, 4))
-    ends = tuple(total * (place + 1) // many for place in range(many))
+    ends = tuple(total * (index + 1) // many for index in range(many))
     yield case("many", f"{many} groups, some of them without rows", ends)
 
 

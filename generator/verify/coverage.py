@@ -100,16 +100,16 @@ def choose(
     points are preferred where they cover as much. Raises ValueError if two points differ in their axes.
     """
     axes = sorted(points[0]) if points else []
-    for place, point in enumerate(points):
+    for index, point in enumerate(points):
         if point.keys() != points[0].keys():
-            raise ValueError(f"point {place} has the axes {sorted(point)}, the first one has {axes}")
+            raise ValueError(f"point {index} has the axes {sorted(point)}, the first one has {axes}")
     rows = [tuple(point[axis] for axis in axes) for point in points]
     nouns = ("pairs", "triples") if coverage.word == "triples" else ("pairs",)
     existing = {noun: _sizes(rows, _STRENGTH[noun]) for noun in nouns}
     share = coverage.share
     if share is not None:
         limit = math.ceil(share * _POSITIONS)
-        indices = [place for place, row in enumerate(rows) if _position(axes, row) < limit]
+        indices = [index for index, row in enumerate(rows) if _position(axes, row) < limit]
     elif coverage.word == "all":
         indices = list(range(len(rows)))
     else:
@@ -117,7 +117,7 @@ def choose(
         # Each tuple of values of the same axes needs a row of its own: the largest count is a lower bound on the rows.
         thorough = sum(sizes) * max(sizes, default=0) <= _QUICK
         indices = _array(rows, _STRENGTH[coverage.word], thorough, costs)
-    chosen = [rows[place] for place in indices]
+    chosen = [rows[index] for index in indices]
     counts = [Count(noun, sum(_sizes(chosen, _STRENGTH[noun])), sum(existing[noun])) for noun in nouns]
     if coverage.word in _STRENGTH and any(count.covered != count.existing for count in counts):
         raise RuntimeError(f"covertable covers {', '.join(count.text() for count in counts)}")
@@ -149,15 +149,15 @@ def _array(rows: Sequence[_Row], strength: int, thorough: bool, costs: Sequence[
     )
     if not order:
         return [0] if rows else []
-    place: dict[_Row, int] = {}
+    index_of: dict[_Row, int] = {}
     for index, row in enumerate(rows):
-        place.setdefault(tuple(row[axis] for axis in order), index)
+        index_of.setdefault(tuple(row[axis] for axis in order), index)
     strength = min(strength, len(order))
-    distinct = _covering(list(place), [words[axis] for axis in order], strength, thorough)
+    distinct = _covering(list(index_of), [words[axis] for axis in order], strength, thorough)
     if costs is not None:
-        cost = {row: costs[index] for row, index in place.items()}
+        cost = {row: costs[index] for row, index in index_of.items()}
         distinct = _cheaper(cost, distinct, strength)
-    return sorted(place[row] for row in distinct)
+    return sorted(index_of[row] for row in distinct)
 
 
 def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) -> list[_Row]:
@@ -212,6 +212,6 @@ def _holders(column: Sequence[str]) -> dict[str, int]:
     """For each value, the rows that have it, as the bits of an integer: `&` finds the rows with several values."""
     size = math.ceil(len(column) / 8)
     bits = {word: bytearray(size) for word in dict.fromkeys(column)}
-    for place, word in enumerate(column):
-        bits[word][place >> 3] |= 1 << (place & 7)
+    for index, word in enumerate(column):
+        bits[word][index >> 3] |= 1 << (index & 7)
     return {word: int.from_bytes(held, "little") for word, held in bits.items()}

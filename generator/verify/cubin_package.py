@@ -246,9 +246,9 @@ class _Packing:
         narrow = [
             x.name
             for arguments, planned in zip(sources, each.plan.launches)
-            for name, made in arguments.items()
-            if isinstance(made, Made) and made.function == "index_type" and str(planned.arguments[name]) == "int32"
-            for x in made.given
+            for name, value in arguments.items()
+            if isinstance(value, Made) and value.function == "index_type" and str(planned.arguments[name]) == "int32"
+            for x in value.given
             if x.name in self.operands
         ]
         return CubinEntry(

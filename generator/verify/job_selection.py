@@ -94,7 +94,7 @@ def within_reach(
             every = sum(job.level == level for job in able)
             message = f"coverage {coverage.word} chooses no job at the {level} level, which has {every}"
             raise CallError(f"{message}; use a larger share, or 'kernels'")
-    places = {job: place for place, job in enumerate(jobs)}
+    places = {job: index for index, job in enumerate(jobs)}
     return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
 
 

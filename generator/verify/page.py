@@ -146,8 +146,8 @@ def _of_row(family: Rendered, name: str, kernel: Kernel | None, results: Sequenc
         yield Detail("text", ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest))
     if kernel is not None and any(result.measured for result in results):
         splits = kernel.variant.traits.splits
-        for place, t in enumerate(kernel.tiles):
-            row = f"row{place}: {t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}"
+        for index, t in enumerate(kernel.tiles):
+            row = f"row{index}: {t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}"
             yield Detail("text", f"{row}, split {t.split}" if splits else row)
 
 

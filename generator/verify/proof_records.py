@@ -175,8 +175,8 @@ def write(path: Path, results: Sequence[JobResult]) -> list[str]:
             f"{first.cases}){others}"
             for label, first, count, others in _by_level(fuller)
         ]
-        place = before.place | record.place | _machine(before.place)
-        return text_of(ProofRecord(place, _joined(before.proved, record.proved)), path)
+        machine_of = before.place | record.place | _machine(before.place)
+        return text_of(ProofRecord(machine_of, _joined(before.proved, record.proved)), path)
 
     update(path, joined)
     none = [each for each in results if each.state is JobState.NOT_PROVED and not each.cases and not each.job.contract]
@@ -215,8 +215,8 @@ def renew(path: Path, fresh: Path) -> None:
 def _joined(
     before: Mapping[Subject, dict[str, Figures]], fresh: Mapping[Subject, dict[str, Figures]]
 ) -> dict[Subject, dict[str, Figures]]:
-    """The levels of both for each subject; where both have a level, that of `found`."""
-    # Of equal subjects that of `found`, which knows the code without its configurations.
+    """The levels of both for each subject; where both have a level, that of `fresh`."""
+    # Of equal subjects that of `fresh`, which knows the code without its configurations.
     return {subject: before.get(subject, {}) | fresh.get(subject, {}) for subject in {**fresh, **before}}
 
 
@@ -231,16 +231,16 @@ def complete(figures: Figures) -> bool:
     return figures["cases"] > 0 and "not_proved" not in figures
 
 
-def require_same_machine(path: Path, record: ProofRecord, place: Mapping[str, str]) -> None:
-    """Raise `CallError` if the record in `path` is of another device or of other versions than those of `place`."""
+def require_same_machine(path: Path, record: ProofRecord, environment: Mapping[str, str]) -> None:
+    """Raise `CallError` if the record in `path` is of another device or of other versions than `environment`."""
     machine = _machine(record.place)
-    if any(machine.get(key, value) != value for key, value in _machine(place).items()):
-        raise CallError(f"{path} has results of {record.place}, but these are of {dict(place)}; use another file")
+    if any(machine.get(key, value) != value for key, value in _machine(environment).items()):
+        raise CallError(f"{path} has results of {record.place}, but these are of {dict(environment)}; use another file")
 
 
-def _machine(place: Mapping[str, str]) -> dict[str, str]:
+def _machine(environment: Mapping[str, str]) -> dict[str, str]:
     """The machine and versions; "interpreter" is dropped, since it runs with and without a GPU."""
-    return {key: value for key, value in place.items() if value != "interpreter"}
+    return {key: value for key, value in environment.items() if value != "interpreter"}
 
 
 def text_of(record: ProofRecord, path: Path) -> str:
@@ -254,9 +254,9 @@ def text_of(record: ProofRecord, path: Path) -> str:
         line |= {"code": subject.code} if subject.code else {}
         own = dict(sorted(levels.items()))
         line |= {"hosts": line.get("hosts", {}) | {subject.host: own}} if subject.host else own
-    place = json.dumps(dict(sorted(record.place.items())))
+    environment = json.dumps(dict(sorted(record.place.items())))
     kernels = ",\n".join(f"  {json.dumps(line)}" for line in lines.values())
-    return values.checked(f'{{\n "place": {place},\n "kernels": [\n{kernels}\n ]\n}}\n', SCHEMA, _record_of, path)
+    return values.checked(f'{{\n "place": {environment},\n "kernels": [\n{kernels}\n ]\n}}\n', SCHEMA, _record_of, path)
 
 
 def read(path: Path) -> ProofRecord:
@@ -296,12 +296,12 @@ def table(files: Sequence[Path], current: set[Subject]) -> tuple[str, str | None
         for subject, levels in record.proved.items()
         for label, proved in levels.items()
     ]
-    here = [(label, proved, place) for subject, label, proved, place in recorded if subject in current]
-    for label, proved, place in here:
+    here = [(label, proved, environment) for subject, label, proved, environment in recorded if subject in current]
+    for label, proved, environment in here:
         if complete(proved):
             level, _, target = label.partition(" ")
-            where = place.get("device", "interpreter") if level == "gpu" else "no GPU"
-            key = (level, target or where, place.get("triton", ""), place.get("torch", ""))
+            where = environment.get("device", "interpreter") if level == "gpu" else "no GPU"
+            key = (level, target or where, environment.get("triton", ""), environment.get("torch", ""))
             rows.setdefault(key, Counter()).update(kernels=1, cases=proved["cases"])
     lines = ["| level | for | Triton | torch | kernels | cases |", "| --- | --- | --- | --- | ---: | ---: |"]
     for (level, where, triton, torch), counts in sorted(rows.items()):

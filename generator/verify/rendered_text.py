@@ -116,11 +116,11 @@ def _edited(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str
 
 def _hidden(text: str) -> Iterator[tuple[str, str, str]]:
     """A failure if a character is a control, or has no glyph: it could make code look like other code."""
-    hidden = (place for place, c in enumerate(text) if c not in "\n\t" and unicodedata.category(c) in _HIDDEN)
-    place = None if text.replace("\n", "").replace("\t", "").isprintable() else next(hidden, None)
-    if place is not None:
-        line = text.count("\n", 0, place) + 1
-        yield "characters", _REFUSED, f"line {line} has the control character U+{ord(text[place]):04X}"
+    hidden = (position for position, c in enumerate(text) if c not in "\n\t" and unicodedata.category(c) in _HIDDEN)
+    position = None if text.replace("\n", "").replace("\t", "").isprintable() else next(hidden, None)
+    if position is not None:
+        line = text.count("\n", 0, position) + 1
+        yield "characters", _REFUSED, f"line {line} has the control character U+{ord(text[position]):04X}"
 
 
 def _encoding(data: bytes) -> Iterator[tuple[str, str, str]]:

@@ -60,7 +60,7 @@ def wrong_order(
     if variant.symmetric:
         # Of the last row of blocks some tiles may be past the last row: nothing is stored.
         expected = [at for at in expected if at[-2] < rows]
-    for place, (at, wanted) in enumerate(zip(visited, expected)):
+    for index, (at, wanted) in enumerate(zip(visited, expected)):
         if at != wanted:
-            return f"tile {place} in the order of stores is {at}, but in the order {variant.swizzle} it is {wanted}"
+            return f"tile {index} in the order of stores is {at}, but in the order {variant.swizzle} it is {wanted}"
     return None

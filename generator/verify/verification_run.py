@@ -249,7 +249,7 @@ def _run(
         done += cached
     for result in done:
         tell(result)
-    order = {job: place for place, job in enumerate(jobs)}
+    order = {job: index for index, job in enumerate(jobs)}
     try:
         with _terminable():
             for result in _outcomes(left, workers, progress):

@@ -43,8 +43,8 @@ def main() -> None:
 
     def padded(x: torch.Tensor) -> torch.Tensor:
         rows, columns = x.shape
-        place = torch.empty(rows, -(-columns // 8) * 8, dtype=x.dtype, device=x.device)[:, :columns]
-        return place.copy_(x)
+        copy = torch.empty(rows, -(-columns // 8) * 8, dtype=x.dtype, device=x.device)[:, :columns]
+        return copy.copy_(x)
 
     for what, sizes, dtype, theirs, ours in (
         ("fp16, aligned", ALIGNED, torch.float16, padded, copies.aligning),

@@ -155,11 +155,11 @@ def operand(x: Any, table: Any, numbers: dict[str, int]) -> Any:
     if turned:
         shape[-2:] = shape[:-3:-1]
     if dtype in (torch.uint8, torch.int8):
-        made = torch.randint(0, 100, shape, dtype=dtype, device="cuda")
+        tensor = torch.randint(0, 100, shape, dtype=dtype, device="cuda")
     else:
-        made = (torch.randn(shape, device="cuda") / 4).abs_().add_(0.01).to(dtype)
-        made = made if x.name.endswith("_scale") else (torch.randn(shape, device="cuda") / 4).to(dtype)
-    return made.mT if turned else made
+        tensor = (torch.randn(shape, device="cuda") / 4).abs_().add_(0.01).to(dtype)
+        tensor = tensor if x.name.endswith("_scale") else (torch.randn(shape, device="cuda") / 4).to(dtype)
+    return tensor.mT if turned else tensor
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:

@@ -81,10 +81,10 @@ def measured(size: tuple[int, int, int], family: str, only: str) -> list[dict[st
     pack = importlib.import_module(f"{family}._pack")
     m, n, k = size
     torch.manual_seed(m)
-    made: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
-    a = [torch.randn(m, k, **made) for _ in range(2)]
-    dense = [torch.randn(n, k, **made).T for _ in range(2)]
-    out = torch.empty(m, n, **made)
+    options: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+    a = [torch.randn(m, k, **options) for _ in range(2)]
+    dense = [torch.randn(n, k, **options).T for _ in range(2)]
+    out = torch.empty(m, n, **options)
     torch.mm(a[0], dense[0], out=out)
     samples = [sample({}, lambda index: torch.mm(a[index % 2], dense[index % 2], out=out))]
     rows: list[dict[str, Any]] = []

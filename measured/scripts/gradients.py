@@ -28,9 +28,9 @@ SPEC, SIZES = Path("specs/training.yaml"), {"B": 1, "M": 1000, "N": 768, "K": 51
 def operand(x: Argument) -> torch.Tensor:
     """A random operand that requires a gradient; B is small, so that sums have the size of 1."""
     shape = x.sizes(SIZES) or ()
-    made = torch.randn(shape[::-1] if x.layout == "column" else shape, device="cuda")
-    made = made.T if x.layout == "column" else made
-    return (made * (SIZES["K"] ** -0.5 if x.name == "b" else 1)).bfloat16().detach().requires_grad_()
+    tensor = torch.randn(shape[::-1] if x.layout == "column" else shape, device="cuda")
+    tensor = tensor.T if x.layout == "column" else tensor
+    return (tensor * (SIZES["K"] ** -0.5 if x.name == "b" else 1)).bfloat16().detach().requires_grad_()
 
 
 def gradients(v: Variant, operands: dict[str, torch.Tensor], weight: torch.Tensor) -> dict[str, torch.Tensor]:

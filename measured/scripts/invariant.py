@@ -72,15 +72,15 @@ def graph(
     function: Callable[..., torch.Tensor], given: list[tuple[torch.Tensor, torch.Tensor]]
 ) -> torch.cuda.CUDAGraph:
     """A graph of one call for each pair of operands."""
-    made, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    captured, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for a, b in given:
             function(a, b)
         stream.synchronize()
-        with torch.cuda.graph(made, stream=stream):
+        with torch.cuda.graph(captured, stream=stream):
             for a, b in given:
                 function(a, b)
-    return made
+    return captured
 
 
 def microseconds(functions: list[Callable[..., torch.Tensor]], contract: str, m: int, n: int, k: int) -> list[float]:
@@ -88,7 +88,7 @@ def microseconds(functions: list[Callable[..., torch.Tensor]], contract: str, m:
     count = max(2, -(-OUTGROWN // (2 * (m * k + k * n))))
     given = [operands(contract, m, n, k) for _ in range(count)]
     graphs = [graph(function, given) for function in functions]
-    sides = {place: partial(on_gpu, each.replay, count) for place, each in enumerate(graphs)}
+    sides = {index: partial(on_gpu, each.replay, count) for index, each in enumerate(graphs)}
     return [round(1e6 * statistics.median(times), 2) for times in in_turns(sides, REPLAYS, warm=2).values()]
 
 

@@ -139,14 +139,16 @@ def decode(paths: dict[str, Any], steps: int = 32) -> dict[str, Any]:
         def run(model: Any = model, step: Any = step, cache: Any = cache, name: str = name) -> None:
             cache.reset()
             x = prompt
-            place = torch.arange(x.shape[1], device="cuda")
-            out = model(x, past_key_values=cache, cache_position=place, use_cache=True).logits[:, -1:].argmax(-1)
+            position = torch.arange(x.shape[1], device="cuda")
+            out = model(x, past_key_values=cache, cache_position=position, use_cache=True).logits[:, -1:].argmax(-1)
             text = []
-            place = place[-1:] + 1
+            position = position[-1:] + 1
             for _ in range(steps):
                 torch.compiler.cudagraph_mark_step_begin()
-                out = step(out.clone(), past_key_values=cache, cache_position=place, use_cache=True).logits.argmax(-1)
-                place = place + 1
+                out = step(out.clone(), past_key_values=cache, cache_position=position, use_cache=True).logits.argmax(
+                    -1
+                )
+                position = position + 1
                 text.append(out.clone())
             texts[name] = torch.cat(text, 1)
 

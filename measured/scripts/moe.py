@@ -84,8 +84,8 @@ def experts_by(family: ModuleType, *, named: bool) -> Callable[..., torch.Tensor
 def blocks(name: str) -> dict[str, Any]:
     """The same block by each path, and in fp32 with a loop over its experts."""
     torch.manual_seed(0)
-    made, config = BLOCKS[name]
-    block = made(config).to(DEVICE, NUMBER)
+    cls, config = BLOCKS[name]
+    block = cls(config).to(DEVICE, NUMBER)
     for parameter in block.parameters():
         torch.nn.init.normal_(parameter, std=0.02)
     by_path = {}

@@ -125,8 +125,8 @@ def operands(m: int, n: int, k: int) -> Operands:
     """Enough pairs of A and B to outgrow the L2, and at most as many as there are calls in a sample."""
     torch.manual_seed(m)
     many = min(CALLS, -(-OUTGROWN // (2 * k * (m + n))))
-    made = dict(device=DEVICE, dtype=torch.bfloat16)
-    return [(torch.randn(m, k, **made), torch.randn(n, k, **made).T) for _ in range(many)]  # type: ignore[call-overload]
+    options = dict(device=DEVICE, dtype=torch.bfloat16)
+    return [(torch.randn(m, k, **options), torch.randn(n, k, **options).T) for _ in range(many)]  # type: ignore[call-overload]
 
 
 def operands_of_groups(groups: int, rows: int, n: int, k: int, one: bool) -> Operands:
@@ -135,9 +135,9 @@ def operands_of_groups(groups: int, rows: int, n: int, k: int, one: bool) -> Ope
     The group that has all rows is another one in each; else each row is in a group by chance.
     """
     torch.manual_seed(rows)
-    made = dict(device=DEVICE, dtype=torch.bfloat16)
-    a = torch.randn(rows, k, **made)  # type: ignore[call-overload]
-    b = torch.randn(groups, n, k, **made).mT  # type: ignore[call-overload]
+    options = dict(device=DEVICE, dtype=torch.bfloat16)
+    a = torch.randn(rows, k, **options)  # type: ignore[call-overload]
+    b = torch.randn(groups, n, k, **options).mT  # type: ignore[call-overload]
     groups_of: Operands = []
     for index in range(CALLS):
         counts = torch.bincount(torch.randint(groups, (rows,)), minlength=groups)
@@ -235,13 +235,13 @@ def main(file: Path, folders: list[Path], only: str, part: str, seconds: float) 
     compared = {contract: sides(folders, contract, only) for contract in (CONTRACT, OF_GROUPS)}
     name = torch.cuda.get_device_name() if GPU else "cpu"
     place, rows = {"device": name, "torch": torch.__version__, "triton": triton.__version__}, []
-    for case, (contract, made) in cases.items():
+    for case, (contract, operands_of) in cases.items():
         if len(compared[contract]) == 1 or part not in case:
             continue
         if time.monotonic() - started > seconds:
             print(f"{case} and what follows it is not measured: {seconds:.0f} s are over")
             break
-        measured_rows = measured(case, made(), compared[contract])
+        measured_rows = measured(case, operands_of(), compared[contract])
         rows += measured_rows
         chosen = [row for row in measured_rows[6:] if row["config"] is None]
         for row in (*measured_rows[:6], *chosen):

@@ -95,10 +95,10 @@ def _checks(contract: CubinContract, m: int, n: int, k: int, count: int) -> Iter
             axes[-2:] = axes[:-3:-1]
         return reduce(lambda found, axis: found * axis[0] + axis[1], axes, 0)
 
-    def value(place: int, *indices: int) -> float:
+    def value(index: int, *indices: int) -> float:
         """An element of an operand, as `make` of the example has it."""
-        x = contract.operands[place]
-        return _NUMBERS[(5 * at(x, *indices) + place) % len(_NUMBERS)] if x.extents else _SCALAR
+        x = contract.operands[index]
+        return _NUMBERS[(5 * at(x, *indices) + index) % len(_NUMBERS)] if x.extents else _SCALAR
 
     out = next(x for x in contract.operands if x.written)
     for element in dict.fromkeys(_STEP * i % (count * m * n) for i in range(4 * _CHECKS)):

@@ -174,8 +174,8 @@ class Repository:
         return json.dumps(metadata, indent=2) + "\n"
 
     def _text(self, template: str) -> str:
-        made: str = environment(data("emit", "hub")).get_template(template).render(self._values, hub=self)
-        return made
+        text: str = environment(data("emit", "hub")).get_template(template).render(self._values, hub=self)
+        return text
 
     @cached_property
     def _values(self) -> dict[str, Any]:
@@ -208,11 +208,20 @@ class Repository:
         }
 
 
-def _operands(made: ContractCall) -> dict[str, str]:
+def _operands(contract_call: ContractCall) -> dict[str, str]:
     """The operands that a call must give, each as the source of a script makes it."""
     arguments: dict[str, str] = {}
-    for operand in (made.a, made.b, *made.keywords, *((made.out,) if made.reads_out else ())):
-        result = made.out.dtype if isinstance(made.out.dtype, str) and ELEMENTS[made.out.dtype].bits > 8 else "fp32"
+    for operand in (
+        contract_call.a,
+        contract_call.b,
+        *contract_call.keywords,
+        *((contract_call.out,) if contract_call.reads_out else ()),
+    ):
+        result = (
+            contract_call.out.dtype
+            if isinstance(contract_call.out.dtype, str) and ELEMENTS[contract_call.out.dtype].bits > 8
+            else "fp32"
+        )
         # Of several types the first one; where any is taken, the result's.
         usual = operand.dtype[0] if isinstance(operand.dtype, tuple) else result
         type_ = operand.torch_dtype if isinstance(operand.dtype, str) else f"torch.{ELEMENTS[usual].torch}"
