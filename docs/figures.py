@@ -60,7 +60,7 @@ def ratios(results: str, cases: str = "*", peer: str = "cublas") -> tuple[tuple[
     records = measurements.load(RESULTS[results]).records
     kept = [record for record in records if fnmatch.fnmatchcase(record.case, cases)]
     groups = [each for each in summary.summarize(kept) if each.case != "all" and each.peer == _PEERS.get(peer, peer)]
-    entries = tuple(entry for group in groups for entry in group.found)
+    entries = tuple(entry for group in groups for entry in group.ratios)
     if not entries:
         raise ValueError(f"{results} has no ratio of {cases} to {peer}")
     return entries

@@ -119,7 +119,7 @@ def _speed() -> str:
             record for record in measurements.load(RESULTS[suite]).records if fnmatch.fnmatchcase(record.case, cases)
         ]
         groups = [group for group in summary.summarize(records) if group.case != "all" and group.peer == word]
-        entries = [entry for group in groups for entry in group.found]
+        entries = [entry for group in groups for entry in group.ratios]
         shape, least = min(entries, key=lambda entry: entry[1])
         mean = geometric_mean([ratio for _, ratio in entries])
         slower = sum(ratio < 1 for _, ratio in entries)

@@ -82,16 +82,16 @@ def summaries(results: BenchmarkResults, records: Sequence[ComparisonRecord], bo
     for environment in dict.fromkeys(record.environment for record in records):
         device = results.environments.get(environment, {}).get("device")
         for group in summarize([record for record in records if record.environment == environment]):
-            shape, least = group.smallest if group.found else (None, None)
+            shape, least = group.smallest if group.ratios else (None, None)
             rows.append(
                 {
                     "device": device,
                     "case": group.case,
                     "label": group.label,
                     "peer": group.peer,
-                    "sizes": len(group.found),
+                    "sizes": len(group.ratios),
                     "without_ratio": group.missing,
-                    "mean_ratio": stats.rounded(group.mean) if group.found else None,
+                    "mean_ratio": stats.rounded(group.mean) if group.ratios else None,
                     "smallest_ratio": least,
                     "smallest_at": None if shape is None else str(shape),
                     "bound": bound,

@@ -112,7 +112,7 @@ def _sides(results: BenchmarkResults, records: Sequence[ComparisonRecord], *, wh
     """A row for each side of each comparison; with `whole`, the words by which a reader tells the comparisons apart."""
     several = any(sum(side.role != "peer" for side in record.sides) > 1 for record in records)
     others = list(dict.fromkeys(word for record in records for word in record.peers))[1:]
-    labels = [_told(results, record) for record in records]
+    labels = [_described(results, record) for record in records]
     # What all comparisons have in common needs no column.
     columns = [name for name in _FILTERS if name == "case" or len({each[name] for each in labels}) > 1] if whole else []
     rows = [
@@ -127,7 +127,7 @@ def _sides(results: BenchmarkResults, records: Sequence[ComparisonRecord], *, wh
     return ReportTable(records[0].title if records else "", columns, rows, _WORDS, frozenset(_FILTERS))
 
 
-def _told(results: BenchmarkResults, record: ComparisonRecord) -> dict[str, str]:
+def _described(results: BenchmarkResults, record: ComparisonRecord) -> dict[str, str]:
     """The words of `_FILTERS` of a comparison."""
     problem = record.problem
     words = problem.dtype.word, problem.layout.word, problem.epilogue.word, _device(results, record.environment)

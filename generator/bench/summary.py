@@ -34,26 +34,26 @@ class Ratios:
     label: str
     peer: str
     #: The median ratio on the device of each shape where both sides were right, in their order.
-    found: tuple[tuple[Shape, float], ...]
+    ratios: tuple[tuple[Shape, float], ...]
     #: The same of the host alone.
     host: tuple[float, ...]
     #: Shapes without a ratio: a side refused or failed.
     missing: int
-    #: Those of `found` with leading dimensions that are multiples of 16 bytes.
+    #: Those of `ratios` with leading dimensions that are multiples of 16 bytes.
     aligned: tuple[tuple[Shape, float], ...] = ()
 
     @property
     def mean(self) -> float:
         """The geometric mean."""
-        return geometric_mean([value for _, value in self.found])
+        return geometric_mean([value for _, value in self.ratios])
 
     @property
     def smallest(self) -> tuple[Shape, float]:
-        return min(self.found, key=lambda entry: entry[1])
+        return min(self.ratios, key=lambda entry: entry[1])
 
     def under(self, bound: float) -> int:
         """How many ratios lie under `bound`."""
-        return sum(value < bound for _, value in self.found)
+        return sum(value < bound for _, value in self.ratios)
 
 
 def by_rows(values: Iterable[tuple[int, float]]) -> dict[str, list[float]]:
@@ -99,7 +99,7 @@ def _ratios(case: str, label: str, word: str, entries: list[tuple[ComparisonReco
 
 def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[ReportTable]:
     """The summary of records of one device, none where there is nothing to sum up; with `rows` also the means by M."""
-    groups = [group for group in summarize(records) if group.found]
+    groups = [group for group in summarize(records) if group.ratios]
     if len(records) < _FEWEST or not groups:
         return []
     # A label says something only where there are several.
@@ -109,7 +109,7 @@ def tables(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = Fa
     lines = []
     for case, group in zip(names, groups):
         shape, smallest = group.smallest
-        cases = str(len(group.found)) + (f" (and {group.missing} without a ratio)" if group.missing else "")
+        cases = str(len(group.ratios)) + (f" (and {group.missing} without a ratio)" if group.missing else "")
         host = f"{geometric_mean(group.host):.3f}" if group.host else NONE
         least = f"{smallest:.3f} at {shape}"
         lines.append([case, group.peer, cases, f"{group.mean:.3f}", least, str(group.under(bound)), host])
@@ -128,7 +128,7 @@ def why_none(records: Sequence[ComparisonRecord]) -> str | None:
     groups = [[each for each in records if each.environment == name] for name in {each.environment for each in records}]
     if any(tables(group, 1.0) for group in groups):
         return None
-    timed = sum(any(group.found for group in summarize([record])) for record in records)
+    timed = sum(any(group.ratios for group in summarize([record])) for record in records)
     return (
         f"there is no summary: it needs {_FEWEST} comparisons on one device, of which one at least has a ratio; there "
         f"{'is 1' if len(records) == 1 else f'are {len(records)}'}, and {timed} with a ratio"
@@ -141,7 +141,7 @@ def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> Re
     rows = []
     several = len({group.peer for group in groups}) > 1
     for name, group in zip(names, groups):
-        classes = by_rows((shape.m, value) for shape, value in group.found).values()
+        classes = by_rows((shape.m, value) for shape, value in group.ratios).values()
         aligned = [value for _, value in group.aligned]
         cells = [f"{geometric_mean(ratios):.3f} ({len(ratios)})" if ratios else NONE for ratios in (*classes, aligned)]
         if group.aligned:

@@ -96,8 +96,8 @@ def walk(
         raise NotUnderstood(kernel.lineno, "a batch without an assignment of a program's matrix")
     if walker.grouped is not None or walker.part_of_k is not None:
         raise NotUnderstood(kernel.lineno, "groups without an assignment of a program's group")
-    walker.found.sites = walker.at.sites
-    return walker.found
+    walker.walk.sites = walker.at.sites
+    return walker.walk
 
 
 @dataclass
@@ -117,7 +117,7 @@ class _Walker:
     matrix: tuple[str, str]
     #: Whether the programs without a group have ended.
     ended: bool = False
-    found: Walk = field(default_factory=Walk)
+    walk: Walk = field(default_factory=Walk)
     loops: int = 0
     #: The last assignment of each name, in the order of assignment, while no other statement changes the name.
     latest: dict[str, ast.expr] = field(default_factory=dict)
@@ -183,12 +183,12 @@ class _Walker:
         if self.grouped is not None and groups.LAST in assigned([statement]):
             self.grouped[0](self.latest, self.ended)
             self.grouped = None
-            self.found.facts += groups.facts()
+            self.walk.facts += groups.facts()
             self._renamed(statement, groups.names())
         if self.part_of_k is not None and self.split is None and groups.LAST_OF_K in assigned([statement]):
             self.part_of_k(self.latest)
             self.part_of_k = None
-            self.found.facts += groups.facts_of_part()
+            self.walk.facts += groups.facts_of_part()
             self.at.names |= groups.names_of_part()
         number = self.at.names.get(NUMBER)
         if self.order is not None and isinstance(number, LaneIntegers) and not number.shape:
@@ -212,13 +212,13 @@ class _Walker:
             if len(self.at.sites) > self.addressed:
                 raise NotUnderstood(statement.lineno, f"{' and '.join(names)}, changed after an access")
             lemma = self.order(names, first, second, self.tiles)
-            self.found.facts += lemma.inside
+            self.walk.facts += lemma.inside
             if names == folded.PLACE:
                 self.coordinates = (folded.TILE,)
             else:
                 self.order = None
             for name, number in zip(names, (first, second)):
-                self.found.replaced[name] = replaced(number.value, self._of_place())
+                self.walk.replaced[name] = replaced(number.value, self._of_place())
                 # The lemma proves the widths of results that depend on the program's number, and mostly of the others.
                 pid = triton_semantics.PID
                 rest = frozenset(x for x in number.parts if not lemma.fits and pid not in x.value.variables)
@@ -227,7 +227,7 @@ class _Walker:
     def _of_place(self) -> dict[Atom, Poly]:
         """The sides of the rectangle of a symmetric result, and a program's place in it, in other terms."""
         sides: dict[Atom, Poly] = {Variable(name): side for name, side in self.sides.items()}
-        places = {name: number for name, number in self.found.replaced.items() if name in folded.PLACE}
+        places = {name: number for name, number in self.walk.replaced.items() if name in folded.PLACE}
         return {**sides, **{Variable(name): number for name, number in places.items()}}
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
@@ -243,7 +243,7 @@ class _Walker:
         if not self._final(self.matrix, statement):
             return
         self.split = None
-        self.found.facts += split(matrix, position)
+        self.walk.facts += split(matrix, position)
         symbols = {self.matrix[0]: self.matrix[0], self.matrix[1]: triton_semantics.PID}
         self._renamed(statement, {name: LaneIntegers(variable(x), width="32") for name, x in symbols.items()})
 
@@ -285,7 +285,7 @@ class _Walker:
     def _last(self, node: ast.If, count: Value, others: Value, body: list[ast.stmt]) -> None:
         """`if before == others:` only the last program of a tile, or its only one, executes the body."""
         assert isinstance(count, CounterValue)
-        if not isinstance(others, LaneIntegers) or not self.deals or self.found.alone is not None:
+        if not isinstance(others, LaneIntegers) or not self.deals or self.walk.alone is not None:
             raise NotUnderstood(node.lineno, ast.unparse(node.test))
         shared = at_most(1, variable("others"))
         self._check_partial_sums(node, count, (shared,))
@@ -294,7 +294,7 @@ class _Walker:
         first = len(self.at.sites)
         for statement in body:
             self.statement(statement)
-        self.found.alone = slice(first, len(self.at.sites))
+        self.walk.alone = slice(first, len(self.at.sites))
 
     def _check_partial_sums(self, node: ast.If, count: CounterValue, path: tuple[Condition, ...]) -> None:
         """Raise unless each program of a tile stores its sum at its own place, then increments the tile's counter."""
@@ -375,7 +375,7 @@ class _Walker:
         self.deals = True
         self._walked(induction.outside(self.at, changed, node), within, tiles.value, body)
         self.deals = False
-        self.found.facts += sharing.facts(self.depth)
+        self.walk.facts += sharing.facts(self.depth)
 
     def _walked(
         self, names: Mapping[str, Value], own: Mapping[str, Value], tiles: Poly, body: Sequence[ast.stmt]

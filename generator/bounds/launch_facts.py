@@ -65,8 +65,8 @@ class Launcher:
     """One of the launches of a call, for each row of CONFIGS; raises `NotUnderstood`, or `Refuted` for wrong ones."""
 
     def __init__(self, source: Source, call: ReadCall, at: int) -> None:
-        self.source, self.call, self.made = source, call, call.launches[at]
-        self.line, self.sizes = self.made.line, call.sizes
+        self.source, self.call, self.launched = source, call, call.launches[at]
+        self.line, self.sizes = self.launched.line, call.sizes
         self.names, facts = runtime_theorems.sizes(call)
         launched, self.limits = runtime_theorems.launched(call, self.names)
         #: What holds for every row, and what is too hard for the solver, of which counterexamples are tested.
@@ -147,10 +147,10 @@ class Launcher:
     @cached_property
     def _given(self) -> Mapping[str, Any]:
         """The arguments of the launch besides the row's, by the names of the parameters."""
-        row = self.source.rows[0] if self.made.configured else {}
-        if self.made.arguments.keys() & row.keys():
+        row = self.source.rows[0] if self.launched.configured else {}
+        if self.launched.arguments.keys() & row.keys():
             raise NotUnderstood(self.line, "two arguments of one name")
-        return self.made.arguments
+        return self.launched.arguments
 
     @cached_property
     def _derived(self) -> Mapping[str, ast.expr]:
@@ -250,7 +250,7 @@ class Launcher:
 
     def _check_parameters(self) -> None:
         """Raise unless each parameter of the kernel has an argument, and each argument a parameter."""
-        signature, row = self.source.kernel.args, self.source.rows[0] if self.made.configured else {}
+        signature, row = self.source.kernel.args, self.source.rows[0] if self.launched.configured else {}
         own = {parameter.arg for parameter in signature.args}
         if signature.posonlyargs or signature.kwonlyargs or signature.vararg or signature.kwarg or signature.defaults:
             raise NotUnderstood(self.source.kernel.lineno, "parameters of other kinds")
@@ -287,7 +287,7 @@ class Launcher:
                 raise NotUnderstood(self.line, "a workspace of programs that do not deal in steps")
             operands[COUNTERS] = replace(operands[COUNTERS], shape=(variable(TILES),))
         arguments = {name: self._value(name, x, operands, names) for name, x in self._given.items()}
-        arguments |= {name: LaneIntegers(number) for name, number in table.items() if self.made.configured}
+        arguments |= {name: LaneIntegers(number) for name, number in table.items() if self.launched.configured}
         own = {parameter.arg for parameter in self.source.kernel.args.args}
         arguments = {name: value for name, value in arguments.items() if name in own}
         numbers = {name: value.value for name, value in arguments.items() if isinstance(value, LaneIntegers)}
@@ -298,8 +298,8 @@ class Launcher:
                 facts.append(condition if decided[name] else negation(condition))
                 condition = ALWAYS if decided[name] else NEVER
             arguments[name] = LaneConditions(condition)
-        if len(self.made.grid) > 1:
-            count = term(self.line, self.made.grid[1], table).constant
+        if len(self.launched.grid) > 1:
+            count = term(self.line, self.launched.grid[1], table).constant
             if count is None or count < 1:
                 raise NotUnderstood(self.line, "a number of programs to a tile that the row does not say")
             shared = int(count)
@@ -317,7 +317,7 @@ class Launcher:
 
         A tile has one program, or one of each part along a second axis.
         """
-        grid, walks, deals = self.made.grid, False, False
+        grid, walks, deals = self.launched.grid, False, False
         tiles = grid[0] if len(grid) in (1, 2) else 0
         if isinstance(tiles, Amount) and tiles.symbol == "least" and tiles.sides[1] == _PROGRAMS:
             tiles, walks = tiles.sides[0], True

@@ -80,7 +80,7 @@ class DamagedManifest(Refused):
     def __init__(self, path: Path, line: int, reason: str, text: str, value: object = None) -> None:
         message = f"{path}:{line}: is not a manifest ({reason})"
         super().__init__(f"{message}; render the family again: {rendering_into(path.parent)}")
-        self.told, self.text, self.value = message, text, value
+        self.message, self.text, self.value = message, text, value
 
 
 class Origin(Enum):
@@ -219,13 +219,13 @@ def survey(
     wanted = dict.fromkeys(names)
     recorded = Digests(manifest["files"], manifest.get("unformatted", {})) if manifest else Digests()
     subfolders = sorted({name.partition("/")[0] for name in (*wanted, *recorded.files) if "/" in name})
-    folder_survey = Survey(folder, _names(folder, subfolders), recorded, kept)
+    disk = Survey(folder, _names(folder, subfolders), recorded, kept)
     edited: list[str] = []
     blocked = dict(_blocked(folder, subfolders))
     owned: list[str] = []
     for name in [*wanted, *sorted(recorded.files.keys() - wanted.keys() - kept)]:
         try:
-            old = folder_survey.read(name)
+            old = disk.read(name)
         except Refused as error:
             blocked[name] = f"{error}; move it away"
             continue
@@ -241,10 +241,10 @@ def survey(
             blocked[name] = f"{folder / name}: was not rendered here; move it away"
     unlisted: set[str] = set()
     strays: list[str] = []
-    for name in sorted(folder_survey.present - wanted.keys() - recorded.files.keys() - kept - _IGNORED - {MANIFEST}):
+    for name in sorted(disk.present - wanted.keys() - recorded.files.keys() - kept - _IGNORED - {MANIFEST}):
         wrote = Origin.FOREIGN
         with contextlib.suppress(Refused):
-            old = folder_survey.read(name) if is_own_name(name) else None
+            old = disk.read(name) if is_own_name(name) else None
             wrote = Origin.FOREIGN if old is None else origin(name, old)
         if wrote is not Origin.FOREIGN:
             unlisted.add(name)
@@ -253,14 +253,12 @@ def survey(
             strays.append(name)
     if manifest is None:
         foreign = sorted([*strays, *(name for name in blocked if name in wanted)])
-        _require_own_folder(folder_survey, foreign, owned=bool(owned or unlisted), damaged=damaged)
-    damage = damaged.told if damaged else None
-    return replace(folder_survey, unlisted=frozenset(unlisted), edited=tuple(edited), blocked=blocked, damage=damage)
+        _require_own_folder(disk, foreign, owned=bool(owned or unlisted), damaged=damaged)
+    damage = damaged.message if damaged else None
+    return replace(disk, unlisted=frozenset(unlisted), edited=tuple(edited), blocked=blocked, damage=damage)
 
 
-def _require_own_folder(
-    folder_survey: Survey, foreign: list[str], owned: bool, damaged: DamagedManifest | None
-) -> None:
+def _require_own_folder(disk: Survey, foreign: list[str], owned: bool, damaged: DamagedManifest | None) -> None:
     """Raise `Refused` unless a folder without a manifest that can be used is the generator's.
 
     `owned` says whether a file in it is. A manifest that was cut off or merged still shows what it was.
@@ -268,12 +266,12 @@ def _require_own_folder(
     shown = f"holds files ({', '.join(foreign[:3])})"
     if damaged is None:
         if foreign:
-            raise Refused(f"{folder_survey.folder}: {shown} and no {MANIFEST}: not rendered here")
+            raise Refused(f"{disk.folder}: {shown} and no {MANIFEST}: not rendered here")
     elif not _MARK.search(damaged.text):
         if foreign:
-            raise Refused(f"{damaged.told}; the folder {shown} that were not rendered: move them or the folder away")
+            raise Refused(f"{damaged.message}; the folder {shown} that were not rendered: move them or the folder away")
         if not owned and damaged.text.strip():
-            raise Refused(f"{damaged.told}; no file of the folder was rendered here: move it away")
+            raise Refused(f"{damaged.message}; no file of the folder was rendered here: move it away")
 
 
 def _names(folder: Path, subfolders: Iterable[str]) -> frozenset[str]:
@@ -304,34 +302,30 @@ def _blocked(folder: Path, subfolders: Iterable[str]) -> Iterator[tuple[str, str
             yield own, f"{path}: is a file or a link, and a folder of the family must be there; move it away"
 
 
-def compare(folder_survey: Survey, files: Iterable[tuple[str, str]], digests: Digests) -> Iterator[Change]:
+def compare(disk: Survey, files: Iterable[tuple[str, str]], digests: Digests) -> Iterator[Change]:
     """The change of each of `files`, names and texts, and of the generator's files that are not among them.
 
     Adds what the new manifest says of each file to `digests`.
     """
     for name, text in files:
-        digests.add(name, text, folder_survey.recorded)
-        if name not in folder_survey.blocked:
-            yield _change(folder_survey, name, text)
-    for name in sorted(
-        (folder_survey.recorded.files.keys() | folder_survey.unlisted)
-        - digests.files.keys()
-        - folder_survey.blocked.keys()
-    ):
-        if name in folder_survey.kept:
-            digests.keep(name, folder_survey.recorded)
+        digests.add(name, text, disk.recorded)
+        if name not in disk.blocked:
+            yield _change(disk, name, text)
+    for name in sorted((disk.recorded.files.keys() | disk.unlisted) - digests.files.keys() - disk.blocked.keys()):
+        if name in disk.kept:
+            digests.keep(name, disk.recorded)
             continue
-        old = folder_survey.read(name)
+        old = disk.read(name)
         if old is not None:
             yield Change(name, "removed", old)
 
 
-def carry_out(folder_survey: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
+def carry_out(disk: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
     """Make the changes one after another; yield each file's name and outcome."""
     for change in changes:
-        path = folder_survey.folder / change.name
+        path = disk.folder / change.name
         if change.outcome in ("created", "updated"):
-            if path.parent != folder_survey.folder:
+            if path.parent != disk.folder:
                 make_folder(path.parent)
             try:
                 writing.write(path, change.new)
@@ -339,7 +333,7 @@ def carry_out(folder_survey: Survey, changes: Iterable[Change]) -> Iterator[tupl
                 raise Refused(str(error)) from None
         elif change.outcome == "removed":
             _remove(path)
-            if path.parent != folder_survey.folder:
+            if path.parent != disk.folder:
                 # The last file of a folder of the family takes it along.
                 with contextlib.suppress(OSError):
                     path.parent.rmdir()
@@ -350,9 +344,9 @@ def _is_temporary(name: str) -> bool:
     return writing.is_temporary(name.rpartition("/")[2])
 
 
-def remove_temporary(folder_survey: Survey) -> None:
+def remove_temporary(disk: Survey) -> None:
     """Remove what processes that were killed while they wrote have left in the folder, which must be locked."""
-    for path in (folder_survey.folder / name for name in sorted(folder_survey.present) if _is_temporary(name)):
+    for path in (disk.folder / name for name in sorted(disk.present) if _is_temporary(name)):
         if path.is_symlink() or path.is_file():
             _remove(path)
 
@@ -364,14 +358,14 @@ def _remove(path: Path) -> None:
         raise Refused(f"{path}: cannot be removed: {error.strerror}") from None
 
 
-def compare_manifest(folder_survey: Survey, manifest: Mapping[str, object], digests: Digests) -> Change:
+def compare_manifest(disk: Survey, manifest: Mapping[str, object], digests: Digests) -> Change:
     """The change of the manifest, which is written last."""
-    return _change(folder_survey, MANIFEST, manifest_text({**manifest, **digests.entries()}))
+    return _change(disk, MANIFEST, manifest_text({**manifest, **digests.entries()}))
 
 
-def _change(folder_survey: Survey, name: str, text: str) -> Change:
+def _change(disk: Survey, name: str, text: str) -> Change:
     """What becomes of a file that gets `text`."""
-    old = folder_survey.read(name)
+    old = disk.read(name)
     if old == text:
         return Change(name, "same")
     if old is None:

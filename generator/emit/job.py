@@ -127,10 +127,10 @@ class RenderingJob:
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
         author = Author(self._heads(), frozenset(names), any_spec="kernels" not in self.before)
-        folder_survey = survey(self.folder, names, self._text, author.origin, is_name, kept)
-        self._require_manifest(folder_survey)
-        self._require_fitting(folder_survey)
-        return folder_survey
+        disk = survey(self.folder, names, self._text, author.origin, is_name, kept)
+        self._require_manifest(disk)
+        self._require_fitting(disk)
+        return disk
 
     def _heads(self) -> list[tuple[Sequence[str], str]]:
         """The headers that files of the folder may have, each with the name of the spec's file."""
@@ -144,7 +144,7 @@ class RenderingJob:
         begun: list[dict[str, Any]] = self.before.get("begun", [])
         return begun
 
-    def begin(self, folder_survey: Survey) -> Change | None:
+    def begin(self, disk: Survey) -> Change | None:
         """The manifest as it is until the rendering has ended; None if it can stay as it is.
 
         It names the head of the new files. If the rendering is killed, they are known even if the spec has another
@@ -154,21 +154,21 @@ class RenderingJob:
         if self.before.get("spec") == spec:
             return None
         begun = [*self._begun, {"file": spec["file"], "header": list(header)}]
-        return compare_manifest(folder_survey, {**written_by(), **self.before, "begun": begun}, folder_survey.recorded)
+        return compare_manifest(disk, {**written_by(), **self.before, "begun": begun}, disk.recorded)
 
-    def _require_manifest(self, folder_survey: Survey) -> None:
+    def _require_manifest(self, disk: Survey) -> None:
         """Raise `Refused` if `only` leaves out kernels in the folder of which no manifest says what they are."""
-        others = {f"{kernel.name}.py" for kernel in self.family.kernels} & folder_survey.unlisted
+        others = {f"{kernel.name}.py" for kernel in self.family.kernels} & disk.unlisted
         if self.only is not None and "kernels" not in self.before and others:
-            reason = folder_survey.damage or f"{self.folder}: has no {MANIFEST} of a whole rendering"
+            reason = disk.damage or f"{self.folder}: has no {MANIFEST} of a whole rendering"
             raise Refused(f"{reason}; --only would lose the other kernels: render without --only first")
 
-    def _require_fitting(self, folder_survey: Survey) -> None:
+    def _require_fitting(self, disk: Survey) -> None:
         """Raise `Refused` if kernels that `only` leaves in the folder do not fit what the others become."""
         reason = why_not_beside(self.family, self.before, self.recorded)
         for name, entry in self.recorded.items() if reason is None else ():
             # A rendering that was interrupted has written the file, and no manifest.
-            digest, _ = stated_and_actual_digest(folder_survey.read(f"{name}.py") or "")
+            digest, _ = stated_and_actual_digest(disk.read(f"{name}.py") or "")
             if digest not in (None, entry.get("sha256")):
                 reason = f"{name} is not the one of {MANIFEST}"
                 break
@@ -211,12 +211,12 @@ class RenderingJob:
     def _own_text(self, name: str) -> str:
         return ATTRIBUTES_TEXT if name == ATTRIBUTES else package_source(self.present, name)
 
-    def changes(self, folder_survey: Survey) -> Iterator[Change]:
+    def changes(self, disk: Survey) -> Iterator[Change]:
         """What becomes of each file of the folder, the manifest last."""
         bodies: dict[str, str] = {}
         digests = Digests()
-        yield from compare(folder_survey, self._files(bodies), digests)
-        yield compare_manifest(folder_survey, manifest(self.present, bodies, self.recorded), digests)
+        yield from compare(disk, self._files(bodies), digests)
+        yield compare_manifest(disk, manifest(self.present, bodies, self.recorded), digests)
 
     def _files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
         """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
@@ -253,44 +253,44 @@ def render(
                     raise before
                 if before:
                     job.require_same_spec()
-                folder_survey = job.survey()
+                disk = job.survey()
             except Refused as error:
                 obstacles.append(str(error))
             else:
-                obstacles += folder_survey.obstacles(job.force)
-                surveys.append((job, folder_survey))
+                obstacles += disk.obstacles(job.force)
+                surveys.append((job, disk))
         if obstacles:
             raise Refused("\n".join(obstacles))
-        for job, folder_survey in surveys:
-            done.append(_write(job, folder_survey))
+        for job, disk in surveys:
+            done.append(_write(job, disk))
             if report is not None:
                 report(done[-1])
     return tuple(done)
 
 
-def _write(job: RenderingJob, folder_survey: Survey) -> RenderedFolder:
+def _write(job: RenderingJob, disk: Survey) -> RenderedFolder:
     """Bring the folder to what the job renders."""
-    remove_temporary(folder_survey)
-    begun = job.begin(folder_survey)
-    list(carry_out(folder_survey, [] if begun is None else [begun]))
+    remove_temporary(disk)
+    begun = job.begin(disk)
+    list(carry_out(disk, [] if begun is None else [begun]))
     formatted = "same" if job.keeps_layout else "updated"
-    changes = (replace(x, outcome=formatted) if x.outcome == "formatted" else x for x in job.changes(folder_survey))
-    outcomes = list(carry_out(folder_survey, changes))
+    changes = (replace(x, outcome=formatted) if x.outcome == "formatted" else x for x in job.changes(disk))
+    outcomes = list(carry_out(disk, changes))
     named: dict[str, Any] = {word: tuple(name for name, outcome in outcomes if outcome == word) for word in OUTCOMES}
-    return RenderedFolder(*job.described, **named, damage=folder_survey.damage)
+    return RenderedFolder(*job.described, **named, damage=disk.damage)
 
 
 def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
     """How the job's folder differs from what it renders; with `diff`, each difference has its unified diff."""
     try:
-        folder_survey = job.survey()
+        disk = job.survey()
     except Refused as error:
         return CheckedFolder(*job.described, refused=str(error))
     version = str(job.before.get("generator")) if job.before else None
     older = version not in (None, generator.__version__)
     formatted: list[str] = []
     differences: list[FileDifference] = []
-    for change in job.changes(folder_survey):
+    for change in job.changes(disk):
         if change.outcome == "formatted":
             formatted.append(change.name)
         # With `only`, a manifest of an older spec stays right for the other kernels.
@@ -298,13 +298,13 @@ def checked(job: RenderingJob, diff: bool = False) -> CheckedFolder:
             continue
         code = _code(change) if older else ""
         text = "".join(unified(job.folder, change)) if diff else ""
-        differences.append(FileDifference(change.name, change.outcome, change.name in folder_survey.edited, code, text))
+        differences.append(FileDifference(change.name, change.outcome, change.name in disk.edited, code, text))
     return CheckedFolder(
         *job.described,
         tuple(differences),
         tuple(formatted),
-        blocked=tuple(folder_survey.blocked.values()),
-        damage=folder_survey.damage,
+        blocked=tuple(disk.blocked.values()),
+        damage=disk.damage,
         version=version,
     )
 

@@ -213,7 +213,7 @@ class Epilogue:
         return self._text(len(self.steps))
 
     @cached_property
-    def told(self) -> tuple[str, ...]:
+    def described_outputs(self) -> tuple[str, ...]:
         """What each auxiliary output is: `preact is A @ B + bias`."""
         auxiliaries = [(at, step.output) for at, step in enumerate(self.steps) if step.output is not None]
         return tuple(f"{output.name} is {output.writer.meaning.format(self._text(at))}" for at, output in auxiliaries)

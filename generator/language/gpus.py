@@ -68,7 +68,7 @@ class NamedGpu:
         return self.architecture in TARGETS
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What it is, as part of a message that names it."""
         return f"is a GPU of {self.architecture}" + ("" if self.supported else ", which is not supported")
 
@@ -92,6 +92,6 @@ def nearest_target(word: str, legal: Iterable[str] = TARGETS) -> str:
     """The end of a message about a word that is no target: the target of the GPU that it names, or the nearest one."""
     gpu, words = gpu_of(word), list(legal)
     if gpu is not None:
-        return f"{word} {gpu.told}; legal: {', '.join(words)}"
+        return f"{word} {gpu.description}; legal: {', '.join(words)}"
     spelled = re.sub(r"[^a-z0-9]", "", word.lower())
     return nearest(spelled if spelled in words else word, words)

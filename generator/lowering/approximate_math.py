@@ -98,7 +98,7 @@ def _called(step: Step) -> list[str]:
     return [name for name in ("sigmoid", "tanh") if name in step.called]
 
 
-def told(v: Variant) -> str:
+def described(v: Variant) -> str:
     """What the forms that a kernel computes in are off by, in words; nothing where they are exact."""
     out, math, fast = v.dtype.out, math_of(v), dict[str, str]()
     for step in v.epilogue.steps:

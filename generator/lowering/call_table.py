@@ -51,15 +51,14 @@ class CallTable:
     def docstring(self) -> str:
         """The docstring of `gemm`, without quotes."""
         call = self.call
-        result = f"a new {call.out.told} tensor, or `out` filled."
+        result = f"a new {call.out.description} tensor, or `out` filled."
         if call.reads_out:
-            result = f"`out` {call.out.told}, which is C and is read first."
+            result = f"`out` {call.out.description}, which is C and is read first."
         elif call.outputs:
-            result = (
-                f"({', '.join(f'`{x.name}` {x.told}' for x in call.results)}), each as it is given, filled, or new."
-            )
+            results = ", ".join(f"`{x.name}` {x.description}" for x in call.results)
+            result = f"({results}), each as it is given, filled, or new."
         formula = docstrings.formula(self.kernel.v)
-        text = f"{formula} for `a` {call.a.told} and `b` {call.b.told}: {result}"
+        text = f"{formula} for `a` {call.a.description} and `b` {call.b.description}: {result}"
         first = paragraph(text, INDENT + len('"""'), " " * INDENT)
         shared = "No result may alias an operand" + " or another result" * bool(call.outputs)
         if call.reads_out:

@@ -98,11 +98,11 @@ def rounding(k: View) -> str:
         }.get(dtype.precision or "" if dtype.stored_a.multiplied_bits != 16 and not dtype.native else "", ".")
     if v.rounds_between:
         text += f" The sum and the result of each epilogue operation, computed in fp32, are rounded to {dtype.out}, as"
-        text += f" eager torch rounds each tensor; no two operations are fused into one.{approximate_math.told(v)}"
+        text += f" eager torch rounds each tensor; no two operations are fused into one.{approximate_math.described(v)}"
         text += f" Saved outputs are already rounded to {dtype.out}." if k.saved else ""
         return text + (" Sums and maxima are fp32, of the rounded values." if k.parts else "")
     if v.epilogue.steps:
-        text += f" The epilogue is computed in {k.kind}.{approximate_math.told(v)}"
+        text += f" The epilogue is computed in {k.kind}.{approximate_math.described(v)}"
     if dtype.out in QUANTISED and v.quantised is None:
         text += quantising(k)
     elif k.rounds and v.quantised is None:

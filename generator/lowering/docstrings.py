@@ -215,7 +215,7 @@ def halves(v: Variant) -> str:
 def outputs(v: Variant) -> str:
     """What is written beside C, and C where it is read; nothing where there is no such thing."""
     saved = [output.name for output in v.epilogue.outputs if not output.reduced]
-    text = f"{'; '.join(v.epilogue.told)}." if v.epilogue.outputs else ""
+    text = f"{'; '.join(v.epilogue.described_outputs)}." if v.epilogue.outputs else ""
     if saved:
         text += (
             f" {' and '.join(saved)} {'is' if len(saved) == 1 else 'are'} {v.dtype.out} and has the result's layout."
@@ -302,7 +302,7 @@ def operand_table(k: View) -> str:
         if x.number:
             rows.append((x.name, "scalar", "any real", "a number, or a tensor of one element"))
         else:
-            rows.append(("result" if x is call.out else x.name, x.told, _dtype(x), _layout(k, x)))
+            rows.append(("result" if x is call.out else x.name, x.description, _dtype(x), _layout(k, x)))
     return table(rows)
 
 

@@ -39,7 +39,7 @@ def row_of_tile(v: Variant, tile: Tile) -> dict[str, int]:
     return row | {"num_warps": tile.warps, "num_stages": tile.stages}
 
 
-def told(v: Variant, tile: Tile) -> str:
+def label(v: Variant, tile: Tile) -> str:
     """A configuration for a message: its sizes, and the further fields in which those of `v` may differ."""
     fields = columns(v).values()
     # One that a spec leaves out is not what it reads of.

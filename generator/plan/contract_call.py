@@ -68,7 +68,7 @@ class Argument:
         return " ".join(word.replace(" ", "") for word in self.extents)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The shape as a docstring has it: `(ceil(K / 128), N)`."""
         listed = f"({', '.join(self.extents)}{',' if len(self.extents) == 1 else ''})"
         return _CEILING.sub(r"ceil(\1 / \2)", listed.replace(" // ", " / "))

@@ -73,7 +73,7 @@ def of_gpu(word: str) -> Device:
     if gpu is not None:
         like = [name for name, device in names.items() if device.target == gpu.architecture]
         known = f"; known of {gpu.architecture}: {', '.join(like)}" if like else f"; known: {', '.join(names)}"
-        raise CallError(f"--gpu: {word} {gpu.told}, and no figures of one are known{known}")
+        raise CallError(f"--gpu: {word} {gpu.description}, and no figures of one are known{known}")
     of_target = [name for name, device in names.items() if device.target == word]
     if of_target:
         raise CallError(f"--gpu: {word} is an architecture; kernels are chosen for a GPU: {', '.join(of_target)}")
@@ -87,4 +87,6 @@ def _same_gpu(text: str) -> str:
         return ""
     same = [name for name, device in DEVICES.items() if (own := gpu_of(device.name)) and own.name == gpu.name]
     same = same or [name for name, device in DEVICES.items() if device.target == gpu.architecture]
-    return f"; {text} {gpu.told}" + (f": write {' or '.join(same)}" if same else ", and no figures of one are known")
+    return f"; {text} {gpu.description}" + (
+        f": write {' or '.join(same)}" if same else ", and no figures of one are known"
+    )

@@ -53,7 +53,11 @@ def expand(spec: Spec) -> Family:
     measured = portfolio.measurements(spec)
     spec = replace(spec, warnings=(*spec.warnings, *expansion.unserved()))
     return Family(
-        spec, tuple(expansion.kernels), tuple(map(expansion.replaced.told, expansion.left_out)), gradients, measured
+        spec,
+        tuple(expansion.kernels),
+        tuple(map(expansion.replaced.with_replacements, expansion.left_out)),
+        gradients,
+        measured,
     )
 
 
@@ -289,7 +293,7 @@ class _Expansion:
             never = legality.why_no_row(variant, tile)
             reasons = {target: never or legality.why_no_row_on(variant, tile, target) for target in running}
             fits = any(reason is None for reason in reasons.values())
-            label = configurations.told(variant, tile)
+            label = configurations.label(variant, tile)
             for target, reason in reasons.items():
                 if reason is not None:
                     left_out.append((f"{label}: {reason}", target))

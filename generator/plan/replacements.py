@@ -31,7 +31,7 @@ class Replaced:
         """Note that a kernel takes the place of a variant on some targets."""
         self.kernels.setdefault(variant, {}).setdefault(kernel, set()).update(targets)
 
-    def told(self, left: LeftOut) -> LeftOut:
+    def with_replacements(self, left: LeftOut) -> LeftOut:
         """What is left out, with the names of the kernels in its place if there are any."""
         targets_of = self.kernels.get(left.name, {})
         names = [kernel for kernel, targets in targets_of.items() if left.target is None or left.target in targets]

@@ -304,8 +304,8 @@ def recorder(contract: Operator) -> Callable[..., Result]:
 def _transposed(call: Repeat) -> Repeat:
     """The same launches, whose only result is seen with its last two dimensions exchanged."""
     transposed = copy.copy(call)
-    (*batch, m, n), (*strides, of_m, of_n), dtype = call.made[0]
-    transposed.made = [(torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype), *call.made[1:]]
+    (*batch, m, n), (*strides, of_m, of_n), dtype = call.allocated[0]
+    transposed.allocated = [(torch.Size((*batch, n, m)), (*strides, of_n, of_m), dtype), *call.allocated[1:]]
     return transposed
 
 

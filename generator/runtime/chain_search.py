@@ -74,7 +74,7 @@ def search(product: AnyNode, chain: Sequence[Applied], *, exact: bool = False) -
         return "torch rounds between the parts of its operations"
     answer: Found | str = "other operations follow"
     for trial in _trials(product, tuple(chain), exact):
-        answer = trial.found(product)
+        answer = trial.matched(product)
         if not isinstance(answer, str):
             break
     return answer
@@ -252,7 +252,7 @@ class _Trial(NamedTuple):
             self.operands[name] = given
         return fits
 
-    def found(self, product: AnyNode) -> Found | str:
+    def matched(self, product: AnyNode) -> Found | str:
         """The chain that was found, if nothing else reads what it computes on the way."""
         output = self.last
         inside = {*self.nodes.values()} - {output}

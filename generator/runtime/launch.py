@@ -161,7 +161,7 @@ def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | 
 class Repeat:
     """A plan with its compiled kernels, launched for the operands of other calls of the same signature.
 
-    A call makes a list: the operands in the order of `given`, then a new tensor for each of `made`, which has their
+    A call makes a list: the operands in the order of `given`, then a new tensor for each of `allocated`, with their
     sizes, strides and types, then the workspace. `results` and others refer to tensors by their places in it; `result`
     is that of the only result, and -1 that of a gradient which is not needed. No tensor of the first call is kept.
     """
@@ -173,7 +173,7 @@ class Repeat:
         new = [name for name in tensors if given.get(name) is None and name not in shared]
         places = {name: place for place, (name, x) in enumerate(given.items()) if x is not None}
         places.update((name, len(given) + index) for index, name in enumerate([*new, *shared]))
-        self.made = [(x.shape, x.stride(), x.dtype) for x in map(tensors.__getitem__, new)]
+        self.allocated = [(x.shape, x.stride(), x.dtype) for x in map(tensors.__getitem__, new)]
         self.device = next(iter(tensors.values())).device
         self.index = self.device.index
         # So many bytes and counters.
@@ -211,7 +211,7 @@ class Repeat:
             with torch.cuda.device(self.index):
                 return self.made_of(given)
         stream = self.stream(self.index)
-        for size, strides, dtype in self.made:
+        for size, strides, dtype in self.allocated:
             given.append(torch.empty_strided(size, strides, dtype=dtype, device=self.device))
         if self.workspaces is not None:
             given += self.workspaces.workspace(self.device, stream, *self.workspace)

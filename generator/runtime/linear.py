@@ -32,7 +32,7 @@ def _fitting(*wanted: Any) -> str | None:
     return names[0] if names else None
 
 
-def _told(dtype: torch.dtype, bias: bool) -> str:
+def _described(dtype: torch.dtype, bias: bool) -> str:
     return f"a weight of {dtype} {'with' if bias else 'without'} bias"
 
 
@@ -41,7 +41,7 @@ def _there_are(dtype: torch.dtype, bias: bool) -> str:
     names = [name for name, key in CONTRACTS.items() if key[:2] == (dtype, bias)]
     if names:
         return f"contracts that fit: {', '.join(names)}"
-    return f"this family has some for {', '.join(dict.fromkeys(_told(*key[:2]) for key in CONTRACTS.values()))}"
+    return f"this family has some for {', '.join(dict.fromkeys(_described(*key[:2]) for key in CONTRACTS.values()))}"
 
 
 class Linear(torch.nn.Linear):
@@ -85,7 +85,7 @@ class Linear(torch.nn.Linear):
         name = contract or _fitting(*wanted, "")
         if name is None or CONTRACTS.get(name, ())[:2] != wanted:
             what = f"{name} does not fit" if name else "no contract does just what torch.nn.Linear does for"
-            raise ValueError(f"{what} {_told(*wanted)}; {_there_are(*wanted)}")
+            raise ValueError(f"{what} {_described(*wanted)}; {_there_are(*wanted)}")
         _require_accumulating(name, accumulate_into)
         self.contract, self.accumulate_into = name, accumulate_into
         self._left = {} if _torchs else None
@@ -132,9 +132,8 @@ class Linear(torch.nn.Linear):
         if own != [*wanted]:
             alike = _fitting(*wanted, chain)
             if alike is None:
-                raise ValueError(
-                    f"no contract with the same epilogue as {contract} accepts {_told(*wanted)}; {_there_are(*wanted)}"
-                )
+                like = f"no contract with the same epilogue as {contract}"
+                raise ValueError(f"{like} accepts {_described(*wanted)}; {_there_are(*wanted)}")
             contract = alike
         if x.dtype != weight.dtype and not x.is_meta and not torch.is_autocast_enabled(x.device.type):
             near = all(each.is_floating_point() and each.dtype.itemsize > 1 for each in (x, weight))
@@ -214,5 +213,5 @@ def _why_left(module: torch.nn.Module, fitting: list[tuple[torch.dtype, bool]]) 
         return "with a weight of a tensor subclass"
     wanted = module.weight.dtype, module.bias is not None
     if wanted not in fitting:
-        return f"with {_told(*wanted)}; {_there_are(*wanted)}"
+        return f"with {_described(*wanted)}; {_there_are(*wanted)}"
     return ""

@@ -71,7 +71,7 @@ class ImportedTiles:
         """The candidate of a trial that has the row for its size, of several the best by the model."""
         return next((each for each in trial.candidates if self.takes(trial.problem.shape, each.config)), None)
 
-    def told(self, trials: Iterable[Trial]) -> list[str]:
+    def unmapped(self, trials: Iterable[Trial]) -> list[str]:
         """What could not be mapped, a line for each contract and row."""
         lines = {}
         for trial in trials:

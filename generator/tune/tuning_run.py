@@ -83,7 +83,7 @@ def hand_out(
                 progress.lost |= outcome.lost is not None
                 journal.append(key, f"{trial.family}/{_about(trial)}", outcome, source, trial.digests)
                 count += 1
-                print(f"[{count}/{total}] {_about(trial)}: {_told(outcome)}", file=sys.stderr, flush=True)
+                print(f"[{count}/{total}] {_about(trial)}: {_described(outcome)}", file=sys.stderr, flush=True)
     finally:
         for future in running:
             future.cancel()
@@ -117,7 +117,7 @@ def _about(trial: Trial) -> str:
     return f"{trial.contract} {trial.problem.shape}"
 
 
-def _told(outcome: TrialOutcome) -> str:
+def _described(outcome: TrialOutcome) -> str:
     """An outcome in a few words."""
     words = [f"FAULT {fault.kernel} {_row(fault.config)}: {fault.reason}" for fault in outcome.faults]
     if outcome.lost is not None:

@@ -117,7 +117,7 @@ class _Packing:
         self.sizes = self.numbers("s->m", "s->n", "s->k", "s->count")
         tensors = [x for x in (*self.table.operands, *self.table.results) if x.absent is None]
         self.operands = {x.name: self.operand(x) for x in tensors}
-        self.found: dict[tuple[object, ...], _Planned] = {}
+        self.plans: dict[tuple[object, ...], _Planned] = {}
 
     def numbers(self, m: Size, n: Size, k: Size, count: Size) -> dict[str, Size]:
         """The sizes of a call by their names. Groups divide M, or K in contracts whose names begin with `gmmk_`."""
@@ -150,9 +150,9 @@ class _Packing:
                 at[shape.n, shape.k, m] = self.planned(m, shape.n, shape.k)
         if not at:
             raise CallError("package --format cubin: --shapes gives no M above 0")
-        launches = [launch for each in self.found.values() for launch in each.plan.launches]
+        launches = [launch for each in self.plans.values() for launch in each.plan.launches]
         compiled = iter(in_threads(launches, lambda each: each.kernel.warmup(grid=each.grid, **each.arguments)))
-        entries = {id(x): self.entry(x, [next(compiled) for _ in x.plan.launches]) for x in self.found.values()}
+        entries = {id(x): self.entry(x, [next(compiled) for _ in x.plan.launches]) for x in self.plans.values()}
         runs: list[CubinRun] = []
         before: tuple[_Planned | None, ...] = ()
         for (n, k, m), planned in sorted(at.items(), key=lambda item: item[0]):
@@ -206,7 +206,7 @@ class _Packing:
         known: dict[str, int | str] = {**self.sizes, **row}
         if module.CALL.programs is not None:
             known["PROGRAMS"] = module.CALL.programs(row, _DEVICE)
-        return self.found.setdefault(tuple(key), _Planned(module, row, plan, known))
+        return self.plans.setdefault(tuple(key), _Planned(module, row, plan, known))
 
     def given(self, alignment: str, m: int, n: int, k: int, *, least: bool) -> dict[str, Any]:
         """The operands of a call, without memory."""

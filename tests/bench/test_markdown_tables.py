@@ -85,9 +85,9 @@ def test_the_summary_has_the_best_of_several_peers_at_each_size():
     ]
     groups = {(group.case, group.peer): group for group in summary.summarize(records)}
     own = groups["squares", summary.BEST]
-    assert [ratio for _, ratio in own.found] == [0.5, 0.95] and own.missing == 1
-    assert [ratio for _, ratio in groups["squares", "eager"].found] == [0.95, 0.95]
-    assert [ratio for _, ratio in groups["all", summary.BEST].found] == [0.5, 0.95, 0.5]
+    assert [ratio for _, ratio in own.ratios] == [0.5, 0.95] and own.missing == 1
+    assert [ratio for _, ratio in groups["squares", "eager"].ratios] == [0.95, 0.95]
+    assert [ratio for _, ratio in groups["all", summary.BEST].ratios] == [0.5, 0.95, 0.5]
     text = results_report.markdown(samples.results(*records), records, bound=0.95)
     assert "| squares | fastest peer | 2 (and 1 without a ratio) | 0.689 | 0.500 at 4096x4096x4096 | 1 |" in text
     assert not any(group.peer == summary.BEST for group in summary.summarize([samples.record(OURS, PEER)]))

@@ -189,7 +189,7 @@ def test_outputs_are_in_the_order_of_the_chain_a_second_use_numbered():
     assert [operand.name for operand in epilogue.operands] == ["bias"] and epilogue.reads_out
     assert epilogue.word == "bias+save(hidden)+gelu+save+row_sum+row_sum+accumulate(beta=2)"
     assert epilogue.text == "gelu(A @ B + bias) + 2 * C"
-    assert epilogue.told[:2] == ("hidden is A @ B + bias", "preact is gelu(A @ B + bias)")
+    assert epilogue.described_outputs[:2] == ("hidden is A @ B + bias", "preact is gelu(A @ B + bias)")
     assert chain_of(epilogue.data) == epilogue and not chain_of(["bias"]).outputs
 
 

@@ -38,8 +38,8 @@ def test_a_block_divides_the_columns_of_a_tile(block):
 )
 def test_a_call_returns_elements_and_scales(epilogue, batch, out, scale):
     found = call(variant(epilogue=epilogue, batch=batch))
-    assert (found.out.dtype, found.out.told) == out
-    assert found.out_scale is not None and (found.out_scale.dtype, found.out_scale.told) == scale
+    assert (found.out.dtype, found.out.description) == out
+    assert found.out_scale is not None and (found.out_scale.dtype, found.out_scale.description) == scale
     assert found.results[-1] is found.out_scale
     # Saved values have the type of the spec and come before the scales.
     found = call(variant(epilogue=chain("save", "row_amax", "relu")))

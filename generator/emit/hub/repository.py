@@ -63,7 +63,7 @@ class Layer:
     linear: tuple[LinearContract, ...]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What it computes, in one line."""
         if self.name == "Linear":
             return "The forward pass of torch.nn.Linear."

@@ -34,13 +34,13 @@ def repeated(family, monkeypatch):
         def __init__(self, contract, a, b):
             self.gemm, self.read = getattr(family, contract), [(x.shape, x.stride()) for x in (a, b)]
             result = self.gemm(a, b)
-            self.made, self.result = [(result.shape, result.stride(), result.dtype)], 3
+            self.allocated, self.result = [(result.shape, result.stride(), result.dtype)], 3
             self.filled = result.shape, result.stride()
 
         def made_of(self, given):
             seen.append("product")
             a, b = (x.as_strided(*read) for x, read in zip(given, self.read, strict=False))
-            ((size, strides, dtype),) = self.made
+            ((size, strides, dtype),) = self.allocated
             result = torch.empty_strided(size, strides, dtype=dtype)
             self.gemm(a, b, out=result.as_strided(*self.filled))
             return [*given, result]
