@@ -24,23 +24,23 @@ ORDER = (
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
 BOUNDS = {
-    "language": 5250,
+    "language": 5258,
     "epilogue": 1597,
-    "plan": 3892,
-    "lowering": 4411,
-    "emit": 7079,
-    "runtime": 8368,
+    "plan": 3896,
+    "lowering": 4416,
+    "emit": 7086,
+    "runtime": 8373,
     "cost": 728,
     "problem": 1977,
     "verify": 7072,
     "bounds": 5496,
-    "bench": 3599,
-    "tune": 3478,
+    "bench": 3607,
+    "tune": 3479,
     "commands": 1014,
     "files": 696,
     "templates": 3124,
-    "tests": 31907,
-    "generated": 111598,
+    "tests": 31918,
+    "generated": 111688,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.

@@ -269,16 +269,16 @@ def add(results: BenchmarkResults, fresh: Sequence[ComparisonRecord], path: Path
     """
 
     def merged() -> str:
-        merged_results = load(path)
-        merged_results.environments |= results.environments
+        stored = load(path)
+        stored.environments |= results.environments
         for name, ceilings in results.ceilings.items():
-            merged_results.ceilings[name] = {**merged_results.ceilings.get(name, {}), **ceilings}
+            stored.ceilings[name] = {**stored.ceilings.get(name, {}), **ceilings}
         for record in fresh:
-            merged_results.put(record)
+            stored.put(record)
         results.environments, results.ceilings, results.records = (
-            merged_results.environments,
-            merged_results.ceilings,
-            merged_results.records,
+            stored.environments,
+            stored.ceilings,
+            stored.records,
         )
         return text_of(results, path)
 

@@ -87,12 +87,10 @@ def _above_the_roofline(results: BenchmarkResults, records: Sequence[ComparisonR
 
 def head(results: BenchmarkResults, environment: str) -> str:
     """The device and the versions of an environment, and on a second line its measured ceilings."""
-    environment_of = results.environments.get(environment, {})
+    versions = results.environments.get(environment, {})
     words = [_device(results, environment)]
     words += [
-        f"{name} {environment_of[name]}"
-        for name in ("torch", "triton", "python", "cuda", "driver")
-        if name in environment_of
+        f"{name} {versions[name]}" for name in ("torch", "triton", "python", "cuda", "driver") if name in versions
     ]
     ceilings = [
         f"{name} {rate / 1e12:.4g} {'TB/s' if name == COPY else 'TFLOP/s'}"

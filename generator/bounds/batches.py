@@ -24,31 +24,27 @@ _PROGRAMS = 512
 
 
 def prove_split(
-    matrix: LaneIntegers, position: LaneIntegers, matrices: Poly, grid: Sequence[Poly], facts: Iterable[Condition]
+    matrix: LaneIntegers, slot: LaneIntegers, matrices: Poly, grid: Sequence[Poly], facts: Iterable[Condition]
 ) -> OrderVerdict:
     """Whether every matrix of a batch has one program per tile, for a program's `matrix` and `position` among tiles.
 
     The number of tiles of a matrix is the product of `grid`; all matrices have fewer than 2**31 tiles.
     """
     program, tiles, known = variable(PID), prod(grid, start=poly(1)), list(facts)
-    if matrix.value != program // tiles or position.value != program % tiles:
-        counterexample = _counterexample(matrix.value, position.value, matrices, tiles, known)
+    if matrix.value != program // tiles or slot.value != program % tiles:
+        counterexample = _counterexample(matrix.value, slot.value, matrices, tiles, known)
         if counterexample is not None:
             return OrderVerdict("refuted", counterexample)
-        return OrderVerdict(
-            "not proved", f"the matrix {matrix.value} and the place {position.value} are not understood"
-        )
-    for part in sorted({part.value for number in (matrix, position) for part in number.parts} - {tiles}, key=str):
+        return OrderVerdict("not proved", f"the matrix {matrix.value} and the place {slot.value} are not understood")
+    for part in sorted({part.value for number in (matrix, slot) for part in number.parts} - {tiles}, key=str):
         if not fits(part, known):
             return OrderVerdict("not proved", f"{part} is not known to fit 32 bits")
     return OrderVerdict("proved", "")
 
 
-def _counterexample(
-    matrix: Poly, position: Poly, matrices: Poly, tiles: Poly, facts: Sequence[Condition]
-) -> str | None:
+def _counterexample(matrix: Poly, slot: Poly, matrices: Poly, tiles: Poly, facts: Sequence[Condition]) -> str | None:
     """A message with small sizes and programs that break the claim, or None."""
-    names = sorted((matrix.variables | position.variables | matrices.variables | tiles.variables) - {PID})
+    names = sorted((matrix.variables | slot.variables | matrices.variables | tiles.variables) - {PID})
     choices = [_MATRICES if name in ("B", "G") else _SIZES for name in names]
     for numbers in product(*choices):
         at = dict(zip(names, numbers))
@@ -59,7 +55,7 @@ def _counterexample(
         seen: dict[tuple[int, ...], int] = {}
         for program in range(min(prod(size), _PROGRAMS)):
             try:
-                indices = tuple(value(index, {**at, PID: program}) for index in (matrix, position))
+                indices = tuple(value(index, {**at, PID: program}) for index in (matrix, slot))
             except ZeroDivisionError:
                 return f"for {sizes}, program {program} divides by zero"
             if not all(0 <= index < extent for index, extent in zip(indices, size)):

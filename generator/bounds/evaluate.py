@@ -232,18 +232,13 @@ class _Walker:
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
         """Replace a program's matrix and its number in that matrix with symbols; the latter is `pid` from then on."""
-        matrix, position = (self.at.names.get(name) for name in self.matrix)
-        if (
-            not isinstance(matrix, LaneIntegers)
-            or not isinstance(position, LaneIntegers)
-            or matrix.shape
-            or position.shape
-        ):
+        matrix, slot = (self.at.names.get(name) for name in self.matrix)
+        if not isinstance(matrix, LaneIntegers) or not isinstance(slot, LaneIntegers) or matrix.shape or slot.shape:
             return
         if not self._final(self.matrix, statement):
             return
         self.split = None
-        self.walk.facts += split(matrix, position)
+        self.walk.facts += split(matrix, slot)
         symbols = {self.matrix[0]: self.matrix[0], self.matrix[1]: triton_semantics.PID}
         self._renamed(statement, {name: LaneIntegers(variable(x), width="32") for name, x in symbols.items()})
 

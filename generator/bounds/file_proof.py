@@ -95,12 +95,10 @@ def _proof(source: Source, call: ReadCall, at: int) -> FileProof:
     accesses: list[Access] = []
     orders = []
     # Configurations that differ only in warps and stages, of which the kernel is not told, have the same proof.
-    parameters = {parameter.arg for parameter in source.kernel.args.args}
+    params = {parameter.arg for parameter in source.kernel.args.args}
     proofs: dict[tuple[tuple[str, int], ...], tuple[list[Access], OrderVerdict]] = {}
     for index, configuration in enumerate(source.rows):
-        tiles = {
-            name: size for name, size in configuration.items() if not name.startswith("num_") or name in parameters
-        }
+        tiles = {name: size for name, size in configuration.items() if not name.startswith("num_") or name in params}
         key = tuple(sorted(tiles.items()))
         if key not in proofs:
             proofs[key] = _in_each_case(source, known, tiles)

@@ -154,7 +154,7 @@ def _condition(line: int, each: Made, names: Names) -> tuple[Condition, bool]:
     return equal(number % bound, 0), simple
 
 
-def tensor(line: int, call_tensor: CallTensor, names: Names) -> LaunchedTensor:
+def tensor(line: int, given: CallTensor, names: Names) -> LaunchedTensor:
     """A tensor that is passed to a kernel.
 
     `Operand.taken` refuses another shape, and another stride than 1 along `unit`; `Number.taken` a tensor of several
@@ -162,26 +162,22 @@ def tensor(line: int, call_tensor: CallTensor, names: Names) -> LaunchedTensor:
     itself, and makes one of the last dimension's stride 1 or, by `unit`, of the last but one's. So does `Memory.new`,
     whose rows may be padded. A `Workspace` is a vector.
     """
-    if call_tensor.kind == "Number":
-        return LaunchedTensor(call_tensor.name, (poly(1),), 0)
-    shape, unit = tuple(term(line, extent, names) for extent in call_tensor.shape), call_tensor.unit
-    if call_tensor.kind == "Result" and call_tensor.named is not None:
+    if given.kind == "Number":
+        return LaunchedTensor(given.name, (poly(1),), 0)
+    shape, unit = tuple(term(line, extent, names) for extent in given.shape), given.unit
+    if given.kind == "Result" and given.named is not None:
         shape = (names["S"], *shape[1:])
     last = len(shape) - 1
     known = 0 <= last <= 2 and (unit is None or 0 <= unit <= last)
-    if call_tensor.kind != "Operand":
+    if given.kind != "Operand":
         known = known and (unit is None or unit >= last - 1)
-    if call_tensor.kind in ("Memory", "Workspace"):
+    if given.kind in ("Memory", "Workspace"):
         unit = last if unit is None else unit
-        known = (
-            known
-            and type(call_tensor.pitch) is int
-            and (call_tensor.pitch == 1 or (call_tensor.pitch > 1 and last == 1))
-        )
-        known = known and (last == 0 or call_tensor.kind == "Memory")
+        known = known and type(given.pitch) is int and (given.pitch == 1 or (given.pitch > 1 and last == 1))
+        known = known and (last == 0 or given.kind == "Memory")
     if not known:
-        raise NotUnderstood(line, f"the tensor {call_tensor.name}, with dimensions or a unit that it cannot have")
-    return LaunchedTensor(call_tensor.name, shape, unit)
+        raise NotUnderstood(line, f"the tensor {given.name}, with dimensions or a unit that it cannot have")
+    return LaunchedTensor(given.name, shape, unit)
 
 
 def described(line: int, made: Made, operand: LaunchedTensor, names: Names) -> Descriptor:

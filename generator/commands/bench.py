@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    own_parser = Parser(
+    cli = Parser(
         "bench",
         "Time rendered kernels in the same rounds as torch's product, and check each against float64. "
         f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",
@@ -29,16 +29,16 @@ def parser() -> argparse.ArgumentParser:
         "2 the call, a spec or the suite is wrong.",
         allow_abbrev=True,
     )
-    own_parser.option("specs SPEC", "time every kernel of these specs", nargs="*")
-    own_parser.option("--suite NAME_OR_FILE", "a suite of generator/bench/suites, or a suite file")
-    own_parser.option(
+    cli.option("specs SPEC", "time every kernel of these specs", nargs="*")
+    cli.option("--suite NAME_OR_FILE", "a suite of generator/bench/suites, or a suite file")
+    cli.option(
         "--shapes SIZES|NAME|FILE",
         "shapes for SPEC: MxNxK, of which each size may be a range, as in 1:8192:*2x4096x4096, or "
         "M=1:64,N=4096,K=4096; a list of these in YAML or JSON; or a name in generator/bench/suites/shapes",
     )
-    own_parser.option("--out DIR", "the folder of rendered families")
-    own_parser.option("--only GLOB", "only kernels, or cases of a suite, whose name matches")
-    own_parser.option(
+    cli.option("--out DIR", "the folder of rendered families")
+    cli.option("--only GLOB", "only kernels, or cases of a suite, whose name matches")
+    cli.option(
         "--peer PEERS",
         "peers to compare with: cublas (torch's product, which fuses a leading bias), eager (nothing fused), "
         "fused (torch's call of cuBLASLt for product and epilogue), inductor (torch.compile, max-autotune), several "
@@ -46,52 +46,50 @@ def parser() -> argparse.ArgumentParser:
         type=reported(peers),
         dest="peers",
     )
-    own_parser.option("--json FILE", "save results to FILE; results that it has are not measured again")
-    own_parser.add_argument(
+    cli.option("--json FILE", "save results to FILE; results that it has are not measured again")
+    cli.add_argument(
         "--format",
         choices=FORMATS,
         help="how results are printed: tables in Markdown (the default), or a row for each kernel and peer as CSV or "
         "JSON; with --summary a row for each case and peer",
     )
-    own_parser.option("--plot FILE", "draw roofline and ratios (needs matplotlib)")
-    own_parser.option("--html FILE", "write the results as one HTML page")
-    own_parser.option("--rounds N", "timed rounds (default 40)", type=positive)
-    own_parser.option(
+    cli.option("--plot FILE", "draw roofline and ratios (needs matplotlib)")
+    cli.option("--html FILE", "write the results as one HTML page")
+    cli.option("--rounds N", "timed rounds (default 40)", type=positive)
+    cli.option(
         "--seconds S", "end the rounds of a comparison after about S seconds (default: the suite's limit, else none)"
     )
-    own_parser.option("--bound RATIO", "count the ratios under RATIO (default: the suite's bound, else 1)")
-    own_parser.option(
+    cli.option("--bound RATIO", "count the ratios under RATIO (default: the suite's bound, else 1)")
+    cli.option(
         "--by-rows", "also summarize by M, and with rows that are multiples of 16 bytes (default: as the suite says)"
     )
-    own_parser.option("--table", "print the results in --json FILE; measures nothing and needs no GPU")
-    own_parser.option("--summary", "the same without the tables of single comparisons")
-    own_parser.add_argument(
-        "--configs", choices=("select", "all"), help="all: also time every configuration in CONFIGS"
-    )
-    own_parser.option(
+    cli.option("--table", "print the results in --json FILE; measures nothing and needs no GPU")
+    cli.option("--summary", "the same without the tables of single comparisons")
+    cli.add_argument("--configs", choices=("select", "all"), help="all: also time every configuration in CONFIGS")
+    cli.option(
         "--workers N",
         "processes that compile before the measurements (default: half of the processors, at most 8)",
         type=workers,
     )
-    return own_parser
+    return cli
 
 
 def parse(argv: Sequence[str]) -> BenchmarkOptions:
     """The command line as `BenchmarkOptions`; a wrong one prints the usage and raises SystemExit(2)."""
-    own_parser = parser()
-    call = own_parser.parse_args(argv, namespace=BenchmarkOptions(workers=min(8, (os.cpu_count() or 1) // 2)))
+    cli = parser()
+    call = cli.parse_args(argv, namespace=BenchmarkOptions(workers=min(8, (os.cpu_count() or 1) // 2)))
     call.command = shlex.join([*program().split(), "bench", *argv])
     if call.by_rows and call.format != "markdown":
-        own_parser.error("--by-rows adds a table in Markdown; rows of --format have M, by which a program can sum up")
+        cli.error("--by-rows adds a table in Markdown; rows of --format have M, by which a program can sum up")
     if call.table or call.summary:
         printing = "--table" if call.table else "--summary"
         if call.json is None:
-            own_parser.error(f"{printing} prints a results file: name it with --json FILE")
+            cli.error(f"{printing} prints a results file: name it with --json FILE")
         names = {"SPEC": "specs", "--peer": "peers"}
         names |= {f"--{name}": name for name in ("shapes", "rounds", "seconds", "configs")}
         plain = BenchmarkOptions()
         if measuring := [option for option, name in names.items() if getattr(call, name) != getattr(plain, name)]:
-            own_parser.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
+            cli.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
     if call.shapes is not None and (call.suite is not None or not call.specs):
-        own_parser.error("--shapes goes with SPEC; a suite has its own shapes")
+        cli.error("--shapes goes with SPEC; a suite has its own shapes")
     return call

@@ -23,19 +23,19 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    own_parser = Parser(
+    cli = Parser(
         "explain",
         "Say what a spec renders, why each variant is there or left out, and what a call would run.",
         epilog="With --sizes the family is imported, which needs torch and triton and no GPU.",
     )
-    own_parser.option("subject SPEC|KERNEL", "a spec, the folder of a rendered family, or a kernel's file")
-    own_parser.option("--only GLOB", "only kernels or contracts whose name matches")
-    own_parser.option(
+    cli.option("subject SPEC|KERNEL", "a spec, the folder of a rendered family, or a kernel's file")
+    cli.option("--only GLOB", "only kernels or contracts whose name matches")
+    cli.option(
         "--sizes M,N,K",
         "also what a call of these sizes would run; of a batch B,M,N,K; each may be a range: 1:8192:*2,4096,4096",
     )
-    add_device(own_parser, "on which GPU (default: nvidia_h200)", default="nvidia_h200")
-    return own_parser
+    add_device(cli, "on which GPU (default: nvidia_h200)", default="nvidia_h200")
+    return cli
 
 
 def _sizes(text: str) -> tuple[tuple[int, ...], ...]:

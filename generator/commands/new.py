@@ -17,14 +17,14 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    own_parser = Parser(
+    cli = Parser(
         "new",
         "Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",
         epilog="Nothing is overwritten. A value is written as in a spec: --layout '[rcr, rrr]' gives two layouts. "
         "MODULE:FUNCTION in an epilogue is the operation that this Python function computes.",
     )
-    own_parser.option("name NAME", "the family's name, or the path of the spec")
-    own_parser.add_argument("--summary", help="one line for the docstrings (default: from the other options)")
+    cli.option("name NAME", "the family's name, or the path of the spec")
+    cli.add_argument("--summary", help="one line for the docstrings (default: from the other options)")
     for key, default in GIVEN.items():
-        own_parser.add_argument(f"--{key}", default=default, help=f"{KEYS[key].meaning} (default: {default})")
-    return own_parser
+        cli.add_argument(f"--{key}", default=default, help=f"{KEYS[key].meaning} (default: {default})")
+    return cli

@@ -20,21 +20,21 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    own_parser = Parser(
+    cli = Parser(
         "package",
         "Make a kernel repository of the Hugging Face Hub, or a wheel, of rendered families; "
         "or C files with the kernels of one, for programs without Python.",
     )
-    own_parser.option("families FAMILY", "the folder of a rendered family", nargs="+")
-    own_parser.add_argument("--format", required=True, choices=("kernels", "wheel", "cubin"), help="what is made")
-    own_parser.option("--out DIR", "where it goes; nothing is overwritten", required=True)
-    own_parser.add_argument("--name", help="its name (default: from the first family's)")
-    own_parser.add_argument("--version", help="its version; for the Hub a whole number (default: 1)")
-    own_parser.add_argument("--license", help="the licence's identifier (default for the Hub: other)")
-    own_parser.option("--repo-id OWNER/NAME", "the Hub repository, for the card and build.toml")
-    cubin = own_parser.add_argument_group("of --format cubin")
+    cli.option("families FAMILY", "the folder of a rendered family", nargs="+")
+    cli.add_argument("--format", required=True, choices=("kernels", "wheel", "cubin"), help="what is made")
+    cli.option("--out DIR", "where it goes; nothing is overwritten", required=True)
+    cli.add_argument("--name", help="its name (default: from the first family's)")
+    cli.add_argument("--version", help="its version; for the Hub a whole number (default: 1)")
+    cli.add_argument("--license", help="the licence's identifier (default for the Hub: other)")
+    cli.option("--repo-id OWNER/NAME", "the Hub repository, for the card and build.toml")
+    cubin = cli.add_argument_group("of --format cubin")
     add_device(cubin, "for which GPU")
     add_shapes(cubin)
     cubin.add_argument("--only", metavar="GLOB", help="only functions whose name matches")
     cubin.add_argument("--batch", metavar="B", help="the matrices of a batch, or the groups (default: 1)")
-    return own_parser
+    return cli

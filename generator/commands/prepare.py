@@ -31,15 +31,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    own_parser = Parser("prepare", "Compile the kernels that calls with the given sizes can run, into a Triton cache.")
-    own_parser.option("folder FOLDER", "the folder of a rendered family")
-    add_device(own_parser, "for which GPU", required=True)
-    add_shapes(own_parser, required=True)
-    own_parser.option("--only GLOB", "only functions whose name matches", default="*")
-    own_parser.option("--aligned", "only calls with aligned, contiguous operands")
-    own_parser.option("--batch B", "the matrices of a batch (default: 1)", default="1")
-    own_parser.option("--cache DIR", "the cache (default: TRITON_CACHE_DIR or Triton's own)")
-    return own_parser
+    cli = Parser("prepare", "Compile the kernels that calls with the given sizes can run, into a Triton cache.")
+    cli.option("folder FOLDER", "the folder of a rendered family")
+    add_device(cli, "for which GPU", required=True)
+    add_shapes(cli, required=True)
+    cli.option("--only GLOB", "only functions whose name matches", default="*")
+    cli.option("--aligned", "only calls with aligned, contiguous operands")
+    cli.option("--batch B", "the matrices of a batch (default: 1)", default="1")
+    cli.option("--cache DIR", "the cache (default: TRITON_CACHE_DIR or Triton's own)")
+    return cli
 
 
 def shapes_of(texts: Sequence[str], batch: str, least: int) -> tuple[list[ProductSizes], int]:

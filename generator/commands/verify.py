@@ -35,30 +35,30 @@ def _target(text: str) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    own_parser = Parser(
+    cli = Parser(
         "verify",
         "Verify rendered kernels: each file is loaded by its path and compared with float64.",
         allow_abbrev=True,
     )
-    own_parser.option(
+    cli.option(
         "specs SPEC",
         "spec files whose kernels to verify, or folders of rendered families, which need no spec",
         nargs="+",
     )
-    own_parser.add_argument(
+    cli.add_argument(
         "--level",
         action="append",
         choices=LEVELS,
         help="level to prove; may be given several times (default: static, bounds, interpret, and gpu with a GPU)",
     )
-    own_parser.option(
+    cli.option(
         "--target TARGET",
         f"target of the compile level: all, {', '.join(TARGETS)}; may be given several times "
         "(default: the targets of each kernel)",
         action="append",
         type=reported(_target),
     )
-    own_parser.option(
+    cli.option(
         "--coverage all|pairs|triples|kernels|N%",
         "which combinations of kernel, configuration, class of arguments and target to run: all; enough to cover "
         "every pair or triple of axis values; enough kernels to cover every pair, with one launch each; or a share "
@@ -66,28 +66,28 @@ def parser() -> argparse.ArgumentParser:
         type=reported(lambda text: Coverage(text).word),
         default="all",
     )
-    own_parser.add_argument(
+    cli.add_argument(
         "--out", type=folder, default=Path("generated"), help="the folder of the rendered families (default: generated)"
     )
-    own_parser.option("--only GLOB", "only kernels and contracts whose name matches", default="*")
-    own_parser.option("--case GLOB", "only cases whose name matches")
-    own_parser.option("--shard I/N", "run the I-th of N parts of equal cost", type=reported(part), default=(1, 1))
-    own_parser.option("--jobs N", "worker processes (default: one per processor)", type=several)
-    own_parser.option(
+    cli.option("--only GLOB", "only kernels and contracts whose name matches", default="*")
+    cli.option("--case GLOB", "only cases whose name matches")
+    cli.option("--shard I/N", "run the I-th of N parts of equal cost", type=reported(part), default=(1, 1))
+    cli.option("--jobs N", "worker processes (default: one per processor)", type=several)
+    cli.option(
         "--allow-undecided",
         "do not fail if cases are not proved (they could not run here, or bounds does not understand them)",
     )
-    own_parser.option("--junit FILE", "write the results as JUnit XML")
-    own_parser.option("--html FILE", "write the results as one HTML page")
-    own_parser.option(
+    cli.option("--junit FILE", "write the results as JUnit XML")
+    cli.option("--html FILE", "write the results as one HTML page")
+    cli.option(
         "--results FILE",
         "add the results that passed to FILE as JSON, keyed by syntax trees; records of more cases stay",
     )
-    own_parser.option(
+    cli.option(
         "--lacking",
         "prove only what the record in --results FILE lacks: new kernels, and new configurations of the others",
     )
-    own_parser.option("--table FILE", "prove nothing; print the records in FILE as Markdown", nargs="+")
-    own_parser.option("--cache DIR", "folder of the result cache (default: in the user's cache folder)")
-    own_parser.option("--fresh", "run every job again and ignore cached results")
-    return own_parser
+    cli.option("--table FILE", "prove nothing; print the records in FILE as Markdown", nargs="+")
+    cli.option("--cache DIR", "folder of the result cache (default: in the user's cache folder)")
+    cli.option("--fresh", "run every job again and ignore cached results")
+    return cli

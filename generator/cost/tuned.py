@@ -212,10 +212,8 @@ def _sources(contract: _Contract, measured: Sequence[Measured]) -> tuple[str, ..
     of another contract comes one with the same gate, if there is one with rates from enough sizes: the former then
     counts for the kernels that the latter was not measured with.
     """
-    sizes = Counter(
-        name for name, _ in {(each.contract, each.sizes) for each_file in measured for each in each_file.winners}
-    )
-    rated = {entry.contract for each_file in measured for entry in each_file.fitted}
+    sizes = Counter(name for name, _ in {(each.contract, each.sizes) for file in measured for each in file.winners})
+    rated = {entry.contract for file in measured for entry in file.fitted}
     enough = {name for name in rated if sizes[name] >= _SIZES}
     some = (name for those in (enough, rated, sizes) for name in contract.similar if name in those)
     own = contract.variant.contract

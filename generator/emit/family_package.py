@@ -110,15 +110,13 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
     readable: dict[str, set[str]] = {}
     for kernel in family.kernels:
         readable.setdefault(kernel.variant.contract, set()).update(through_registers(kernel.variant) or "")
-    contiguous = []
+    pairs = []
     for name in names:
         variant = variants[name]
         if variant.dtype.precision in ("tf32", "tf32x3") or variant.dtype.stored_a.multiplied_bits == 8:
             others = (x.contract for x in _transposed(variant).values())
-            contiguous.append(
-                (name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others)))))
-            )
-    return tuple(contiguous)
+            pairs.append((name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others))))))
+    return tuple(pairs)
 
 
 def across_k(family: Family) -> dict[str, str]:
@@ -324,11 +322,9 @@ def stubs(family: Family) -> Iterator[tuple[str, str, str, str]]:
     for number, (name, variant) in enumerate(_variants(family).items(), 1):
         one = f"{name}: _Function{number}"
         declaration = one if len(one) <= WIDTH else f"{name}: (\n    _Function{number}\n)"
-        contract_call = call(variant)
-        listed = ["self", *parameters(contract_call, read=True)]
-        head = bracketed(
-            "def __call__(", [*listed, "config: Config = None"], f") -> {returned(contract_call)}:", INDENT
-        )
+        called = call(variant)
+        listed = ["self", *parameters(called, read=True)]
+        head = bracketed("def __call__(", [*listed, "config: Config = None"], f") -> {returned(called)}:", INDENT)
         which = bracketed("def which(", listed, ") -> tuple[str, Row]:", INDENT)
         yield declaration, head, which, paragraph(docstrings.formula(variant), 2 * INDENT)
 

@@ -197,12 +197,10 @@ class RenderingJob:
             # The other process has not ended its rendering.
             return
         if entry.get("file") != own["file"]:
-            rendered = f"{entry.get('file')} into it, which has the same name; give one of the two specs another `name`"
+            text = f"{entry.get('file')} into it, which has the same name; give one of the two specs another `name`"
         else:
-            rendered = (
-                f"another text of {own['file']} into it; give one of two specs another `name`, or render once more"
-            )
-        raise Refused(f"{self.folder}: another process has rendered {rendered}")
+            text = f"another text of {own['file']} into it; give one of two specs another `name`, or render once more"
+        raise Refused(f"{self.folder}: another process has rendered {text}")
 
     def _text(self, name: str) -> str:
         kernel = next((kernel for kernel in self.selected if f"{kernel.name}.py" == name), None)

@@ -70,11 +70,11 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
 
 def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN) -> Epilogue | None:
     """`none`, operations joined by `+`, or a list of operations."""
-    operations_of: list[Used | None] = []
+    steps: list[Used | None] = []
     if isinstance(node, SequenceNode):
         for item in reader.items(node, "epilogue"):
-            operations_of += _operation(reader, item, operations)
-            if len(operations_of) > LONGEST_CHAIN:
+            steps += _operation(reader, item, operations)
+            if len(steps) > LONGEST_CHAIN:
                 break
     elif isinstance(node, MappingNode):
         if len(node.value) == 1:
@@ -92,14 +92,12 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
         if not isinstance(text, str):
             reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {described(node)}")
             return None
-        operations_of = _sum(reader, node, text, operations)
-    if len(operations_of) > LONGEST_CHAIN:
-        reader.wrong(
-            node, f"epilogue: the chain has {len(operations_of):,} operations, at most {LONGEST_CHAIN} are allowed"
-        )
+        steps = _sum(reader, node, text, operations)
+    if len(steps) > LONGEST_CHAIN:
+        reader.wrong(node, f"epilogue: the chain has {len(steps):,} operations, at most {LONGEST_CHAIN} are allowed")
         return None
-    used = [entry for entry in operations_of if entry is not None]
-    if not operations_of or len(used) < len(operations_of):
+    used = [entry for entry in steps if entry is not None]
+    if not steps or len(used) < len(steps):
         return None
     chain = Epilogue.chain(used)
     reason = why_no_chain([meaning for _, meaning, _ in used])

@@ -282,42 +282,38 @@ class CallTable:
         """The conditions on a call that its contract does not have: a function, and its arguments."""
         k = self.kernel
         sizes, front = dict(zip("MNK", self.call.sizes[-3:])), "".join(f"{x} * " for x in self.call.products.front)
-        conditions: list[tuple[str, ...]] = []
+        limits: list[tuple[str, ...]] = []
         if k.v.loading.blocks:
-            conditions.append(("older", "(3, 9)", '"block pointers"'))
+            limits.append(("older", "(3, 9)", '"block pointers"'))
         if k.descriptors:
-            conditions.append(("capability", "a", '"descriptors need an NVIDIA GPU from sm90 on"', "least=(9, 0)"))
+            limits.append(("capability", "a", '"descriptors need an NVIDIA GPU from sm90 on"', "least=(9, 0)"))
         packed = packed_from_sm90(k.kernel.variant)
         if packed is not None:
-            conditions.append(
-                ("capability", "a", f'"{packed}: take the exchanged one"', "least=(9, 0)", "inverted=True")
-            )
+            limits.append(("capability", "a", f'"{packed}: take the exchanged one"', "least=(9, 0)", "inverted=True"))
         if k.v.dtype.native:
             able = scaling_targets(k.v)
             majors = "".join(f"{TARGETS[target].capability // 10}, " for target in able)
             majors = majors.rstrip() if len(able) == 1 else majors.rstrip(", ")
-            conditions.append(
-                ("capability", "a", f'"a scaled product needs {" or ".join(able)}"', f"majors=({majors})")
-            )
+            limits.append(("capability", "a", f'"a scaled product needs {" or ".join(able)}"', f"majors=({majors})"))
         if k.descriptors and self.call.rows is not None:
-            conditions.append(("absent", "rows", '"descriptors copy neighbouring rows of a, and rows names others"'))
+            limits.append(("absent", "rows", '"descriptors copy neighbouring rows of a, and rows names others"'))
         if k.described:
             size = sizes["N" if k.c.layout == "row" else "M"]
-            conditions.append(("multiple", size, str(128 // ELEMENTS[k.v.out].bits), f'"{size}: a descriptor writes"'))
+            limits.append(("multiple", size, str(128 // ELEMENTS[k.v.out].bits), f'"{size}: a descriptor writes"'))
         if k.read_step:
-            conditions.append(("multiple", "N", str(k.read_step), '"N: a descriptor reads the second half of b at"'))
+            limits.append(("multiple", "N", str(k.read_step), '"N: a descriptor reads the second half of b at"'))
         if k.kernel.variant.dtype.fragments:
             together = str(k.kernel.variant.dtype.together)
-            conditions.append(("multiple", "K", together, '"K: b in fragments has"'))
+            limits.append(("multiple", "K", together, '"K: b in fragments has"'))
         if k.decoding is not None:
-            conditions.append(("at_most", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
+            limits.append(("at_most", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
         if not k.schedule.repeatable:
-            conditions.append(("unrepeatable", f'"{k.v.schedule}"'))
+            limits.append(("unrepeatable", f'"{k.v.schedule}"'))
         if not k.tiled:
-            conditions.append(("at_most", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
+            limits.append(("at_most", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
         if front:
-            conditions.append(("at_most", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
-        return conditions
+            limits.append(("at_most", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
+        return limits
 
     @property
     def needs(self) -> list[str]:

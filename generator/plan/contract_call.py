@@ -183,15 +183,13 @@ def call(v: Variant) -> ContractCall:
         return Argument(name, _of_all(products, shape), dtype, layout)
 
     def operand(name: str, shape: str) -> Argument:
-        dtype_of_sum = dtype.sum if v.exact else None
+        own = dtype.sum if v.exact else None
         if shape == MATRIX:
-            return matrix(name, (M, N), layout.c, dtype_of_sum)
+            return matrix(name, (M, N), layout.c, own)
         if shape in (SCALAR, ELEMENT):
             return Argument(name, _SHAPES[shape])
         # Each group has its own vector; the matrices of a batch may share one.
-        return Argument(
-            name, _of_all(products, _SHAPES[shape]), dtype_of_sum, shared=products.several and not products.divided
-        )
+        return Argument(name, _of_all(products, _SHAPES[shape]), own, shared=products.several and not products.divided)
 
     def output(name: str, shape: str) -> Argument:
         if shape in (MATRIX, BOTH):

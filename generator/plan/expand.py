@@ -38,10 +38,8 @@ def expand(spec: Spec) -> Family:
         raise SpecError([Mistake(spec.path, 1, 1, message)])
     rows = len(spec.tiles or ())
     if size * rows > MOST_CONFIGURATIONS:
-        size_text = f"{size} variants with {rows} configurations each"
-        message = (
-            f"tile: the product of the axes has {size_text}; at most {MOST_CONFIGURATIONS} configurations are weighed"
-        )
+        many = f"{size} variants with {rows} configurations each"
+        message = f"tile: the product of the axes has {many}; at most {MOST_CONFIGURATIONS} configurations are weighed"
         raise SpecError([spec.mistake(message, "tile")])
     _check_package(spec)
     expansion = _Expansion(spec)

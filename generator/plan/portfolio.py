@@ -165,7 +165,7 @@ def implementations(spec: Spec, contract: Variant) -> Iterator[Implementation]:
     portfolio with these words in the place of its own.
     """
     named = [axis for axis in OPEN_AXES if spec.axes[axis]]
-    tiles_by_variant: dict[Variant, dict[Tile, None]] = {}
+    tiles_of: dict[Variant, dict[Tile, None]] = {}
     everything = list(_portfolio(spec, contract))
     for words in itertools.product(*(spec.axes[axis] for axis in named)):
         wanted = dict(zip(named, words, strict=True))
@@ -173,8 +173,8 @@ def implementations(spec: Spec, contract: Variant) -> Iterator[Implementation]:
         for kernel, own in exact or everything:
             variant = replace(kernel, **wanted)  # type: ignore[arg-type]
             tiles = own if exact else default_configurations.defaults(variant)
-            tiles_by_variant.setdefault(variant, {}).update(dict.fromkeys(tiles))
-    for variant, rows in tiles_by_variant.items():
+            tiles_of.setdefault(variant, {}).update(dict.fromkeys(tiles))
+    for variant, rows in tiles_of.items():
         yield variant, tuple(rows)
 
 
@@ -215,16 +215,14 @@ def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Imp
     rows = similar(replace(base, layout=Layout.of("rcr"), epilogue=Epilogue()))
     source = next((name for name in itertools.chain(similar(base), rows) if name in known), None)
     words = _words_of()
-    tiles_by_variant: dict[Variant, dict[Tile, None]] = {}
+    tiles_of: dict[Variant, dict[Tile, None]] = {}
     for contract, how, row in (*own, *(entry for entry in others if entry[0] == source)):
         if how in words:
             variant = _stored_by_pointer(replace(base, **words[how]))  # type: ignore[arg-type]
-            tiles_by_variant.setdefault(variant, {}).update(dict.fromkeys(_tiles(variant, contract, row, targets)))
-    for variant in sorted(
-        tiles_by_variant, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]
-    ):
-        if tiles_by_variant[variant]:
-            yield variant, tuple(sorted(tiles_by_variant[variant], key=_largest_first))
+            tiles_of.setdefault(variant, {}).update(dict.fromkeys(_tiles(variant, contract, row, targets)))
+    for variant in sorted(tiles_of, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]):
+        if tiles_of[variant]:
+            yield variant, tuple(sorted(tiles_of[variant], key=_largest_first))
 
 
 def _tiles(v: Variant, contract: str, row: Mapping[str, int], targets: Sequence[str]) -> tuple[Tile, ...]:

@@ -42,13 +42,9 @@ def _missing(storage: Storage, target: str) -> list[str]:
 
 def _result_target(v: Variant, target: str) -> str | None:
     # Elements of four bits, and scales of eight that are powers of two, are written as whole numbers.
-    quantised = v.quantised
-    written = (
-        [v.out]
-        if quantised is None
-        else [word for word in (quantised.kind, quantised.scale) if ELEMENTS[word].quantises]
-    )
-    written = [word for word in written if quantised is None or ELEMENTS[word].bits > 4]
+    q = v.quantised
+    written = [v.out] if q is None else [word for word in (q.kind, q.scale) if ELEMENTS[word].quantises]
+    written = [word for word in written if q is None or ELEMENTS[word].bits > 4]
     lacking = next((word for word in written if target not in ELEMENTS[word].written), None)
     return None if lacking is None else f"Triton cannot convert results to {lacking} on {target}; use int8"
 

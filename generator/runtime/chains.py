@@ -66,7 +66,7 @@ class Chain:
         call = None if known is None else self.cached.get(known)
         if call is not None:
             tensors = call.made_of([*given.values()])
-            gradients: dict[str, Any] = {
+            grads: dict[str, Any] = {
                 x: None if index < 0 else tensors[index] for x, index in zip(self.of, call.results)
             }
         else:
@@ -75,12 +75,12 @@ class Chain:
             call = started(self.table, plan, given, given["grad_out"])
             if known is not None and call is not None and self.table.repeats(given):
                 remember(self.cached, known, call)
-            gradients = dict(zip(self.of, plan.results.values()))
+            grads = dict(zip(self.of, plan.results.values()))
         for x in self.signature.numbers:
             if x in given["needed"]:
                 # The gradient of a number is in fp32, and on the device.
-                gradients[x] = gradients[x].to(given[x]).reshape(given[x].shape)
-        return gradients
+                grads[x] = grads[x].to(given[x]).reshape(given[x].shape)
+        return grads
 
     def _given(self, grads: _Gradients, given: Operands, needed: _Needed) -> Operands:
         """What a launch is given."""

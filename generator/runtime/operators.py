@@ -103,9 +103,7 @@ def loop_over_batch(name: str) -> None:
         results = []
         for index in range(info.batch_size):
             each = zip(arguments, dimensions)
-            results.append(
-                one(*(x.select(dimension, index) if isinstance(dimension, int) else x for x, dimension in each))
-            )
+            results.append(one(*(x.select(dim, index) if isinstance(dim, int) else x for x, dim in each)))
         if isinstance(results[0], Tensor):
             return torch.stack(results), 0
         return tuple(map(torch.stack, zip(*results))), (0,) * len(results[0])
@@ -425,16 +423,14 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
             raise NotImplementedError(f"{contract.shown}: {reason}")
         shared = {x.name for x in contract.function(contract.batched).table.operands if x.shared}
         given = list(arguments)
-        for index, (x, dimension) in enumerate(zip(signature.places, dimensions)):
+        for index, (x, dim) in enumerate(zip(signature.places, dimensions)):
             value = given[index]
-            matrix = isinstance(value, Tensor) and value.dim() - (dimension is not None) == 2
+            matrix = isinstance(value, Tensor) and value.dim() - (dim is not None) == 2
             if matrix and x not in signature.numbers:
-                given[index] = (
-                    value.expand(info.batch_size, *value.shape) if dimension is None else value.movedim(dimension, 0)
-                )
-            elif dimension is not None and x in shared:
-                given[index] = value.movedim(dimension, 0)
-            elif dimension is not None:
+                given[index] = value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+            elif dim is not None and x in shared:
+                given[index] = value.movedim(dim, 0)
+            elif dim is not None:
                 reason = f"torch.vmap over {x}, which all products of a batch share"
                 raise NotImplementedError(f"{contract.shown}: {reason}")
         operands, (config,) = signature.unpacked(given)

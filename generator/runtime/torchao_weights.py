@@ -96,10 +96,8 @@ class PackedWeight(TorchAOBaseTensor):  # type: ignore[misc]
     optional_tensor_data_names = ["scale", "zero_point", "positions"]  # noqa: RUF012
 
     def __new__(cls, qdata: Tensor, contract: str, shape: Any, dtype: torch.dtype, *_: Any, **__: Any) -> PackedWeight:  # noqa: PYI034
-        wrapper: PackedWeight = make_wrapper(
-            cls, torch.Size(shape), dtype=dtype, device=qdata.device, requires_grad=False
-        )
-        return wrapper
+        new: PackedWeight = make_wrapper(cls, torch.Size(shape), dtype=dtype, device=qdata.device, requires_grad=False)
+        return new
 
     def __init__(
         self,

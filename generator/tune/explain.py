@@ -69,13 +69,11 @@ def _subject(path: Path, only: str | None) -> ExplainedFamily:
     if path.suffix == ".py":
         path, kernel = path.parent, path.stem
     if path.is_dir() or kernel is not None:
-        manifest = manifest_reader.read(path)
-        if kernel is not None and kernel not in manifest.by_name:
-            raise CallError(f"explain: {kernel} is no kernel of {path}; {nearest(kernel, manifest.by_name)}")
+        known = manifest_reader.read(path)
+        if kernel is not None and kernel not in known.by_name:
+            raise CallError(f"explain: {kernel} is no kernel of {path}; {nearest(kernel, known.by_name)}")
         measured = tuple(each for _, each in portfolio.shipped())
-        subject = ExplainedFamily(
-            manifest.name, manifest.kernels, manifest.left_out, measured, None, path, manifest.by_name
-        )
+        subject = ExplainedFamily(known.name, known.kernels, known.left_out, measured, None, path, known.by_name)
     else:
         (family,) = families([path])
         measured = (*family.measured, *(each for _, each in portfolio.shipped() if each not in family.measured))
@@ -278,13 +276,11 @@ def _measured(measured: Sequence[Measured], v: Variant, sizes: tuple[int, ...], 
     *others, n, k = sizes
     own, *plain = portfolio.similar(v)
     for contract in (own, *portfolio.similar_gates(v), *plain):
-        winner = _winner(measured, contract, (*others, 2 * n, k) if portfolio.halves(v, contract) else sizes, device)
-        if winner is not None and winner.seconds is not None:
-            library = (
-                "" if winner.library_seconds is None else f", the vendor's library {_time(winner.library_seconds)}"
-            )
+        best = _winner(measured, contract, (*others, 2 * n, k) if portfolio.halves(v, contract) else sizes, device)
+        if best is not None and best.seconds is not None:
+            library = "" if best.library_seconds is None else f", the vendor's library {_time(best.library_seconds)}"
             of = "" if contract == v.contract else f" of {contract}"
-            return f"measured{of}: {_time(winner.seconds)} with {winner.how}, {_config(winner.row)}{library}"
+            return f"measured{of}: {_time(best.seconds)} with {best.how}, {_config(best.row)}{library}"
     return "measured: nothing at this size"
 
 

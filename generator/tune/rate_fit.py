@@ -169,10 +169,7 @@ def _logarithms(
     numbers = [_numbers(resident, point, samples[0].moved) for point in points]
     rated = {scale: [fitted.rated(config, each, *scale) for each in numbers] for scale in {s.scale for s in samples}}
     return [
-        [
-            math.log(predicted_seconds)
-            for predicted_seconds in fitted.seconds(rated[s.scale], s.sizes, device.multiprocessors, s.width)
-        ]
+        [math.log(time) for time in fitted.seconds(rated[s.scale], s.sizes, device.multiprocessors, s.width)]
         for s in samples
     ]
 

@@ -95,7 +95,7 @@ def write(paths: Sequence[Path], out: Path) -> int:
 
 def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[ComparedSize]]:
     """The comparisons of contracts that torch computes, by the contracts that share a rule."""
-    sizes_of_rule: dict[str, list[ComparedSize]] = defaultdict(list)
+    rules: dict[str, list[ComparedSize]] = defaultdict(list)
     for record in records:
         problem, peer = record.problem, record.peer
         words = {axis: DEFAULTS[axis] for axis in IMPLEMENTATION_AXES}
@@ -112,10 +112,8 @@ def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[ComparedS
         aligned = math.gcd(*pitches(v.layout, sizes, v.dtype.stored_a.width))
         compared = features(sizes, aligned, **lies)
         torchs = peer.gpu.median + _TRANSPOSED * peer.name.endswith(" by blocks")
-        sizes_of_rule[rule_of(v)].append(
-            ComparedSize((sizes[-2], sizes[-1]), compared, math.log(torchs / own.gpu.median))
-        )
-    return dict(sizes_of_rule)
+        rules[rule_of(v)].append(ComparedSize((sizes[-2], sizes[-1]), compared, math.log(torchs / own.gpu.median)))
+    return dict(rules)
 
 
 def halves(given: Sequence[ComparedSize]) -> Held:

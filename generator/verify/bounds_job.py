@@ -17,16 +17,14 @@ def run(job: Job) -> JobResult:
     except (NotUnderstood, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         failures.append(Failure("import", "the file holds a kernel and its launcher", str(error)))
     else:
-        accesses = [
+        parts = [
             (_name(each), each.state, each.detail, "no access leaves its operand, for all sizes")
             for each in proof.accesses
         ]
-        if not accesses:
+        if not parts:
             not_proved.append(("accesses", "no load or store was found in the kernel"))
-        accesses.append(
-            ("order", proof.order.state, proof.order.detail, "every tile is computed by exactly one program")
-        )
-        for name, state, detail, reason in accesses:
+        parts.append(("order", proof.order.state, proof.order.detail, "every tile is computed by exactly one program"))
+        for name, state, detail, reason in parts:
             cases += state != "not proved"
             if state == "refuted":
                 failures.append(Failure(name, reason, detail))

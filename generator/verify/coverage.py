@@ -144,20 +144,18 @@ def _array(rows: Sequence[_Row], strength: int, thorough: bool, costs: Sequence[
     """Indices of rows that cover every tuple of `strength` values that occurs in some row."""
     words = [sorted(set(column)) for column in zip(*rows)]
     # Any row covers an axis with one value. Axes with the most values come first, which gives the fewest rows.
-    order = sorted(
-        (axis for axis, distinct in enumerate(words) if len(distinct) > 1), key=lambda axis: -len(words[axis])
-    )
+    order = sorted((axis for axis, own in enumerate(words) if len(own) > 1), key=lambda axis: -len(words[axis]))
     if not order:
         return [0] if rows else []
     index_of: dict[_Row, int] = {}
     for index, row in enumerate(rows):
         index_of.setdefault(tuple(row[axis] for axis in order), index)
     strength = min(strength, len(order))
-    distinct = _covering(list(index_of), [words[axis] for axis in order], strength, thorough)
+    own = _covering(list(index_of), [words[axis] for axis in order], strength, thorough)
     if costs is not None:
         cost = {row: costs[index] for row, index in index_of.items()}
-        distinct = _cheaper(cost, distinct, strength)
-    return sorted(index_of[row] for row in distinct)
+        own = _cheaper(cost, own, strength)
+    return sorted(index_of[row] for row in own)
 
 
 def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) -> list[_Row]:

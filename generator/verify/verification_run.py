@@ -271,15 +271,13 @@ def _outcomes(jobs: Sequence[Job], workers: int, progress: bool) -> Iterator[Job
     for level in LEVELS:
         at_level = [job for job in jobs if job.level == level]
         if at_level:
-            results: Iterable[JobResult]
-            results = (
-                static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
-            )
+            ran: Iterable[JobResult]
+            ran = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
             if progress and sys.stderr is not None and sys.stderr.isatty():
                 from tqdm import tqdm
 
-                results = tqdm(results, total=len(at_level), desc=level, unit="kernel")
-            yield from results
+                ran = tqdm(ran, total=len(at_level), desc=level, unit="kernel")
+            yield from ran
 
 
 @contextlib.contextmanager

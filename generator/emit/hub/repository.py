@@ -208,19 +208,17 @@ class Repository:
         }
 
 
-def _operands(contract_call: ContractCall) -> dict[str, str]:
+def _operands(called: ContractCall) -> dict[str, str]:
     """The operands that a call must give, each as the source of a script makes it."""
     arguments: dict[str, str] = {}
     for operand in (
-        contract_call.a,
-        contract_call.b,
-        *contract_call.keywords,
-        *((contract_call.out,) if contract_call.reads_out else ()),
+        called.a,
+        called.b,
+        *called.keywords,
+        *((called.out,) if called.reads_out else ()),
     ):
         result = (
-            contract_call.out.dtype
-            if isinstance(contract_call.out.dtype, str) and ELEMENTS[contract_call.out.dtype].bits > 8
-            else "fp32"
+            called.out.dtype if isinstance(called.out.dtype, str) and ELEMENTS[called.out.dtype].bits > 8 else "fp32"
         )
         # Of several types the first one; where any is taken, the result's.
         usual = operand.dtype[0] if isinstance(operand.dtype, tuple) else result
