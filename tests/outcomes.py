@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from generator.commands.command_line import main as command_line
 from generator.language.errors import SpecError
-from generator.plan.configurations import told
+from generator.plan.configurations import label
 from tests.helpers import shipped
 from tests.helpers.support import BASE, ROOT, family_of
 
@@ -66,7 +66,7 @@ def outcome(section: str, text: str) -> list[str]:
     tiles = "tile:" in text
     lines = [f"warning: {m.line}:{m.column}: {m.message}" for m in family.spec.warnings]
     for kernel in family.kernels:
-        rows = [told(kernel.variant, tile).removeprefix("tile ") for tile in kernel.tiles] if tiles else []
+        rows = [label(kernel.variant, tile).removeprefix("tile ") for tile in kernel.tiles] if tiles else []
         lines.append("; ".join([f"{kernel.name} on {' '.join(kernel.targets)}", *rows]))
     for each in family.gradients:
         products = [f"{x.contract}{' transposed' * x.turned}" for x in (each.a, each.b)]

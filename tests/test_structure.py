@@ -24,12 +24,12 @@ ORDER = (
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
 BOUNDS = {
-    "language": 5258,
+    "language": 5262,
     "epilogue": 1597,
     "plan": 3896,
     "lowering": 4416,
     "emit": 7086,
-    "runtime": 8373,
+    "runtime": 8378,
     "cost": 728,
     "problem": 1977,
     "verify": 7072,
@@ -39,12 +39,12 @@ BOUNDS = {
     "commands": 1014,
     "files": 696,
     "templates": 3124,
-    "tests": 31918,
-    "generated": 111688,
+    "tests": 31932,
+    "generated": 111610,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 34109
+WORDS = 34128
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 

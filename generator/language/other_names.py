@@ -66,6 +66,8 @@ _DEFINED = {
     "div": '{formula: "x / div", operands: {div: [M, N]}}',
 }
 _MORE = {"logit_cap": "softcap", "logits_soft_cap": "softcap", "tanh_softcap": "softcap", "subtract": "sub"}
+#: Outputs that older versions had.
+_REMOVED = {spelled(name) for name in ("a_sum", "b_sum")}
 #: What needs a whole row before it computes an element.
 _OF_ROWS = "softmax log_softmax softmin layer_norm rms_norm group_norm batch_norm normalize"
 
@@ -85,6 +87,8 @@ def nearest_operation(written: str, operations: Iterable[str]) -> str:
     if key in _ENTRIES:
         name = written.strip().rpartition(".")[2].lower().replace("-", "_")
         return f"define it under ops, as in ops: {{{name}: {_ENTRIES[key]}}}; legal: {', '.join(words)}"
+    if key in _REMOVED:
+        return f"sums along K are torch's, beside the product, where they are faster; legal: {', '.join(words)}"
     if key in _ROWS:
         return f"it needs whole rows, and a chain computes each element from its own; legal: {', '.join(words)}"
     return f"{nearest(written, words)}, or define it under ops"

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
+from .call import MASKS
 from .graph_pass import READ_ELSEWHERE, VIEWS, AnyNode, Found, aten, is_node, shape_of
 from .torch_products import Applied
 
@@ -242,7 +243,9 @@ class _Trial(NamedTuple):
             fits = False
         else:
             own, result = shape_of(given), shape_of(user)
-            if not along:
+            if user.meta["val"].is_floating_point() and not (value.is_floating_point() or value.dtype in MASKS):
+                fits = False
+            elif not along:
                 fits = own == () and value.device == user.meta["val"].device
             elif along == "n":
                 fits = own[-1:] == result[-1:] and all(size == 1 for size in own[:-1])

@@ -150,6 +150,8 @@ def addend(
     """
     if beta not in (0, 1):
         return (), (), f"beta is {beta}"
+    if alpha == 0:
+        return (), (), "alpha is 0, with which torch reads neither A nor B"
     scaled = () if alpha == 1 else (SCALE,)
     if beta == 0:
         return scaled, (), ""

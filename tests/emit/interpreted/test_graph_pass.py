@@ -1,5 +1,6 @@
 """Graphs of torch.compile whose products a family computes: `inductor.install`."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,7 @@ def test_what_no_contract_fits_stays(family, launches):
     calls = {
         "no contract multiplies float64 by float64 to float64": lambda x: x.double() @ w.double().T,
         "beta is 2": lambda x: torch.addmm(w[0, :N], x, w.T, beta=2),
+        "alpha is 0, with which torch reads neither A nor B": lambda x: torch.addmm(w[0, :N], x / 0, w.T, alpha=0),
         "no contract has the layout crr; this type has rcr, rrr": lambda x: x.T @ x,
     }
     for reason, model in calls.items():
@@ -219,6 +221,17 @@ def test_what_no_contract_fits_stays(family, launches):
         ((_, told),) = installed.report.kept
         assert told == reason and not installed.report.replaced and not launches
         torch.testing.assert_close(found, model(x))
+
+
+def test_what_no_operand_may_be_is_added_behind(family, caplog):
+    """Torch logs the error of a call that it makes with fake tensors."""
+    logging.getLogger("torch._subclasses.fake_tensor").addHandler(caplog.handler)
+    x, w = drawn((6, K), torch.float32), weights(torch.float32)["w"]
+    with family.inductor.install() as installed:
+        found = compiled(model := lambda x: x @ w.T + torch.arange(N))(x)
+    torch.testing.assert_close(found, model(x))
+    assert [*installed.report.replaced] == [("mm", "gemm_fp32_rcr_none")]
+    assert not [x for x in caplog.records if x.levelname == "ERROR"]
 
 
 def test_kernels_that_need_multiples_or_aligned_operands_are_not_taken(render):

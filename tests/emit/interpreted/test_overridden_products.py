@@ -84,6 +84,7 @@ def test_what_no_contract_fits_is_torchs_to_the_bit(family, launches):
             bias, x, w.T, alpha=2
         ),
         "beta is 0.5": lambda: torch.addmm(bias, x, w.T, beta=0.5),
+        "alpha is 0": lambda: torch.addmm(bias, x, w.T, alpha=0),
         "what is added has the shape (7, 1)": lambda: torch.addmm(x[:, :1], x, w.T),
         "multiplies float64 by float64 to float64": lambda: x.double() @ w.double().T,
         "multiplies bfloat16 by": lambda: x.bfloat16() @ w.bfloat16().T,
