@@ -148,7 +148,7 @@ def test_another_operator_of_device_code_makes_all_fall_that_have_it(render, tmp
 
 def test_another_constant_of_the_launch_makes_what_was_compiled_fall(render, tmp_path):
     """Though it stands in the host's code: the compiler sees it."""
-    first = "        found += [self._index] if k.pointed else []\n"
-    found = render(("generator/lowering/call_table.py", first, f"{first}        found.append(('num_ctas', '1'))\n"))
+    first = "        constants += [self._index] if k.pointed else []\n"
+    found = render(("generator/lowering/call_table.py", first, f"{first}        constants.append(('num_ctas', '1'))\n"))
     assert standing(found) == set()
     assert {level for *_, level in unknown(found, tmp_path / "cache")} == set(LEVELS)
