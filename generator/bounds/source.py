@@ -80,7 +80,7 @@ class Source:
         return replace(self, kernel=kernel, calls=tuple(_calls(kernel)))
 
     def function(self, name: str) -> ast.FunctionDef:
-        """A function of the file; raises `NotUnderstood` where there is none of the name."""
+        """A function of the file; raises `NotUnderstood` where the file has no such function."""
         if name not in self.functions:
             raise NotUnderstood(1, f"no function {name}")
         return self.functions[name]

@@ -3,7 +3,7 @@
 Nothing here depends on GEMM. A folder belongs to the generator if it has a manifest, a JSON file whose `files` maps
 names to sha256. Only what the generator wrote is replaced or removed: files that the manifest lists, and files that
 state themselves that they are as they were written, which an interrupted run leaves. Such a file that was edited since
-is left alone unless `force` is set. Line ends do not count: a checkout may have them as CRLF. The layout of
+is left alone unless `force` is set. Line endings do not count: a checkout may have them as CRLF. The layout of
 Python files does not either: a formatter may change it.
 """
 
@@ -180,7 +180,7 @@ def _is_name(name: str) -> bool:
 
 
 def text_of(path: Path) -> str | None:
-    """The text of a rendered file with line ends as LF and other bytes than UTF-8 as surrogates; None if there is none.
+    """The text of a rendered file with LF as line ending and other bytes than UTF-8 as surrogates; None without a file.
 
     Raises `Refused` for one that cannot be read.
     """

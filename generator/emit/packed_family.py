@@ -1,4 +1,4 @@
-"""What a package has of a rendered family: its files as they were rendered, line ends included; and its licence."""
+"""What a package has of a rendered family: its files as they were rendered, line endings included; and its licence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Packed:
 
 
 def packed_files(family: Rendered) -> Packed:
-    """The files of a family; raise `Refused` unless each is as it was rendered, but for its line ends and layout."""
+    """The files of a family; raise `Refused` unless each is as it was rendered, but for its line endings and layout."""
     texts: dict[str, str] = {}
     for name in family.files:
         path = family.folder / name

@@ -43,7 +43,7 @@ PACK, SHARED_MEMORY = "_pack.py", "_shared_memory.py"
 RUNTIME = "_runtime"
 LIBRARY_FOLDER = Path(runtime.__file__).parent
 LIBRARY = tuple(sorted(path.stem for path in LIBRARY_FOLDER.glob("*.py")))
-#: What keeps git from changing the line ends of the family's files, and so their digests, in a checkout on Windows.
+#: What keeps git from changing the line endings of the family's files, and so their digests, in a checkout on Windows.
 ATTRIBUTES = ".gitattributes"
 ATTRIBUTES_TEXT = "*.py text eol=lf\n*.pyi text eol=lf\nmanifest.json text eol=lf\n.gitattributes text eol=lf\n"
 

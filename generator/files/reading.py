@@ -89,5 +89,5 @@ def decoded_text(path: Path, data: bytes) -> str:
 
 
 def with_unix_lines(data: bytes) -> bytes:
-    """A file's bytes with line ends as LF: git may have given the lines of a checkout the ends of Windows."""
+    """A file's bytes with line endings as LF: git may have given the lines of a checkout the ends of Windows."""
     return data.replace(b"\r\n", b"\n")

@@ -47,7 +47,7 @@ def lacks(command: str, package: str | None, extra: str) -> CallError:
 
 
 def on_one_line(text: str) -> str:
-    """The text with escapes for line ends, control characters and halves of surrogate pairs, so that it can be printed.
+    """The text with escapes for line endings, control characters and halves of surrogate pairs, for printing.
 
     A path may have them: the system takes almost any bytes as a file's name.
     """
@@ -75,7 +75,7 @@ def nearest(word_given: str, legal: Iterable[str], meant: str | None = None) -> 
 
 
 def nearest_sums(value: int, powers: int = 1, least: int = 1) -> str:
-    """For a message: the sums of so many powers of two, of at least `least`, below and above a number that is none."""
+    """For a message: the sums of so many powers of two, of at least `least`, below and above another number."""
     least = min(least, 1 << value.bit_length() - 1)
     bits = [1 << bit for bit in reversed(range(value.bit_length())) if value >> bit & 1 and 1 << bit >= least]
     above = bits[powers - 1] if len(bits) >= powers else least

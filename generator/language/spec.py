@@ -141,7 +141,7 @@ class _SpecReader(Reader):
         assert select is not None and backward is not None and invariant is not None and package is not None
         return Spec(
             self.path,
-            # Line ends do not count: a checkout on Windows may have them as CRLF.
+            # Line endings do not count: a checkout on Windows may have them as CRLF.
             hashlib.sha256(with_unix_lines(data + read)).hexdigest(),
             name,
             summary,

@@ -37,7 +37,7 @@ aten: Any = torch.ops.aten
 AnyNode: TypeAlias = Any
 #: Views that keep the order of elements.
 VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
-#: Why a chain that is there is none of a contract's: its product would have to store more than its result.
+#: Why a matching epilogue cannot be fused: its product would have to store more than its result.
 READ_ELSEWHERE = "a value on the way is used elsewhere, too"
 
 FASTER = "torch's own product is the faster one"

@@ -80,7 +80,7 @@ _registered: dict[str, tuple[Callable[..., Result], Callable[..., None]]] = {}
 
 
 def operator(name: str) -> Any:
-    """A registered operator of this family; AttributeError if there is none of the name."""
+    """A registered operator of this family; AttributeError if it has no operator of that name."""
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 

@@ -121,7 +121,7 @@ _BATCHES = {
 
 def letters(x: Any) -> str:
     """The letters of the layouts that a matrix has; of both, that of its strides first."""
-    # A size that only the run knows is none of which more is sure.
+    # Nothing more is certain about a size that is known only at run time.
     narrow, single = surely(x.shape[-1] <= 1), surely(x.shape[-2] <= 1)
     along, across = surely(x.stride(-1) == 1), surely(x.stride(-2) == 1)
     # A single row with a step of 1 to the next one is that of a matrix whose columns are contiguous.

@@ -24,7 +24,7 @@ _PACKAGES = frozenset({"torch", "triton"})
 _MORE = {"torchao_weights.py": {"torchao"}}
 #: The modules of Python's standard library.
 _STANDARD = sys.stdlib_module_names
-#: Controls, bidirectional marks and other characters that have no glyph, parts of pairs, and the line ends of Unicode.
+#: Controls, bidirectional marks and other characters that have no glyph, parts of pairs, and Unicode's line endings.
 #: A carriage return alone ends a line for Python, but not in all editors.
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _READ = "a kernel reads every operand and its strides"

@@ -130,7 +130,7 @@ def verify(
 
 
 def _require_words(levels: Sequence[str] | None, targets: Sequence[str], shard: tuple[int, int]) -> tuple[str, ...]:
-    """The targets, each once; raises `CallError` for a word that is none, and for a part that is not one of its N."""
+    """The targets, each once; raises `CallError` for an unknown word, and for a shard beyond their number."""
     for name, words in ("levels", levels), ("targets", targets):
         if isinstance(words, str):
             raise CallError(f"{name}: expected several words, as in [{words!r}], got {words!r}")
